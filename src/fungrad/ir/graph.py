@@ -1,0 +1,162 @@
+"""Floor 1: Variable, Literal, Equation, Graph: the program as plain, frozen, picklable data.
+
+A Graph is a list of equations in single-assignment form, each applying a primitive to atoms (variables
+or literals). It does not know what a primitive does: it only holds it, its parameters and its types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+from fungrad.ir.show import show
+from fungrad.ir.types import Type, of_value
+
+
+class PrimitiveLike(Protocol):
+    """What the IR asks of a primitive: a name, a type rule, and that it can be called on values."""
+
+    name: str
+    multiple: bool
+
+    def __call__(self, *args: Any, **params: Any) -> Any: ...
+
+    def infer(self, types: list[Type], params: dict[str, Any]) -> tuple[Type, ...]: ...
+
+
+class Source(NamedTuple):
+    """The user's line that made an equation."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})"
+
+
+class Variable:
+    """A value of a Graph, known by identity."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: Type) -> None:
+        self.type = type
+
+    def __repr__(self) -> str:
+        return f"Variable({self.type})"
+
+
+class Literal:
+    """A scalar constant written into an equation."""
+
+    __slots__ = ("type", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.type = of_value(value)
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+
+Atom = Variable | Literal
+
+
+class Equation:
+    """One application of a primitive: `outputs = primitive[params] inputs`."""
+
+    __slots__ = ("inputs", "outputs", "params", "primitive", "scope", "source")
+
+    def __init__(
+        self,
+        primitive: PrimitiveLike,
+        inputs: tuple[Atom, ...],
+        outputs: tuple[Variable, ...],
+        params: dict[str, Any],
+        source: Source | None = None,
+        scope: str = "",
+    ) -> None:
+        self.primitive = primitive
+        self.inputs = inputs
+        self.outputs = outputs
+        self.params = params
+        self.source = source
+        self.scope = scope
+
+    def __repr__(self) -> str:
+        return f"Equation({self.primitive.name})"
+
+
+class Graph:
+    """A traced function: inputs, constants with their values, equations, outputs.
+
+    `print(graph)` shows it in the style of a jaxpr; `graph.show(source=True)` adds the user's lines.
+    Graphs are never changed after they are made. They can be pickled.
+    """
+
+    def __init__(
+        self,
+        inputs: tuple[Variable, ...],
+        constants: tuple[tuple[Variable, Any], ...],
+        equations: tuple[Equation, ...],
+        outputs: tuple[Atom, ...],
+        name: str = "",
+    ) -> None:
+        self.inputs = inputs
+        self.constants = constants
+        self.equations = equations
+        self.outputs = outputs
+        self.name = name
+
+    @property
+    def input_types(self) -> list[Type]:
+        """The types of the inputs."""
+        return [variable.type for variable in self.inputs]
+
+    @property
+    def output_types(self) -> list[Type]:
+        """The types of the outputs."""
+        return [atom.type for atom in self.outputs]
+
+    @cached_property
+    def last_uses(self) -> tuple[tuple[Variable, ...], ...]:
+        """For each equation, the variables that no later equation and no output reads."""
+        live = {id(atom) for atom in self.outputs}
+        result: list[tuple[Variable, ...]] = []
+        for equation in reversed(self.equations):
+            dead = []
+            for atom in (*equation.inputs, *equation.outputs):
+                if isinstance(atom, Variable) and id(atom) not in live:
+                    live.add(id(atom))
+                    dead.append(atom)
+            result.append(tuple(dead))
+        return tuple(reversed(result))
+
+    def subgraphs(self) -> Iterator[Graph]:
+        """The Graphs in the parameters of the equations (bodies of calls, branches and loops)."""
+        for equation in self.equations:
+            yield from inner_graphs(equation)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state.pop("last_uses", None)
+        return state
+
+    def __repr__(self) -> str:
+        return self.show()
+
+    def show(self, source: bool = False) -> str:
+        """The Graph as text; with `source`, each equation is followed by the user's file and line."""
+        return show(self, source)
+
+
+
+def inner_graphs(equation: Equation) -> Iterator[Graph]:
+    """The Graphs among the parameters of one equation."""
+    for value in equation.params.values():
+        if isinstance(value, Graph):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (item for item in value if isinstance(item, Graph))

@@ -1,0 +1,108 @@
+"""Floor 1: what is known of a value before it is computed. Knows NumPy dtypes, and no traced value.
+
+A `Type` is a shape, a dtype, and a weak bit. Weak means that at run time the value is a Python scalar,
+which promotes as NumPy (NEP 50) promotes Python scalars: `float32_array * 2.0` stays float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SHORT_NAMES = {
+    "float16": "f16", "float32": "f32", "float64": "f64", "longdouble": "f80",
+    "complex64": "c64", "complex128": "c128", "clongdouble": "c160",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool",
+}  # fmt: skip
+
+PYTHON_SCALARS = (float, int, bool, complex)
+_PYTHON_DTYPES = {
+    float: np.dtype(np.float64),
+    int: np.dtype(np.int64),
+    bool: np.dtype(np.bool_),
+    complex: np.dtype(np.complex128),
+}
+
+
+class Type:
+    """The shape, dtype and weak bit of a value. Immutable, hashable.
+
+    >>> Type((3, 2), np.dtype("float32"))
+    f32[3,2]
+    """
+
+    __slots__ = ("_hash", "dtype", "shape", "weak")
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    weak: bool
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> None:
+        write = object.__setattr__
+        write(self, "shape", shape)
+        write(self, "dtype", dtype if dtype.__class__ is np.dtype else np.dtype(dtype))
+        write(self, "weak", weak)
+        write(self, "_hash", hash((shape, self.dtype, weak)))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"A Type is immutable; {name} cannot be set.")
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Type)
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.weak == other.weak
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Type, (self.shape, self.dtype, self.weak))
+
+    def __repr__(self) -> str:
+        name = SHORT_NAMES.get(self.dtype.name, self.dtype.name)
+        return f"{name}[{','.join(map(str, self.shape))}]{'~' if self.weak else ''}"
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+    @property
+    def inexact(self) -> bool:
+        """Whether the dtype is floating or complex, so that a derivative has a meaning."""
+        return self.dtype.kind in "fc"
+
+    def with_shape(self, shape: tuple[int, ...]) -> Type:
+        """A strong Type of the same dtype and another shape."""
+        return Type(shape, self.dtype)
+
+    def zeros(self) -> Any:
+        """A concrete zero of this Type: a Python scalar where weak, otherwise an ndarray."""
+        return self.dtype.type(0).item() if self.weak else np.zeros(self.shape, self.dtype)
+
+
+def of_value(value: Any) -> Type:
+    """The Type of a concrete value: an ndarray, a NumPy scalar or a Python scalar.
+
+    Raises:
+      TypeError: where the value is none of these.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Type(value.shape, value.dtype)
+    dtype = _PYTHON_DTYPES.get(value.__class__)
+    if dtype is None:
+        raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
+    return Type((), dtype, True)

@@ -1,0 +1,112 @@
+"""Floor 8: the operator table, which gives Tracer Python's operators. The one upward hook of the house.
+
+The tracer far below does not know what `+` means until this table says it. ndarray's methods are installed
+in methods.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.primitives import elementwise as e
+from fungrad.primitives import ufuncs as u
+from fungrad.primitives.declare import Primitive
+from fungrad.primitives.shaping import reshape, stack_first
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
+
+BINARY: dict[str, Any] = {
+    "add": e.add, "sub": e.sub, "mul": e.mul, "truediv": e.div, "floordiv": u.floor_divide,
+    "mod": u.remainder, "pow": u.power, "and": u.bitwise_and, "or": u.bitwise_or, "xor": u.bitwise_xor,
+    "lshift": u.left_shift, "rshift": u.right_shift,
+}  # fmt: skip
+COMPARISONS: dict[str, Any] = {"lt": e.lt, "le": e.le, "gt": e.gt, "ge": e.ge, "eq": e.eq, "ne": e.ne}
+UNARY: dict[str, Any] = {"neg": e.neg, "pos": u.positive, "abs": u.abs, "invert": u.invert}
+
+
+def _stand_in(other: Any) -> Any:
+    """The other operand made ready; NotImplemented where it has to answer itself (xarray, pandas)."""
+    return other if other.__class__ in PLAIN else registry.operand(other)
+
+
+def _forward(primitive: Primitive) -> Callable[..., Any]:
+    def method(self: Tracer, other: Any) -> Any:
+        if other.__class__ not in PLAIN:
+            other = registry.operand(other)
+            if other is NotImplemented:
+                return NotImplemented
+        trace = current()
+        if trace is EVAL:
+            raise leaked(self)
+        return trace.process(primitive, (self, other), {})
+
+    return method
+
+
+def _reflected(primitive: Primitive) -> Callable[..., Any]:
+    def method(self: Tracer, other: Any) -> Any:
+        other = _stand_in(other)
+        if other is NotImplemented:
+            return NotImplemented
+        trace = current()
+        if trace is EVAL:
+            raise leaked(self)
+        return trace.process(primitive, (other, self), {})
+
+    return method
+
+
+def _unary(primitive: Primitive) -> Callable[..., Any]:
+    def method(self: Tracer) -> Any:
+        trace = current()
+        if trace is EVAL:
+            raise leaked(self)
+        return trace.process(primitive, (self,), {})
+
+    return method
+
+
+def operand(value: Any) -> Any:
+    """A value that is no tracer and no Python number, made ready to stand beside a tracer.
+
+    Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented where the value
+    has its own way with ufuncs.
+    """
+    if value.__class__ is np.ndarray:
+        return stacked(value) if value.dtype.char == "O" else value
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value) if isinstance(value, np.ndarray) else value
+    if isinstance(value, (list, tuple)):
+        return operand(np.array(value))
+    if value is None or isinstance(value, (str, bytes)) or hasattr(value, "__array_ufunc__"):
+        return NotImplemented
+    return operand(np.asarray(value)) if hasattr(value, "__array__") else NotImplemented
+
+
+def stacked(array: Any) -> Any:
+    """An object array of numbers and tracers as one array.
+
+    NumPy makes one of `np.array([a * b, c])` where a tracer is among the items: nobody can override that.
+    """
+    items = [item for item in array.ravel()]
+    if not any(item.__class__ is Tracer for item in items):
+        return array
+    flat = stack_first([item if item.__class__ is Tracer else np.asarray(item)[()] for item in items])
+    return flat if array.ndim == 1 else reshape(flat, shape=array.shape)
+
+
+def install() -> None:
+    """Puts the table on Tracer."""
+    for name, primitive in BINARY.items():
+        setattr(Tracer, f"__{name}__", _forward(primitive))
+        setattr(Tracer, f"__r{name}__", _reflected(primitive))
+    for name, primitive in COMPARISONS.items():
+        setattr(Tracer, f"__{name}__", _forward(primitive))
+    for name, primitive in UNARY.items():
+        setattr(Tracer, f"__{name}__", _unary(primitive))
+    registry.operand = operand
+
+
+install()

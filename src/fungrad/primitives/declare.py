@@ -1,0 +1,223 @@
+"""Floor 3: Primitive, and the families `linear` and `general`. Knows traces; knows no other primitive.
+
+A primitive is declared once, with all its rules. Inside rules zero is None, the batch axis is axis 0,
+and broadcasting is left alone: the transforms' walks undo it. A rule calls primitives, never NumPy, so
+that it can itself be traced. (`elementwise` and `multilinear` need arithmetic in their rules; they live
+beside their primitives in elementwise.py and contracting.py.)
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError
+from fungrad.ir.types import Type
+from fungrad.tracing.trace import EVAL, current, typeof
+
+Rule = Callable[..., Any]
+
+
+class Primitive:
+    """An operation that every transform understands. Immutable; called like a function.
+
+    Attributes:
+      name: printed in the IR; unique in its module.
+      eval: `eval(*arrays, **params)`, on NumPy values alone.
+      type: `type(*types, **params)`, the Type of the output, or a tuple of Types.
+      jvp: `jvp(primals, tangents, **params) -> (output, tangent)`; a tangent may be None (zero).
+      vjp: `vjp(cotangent, output, args, wanted, **params)`: one cotangent or None for each argument;
+        those with a false entry in `wanted` are not looked at.
+      batch: `batch(args, batched, size, **params)`: the output with the batch axis first.
+      forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in place
+        of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args` (a kept entry
+        may be a Type where the value is not needed).
+      cuts: the positions of arguments whose derivative is zero on purpose; True for all.
+      masks: whether vjp takes and gives masked cotangents (see elementwise.py).
+      multiple: whether the output is a tuple.
+    """
+
+    __slots__ = (
+        "batch", "cuts", "eval", "forward", "jvp", "masks", "module", "multiple", "name", "type", "vjp",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        eval: Rule,
+        type: Rule,
+        jvp: Rule | None = None,
+        vjp: Rule | None = None,
+        batch: Rule | None = None,
+        forward: Rule | None = None,
+        cuts: bool | Sequence[int] = (),
+        masks: bool = False,
+        multiple: bool = False,
+        module: str | None = None,
+    ) -> None:
+        write = object.__setattr__
+        write(self, "name", name)
+        write(self, "eval", eval)
+        write(self, "type", type)
+        write(self, "jvp", jvp)
+        write(self, "vjp", vjp)
+        write(self, "batch", batch)
+        write(self, "forward", forward)
+        write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
+        write(self, "masks", masks)
+        write(self, "multiple", multiple)
+        write(self, "module", module or _declaring_module())
+        key = (self.module, name)
+        if key in primitives:
+            raise ArgumentError(f"The primitive {name!r} is declared twice in {self.module}.")
+        primitives[key] = self
+
+    name: str
+    eval: Rule
+    type: Rule
+    jvp: Rule | None
+    vjp: Rule | None
+    batch: Rule | None
+    forward: Rule | None
+    cuts: bool | frozenset[int]
+    masks: bool
+    multiple: bool
+    module: str
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        trace = current()
+        if trace is EVAL:
+            return self.eval(*args, **params)
+        return trace.process(self, args, params)
+
+    def infer(self, types: Sequence[Type], params: dict[str, Any]) -> tuple[Type, ...]:
+        """The types of the outputs for the types of the inputs, always as a tuple."""
+        result = self.type(*types, **params)
+        return tuple(result) if self.multiple else (result,)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"A primitive is immutable; {name} cannot be set.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_load, (self.module, self.name))
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+
+primitives: dict[tuple[str, str], Primitive] = {}
+"""Every declared primitive, by its module and name."""
+
+
+def _declaring_module() -> str:
+    """The module that the declaration stands in: the first outside the families' own code."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_name in ("__init__", "linear", "general", "elementwise", "multilinear", "structural"):
+        assert frame.f_back is not None
+        frame = frame.f_back
+    name: str = frame.f_globals.get("__name__", "__main__")
+    return name
+
+
+def _load(module: str, name: str) -> Primitive:
+    if (module, name) not in primitives:
+        importlib.import_module(module)
+    return primitives[module, name]
+
+
+def linear(
+    name: str,
+    *,
+    eval: Rule,
+    type: Rule,
+    transpose: Rule,
+    batch: Rule | None = None,
+    arguments: Sequence[int] | None = None,
+) -> Primitive:
+    """Declares a primitive that is linear in its arguments taken together (reshape, sum, indexing).
+
+    Args:
+      name: its name in the IR.
+      eval: the function on NumPy values.
+      type: the type rule.
+      transpose: `transpose(cotangent, *args, **params)`, where the linear arguments are given as Types
+        and the others as values: the cotangent of the linear argument, or a tuple, one for each.
+      batch: the batch rule; a loop over the axis where it is missing.
+      arguments: positions of the linear arguments where not all are (an index is not).
+    """
+
+    def is_linear(position: int) -> bool:
+        return arguments is None or position in arguments
+
+    def forward(args: Sequence[Any], wanted: Sequence[bool], **params: Any) -> Any:
+        kept = [typeof(a) if is_linear(i) else a for i, a in enumerate(args)]
+        return primitive(*args, **params), None, kept
+
+    def vjp(cotangent: Any, output: Any, args: Sequence[Any], wanted: Any, **params: Any) -> Any:
+        result = transpose(cotangent, *args, **params)
+        if result.__class__ is not tuple:
+            result = (result,)
+        cotangents = iter(result)
+        return [next(cotangents) if is_linear(i) else None for i in range(len(args))]
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        moved = [
+            p if not is_linear(i) else zeros(typeof(p)) if t is None else t
+            for i, (p, t) in enumerate(zip(primals, tangents, strict=True))
+        ]
+        return primitive(*primals, **params), primitive(*moved, **params)
+
+    passive = _passive(arguments) if arguments is not None else ()
+    primitive = Primitive(
+        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, forward=forward, cuts=passive
+    )
+    return primitive
+
+
+def _passive(arguments: Sequence[int]) -> Sequence[int]:
+    """The positions that are not among the linear ones, for primitives of any number of arguments."""
+    return tuple(i for i in range(64) if i not in arguments)
+
+
+def general(
+    name: str,
+    *,
+    eval: Rule,
+    type: Rule,
+    vjp: Rule | None = None,
+    jvp: Rule | None = None,
+    batch: Rule | None = None,
+    cuts: bool | Sequence[int] = (),
+    multiple: bool = False,
+) -> Primitive:
+    """Declares a primitive by its rules (sort, solve, eigh): see `Primitive` for their signatures.
+
+    Where `jvp` is missing, forward mode takes the pullback of the pullback. `cuts=True` says that its
+    derivative is zero on purpose.
+    """
+    return Primitive(
+        name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch, cuts=cuts, multiple=multiple
+    )
+
+
+def _eval_full(*, shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
+    return np.full(shape, value, dtype)
+
+
+full = general(
+    "full",
+    eval=_eval_full,
+    type=lambda *, shape, value, dtype: Type(shape, dtype),
+    cuts=True,
+)
+"""An array of one value: `full(shape=, value=, dtype=)`. Takes no arguments, so it is never batched."""
+
+
+def zeros(type_: Type) -> Any:
+    """A zero of the given Type."""
+    return full(shape=type_.shape, value=0, dtype=type_.dtype)

@@ -1,0 +1,249 @@
+"""Floor 3: the family `elementwise`, and the arithmetic that every rule stands on.
+
+An elementwise primitive is declared by its NumPy function and one partial for each argument. The type
+rule, both derivatives and batching are derived. Knows `declare` and `shaping`. The rest of NumPy's
+ufuncs are declared in ufuncs.py.
+
+A partial is one of
+  None            the derivative is zero, on purpose
+  1, -1           the cotangent passes as it is, or negated
+  a number        the cotangent is multiplied by it
+  a function      `partial(output, *args)`, the local derivative
+  Over(function)  one over that: the cotangent is divided by it
+A partial that returns booleans is a mask: the cotangent passes where true and is exactly zero elsewhere;
+one that returns `Masked(factor, mask)` also scales it. The mask travels on with the cotangent, as
+`Masked`, through the elementwise equations behind it, so that an infinite derivative there times that
+zero is zero and never NaN ("the double where", done once, here).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ShapeError
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.declare import Primitive
+from fungrad.primitives.shaping import broadcast_to, convert, prepend_axes
+from fungrad.tracing.trace import registry, shape_of, typeof
+
+
+class Over:
+    """A partial given as its reciprocal: `Over(f)` stands for 1 / f(output, *args)."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+class Masked:
+    """A cotangent, or a factor of one, that is exactly zero where its mask is false."""
+
+    __slots__ = ("mask", "value")
+
+    def __init__(self, value: Any, mask: Any) -> None:
+        self.value = value
+        self.mask = mask
+
+
+Partial = Callable[..., Any] | Over | int | float | complex | None
+
+
+def elementwise(
+    name: str,
+    eval: Callable[..., Any],
+    *,
+    partials: Sequence[Partial],
+    ufunc: np.ufunc | None = None,
+) -> Primitive:
+    """Declares an elementwise primitive; see the module's docstring for the partials.
+
+    Args:
+      name: its name in the IR.
+      eval: a ufunc, or a function that broadcasts and promotes as one.
+      partials: one for each argument.
+      ufunc: the NumPy ufunc that shall reach it, where `eval` is not that itself.
+    """
+    partials = tuple(partials)
+
+    def vjp(cotangent: Any, output: Any, args: Any, wanted: Any) -> list[Any]:
+        if cotangent.__class__ is Masked:
+            with np.errstate(all="ignore"):  # what is computed where the mask is false is thrown away
+                return _masked_vjp(partials, cotangent, output, args, wanted)
+        result: list[Any] = []
+        for want, partial in zip(wanted, partials, strict=True):
+            if not want or partial is None:
+                result.append(None)
+            else:
+                result.append(_scale(cotangent, partial, output, args))
+        return result
+
+    def jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+        output = primitive(*primals)
+        total: Any = None
+        for tangent, partial in zip(tangents, partials, strict=True):
+            if tangent is None or partial is None:
+                continue
+            term = plain(_scale(tangent, partial, output, primals))
+            total = term if total is None else add(total, term)
+        return output, None if total is None else fit(total, typeof(output))
+
+    def batch(args: Any, batched: Any, size: int) -> Any:
+        ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
+        aligned = [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]
+        return primitive(*aligned)
+
+    types: dict[tuple[tuple[np.dtype[Any], bool], ...], tuple[np.dtype[Any], bool]] = {}
+
+    def type(*args: Type) -> Type:
+        key = tuple([(a.dtype, a.weak) for a in args])
+        known = types.get(key)
+        if known is None:
+            known = types[key] = _dtype_by_example(name, eval, args)
+        dtype, weak = known
+        return Type(broadcast_shapes(name, args), dtype, weak)
+
+    cuts = tuple(i for i, partial in enumerate(partials) if partial is None)
+    primitive = Primitive(
+        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch,
+        cuts=True if len(cuts) == len(partials) else cuts, masks=True,
+    )  # fmt: skip
+    source = ufunc if ufunc is not None else eval
+    if isinstance(source, np.ufunc):
+        registry.ufuncs[source] = primitive
+    return primitive
+
+
+def _scale(cotangent: Any, partial: Any, output: Any, args: Any) -> Any:
+    """The cotangent times a partial."""
+    if partial.__class__ in PYTHON_SCALARS:
+        return cotangent if partial == 1 else neg(cotangent) if partial == -1 else mul(cotangent, partial)
+    if partial.__class__ is Over:
+        return div(cotangent, partial.function(output, *args))
+    factor = partial(output, *args)
+    if factor.__class__ is Masked:
+        return Masked(select(factor.mask, mul(cotangent, factor.value), 0), factor.mask)
+    if factor.__class__ is bool or (factor.__class__ not in PYTHON_SCALARS and factor.dtype is _BOOL):
+        return Masked(select(factor, cotangent, 0), factor)
+    return mul(cotangent, factor)
+
+
+_BOOL = np.dtype(np.bool_)
+
+
+def _masked_vjp(partials: Any, cotangent: Masked, output: Any, args: Any, wanted: Any) -> list[Any]:
+    value, mask = cotangent.value, cotangent.mask
+    result: list[Any] = []
+    for want, partial in zip(wanted, partials, strict=True):
+        if not want or partial is None:
+            result.append(None)
+        else:
+            scaled = _scale(value, partial, output, args)
+            if scaled.__class__ is Masked:
+                mask_here = logical_and(mask, scaled.mask)
+                result.append(Masked(select(mask_here, scaled.value, 0), mask_here))
+            else:
+                result.append(Masked(select(mask, scaled, 0), mask))
+    return result
+
+
+def add_cotangents(x: Any, y: Any) -> Any:
+    """The sum of two cotangents, either of which may be masked."""
+    if x.__class__ is Masked and y.__class__ is Masked:
+        return Masked(add(x.value, y.value), logical_or(x.mask, y.mask))
+    return add(plain(x), plain(y))
+
+
+def plain(cotangent: Any) -> Any:
+    """The cotangent without its mask."""
+    return cotangent.value if cotangent.__class__ is Masked else cotangent
+
+
+def fit(x: Any, type_: Type) -> Any:
+    """x broadcast and cast to a Type; where that is real, the real part."""
+    found = typeof(x)
+    if found.shape != type_.shape:
+        x = broadcast_to(x, shape=type_.shape)
+    return x if found.dtype == type_.dtype else convert(x, dtype=type_.dtype)
+
+
+def broadcast_shapes(name: str, args: Sequence[Type]) -> tuple[int, ...]:
+    """The shape that NumPy's broadcasting gives.
+
+    Raises:
+      ShapeError: naming the operation and the shapes.
+    """
+    first = args[0].shape
+    if all(a.shape == first for a in args[1:]):
+        return first
+    try:
+        return np.broadcast_shapes(*[a.shape for a in args])
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in args)
+        raise ShapeError(f"`{name}` got arrays of shapes {shapes}, which cannot be broadcast together.") from None
+
+
+def _dtype_by_example(name: str, eval: Any, args: Sequence[Type]) -> tuple[np.dtype[Any], bool]:
+    """What a ufunc promotes its arguments to, asked of the ufunc itself."""
+    examples = [
+        np.ones((), a.dtype).item() if a.weak else np.ones((1,) if a.shape else (), a.dtype) for a in args
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            result = eval(*examples)
+    except TypeError as error:
+        raise ShapeError(f"`{name}` has no meaning for {', '.join(map(str, args))}: {error}") from None
+    weak = result.__class__ in PYTHON_SCALARS
+    return (typeof(result).dtype, weak)
+
+
+def python_operator(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    """Python's operator for a ufunc, without Python's exceptions and complex results for floats.
+
+    What is made of Python scalars alone stays one, and so stays weak, as in unwrapped code.
+    """
+    apply = {"divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
+             "power": operator.pow}[ufunc.__name__]  # fmt: skip
+
+    def eval(x: Any, y: Any) -> Any:
+        if x.__class__ in PYTHON_SCALARS and y.__class__ in PYTHON_SCALARS:
+            return ufunc(x, y).item()
+        return apply(x, y)
+
+    return eval
+
+
+# --- the arithmetic of rules -------------------------------------------------------------------------
+
+neg = elementwise("neg", operator.neg, ufunc=np.negative, partials=[-1])
+add = elementwise("add", operator.add, ufunc=np.add, partials=[1, 1])
+sub = elementwise("sub", operator.sub, ufunc=np.subtract, partials=[1, -1])
+mul = elementwise("mul", operator.mul, ufunc=np.multiply,
+                  partials=[lambda z, x, y: y, lambda z, x, y: x])  # fmt: skip
+div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
+                  partials=[Over(lambda z, x, y: y), lambda z, x, y: neg(div(z, y))])  # fmt: skip
+
+select = elementwise("select", np.where,
+                     partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)])  # fmt: skip
+"""`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
+
+logical_not = elementwise("logical_not", np.logical_not, partials=[None])
+logical_and = elementwise("logical_and", np.logical_and, partials=[None, None])
+logical_or = elementwise("logical_or", np.logical_or, partials=[None, None])
+
+lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None])
+le = elementwise("le", operator.le, ufunc=np.less_equal, partials=[None, None])
+gt = elementwise("gt", operator.gt, ufunc=np.greater, partials=[None, None])
+ge = elementwise("ge", operator.ge, ufunc=np.greater_equal, partials=[None, None])
+eq = elementwise("eq", operator.eq, ufunc=np.equal, partials=[None, None])
+ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
+
+__all__ = [
+    "Masked", "Over", "add", "add_cotangents", "broadcast_shapes", "div", "elementwise", "eq",
+    "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt", "mul", "ne", "neg", "plain",
+    "select", "sub",
+]  # fmt: skip

@@ -1,0 +1,209 @@
+"""Floor 3: the rest of NumPy's ufuncs, each declared by its partials. Knows the family `elementwise`.
+
+Formulas: Abramowitz & Stegun 4.3-4.6 for the elementary functions. At kinks the values are those of
+docs/kinks.md: abs at 0 has derivative 0, ties of maximum and minimum are shared half and half, hypot at
+the origin has derivative 0, and powers take their limits.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.types import PYTHON_SCALARS
+from fungrad.primitives.elementwise import (
+    Masked,
+    Over,
+    add,
+    div,
+    elementwise,
+    eq,
+    ge,
+    gt,
+    le,
+    logical_and,
+    logical_or,
+    lt,
+    mul,
+    ne,
+    neg,
+    python_operator,
+    select,
+    sub,
+)
+from fungrad.primitives.shaping import conj
+from fungrad.tracing.trace import registry, typeof
+
+# --- exponentials and logarithms ----------------------------------------------------------------------
+
+exp = elementwise("exp", np.exp, partials=[lambda y, x: y])
+exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: mul(y, math.log(2.0))])
+expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: add(y, 1.0)])
+log = elementwise("log", np.log, partials=[Over(lambda y, x: x)])
+log2 = elementwise("log2", np.log2, partials=[Over(lambda y, x: mul(x, math.log(2.0)))])
+log10 = elementwise("log10", np.log10, partials=[Over(lambda y, x: mul(x, math.log(10.0)))])
+log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: add(x, 1.0))])
+
+# --- trigonometric and hyperbolic ----------------------------------------------------------------------
+
+sin = elementwise("sin", np.sin, partials=[lambda y, x: cos(x)])
+cos = elementwise("cos", np.cos, partials=[lambda y, x: neg(sin(x))])
+tan = elementwise("tan", np.tan, partials=[lambda y, x: add(mul(y, y), 1.0)])
+arcsin = elementwise("arcsin", np.arcsin, partials=[Over(lambda y, x: sqrt(sub(1.0, mul(x, x))))])
+arccos = elementwise("arccos", np.arccos, partials=[Over(lambda y, x: neg(sqrt(sub(1.0, mul(x, x)))))])
+arctan = elementwise("arctan", np.arctan, partials=[Over(lambda y, x: add(mul(x, x), 1.0))])
+sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: cosh(x)])
+cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: sinh(x)])
+tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: sub(1.0, mul(y, y))])
+arcsinh = elementwise("arcsinh", np.arcsinh, partials=[Over(lambda y, x: sqrt(add(mul(x, x), 1.0)))])
+arccosh = elementwise("arccosh", np.arccosh,
+                      partials=[Over(lambda y, x: mul(sqrt(sub(x, 1.0)), sqrt(add(x, 1.0))))])  # fmt: skip
+arctanh = elementwise("arctanh", np.arctanh, partials=[Over(lambda y, x: sub(1.0, mul(x, x)))])
+deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0])
+rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi])
+registry.ufuncs[np.radians] = deg2rad
+registry.ufuncs[np.degrees] = rad2deg
+
+
+def _arctan2_slope(a: Any, x: Any, y: Any) -> Any:
+    """a / (x^2 + y^2) without overflow; 0 at the origin."""
+    r = hypot(x, y)
+    r = select(eq(r, 0), 1.0, r)
+    return div(div(a, r), r)
+
+
+arctan2 = elementwise("arctan2", np.arctan2, partials=[
+    lambda z, x, y: _arctan2_slope(y, x, y),
+    lambda z, x, y: neg(_arctan2_slope(x, x, y)),
+])  # fmt: skip
+hypot = elementwise("hypot", np.hypot, partials=[
+    lambda z, x, y: div(x, select(eq(z, 0), 1.0, z)),
+    lambda z, x, y: div(y, select(eq(z, 0), 1.0, z)),
+])  # fmt: skip
+
+# --- powers --------------------------------------------------------------------------------------------
+
+sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: mul(y, 2.0))])
+cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: mul(mul(y, y), 3.0))])
+square = elementwise("square", np.square, partials=[lambda y, x: mul(x, 2.0)])
+reciprocal = elementwise("reciprocal", np.reciprocal, partials=[lambda y, x: neg(mul(y, y))])
+
+
+def _power_by_base(z: Any, x: Any, y: Any) -> Any:
+    """y x^(y-1), which is 0 for y = 0 also at x = 0."""
+    if y.__class__ in PYTHON_SCALARS:
+        if y in (0, 1):
+            return float(y)
+        if y == 2:
+            return mul(x, 2.0)
+        return mul(power(x, y - 1), y)
+    corner = logical_and(eq(x, 0), eq(y, 0))
+    return mul(y, power(select(corner, 1.0, x), sub(y, 1.0)))
+
+
+def _power_by_exponent(z: Any, x: Any, y: Any) -> Any:
+    """x^y log x, and its limit 0 at x = 0 for positive y."""
+    limit = logical_and(eq(x, 0), gt(y, 0)) if typeof(y).dtype.kind != "c" else eq(x, 0)
+    return mul(z, log(select(limit, 1.0, x)))
+
+
+power = elementwise("power", python_operator(np.power), ufunc=np.power,
+                    partials=[_power_by_base, _power_by_exponent])  # fmt: skip
+
+# --- kinks ---------------------------------------------------------------------------------------------
+
+
+def _abs_slope(y: Any, x: Any) -> Any:
+    if typeof(x).dtype.kind == "c":  # d|x| = Re(conj(x) dx) / |x|
+        return div(conj(x), select(eq(y, 0), 1.0, y))
+    return sign(x)
+
+
+abs = elementwise("abs", operator.abs, ufunc=np.absolute, partials=[_abs_slope])
+fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: sign(x)])
+
+
+def _larger(z: Any, x: Any, y: Any) -> Masked:
+    return Masked(select(eq(x, y), 0.5, 1.0), ge(x, y))
+
+
+def _smaller(z: Any, x: Any, y: Any) -> Masked:
+    return Masked(select(eq(x, y), 0.5, 1.0), le(x, y))
+
+
+def _larger_number(z: Any, x: Any, y: Any) -> Masked:
+    return Masked(select(eq(x, y), 0.5, 1.0), logical_or(ge(x, y), ne(y, y)))
+
+
+def _smaller_number(z: Any, x: Any, y: Any) -> Masked:
+    return Masked(select(eq(x, y), 0.5, 1.0), logical_or(le(x, y), ne(y, y)))
+
+
+maximum = elementwise("maximum", np.maximum, partials=[_larger, lambda z, x, y: _larger(z, y, x)])
+minimum = elementwise("minimum", np.minimum, partials=[_smaller, lambda z, x, y: _smaller(z, y, x)])
+fmax = elementwise("fmax", np.fmax, partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)])
+fmin = elementwise("fmin", np.fmin, partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)])
+
+copysign = elementwise("copysign", np.copysign,
+                       partials=[lambda z, x, y: mul(sign(x), copysign(1.0, y)), None])  # fmt: skip
+heaviside = elementwise("heaviside", np.heaviside, partials=[None, lambda z, x, y: eq(x, 0)])
+remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.remainder,
+                        partials=[1, lambda z, x, y: neg(floor_divide(x, y))])  # fmt: skip
+fmod = elementwise("fmod", np.fmod, partials=[1, lambda z, x, y: neg(trunc(div(x, y)))])
+nextafter = elementwise("nextafter", np.nextafter, partials=[1, None])
+ldexp = elementwise("ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None])
+
+# --- log of a sum of exponentials ------------------------------------------------------------------------
+
+
+def _share(exponential: Any) -> Any:
+    """The part e^x / (e^x + e^y) of the first argument, also where both are the same infinity."""
+
+    def partial(z: Any, x: Any, y: Any) -> Any:
+        both = logical_and(eq(x, y), isinf(x))
+        return select(both, 0.5, exponential(select(eq(x, z), 0.0, sub(x, z))))
+
+    return partial
+
+
+logaddexp = elementwise("logaddexp", np.logaddexp,
+                        partials=[_share(exp), lambda z, x, y: _share(exp)(z, y, x)])  # fmt: skip
+logaddexp2 = elementwise("logaddexp2", np.logaddexp2,
+                         partials=[_share(exp2), lambda z, x, y: _share(exp2)(z, y, x)])  # fmt: skip
+
+# --- complex numbers: `conj` is linear over the reals and stands in shaping.py ----------------------------
+
+real = elementwise("real", np.real, partials=[1])
+imag = elementwise("imag", np.imag, partials=[-1j])
+registry.ufuncs[np.conjugate] = conj
+
+# --- linear ------------------------------------------------------------------------------------------------
+
+positive = elementwise("positive", operator.pos, ufunc=np.positive, partials=[1])
+
+# --- without a derivative, on purpose -----------------------------------------------------------------------
+
+floor_divide = elementwise("floor_divide", python_operator(np.floor_divide), ufunc=np.floor_divide,
+                           partials=[None, None])  # fmt: skip
+floor = elementwise("floor", np.floor, partials=[None])
+ceil = elementwise("ceil", np.ceil, partials=[None])
+trunc = elementwise("trunc", np.trunc, partials=[None])
+rint = elementwise("rint", np.rint, partials=[None])
+sign = elementwise("sign", np.sign, partials=[None])
+signbit = elementwise("signbit", np.signbit, partials=[None])
+spacing = elementwise("spacing", np.spacing, partials=[None])
+isnan = elementwise("isnan", np.isnan, partials=[None])
+isinf = elementwise("isinf", np.isinf, partials=[None])
+isfinite = elementwise("isfinite", np.isfinite, partials=[None])
+logical_xor = elementwise("logical_xor", np.logical_xor, partials=[None, None])
+bitwise_and = elementwise("bitwise_and", np.bitwise_and, partials=[None, None])
+bitwise_or = elementwise("bitwise_or", np.bitwise_or, partials=[None, None])
+bitwise_xor = elementwise("bitwise_xor", np.bitwise_xor, partials=[None, None])
+invert = elementwise("invert", np.invert, partials=[None])
+left_shift = elementwise("left_shift", np.left_shift, partials=[None, None])
+right_shift = elementwise("right_shift", np.right_shift, partials=[None, None])
+gcd = elementwise("gcd", np.gcd, partials=[None, None])
+lcm = elementwise("lcm", np.lcm, partials=[None, None])

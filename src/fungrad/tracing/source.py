@@ -1,0 +1,84 @@
+"""Floor 2: the user's file and line. Knows Python frames and which folder is fungrad's own.
+
+Also drops fungrad's own frames from tracebacks (FUNGRAD_TRACEBACK=full keeps them).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from fungrad.ir.graph import Source
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+# Shipped programs that use fungrad as a user does: their frames are the user's.
+_PROGRAMS = (os.path.join(_PACKAGE, "demo"),)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_library(filename: str) -> bool:
+    if filename.startswith(_PROGRAMS):
+        return False
+    return filename.startswith((_PACKAGE, _NUMPY)) or filename.startswith("<__array_function__")
+
+
+def user_source() -> Source | None:
+    """The innermost frame outside fungrad and NumPy; None where there is none."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not _is_library(code.co_filename):
+            return Source(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return None
+
+
+def user_line() -> str:
+    """The user's line as text for messages: ` at file:line (function)`, or nothing."""
+    source = user_source()
+    return "" if source is None else f" at {source}"
+
+
+def describe(f: Callable[..., Any]) -> str:
+    """The name of a function with the place of its definition, for messages."""
+    name = getattr(f, "__name__", type(f).__name__)
+    code = getattr(f, "__code__", None)
+    return f"`{name}`" if code is None else f"`{name}` ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _without_library_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    kept = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    result: types.TracebackType | None = None
+    for item in reversed(kept):
+        result = types.TracebackType(result, item.tb_frame, item.tb_lasti, item.tb_lineno)
+    return result
+
+
+def boundary(f: F) -> F:
+    """Wraps a public function so that errors leave it without fungrad's own frames."""
+
+    @functools.wraps(f)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except Exception as error:
+            if os.environ.get("FUNGRAD_TRACEBACK") == "full":
+                raise
+            short = _without_library_frames(error.__traceback__)
+        # Raised outside the handler, so that the original is not chained to itself.
+            raise error.with_traceback(short)
+
+    return cast(F, public)

@@ -1,0 +1,125 @@
+"""Floor 2: GraphTrace, which records every primitive as an equation; `stage` turns a function into a Graph.
+
+Knows the IR and the type rules that primitives carry. Values of other traces become constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.tracing.scope import current_scope
+from fungrad.tracing.source import user_line, user_source
+from fungrad.tracing.trace import Trace, Tracer, current, leaked, typeof
+
+
+class GraphTrace(Trace):
+    """Records. Its tracers are variables: they have a Type and no value."""
+
+    __slots__ = ("constants", "equations", "input_names", "inputs")
+
+    def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
+        super().__init__(parent, label)
+        self.inputs: list[Variable] = []
+        self.input_names: list[str] = []
+        self.equations: list[Equation] = []
+        self.constants: dict[int, tuple[Any, Variable, Any]] = {}
+        """By identity of the user's value: (that value, its variable, what it held when recorded)."""
+
+    def input(self, type_: Type, name: str) -> Tracer:
+        """A new input variable; the name is for messages."""
+        variable = Variable(type_)
+        self.inputs.append(variable)
+        self.input_names.append(name)
+        return Tracer(self, None, variable)
+
+    def atom(self, value: Any) -> Atom:
+        """The variable or literal that stands for a value in this Graph."""
+        if value.__class__ is Tracer:
+            if value.trace is self:
+                variable: Variable = value.extra
+                return variable
+            ancestor = self.parent
+            while ancestor is not value.trace:
+                if ancestor is None:
+                    raise leaked(value)
+                ancestor = ancestor.parent
+        elif value.__class__ in PYTHON_SCALARS or isinstance(value, np.generic):
+            return Literal(value)
+        known = self.constants.get(id(value))
+        if known is None or not _unchanged(*known):
+            if known is not None:  # written to since: the earlier equations keep what they read
+                self.constants[-id(known[1])] = known
+            held = value.copy() if isinstance(value, np.ndarray) else value
+            known = self.constants[id(value)] = (value, Variable(typeof(value)), held)
+        return known[1]
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        atoms = tuple([self.atom(arg) for arg in args])
+        types = primitive.infer([atom.type for atom in atoms], params)
+        outputs = tuple([Variable(type_) for type_ in types])
+        self.equations.append(
+            Equation(primitive, atoms, outputs, params, user_source(), current_scope())
+        )
+        if primitive.multiple:
+            return tuple([Tracer(self, None, variable) for variable in outputs])
+        return Tracer(self, None, outputs[0])
+
+    def typeof(self, tracer: Tracer) -> Type:
+        type_: Type = tracer.extra.type
+        return type_
+
+    def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
+        raise error(
+            f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while {self.label()} "
+            f"is traced it is only known as a type{self._provenance(tracer.extra)}. Use np.where or "
+            "fg.lax.cond instead of `if`, make the number an argument that is not traced, return it as an "
+            "output, or call the function without tracing it."
+        )
+
+    def origin(self, tracer: Tracer) -> str:
+        for equation in self.equations:
+            if tracer.extra in equation.outputs:
+                place = f" at {equation.source}" if equation.source else ""
+                return f", made by `{equation.primitive.name}`{place},"
+        return self._provenance(tracer.extra)
+
+    def _provenance(self, variable: Variable) -> str:
+        """Which arguments a variable was computed from, in words."""
+        wanted = {id(variable)}
+        for equation in reversed(self.equations):
+            if any(id(output) in wanted for output in equation.outputs):
+                wanted.update(id(atom) for atom in equation.inputs)
+        names = [n for v, n in zip(self.inputs, self.input_names, strict=True) if id(v) in wanted]
+        if not names:
+            return ""
+        return f" (it was computed from the argument{'s' * (len(names) > 1)} {', '.join(names)})"
+
+    def graph(self, outputs: Sequence[Any], name: str = "") -> Graph:
+        """The finished Graph with the given output values."""
+        atoms = tuple([self.atom(value) for value in outputs])
+        constants = tuple([(variable, held) for _, variable, held in self.constants.values()])
+        return Graph(tuple(self.inputs), constants, tuple(self.equations), atoms, name)
+
+
+def _unchanged(value: Any, variable: Variable, held: Any) -> bool:
+    if not isinstance(value, np.ndarray):
+        return True
+    return value.shape == held.shape and bool(np.all((value == held) | (value != value)))
+
+
+def stage(
+    f: Callable[..., Sequence[Any]],
+    types: Sequence[Type],
+    names: Sequence[str],
+    label: Callable[[], str],
+    name: str = "",
+) -> Graph:
+    """The Graph of a function of flat arguments that returns a flat sequence of outputs."""
+    trace = GraphTrace(current(), label)
+    tracers = [trace.input(type_, n) for type_, n in zip(types, names, strict=True)]
+    return trace.graph(trace.run(f, *tracers), name)

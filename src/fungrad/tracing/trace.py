@@ -1,0 +1,304 @@
+"""Floor 2: the current trace, Trace, Tracer, and EvalTrace, the floor on which NumPy computes.
+
+A primitive that is called asks the current trace to process it. A transform's trace keeps its `parent`,
+the trace that was current when it was made; it owns its tracers by identity, and runs primals and rules
+under its parent. No levels. Knows no primitive and no transform: `registry` is where the floors above
+install NumPy's functions and Tracer's operators.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import (
+    AbstractBooleanError,
+    AbstractValueError,
+    GradientCutError,
+    ItemAssignmentError,
+    LeakedTracerError,
+    UnsupportedFunctionError,
+)
+from fungrad.ir.types import PYTHON_SCALARS, Type, of_value
+from fungrad.tracing.source import user_line
+
+
+class Trace:
+    """One observer of a running program: a transform in the middle of its work."""
+
+    __slots__ = ("label", "parent")
+
+    def __init__(self, parent: Trace | None, label: Callable[[], str]) -> None:
+        self.parent = parent
+        self.label = label
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        """Applies a primitive to values, some of which may be tracers of this trace."""
+        raise NotImplementedError
+
+    def typeof(self, tracer: Tracer) -> Type:
+        """The Type of one of this trace's tracers."""
+        return typeof(tracer.value)
+
+    def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
+        """The value under a tracer, for Python to look at; raises `error` where there is none."""
+        return tracer.value
+
+    def origin(self, tracer: Tracer) -> str:
+        """What made a tracer, for messages."""
+        return ""
+
+    def run(self, f: Callable[..., Any], *args: Any) -> Any:
+        """Calls f with this trace as the current one."""
+        token = _current.set(self)
+        try:
+            return f(*args)
+        finally:
+            _current.reset(token)
+
+
+class EvalTrace(Trace):
+    """The floor: NumPy values in, NumPy values out. A tracer that reaches it has leaked."""
+
+    __slots__ = ()
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        for arg in args:
+            if arg.__class__ is Tracer:
+                raise leaked(arg)
+        return primitive.eval(*args, **params)
+
+
+EVAL = EvalTrace(None, lambda: "evaluation")
+_current: ContextVar[Trace] = ContextVar("fungrad_trace", default=EVAL)
+current: Callable[[], Trace] = _current.get
+enter = _current.set
+leave = _current.reset
+
+
+def leaked(tracer: Tracer) -> LeakedTracerError:
+    """The error for a tracer that outlived its transform."""
+    return LeakedTracerError(
+        f"A value of type {tracer.trace.typeof(tracer)}{tracer.trace.origin(tracer)} was used{user_line()}, "
+        f"outside of the transform that made it: {tracer.trace.label()}. Its value belongs to that call "
+        "alone (and to its thread). Return it from the function (has_aux=True for extra outputs), or keep "
+        "fg.stop_gradient(value) instead."
+    )
+
+
+class Registry:
+    """Where the floors above install what NumPy's protocols shall reach."""
+
+    def __init__(self) -> None:
+        self.ufuncs: dict[np.ufunc, Callable[..., Any]] = {}
+        self.ufunc_method: Callable[..., Any] | None = None
+        self.functions: dict[Any, Callable[..., Any]] = {}
+        self.namespace: Any = None
+        self.at: Callable[[Any], Any] | None = None
+        self.operand: Callable[[Any], Any] = lambda value: value
+        """Makes a value that is no tracer and no Python number ready to stand beside a tracer."""
+
+
+registry = Registry()
+PLAIN: set[type] = {float, int, bool, complex}
+"""The classes of operands that need no preparation; Tracer is added below."""
+
+
+class Tracer:
+    """A traced value: what user code holds in place of an ndarray while a transform runs.
+
+    It behaves as an immutable ndarray: operators, attributes, methods, NumPy's ufuncs and functions.
+    """
+
+    __slots__ = ("__weakref__", "extra", "trace", "value")
+    __array_priority__ = 1000.0
+
+    trace: Trace
+    value: Any
+    extra: Any
+
+    def __init__(self, trace: Trace, value: Any, extra: Any) -> None:
+        self.trace = trace
+        self.value = value
+        self.extra = extra
+
+    if TYPE_CHECKING:  # operators and methods are installed by fungrad.numpy, one floor for all
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def type(self) -> Type:
+        """The shape, dtype and weak bit."""
+        return self.trace.typeof(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, as of an ndarray."""
+        return self.trace.typeof(self).shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype, as of an ndarray."""
+        return self.trace.typeof(self).dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes, as of an ndarray."""
+        return len(self.trace.typeof(self).shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements, as of an ndarray."""
+        return self.trace.typeof(self).size
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element, as of an ndarray."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements, as of an ndarray."""
+        return self.size * self.itemsize
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape:
+            raise TypeError("len() of an array without axes")
+        return shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        # A 0-d value has to refuse before the first item: NumPy asks whether it is a sequence.
+        return iter([self[i] for i in range(len(self))])
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"Tracer({self.type}, {self.trace.label()})"
+
+    def __bool__(self) -> bool:
+        return bool(self.trace.concrete(self, AbstractBooleanError, "bool()"))
+
+    def __int__(self) -> int:
+        return int(self.trace.concrete(self, AbstractValueError, "int()"))
+
+    __trunc__ = __int__
+
+    def __index__(self) -> int:
+        return self.trace.concrete(self, AbstractValueError, "an index").__index__()
+
+    def __floor__(self) -> int:
+        return int(np.floor(self.trace.concrete(self, AbstractValueError, "math.floor()")))
+
+    def __ceil__(self) -> int:
+        return int(np.ceil(self.trace.concrete(self, AbstractValueError, "math.ceil()")))
+
+    def __float__(self) -> NoReturn:
+        self._refuse_number("float")
+
+    def __complex__(self) -> NoReturn:
+        self._refuse_number("complex")
+
+    def _refuse_number(self, kind: str) -> NoReturn:
+        self.trace.concrete(self, AbstractValueError, f"{kind}()")
+        raise GradientCutError(
+            f"Python asked for {kind}() of a traced value of type {self.type}{user_line()}: by {kind}(x), by "
+            f"a function of `math`, or by putting it into an ndarray (array[i] = x). That would cut its "
+            f"gradient silently. Use NumPy's function (np.sin for math.sin), build arrays with np.stack or "
+            f"array.at[i].set(x) (fg.numpy.zeros gives such an array), or cut it on purpose: "
+            f"{kind}(fg.stop_gradient(x))."
+        )
+
+    def tolist(self) -> Any:
+        """The value as nested lists; not available where that would cut a gradient."""
+        return self._refuse_number("float")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise ItemAssignmentError(
+            f"Assignment into a traced array of type {self.type}{user_line()}. Arrays are values here: write "
+            "`a = a.at[index].set(value)` for `a[index] = value`, `.add(value)` for `+=`."
+        )
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if _current.get() is EVAL:
+            raise leaked(_first_tracer((inputs, kwargs), self))
+        if method == "__call__" and not kwargs:
+            function = registry.ufuncs.get(ufunc)
+            if function is not None:
+                for value in inputs:
+                    if value.__class__ not in PLAIN:
+                        operands = [registry.operand(v) for v in inputs]
+                        if any(v is NotImplemented for v in operands):
+                            return NotImplemented
+                        return function(*operands)
+                return function(*inputs)
+        if registry.ufunc_method is None:
+            return NotImplemented
+        return registry.ufunc_method(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if _current.get() is EVAL:
+            raise leaked(_first_tracer((args, kwargs), self))
+        for type_ in types:
+            if type_ is not Tracer and not issubclass(type_, np.ndarray):
+                return NotImplemented
+        function = registry.functions.get(func)
+        if function is None:
+            raise unsupported(func)
+        return function(*args, **kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return registry.namespace
+
+    @property
+    def at(self) -> Any:
+        """Functional updates: `x.at[index].set(value)` returns a new array."""
+        assert registry.at is not None
+        return registry.at(self)
+
+
+PLAIN.add(Tracer)
+trees.mark_leaf(Tracer)
+trees.mark_leaf(np.ndarray)
+
+
+def _first_tracer(tree: Any, default: Tracer) -> Tracer:
+    found = [leaf for leaf in trees.leaves(tree) if leaf.__class__ is Tracer]
+    return found[0] if found else default
+
+
+def unsupported(func: Any) -> UnsupportedFunctionError:
+    """The error for a NumPy function without an implementation, naming the nearest supported one."""
+    name = f"{getattr(func, '__module__', 'numpy')}.{getattr(func, '__name__', func)}"
+    known = {f"{f.__module__}.{f.__name__}": f for f in registry.functions}
+    known.update({f"numpy.{f.__name__}": f for f in registry.ufuncs})
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    advice = f" The nearest supported function by name is {near[0]}." if near else ""
+    return UnsupportedFunctionError(
+        f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of it.{advice} "
+        "Or wrap it as a primitive with fungrad.extend, or call it on fg.stop_gradient(x) where no gradient "
+        "is wanted."
+    )
+
+
+def typeof(value: Any) -> Type:
+    """The Type of any value, traced or not.
+
+    Raises:
+      TypeError: where the value is no array and no number.
+    """
+    if value.__class__ is Tracer:
+        tracer: Tracer = value
+        return tracer.trace.typeof(tracer)
+    return of_value(value)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of any value, traced or not."""
+    return () if value.__class__ in PYTHON_SCALARS else value.shape  # type: ignore[no-any-return]

@@ -1,0 +1,120 @@
+"""Floor 4: what the public transforms share about a user's arguments and results.
+
+Which arguments are meant (by position or name), what their leaves are called in messages, which leaves
+can be differentiated, and the making of results that are the user's own. Knows trees, types and traces.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import ArgumentError, NonDifferentiableInputError
+from fungrad.ir.types import Type
+from fungrad.tracing.source import describe
+from fungrad.tracing.trace import Tracer, registry, typeof
+
+
+def parameter_names(f: Callable[..., Any]) -> list[str]:
+    """The names of the positional parameters of a function, as far as they can be known."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):  # builtins without a signature
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.kind in kinds]
+
+
+def argument_name(f: Callable[..., Any], key: int | str) -> str:
+    """How an argument is called in messages."""
+    if isinstance(key, str):
+        return key
+    names = parameter_names(f)
+    return names[key] if key < len(names) else f"argument {key}"
+
+
+def leaf_names(f: Callable[..., Any], keys: Sequence[int | str], parts: Sequence[Any]) -> list[str]:
+    """A name for each leaf of the arguments: `params['w'][0]`."""
+    return [
+        argument_name(f, key) + path
+        for key, part in zip(keys, parts, strict=True)
+        for path in trees.paths(trees.structure(part))
+    ]
+
+
+def resolve(
+    f: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[int | str]:
+    """Each of `argnums` as a position in args or a key of kwargs.
+
+    Raises:
+      ArgumentError: where the call has no such argument.
+    """
+    wanted = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    result: list[int | str] = []
+    for key in wanted:
+        found: int | str = key
+        if isinstance(key, str) and key not in kwargs:
+            names = parameter_names(f)
+            found = names.index(key) if key in names else len(args)
+        if isinstance(found, int):
+            position = found + len(args) if found < 0 else found
+            if not 0 <= position < len(args):
+                raise ArgumentError(
+                    f"argnums={argnums!r} names the argument {key!r}, but {describe(f)} was called with "
+                    f"{len(args)} positional arguments and the keywords {sorted(kwargs)}."
+                )
+            found = position
+        result.append(found)
+    if not result or len(set(result)) != len(result):
+        raise ArgumentError(f"argnums={argnums!r} has to name one or more different arguments.")
+    return result
+
+
+def leaf_type(value: Any) -> Type | None:
+    """The Type of a leaf; None where it is no array and no number."""
+    try:
+        return typeof(value)
+    except TypeError:
+        return None
+
+
+def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInputError:
+    """The error for a leaf that cannot be differentiated."""
+    type_ = leaf_type(value)
+    what = f"of dtype {type_.dtype}" if type_ is not None else f"a {type(value).__name__}"
+    return NonDifferentiableInputError(
+        f"{transform} was asked for a derivative with respect to {path}, which is {what}. Make it a float "
+        "(np.asarray(x, float)), leave it out by argnums, or pass nondiff='none' to get None in its place."
+    )
+
+
+def results(tree: Any) -> tuple[list[Any], trees.TreeDef]:
+    """The leaves of what a user's function returned; object arrays of tracers are stacked."""
+    leaves, treedef = trees.flatten(tree)
+    for i, leaf in enumerate(leaves):
+        if leaf.__class__ is np.ndarray and leaf.dtype.char == "O":
+            leaves[i] = registry.operand(leaf)
+    return leaves, treedef
+
+
+def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
+    """The values as arrays that nothing else writes to: views and repeated arrays are copied."""
+    seen = {id(value) for value in foreign}
+    result = []
+    for value in values:
+        if value.__class__ is np.ndarray:
+            if id(value) in seen or value.base is not None or not value.flags.writeable:
+                value = value.copy()
+            seen.add(id(value))
+        result.append(value)
+    return result
+
+
+def has_type(value: Any) -> bool:
+    """Whether a value is an array or a number, traced or not."""
+    return value.__class__ is Tracer or leaf_type(value) is not None

@@ -1,0 +1,105 @@
+"""Floor 4: vmap. BatchTrace carries arrays whose axis 0 is the mapped one, and applies batch rules.
+
+A primitive without a batch rule is looped over the axis: correct, slow, and listed by
+`fungrad.testing.missing_rules()`. Knows the protocol of primitives, and the shaping that stacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.ir.types import Type
+from fungrad.primitives.shaping import reshape, slice_axis, stack_first
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of, typeof
+
+
+class BatchTrace(Trace):
+    """Observes a function of one example, run on all. A tracer's `value` has the mapped axis first."""
+
+    __slots__ = ("batch_size",)
+
+    def __init__(self, parent: Trace, label: Callable[[], str], batch_size: int) -> None:
+        super().__init__(parent, label)
+        self.batch_size = batch_size
+
+    def typeof(self, tracer: Tracer) -> Type:
+        type_ = typeof(tracer.value)
+        return Type(type_.shape[1:], type_.dtype)
+
+    def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
+        raise error(
+            f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but {self.label()} runs "
+            f"all {self.batch_size} examples at once, so it has no single value. Use np.where or fg.lax.cond "
+            "instead of `if`, return the value as an output, or loop instead of vmap."
+        )
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        values = []
+        batched = []
+        for arg in args:
+            mine = arg.__class__ is Tracer and arg.trace is self
+            values.append(arg.value if mine else arg)
+            batched.append(mine)
+        parent: Trace = self.parent  # type: ignore[assignment]
+        if not any(batched):
+            return parent.process(primitive, values, params)
+        token = enter(parent)
+        try:
+            if primitive.batch is None:
+                output = loop_rule(primitive, values, batched, self.batch_size, params)
+            else:
+                output = primitive.batch(values, batched, self.batch_size, **params)
+        finally:
+            leave(token)
+        if primitive.multiple:
+            return tuple([Tracer(self, o, None) for o in output])
+        return Tracer(self, output, None)
+
+
+def loop_rule(
+    primitive: Any, args: Sequence[Any], batched: Sequence[bool], size: int, params: dict[str, Any]
+) -> Any:
+    """Applies a primitive to one example after the other."""
+
+    def example(i: int) -> Any:
+        return primitive(*[take_first(a, i) if b else a for a, b in zip(args, batched, strict=True)], **params)
+
+    if size == 0:
+        types = [typeof(a) for a in args]
+        inner = [Type(t.shape[1:], t.dtype) if b else t for t, b in zip(types, batched, strict=True)]
+        empty = [Type((0, *t.shape), t.dtype).zeros() for t in primitive.infer(inner, params)]
+        return tuple(empty) if primitive.multiple else empty[0]
+    results = [example(i) for i in range(size)]
+    if primitive.multiple:
+        return tuple(stack_first(column) for column in zip(*results, strict=True))
+    return stack_first(results)
+
+
+def take_first(x: Any, index: int) -> Any:
+    """The index-th example of a batched value."""
+    shape = shape_of(x)
+    return reshape(slice_axis(x, axis=0, start=index, stop=index + 1), shape=shape[1:])
+
+
+def batched_call(
+    f: Callable[..., Sequence[Any]],
+    args: Sequence[Any],
+    mapped: Sequence[bool],
+    size: int,
+    label: Callable[[], str],
+) -> tuple[list[Any], list[bool]]:
+    """Runs a function of one example on values whose mapped axis is axis 0.
+
+    Returns the outputs, and which of them have the mapped axis (first).
+    """
+    trace = BatchTrace(current(), label, size)
+    tracers = [Tracer(trace, a, None) if m else a for a, m in zip(args, mapped, strict=True)]
+    outputs = []
+    flags = []
+    for result in trace.run(f, *tracers):
+        mine = result.__class__ is Tracer and result.trace is trace
+        outputs.append(result.value if mine else result)
+        flags.append(mine)
+    return outputs, flags

@@ -1,0 +1,400 @@
+"""Floor 4: the public verbs of differentiation: grad, value_and_grad, vjp, jvp.
+
+They take trees apart, check what was given, call reverse or forward mode, and put trees together.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import (
+    ArgumentError,
+    NonScalarOutputError,
+    StructureMismatchError,
+    UnconnectedError,
+)
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.declare import zeros
+from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.transforms.arguments import (
+    argument_name,
+    leaf_names,
+    leaf_type,
+    owned,
+    refuse_leaf,
+    resolve,
+    results,
+)
+from fungrad.transforms.forward import pushed_forward
+from fungrad.transforms.reverse import linearized
+
+_UNCONNECTED = ("zero", "none", "error")
+_NONDIFF = ("error", "none", "zero")
+
+
+def _choice(name: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ArgumentError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}.")
+
+
+class _Inputs:
+    """The leaves of some arguments, and which of them are differentiated."""
+
+    def __init__(
+        self, parts: Sequence[Any], names: Callable[[], list[str]], transform: str, nondiff: str
+    ) -> None:
+        self.names = names
+        self.nondiff = nondiff
+        self.leaves: list[Any] = []
+        self.treedefs = []
+        for part in parts:
+            leaves, treedef = trees.flatten(part)
+            self.leaves += leaves
+            self.treedefs.append(treedef)
+        self.active: list[int] = []
+        for i, leaf in enumerate(self.leaves):
+            type_ = leaf_type(leaf)
+            if type_ is not None and type_.inexact:
+                self.active.append(i)
+            elif nondiff == "error":
+                raise refuse_leaf(leaf, names()[i], transform)
+
+    def differentiated(self) -> list[Any]:
+        return [self.leaves[i] for i in self.active]
+
+    def rebuild(self, leaves: Sequence[Any]) -> list[Any]:
+        """One tree for each argument."""
+        result = []
+        start = 0
+        for treedef in self.treedefs:
+            stop = start + treedef.leaf_count
+            result.append(trees.unflatten(treedef, leaves[start:stop]))
+            start = stop
+        return result
+
+    def with_active(self, values: Sequence[Any]) -> list[Any]:
+        leaves = list(self.leaves)
+        for i, value in zip(self.active, values, strict=True):
+            leaves[i] = value
+        return self.rebuild(leaves)
+
+    def cotangents(
+        self, found: Sequence[Any], unconnected: str, foreign: Sequence[Any] = ()
+    ) -> list[Any]:
+        """One tree of cotangents for each argument."""
+        leaves: list[Any] = [None] * len(self.leaves)
+        if self.nondiff == "zero":
+            for i, leaf in enumerate(self.leaves):
+                type_ = leaf_type(leaf)
+                leaves[i] = None if type_ is None else zeros(type_)
+        for i, value in zip(self.active, found, strict=True):
+            if value is None and unconnected == "error":
+                raise UnconnectedError(
+                    f"The output does not depend differentiably on {self.names()[i]}: it is not used, or only "
+                    "behind stop_gradient, a comparison, a rounding or an index."
+                )
+            if value is None and unconnected == "zero":
+                type_ = typeof(self.leaves[i])
+                value = zeros(Type(type_.shape, type_.dtype))
+                value = value[()] if value.__class__ is np.ndarray else value
+            leaves[i] = value
+        return self.rebuild(owned(leaves, foreign) if current() is EVAL else leaves)
+
+
+def _pullback_of(
+    f: Callable[..., Any], call: Callable[[Sequence[Any]], Any], inputs: _Inputs, has_aux: bool, verb: str
+) -> tuple[list[Any], trees.TreeDef, Any, Any]:
+    """Runs f; returns the output leaves, their structure, the aux tree and the flat pullback."""
+    shapes: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        out = call(inputs.with_active(values))
+        if has_aux:
+            if not (isinstance(out, tuple) and len(out) == 2):
+                raise ArgumentError(
+                    f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not {type(out).__name__}."
+                )
+            out, aux = out
+            aux_leaves, aux_def = results(aux)
+        else:
+            aux_leaves, aux_def = [], None
+        leaves, treedef = results(out)
+        shapes.extend((len(leaves), treedef, aux_def))
+        return [*leaves, *aux_leaves]
+
+    values, pullback = linearized(flat, inputs.differentiated(), lambda: f"{verb} of {describe(f)}")
+    count, treedef, aux_def = shapes
+    aux = trees.unflatten(aux_def, values[count:]) if has_aux else None
+    padding = [None] * (len(values) - count)
+    return values[:count], treedef, aux, lambda cts: pullback([*cts, *padding])
+
+
+def value_and_grad(
+    f: Callable[..., Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    unconnected: str = "zero",
+    nondiff: str = "error",
+) -> Callable[..., Any]:
+    """A function that computes `f` and its gradient in one evaluation.
+
+    Args:
+      f: a pure function that returns one real number (shape ()).
+      argnums: which argument, or arguments, to differentiate with respect to: positions or names. The
+        arguments may be trees of floating or complex arrays and numbers.
+      has_aux: whether f returns a pair (output, aux); aux is handed back undifferentiated.
+      holomorphic: whether f is a holomorphic function, complex to complex.
+      unconnected: what stands for an input that the output does not depend on differentiably: "zero",
+        "none" (None), or "error".
+      nondiff: what to do with integer, boolean or other leaves: "error", "none" (None in their place) or
+        "zero".
+
+    Returns:
+      A function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The
+      gradient has the structure, shapes and dtypes of the argument; a tuple of gradients where argnums is
+      a sequence. For complex x = a + ib and real f it is df/da - i df/db.
+
+    Raises:
+      NonScalarOutputError, NonDifferentiableInputError, UnconnectedError, ArgumentError.
+
+    >>> import numpy as np
+    >>> value, slope = value_and_grad(np.sin)(0.0)
+    >>> float(value), float(slope)
+    (0.0, 1.0)
+    """
+    _choice("unconnected", unconnected, _UNCONNECTED)
+    _choice("nondiff", nondiff, _NONDIFF)
+    several = isinstance(argnums, (tuple, list))
+
+    @functools.wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if argnums == 0 and args:
+            keys: list[int | str] = [0]
+            parts = [args[0]]
+        else:
+            keys = resolve(f, argnums, args, kwargs)
+            parts = [args[k] if isinstance(k, int) else kwargs[k] for k in keys]
+
+        def call(new: Sequence[Any]) -> Any:
+            positional = list(args)
+            named = dict(kwargs)
+            for key, part in zip(keys, new, strict=True):
+                if isinstance(key, int):
+                    positional[key] = part
+                else:
+                    named[key] = part
+            return f(*positional, **named)
+
+        inputs = _Inputs(parts, lambda: leaf_names(f, keys, parts), "grad", nondiff)
+        if holomorphic:
+            _require_complex(inputs, "input")
+        values, treedef, aux, pullback = _pullback_of(f, call, inputs, has_aux, "grad")
+        seed = _seed(f, values, treedef, holomorphic)
+        gradients = inputs.cotangents(pullback([seed]), unconnected)
+        value = trees.unflatten(treedef, values)
+        gradient = tuple(gradients) if several else gradients[0]
+        return ((value, aux), gradient) if has_aux else (value, gradient)
+
+    return boundary(wrapper)
+
+
+def _require_complex(inputs: _Inputs, what: str) -> None:
+    for i in inputs.active:
+        if typeof(inputs.leaves[i]).dtype.kind != "c":
+            raise ArgumentError(
+                f"holomorphic=True needs complex inputs, but {inputs.names()[i]} is "
+                f"{typeof(inputs.leaves[i])}. Leave holomorphic out for real functions."
+            )
+
+
+def _seed(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: bool) -> Any:
+    """The cotangent 1 of the one output."""
+    type_ = leaf_type(values[0]) if treedef is trees.LEAF else None
+    if type_ is None or type_.shape != ():
+        seen = type_.shape if type_ is not None else treedef
+        if treedef is trees.LEAF and type_ is None:
+            seen = type(values[0]).__name__
+        raise NonScalarOutputError(
+            f"grad needs a function that returns one number (shape ()), but {describe(f)} returned {seen}. Sum "
+            "it (np.sum), or use fg.vjp with a cotangent of your choice, or a Jacobian: "
+            "fg.vmap over the pullback."
+        )
+    if type_.dtype.kind == "c" and not holomorphic:
+        raise NonScalarOutputError(
+            f"grad needs a real output, but {describe(f)} returned a complex number ({type_}). Take its real "
+            "part, or pass holomorphic=True, or use fg.vjp."
+        )
+    if holomorphic and type_.dtype.kind != "c":
+        raise ArgumentError(f"holomorphic=True needs a complex output, but {describe(f)} returned {type_}.")
+    return type_.dtype.type(1)
+
+
+def grad(
+    f: Callable[..., Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    unconnected: str = "zero",
+    nondiff: str = "error",
+) -> Callable[..., Any]:
+    """The gradient of a function of one real output, as a function.
+
+    Takes the arguments of `value_and_grad`, and returns the gradient alone (with has_aux, the pair
+    (gradient, aux)).
+
+    >>> import numpy as np
+    >>> grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    array([2., 4.])
+    >>> float(grad(grad(grad(np.tanh)))(0.0))
+    -2.0
+    """
+    both = value_and_grad(f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff)
+
+    @functools.wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return wrapper
+
+
+@boundary
+def vjp(
+    f: Callable[..., Any], *primals: Any, has_aux: bool = False, unconnected: str = "zero"
+) -> tuple[Any, ...]:
+    """Evaluates f, and returns with its output the pullback of cotangents.
+
+    Args:
+      f: a pure function of trees that returns a tree.
+      *primals: its arguments. Integer and other non-differentiable leaves get None as cotangent.
+      has_aux: whether f returns a pair (output, aux).
+      unconnected: "zero", "none" or "error", as in `value_and_grad`.
+
+    Returns:
+      (output, pullback) or (output, pullback, aux). `pullback(cotangent)` takes a tree like the output
+      and returns a tuple with one tree for each primal. It may be called many times.
+
+    >>> import numpy as np
+    >>> out, pullback = vjp(np.multiply, 2.0, 5.0)
+    >>> tuple(float(c) for c in pullback(1.0))
+    (5.0, 2.0)
+    """
+    _choice("unconnected", unconnected, _UNCONNECTED)
+    inputs = _Inputs(primals, lambda: leaf_names(f, range(len(primals)), primals), "vjp", "none")
+    values, treedef, aux, flat_pullback = _pullback_of(f, lambda new: f(*new), inputs, has_aux, "vjp")
+    types = [leaf_type(value) for value in values]
+
+    @boundary
+    def pullback(cotangent: Any) -> tuple[Any, ...]:
+        given = trees.match(treedef, cotangent, "cotangent")
+        checked = [_checked(c, t, "cotangent") for c, t in zip(given, types, strict=True)]
+        return tuple(inputs.cotangents(flat_pullback(checked), unconnected, given))
+
+    output = trees.unflatten(treedef, values)
+    return (output, pullback, aux) if has_aux else (output, pullback)
+
+
+def _checked(value: Any, type_: Type | None, what: str) -> Any:
+    """A tangent or cotangent as an array of its type; None where there can be none."""
+    if type_ is None or not type_.inexact or value is None:
+        return None
+    found = leaf_type(value)
+    if found is None or found.shape != type_.shape:
+        raise StructureMismatchError(
+            f"A {what} has to have the type of the value that it belongs to, {type_}, but {found or value!r} was given."
+        )
+    if value.__class__ in PYTHON_SCALARS:
+        return type_.dtype.type(value)
+    if found.dtype == type_.dtype:
+        return value
+    if found.inexact or found.dtype.kind in "iub":
+        if found.dtype.kind == "c" and type_.dtype.kind != "c":
+            raise StructureMismatchError(f"A complex {what} ({found}) was given for a real value ({type_}).")
+        return value.astype(type_.dtype)
+    raise StructureMismatchError(f"A {what} of dtype {found.dtype} was given for a value of type {type_}.")
+
+
+@boundary
+def jvp(
+    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> tuple[Any, ...]:
+    """Evaluates f, and pushes a tangent forward through it.
+
+    Args:
+      f: a pure function of trees that returns a tree.
+      primals: the arguments, as a sequence.
+      tangents: one tree for each primal, of the same structure, shapes and dtypes; None stands for a zero
+        tangent of a whole argument, and for the tangent of a non-differentiable leaf.
+      has_aux: whether f returns a pair (output, aux).
+
+    Returns:
+      (output, tangent) or (output, tangent, aux). Where the output cannot be differentiated, its tangent
+      is a zero of its type.
+
+    >>> import numpy as np
+    >>> value, slope = jvp(np.sin, (0.0,), (2.0,))
+    >>> float(slope)
+    2.0
+    """
+    if len(primals) != len(tangents):
+        raise StructureMismatchError(f"{len(primals)} primals, but {len(tangents)} tangents were given.")
+    leaves: list[Any] = []
+    moved: list[Any] = []
+    treedefs = []
+    for position, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
+        part, treedef = trees.flatten(primal)
+        if tangent is None:
+            given: list[Any] = [None] * len(part)
+        else:
+            given = trees.match(
+                trees.structure(tangent), tangent, "tangent"
+            ) if trees.structure(tangent) == treedef else _sparse_leaves(treedef, tangent, f, position)
+        for leaf, t in zip(part, given, strict=True):
+            type_ = leaf_type(leaf)
+            if t is not None and (type_ is None or not type_.inexact):
+                raise refuse_leaf(leaf, argument_name(f, position), "jvp")
+            leaves.append(leaf)
+            moved.append(_checked(t, type_, "tangent"))
+        treedefs.append(treedef)
+    shapes: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        iterator = iter(values)
+        args = [trees.unflatten(d, [next(iterator) for _ in range(d.leaf_count)]) for d in treedefs]
+        out = f(*args)
+        aux_leaves: list[Any] = []
+        aux_def = None
+        if has_aux:
+            out, aux = out
+            aux_leaves, aux_def = results(aux)
+        out_leaves, out_def = results(out)
+        shapes.extend((len(out_leaves), out_def, aux_def))
+        return [*out_leaves, *aux_leaves]
+
+    values, pushed = pushed_forward(flat, leaves, moved, lambda: f"jvp of {describe(f)}")
+    count, out_def, aux_def = shapes
+    full = [
+        zeros(Type(typeof(v).shape, typeof(v).dtype)) if t is None and leaf_type(v) is not None else t
+        for v, t in zip(values[:count], pushed[:count], strict=True)
+    ]
+    if current() is EVAL:
+        full = owned(full, moved)
+    result = (trees.unflatten(out_def, values[:count]), trees.unflatten(out_def, full))
+    return (*result, trees.unflatten(aux_def, values[count:])) if has_aux else result
+
+
+def _sparse_leaves(treedef: trees.TreeDef, tangent: Any, f: Any, position: int) -> list[Any]:
+    """The leaves of a tangent tree in which None stands for the zero tangents of some leaves."""
+    leaves, found = trees.flatten(tangent, is_leaf=lambda x: x is None)
+    if found != treedef:
+        return trees.match(treedef, tangent, f"tangent of {argument_name(f, position)}")
+    return leaves

@@ -1,0 +1,229 @@
+"""Floor 4: the public verbs vmap, make_jaxpr, eval_shape and evaluate.
+
+They take trees apart, check axes and types, call batching or staging, and put trees together.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import ArgumentError, BatchAxisError
+from fungrad.ir.evaluate import evaluate as _evaluate
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.primitives.shaping import broadcast_to, moveaxis
+from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.stage import stage
+from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.transforms.arguments import has_type, leaf_names, leaf_type, owned, results
+from fungrad.transforms.batching import batched_call
+
+
+def vmap(
+    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None
+) -> Callable[..., Any]:
+    """A function of one example, made into a function of a batch that runs all examples at once.
+
+    Args:
+      f: a function of trees of arrays.
+      in_axes: the axis to map, an integer or None (the same for all examples), for all positional
+        arguments, or a sequence with one entry for each, which may be a prefix tree of it. Keyword arguments
+        are mapped along axis 0.
+      out_axes: where the mapped axis is put in the outputs: an integer, None for outputs that do not
+        depend on the example, or a prefix tree.
+      axis_size: the number of examples, where no argument is mapped.
+
+    Raises:
+      BatchAxisError: where axes do not exist or have different sizes.
+
+    >>> import numpy as np
+    >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([1., 4.])
+    """
+
+    @functools.wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = trees.flatten((args, kwargs))
+        axes_for = (tuple(in_axes) if isinstance(in_axes, list) else in_axes, 0)
+        axes = _prefix(axes_for, treedef, "in_axes")
+        size = _batch_size(f, leaves, axes, treedef, axis_size)
+        mapped = [axis is not None for axis in axes]
+        moved = [
+            moveaxis(x, _normal(axis, len(shape_of(x))), 0) if axis is not None else x
+            for x, axis in zip(leaves, axes, strict=True)
+        ]
+        shapes: list[trees.TreeDef] = []
+
+        def flat(*values: Any) -> list[Any]:
+            positional, named = trees.unflatten(treedef, values)
+            out_leaves, out_def = results(f(*positional, **named))
+            shapes.append(out_def)
+            return out_leaves
+
+        outputs, flags = batched_call(flat, moved, mapped, size, lambda: f"vmap of {describe(f)}")
+        out = _prefix(out_axes, shapes[0], "out_axes")
+        placed = [
+            _place(x, flag, axis, size, f) for x, flag, axis in zip(outputs, flags, out, strict=True)
+        ]
+        return trees.unflatten(shapes[0], owned(placed, leaves) if current() is EVAL else placed)
+
+    return boundary(wrapper)
+
+
+def _prefix(axes: Any, treedef: trees.TreeDef, what: str) -> list[int | None]:
+    result = trees.broadcast_prefix(axes, treedef, what)
+    for axis in result:
+        if axis is not None and not isinstance(axis, (int, np.integer)):
+            raise BatchAxisError(f"{what} has to hold integers or None, not {axis!r}.")
+    return result
+
+
+def _normal(axis: int, ndim: int) -> int:
+    return axis + ndim if axis < 0 else axis
+
+
+def _batch_size(
+    f: Callable[..., Any], leaves: Any, axes: Any, treedef: trees.TreeDef, axis_size: int | None
+) -> int:
+    sizes: dict[int, list[str]] = {}
+    paths = trees.paths(treedef)
+    for leaf, axis, path in zip(leaves, axes, paths, strict=True):
+        if axis is None:
+            continue
+        shape = shape_of(leaf) if has_type(leaf) else None
+        if shape is None or not -len(shape) <= axis < len(shape):
+            found = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
+            raise BatchAxisError(
+                f"vmap of {describe(f)} was told to map axis {axis} of the argument at {path[3:]}, which {found}. "
+                "Use None in in_axes for arguments that are the same for all examples."
+            )
+        sizes.setdefault(shape[axis], []).append(f"{path[3:]} (shape {shape}, axis {axis})")
+    if axis_size is not None:
+        sizes.setdefault(axis_size, []).append("axis_size")
+    if not sizes:
+        raise BatchAxisError(f"vmap of {describe(f)} has no mapped argument; pass axis_size.")
+    if len(sizes) > 1:
+        list_ = "; ".join(f"{n}: {', '.join(where)}" for n, where in sizes.items())
+        raise BatchAxisError(f"vmap of {describe(f)} got mapped axes of different sizes: {list_}.")
+    return next(iter(sizes))
+
+
+def _place(x: Any, batched: bool, axis: int | None, size: int, f: Callable[..., Any]) -> Any:
+    """An output with its mapped axis where out_axes wants it."""
+    if not batched:
+        if axis is None or not has_type(x):
+            return x
+        x = broadcast_to(x, shape=(size, *shape_of(x)))
+    elif axis is None:
+        raise BatchAxisError(
+            f"out_axes is None for an output of {describe(f)} that differs between examples."
+        )
+    ndim = len(shape_of(x))
+    if not -ndim <= axis < ndim:
+        raise BatchAxisError(f"out_axes={axis} for an output of shape {shape_of(x)}, mapped axis included.")
+    return moveaxis(x, 0, _normal(axis, ndim))
+
+
+def _input_type(leaf: Any, name: str) -> Type:
+    """The Type of an argument, which may also be a Type or anything with a shape and a dtype."""
+    if isinstance(leaf, Type):
+        return leaf
+    type_ = leaf_type(leaf)
+    if type_ is None and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        type_ = Type(tuple(leaf.shape), np.dtype(leaf.dtype))
+    if type_ is None or type_.dtype.kind not in "fciub":
+        raise ArgumentError(
+            f"The argument {name} is a {type(leaf).__name__}, not an array or a number: close over it, or name "
+            "its position in static_argnums."
+        )
+    return type_
+
+
+def _staged(
+    f: Callable[..., Any], static_argnums: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Graph, trees.TreeDef]:
+    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+    static = {_normal(i, len(args)) for i in static}
+    dynamic = [i for i in range(len(args)) if i not in static]
+    parts = [*(args[i] for i in dynamic), *kwargs.values()]
+    leaves, treedef = trees.flatten(parts)
+    names = leaf_names(f, [*dynamic, *kwargs], parts)
+    types = [_input_type(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+    shapes: list[trees.TreeDef] = []
+
+    def flat(*values: Any) -> list[Any]:
+        new = iter(trees.unflatten(treedef, values))
+        positional = [a if i in static else next(new) for i, a in enumerate(args)]
+        named = {key: next(new) for key in kwargs}
+        out_leaves, out_def = results(f(*positional, **named))
+        shapes.append(out_def)
+        for path, leaf in zip(trees.paths(out_def), out_leaves, strict=True):
+            if not has_type(leaf):
+                raise ArgumentError(
+                    f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a traced function "
+                    "returns arrays and numbers only."
+                )
+        return out_leaves
+
+    name = getattr(f, "__name__", type(f).__name__)
+    return stage(flat, types, names, lambda: describe(f), name), shapes[0]
+
+
+def make_jaxpr(
+    f: Callable[..., Any], static_argnums: int | Sequence[int] = ()
+) -> Callable[..., Graph]:
+    """A function that traces `f` on arguments of given types and returns its Graph.
+
+    Args:
+      f: a pure function of trees of arrays and numbers.
+      static_argnums: positions of arguments that are not traced but passed to f as they are.
+
+    Returns:
+      A function with f's arguments, of which only the types matter (a `Type`, or anything with a shape and
+      a dtype, will do). The Graph prints as a jaxpr and can be pickled.
+
+    >>> import numpy as np
+    >>> make_jaxpr(np.sin)(np.zeros(3))
+    { lambda a:f64[3]. let b:f64[3] = sin a in (b,) }
+    """
+
+    @functools.wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Graph:
+        return _staged(f, static_argnums, args, kwargs)[0]
+
+    return boundary(wrapper)
+
+
+@boundary
+def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The types of the output of f, as a tree of `Type`, without computing anything.
+
+    Arguments may be arrays, numbers, or `Type`s.
+
+    >>> import numpy as np
+    >>> eval_shape(lambda x: x @ x.T, np.zeros((3, 2), np.float32))
+    f32[3,3]
+    """
+    graph, treedef = _staged(f, (), args, kwargs)
+    return trees.unflatten(treedef, graph.output_types)
+
+
+@boundary
+def evaluate(graph: Graph, *args: Any) -> list[Any]:
+    """The outputs of a Graph for the given inputs; values are dropped after their last use.
+
+    Called on traced values it retraces the Graph, so that a Graph can be differentiated and batched.
+
+    >>> import numpy as np
+    >>> evaluate(make_jaxpr(np.square)(1.0), 3.0)
+    [np.float64(9.0)]
+    """
+    return _evaluate(graph, args)
+
+
+__all__ = ["eval_shape", "evaluate", "make_jaxpr", "typeof", "vmap"]

@@ -1,0 +1,200 @@
+"""Floor 4: reverse mode. VjpTrace keeps a tape; `vjp` walks it backwards under whatever trace is current.
+
+That makes grad of grad, vmap of grad and staged grad one code path. An equation that no differentiated
+input reaches is not recorded: a stopped region keeps no residual and makes no backward equation.
+Knows the protocol of primitives, and the arithmetic that sums cotangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import MissingRuleError
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.elementwise import Masked, add_cotangents, plain
+from fungrad.primitives.shaping import convert, sum_to
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, typeof
+
+
+class VjpTrace(Trace):
+    """Observes a function under reverse mode. A tracer's `value` is its primal, its `extra` its slot.
+
+    The tape holds one record for each equation that a differentiated input reaches:
+    (primitive, params, input slots, args, output, output slot or slots).
+    """
+
+    __slots__ = ("slots", "tape")
+
+    def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
+        super().__init__(parent, label)
+        self.tape: list[tuple[Any, ...]] = []
+        self.slots = 0
+
+    def tracer(self, value: Any) -> Tracer:
+        """A new tracer of a differentiated value."""
+        self.slots += 1
+        return Tracer(self, value, self.slots - 1)
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        parent = self.parent
+        values = []
+        slots = []
+        active = foreign = False
+        for arg in args:
+            if arg.__class__ is Tracer:
+                if arg.trace is self:
+                    values.append(arg.value)
+                    slots.append(arg.extra)
+                    active = True
+                    continue
+                foreign = True
+            values.append(arg)
+            slots.append(-1)
+        cuts = primitive.cuts
+        if active and cuts:
+            active = False
+            if cuts is not True:
+                slots = [-1 if i in cuts else slot for i, slot in enumerate(slots)]
+                active = any(slot >= 0 for slot in slots)
+        if active and primitive.forward is not None:
+            return self._forward(primitive, values, slots, params)
+        if parent is EVAL and not foreign:
+            output = primitive.eval(*values, **params)
+        else:
+            output = parent.process(primitive, values, params)  # type: ignore[union-attr]
+        if not active:
+            return output
+        if primitive.multiple:
+            return self._record_many(primitive, params, slots, values, output, output)
+        slot = self.slots
+        self.slots = slot + 1
+        self.tape.append((primitive, params, slots, values, output, slot))
+        return Tracer(self, output, slot)
+
+    def _forward(self, primitive: Any, values: Any, slots: Any, params: Any) -> Any:
+        token = enter(self.parent)  # type: ignore[arg-type]
+        try:
+            wanted = [slot >= 0 for slot in slots]
+            output, saved, kept = primitive.forward(values, wanted, **params)
+        finally:
+            leave(token)
+        if primitive.multiple:
+            return self._record_many(primitive, params, slots, kept, output, saved)
+        self.tape.append((primitive, params, slots, kept, saved, self.slots))
+        return self.tracer(output)
+
+    def _record_many(
+        self, primitive: Any, params: Any, slots: Any, args: Any, outputs: Any, saved: Any
+    ) -> tuple[Any, ...]:
+        traced = tuple(self.tracer(o) if typeof(o).inexact else o for o in outputs)
+        out = [t.extra if t is not o else -1 for t, o in zip(traced, outputs, strict=True)]
+        self.tape.append((primitive, params, slots, args, saved, out))
+        return traced
+
+    def origin(self, tracer: Tracer) -> str:
+        for primitive, _, _, _, _, out in self.tape:
+            if out == tracer.extra or (out.__class__ is list and tracer.extra in out):
+                return f", made by `{primitive.name}`,"
+        return ", an input of the differentiated function,"
+
+
+def _missing(primitive: Any, wanted: Sequence[bool]) -> MissingRuleError:
+    positions = ", ".join(str(i) for i, want in enumerate(wanted) if want)
+    return MissingRuleError(
+        f"Reverse mode needs the derivative of the primitive `{primitive.name}` with respect to its argument "
+        f"{positions}{user_line()}, but its declaration has no vjp. Give one (`vjp=...`), or declare the "
+        "derivative to be zero on purpose (`cuts=True`, or None among the partials)."
+    )
+
+
+def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> list[Any]:
+    """The cotangents of the first `wanted` slots, None for those that nothing reaches.
+
+    `seeds` are (slot, cotangent) pairs of the outputs.
+    """
+    cotangents: list[Any] = [None] * trace.slots
+    for slot, seed in seeds:
+        held = cotangents[slot]
+        cotangents[slot] = seed if held is None else add_cotangents(held, seed)
+    for primitive, params, slots, args, output, out in reversed(trace.tape):
+        if out.__class__ is int:
+            cotangent = cotangents[out]
+            if cotangent is None:
+                continue
+            cotangents[out] = None
+            if not primitive.masks and cotangent.__class__ is Masked:
+                cotangent = cotangent.value
+        else:
+            cotangent = tuple([None if slot < 0 else plain(cotangents[slot]) for slot in out])
+            if all(c is None for c in cotangent):
+                continue
+            for slot in out:
+                if slot >= 0:
+                    cotangents[slot] = None
+        wants = [slot >= 0 for slot in slots]
+        if primitive.vjp is None:
+            raise _missing(primitive, wants)
+        found = primitive.vjp(cotangent, output, args, wants, **params)
+        for slot, new, arg in zip(slots, found, args, strict=True):
+            if slot >= 0 and new is not None:
+                new = match(new, arg)
+                held = cotangents[slot]
+                cotangents[slot] = new if held is None else add_cotangents(held, new)
+    return [plain(c) for c in cotangents[:wanted]]
+
+
+def match(cotangent: Any, arg: Any) -> Any:
+    """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
+    if cotangent.__class__ is np.ndarray and arg.__class__ is np.ndarray:
+        if cotangent.shape == arg.shape and cotangent.dtype is arg.dtype:
+            return cotangent
+    if cotangent.__class__ is Masked:
+        value = match(cotangent.value, arg)
+        same = typeof(value).shape == typeof(cotangent.value).shape
+        return Masked(value, cotangent.mask) if same else value
+    if arg.__class__ in PYTHON_SCALARS:
+        shape, dtype = (), _PYTHON_DTYPES[arg.__class__]
+    else:
+        shape, dtype = arg.shape, arg.dtype
+    if cotangent.shape != shape:
+        cotangent = sum_to(cotangent, shape)
+    if cotangent.dtype != dtype:
+        cotangent = convert(cotangent, dtype=dtype)
+    return cotangent
+
+
+_PYTHON_DTYPES = {float: np.dtype(np.float64), complex: np.dtype(np.complex128)}
+
+
+def linearized(
+    f: Callable[..., Sequence[Any]], inputs: Sequence[Any], label: Callable[[], str]
+) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
+    """Runs a function of flat inexact arguments; returns its flat outputs and its flat pullback.
+
+    The pullback takes one cotangent or None for each output, and gives one or None for each input. It may
+    be called many times, and under other traces than the one it was made under.
+    """
+    trace = VjpTrace(current(), label)
+    tracers = [trace.tracer(value) for value in inputs]
+    results = list(trace.run(f, *tracers))
+    values = []
+    slots = []
+    for result in results:
+        mine = result.__class__ is Tracer and result.trace is trace
+        values.append(result.value if mine else result)
+        slots.append(result.extra if mine else -1)
+
+    def pullback(cotangents: Sequence[Any]) -> list[Any]:
+        seeds = [(s, c) for s, c in zip(slots, cotangents, strict=True) if s >= 0 and c is not None]
+        return backward(trace, seeds, len(inputs))
+
+    return values, pullback
+
+
+def zero_type(type_: Type) -> Type:
+    """The Type of the cotangents of values of a Type (never weak)."""
+    return Type(type_.shape, type_.dtype)

@@ -227,3 +227,18 @@ class MissingExtraError(FungradError, ImportError):
 
     Repaired: install the extra that the message names, as `pip install 'fungrad[test]'`.
     """
+
+
+class GradientCheckError(FungradError, AssertionError):
+    """`fungrad.testing.check_grads` found a derivative that finite differences contradict.
+
+    Fails: the rule of a primitive, or of a custom derivative, has a wrong sign::
+
+        cube = fg.extend.elementwise("cube", lambda x: x**3, partials=[lambda y, x: -3.0 * x**2])
+        fg.testing.check_grads(cube, [2.0])
+
+    Repaired::
+
+        cube = fg.extend.elementwise("cube", lambda x: x**3, partials=[lambda y, x: 3.0 * x**2])
+        fg.testing.check_grads(cube, [2.0])
+    """

@@ -23,7 +23,7 @@ class OldFaithful(NamedTuple):
 def old_faithful() -> OldFaithful:
     """272 eruptions of the Old Faithful geyser: duration, and waiting time to the next, in minutes.
 
-    Source: R's `datasets::faithful`; W. Härdle (1991), Smoothing Techniques with Implementation in S.
+    Source: R's `datasets::faithful`, after W. Härdle (1991), Smoothing Techniques, Springer.
 
     >>> eruptions, waiting = old_faithful()
     >>> eruptions.shape, round(float(eruptions.mean()), 6), round(float(waiting.mean()), 6)

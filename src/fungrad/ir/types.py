@@ -33,7 +33,7 @@ class Type:
     f32[3,2]
     """
 
-    __slots__ = ("_hash", "dtype", "shape", "weak")
+    __slots__ = ("dtype", "shape", "weak")
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -42,9 +42,8 @@ class Type:
     def __init__(self, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> None:
         write = object.__setattr__
         write(self, "shape", shape)
-        write(self, "dtype", dtype if dtype.__class__ is np.dtype else np.dtype(dtype))
+        write(self, "dtype", dtype if isinstance(dtype, np.dtype) else np.dtype(dtype))
         write(self, "weak", weak)
-        write(self, "_hash", hash((shape, self.dtype, weak)))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Type is immutable; {name} cannot be set.")
@@ -58,7 +57,7 @@ class Type:
         )
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash((self.shape, self.dtype, self.weak))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Type, (self.shape, self.dtype, self.weak))
@@ -100,7 +99,7 @@ def of_value(value: Any) -> Type:
     Raises:
       TypeError: where the value is none of these.
     """
-    if isinstance(value, (np.ndarray, np.generic)):
+    if value.__class__ is np.ndarray or isinstance(value, (np.ndarray, np.generic)):
         return Type(value.shape, value.dtype)
     dtype = _PYTHON_DTYPES.get(value.__class__)
     if dtype is None:

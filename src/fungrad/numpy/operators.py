@@ -74,6 +74,8 @@ def operand(value: Any) -> Any:
     Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented where the value
     has its own way with ufuncs.
     """
+    if value.__class__ in PLAIN:
+        return value
     if value.__class__ is np.ndarray:
         return stacked(value) if value.dtype.char == "O" else value
     if isinstance(value, (np.ndarray, np.generic)):

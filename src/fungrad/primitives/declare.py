@@ -31,18 +31,22 @@ class Primitive:
       type: `type(*types, **params)`, the Type of the output, or a tuple of Types.
       jvp: `jvp(primals, tangents, **params) -> (output, tangent)`; a tangent may be None (zero).
       vjp: `vjp(cotangent, output, args, wanted, **params)`: one cotangent or None for each argument;
-        those with a false entry in `wanted` are not looked at.
+        those with a false entry in `wanted` (a slot, 0 where unwanted) are not looked at.
       batch: `batch(args, batched, size, **params)`: the output with the batch axis first.
+      keep: `keep(args)`, what reverse mode holds on to of the arguments, where that is not all: an entry
+        may be a Type where vjp does not need the value. The output is then not kept.
       forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in place
-        of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args` (a kept entry
-        may be a Type where the value is not needed).
+        of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args`.
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
-      masks: whether vjp takes and gives masked cotangents (see elementwise.py).
+      partials: of an elementwise primitive, in place of vjp: for each argument a function
+        `(cotangent, output, args) -> cotangent`, or None (see elementwise.py).
       multiple: whether the output is a tuple.
+      plain: whether it has one output and no cuts, keep or forward: reverse mode just calls it.
     """
 
     __slots__ = (
-        "batch", "cuts", "eval", "forward", "jvp", "masks", "module", "multiple", "name", "type", "vjp",
+        "batch", "cuts", "eval", "forward", "jvp", "keep", "module", "multiple", "name", "partials", "plain",
+        "type", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -54,9 +58,10 @@ class Primitive:
         jvp: Rule | None = None,
         vjp: Rule | None = None,
         batch: Rule | None = None,
+        keep: Rule | None = None,
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
-        masks: bool = False,
+        partials: tuple[Any, ...] | None = None,
         multiple: bool = False,
         module: str | None = None,
     ) -> None:
@@ -67,10 +72,12 @@ class Primitive:
         write(self, "jvp", jvp)
         write(self, "vjp", vjp)
         write(self, "batch", batch)
+        write(self, "keep", keep)
         write(self, "forward", forward)
         write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
-        write(self, "masks", masks)
+        write(self, "partials", partials)
         write(self, "multiple", multiple)
+        write(self, "plain", not (cuts or forward or keep or multiple))
         write(self, "module", module or _declaring_module())
         key = (self.module, name)
         if key in primitives:
@@ -83,11 +90,13 @@ class Primitive:
     jvp: Rule | None
     vjp: Rule | None
     batch: Rule | None
+    keep: Rule | None
     forward: Rule | None
     cuts: bool | frozenset[int]
-    masks: bool
+    partials: tuple[Any, ...] | None
     multiple: bool
     module: str
+    plain: bool
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = current()
@@ -154,9 +163,10 @@ def linear(
     def is_linear(position: int) -> bool:
         return arguments is None or position in arguments
 
-    def forward(args: Sequence[Any], wanted: Sequence[bool], **params: Any) -> Any:
-        kept = [typeof(a) if is_linear(i) else a for i, a in enumerate(args)]
-        return primitive(*args, **params), None, kept
+    def keep(args: Sequence[Any]) -> list[Any]:
+        if arguments is None:
+            return [typeof(a) for a in args]
+        return [typeof(a) if i in arguments else a for i, a in enumerate(args)]
 
     def vjp(cotangent: Any, output: Any, args: Sequence[Any], wanted: Any, **params: Any) -> Any:
         result = transpose(cotangent, *args, **params)
@@ -174,7 +184,7 @@ def linear(
 
     passive = _passive(arguments) if arguments is not None else ()
     primitive = Primitive(
-        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, forward=forward, cuts=passive
+        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, keep=keep, cuts=passive
     )
     return primitive
 

@@ -69,27 +69,15 @@ def elementwise(
       ufunc: the NumPy ufunc that shall reach it, where `eval` is not that itself.
     """
     partials = tuple(partials)
-
-    def vjp(cotangent: Any, output: Any, args: Any, wanted: Any) -> list[Any]:
-        if cotangent.__class__ is Masked:
-            with np.errstate(all="ignore"):  # what is computed where the mask is false is thrown away
-                return _masked_vjp(partials, cotangent, output, args, wanted)
-        result: list[Any] = []
-        for want, partial in zip(wanted, partials, strict=True):
-            if not want or partial is None:
-                result.append(None)
-            else:
-                result.append(_scale(cotangent, partial, output, args))
-        return result
+    scalers = tuple([_scaler(partial) for partial in partials])
 
     def jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
         output = primitive(*primals)
         total: Any = None
-        for tangent, partial in zip(tangents, partials, strict=True):
-            if tangent is None or partial is None:
-                continue
-            term = plain(_scale(tangent, partial, output, primals))
-            total = term if total is None else add(total, term)
+        for tangent, scale in zip(tangents, scalers, strict=True):
+            if tangent is not None and scale is not None:
+                term = plain(scale(tangent, output, primals))
+                total = term if total is None else total + term
         return output, None if total is None else fit(total, typeof(output))
 
     def batch(args: Any, batched: Any, size: int) -> Any:
@@ -109,8 +97,8 @@ def elementwise(
 
     cuts = tuple(i for i, partial in enumerate(partials) if partial is None)
     primitive = Primitive(
-        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch,
-        cuts=True if len(cuts) == len(partials) else cuts, masks=True,
+        name, eval=eval, type=type, jvp=jvp, batch=batch, partials=scalers,
+        cuts=True if len(cuts) == len(partials) else cuts,
     )  # fmt: skip
     source = ufunc if ufunc is not None else eval
     if isinstance(source, np.ufunc):
@@ -118,44 +106,57 @@ def elementwise(
     return primitive
 
 
-def _scale(cotangent: Any, partial: Any, output: Any, args: Any) -> Any:
-    """The cotangent times a partial."""
-    if partial.__class__ in PYTHON_SCALARS:
-        return cotangent if partial == 1 else neg(cotangent) if partial == -1 else mul(cotangent, partial)
-    if partial.__class__ is Over:
-        return div(cotangent, partial.function(output, *args))
-    factor = partial(output, *args)
-    if factor.__class__ is Masked:
-        return Masked(select(factor.mask, mul(cotangent, factor.value), 0), factor.mask)
-    if factor.__class__ is bool or (factor.__class__ not in PYTHON_SCALARS and factor.dtype is _BOOL):
-        return Masked(select(factor, cotangent, 0), factor)
-    return mul(cotangent, factor)
+def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
+    """The function (cotangent, output, args) -> cotangent times the partial; None for zero.
+
+    It uses operators, not primitives by name: on arrays they are NumPy's own, without a detour.
+    """
+    if partial is None:
+        return None
+    if not callable(partial) and not isinstance(partial, Over):
+        constant = partial
+        if constant == 1:
+            return lambda cotangent, output, args: cotangent
+        if constant == -1:
+            return lambda cotangent, output, args: -cotangent
+        return lambda cotangent, output, args: cotangent * constant
+    if isinstance(partial, Over):
+        divisor = partial.function
+        return lambda cotangent, output, args: cotangent / divisor(output, *args)
+    function = partial
+
+    def scale(cotangent: Any, output: Any, args: Any) -> Any:
+        factor = function(output, args[0]) if len(args) == 1 else function(output, *args)
+        if factor.__class__ is np.ndarray and factor.dtype is not _BOOL:
+            return cotangent * factor
+        if factor.__class__ is Masked:
+            return Masked(select(factor.mask, cotangent * factor.value, 0), factor.mask)
+        if factor.__class__ is bool or (factor.__class__ not in PYTHON_SCALARS and factor.dtype == _BOOL):
+            return Masked(select(factor, cotangent, 0), factor)
+        return cotangent * factor
+
+    return scale
 
 
 _BOOL = np.dtype(np.bool_)
 
 
-def _masked_vjp(partials: Any, cotangent: Masked, output: Any, args: Any, wanted: Any) -> list[Any]:
-    value, mask = cotangent.value, cotangent.mask
-    result: list[Any] = []
-    for want, partial in zip(wanted, partials, strict=True):
-        if not want or partial is None:
-            result.append(None)
-        else:
-            scaled = _scale(value, partial, output, args)
-            if scaled.__class__ is Masked:
-                mask_here = logical_and(mask, scaled.mask)
-                result.append(Masked(select(mask_here, scaled.value, 0), mask_here))
-            else:
-                result.append(Masked(select(mask, scaled, 0), mask))
-    return result
+def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Masked:
+    """A masked cotangent times a partial: still exactly zero where the mask is false."""
+    mask = cotangent.mask
+    with np.errstate(all="ignore"):  # what is computed where the mask is false is thrown away
+        scaled = scale(cotangent.value, output, args)
+    if scaled.__class__ is Masked:
+        mask = logical_and(mask, scaled.mask)
+        scaled = scaled.value
+    return Masked(select(mask, scaled, 0), mask)
 
 
 def add_cotangents(x: Any, y: Any) -> Any:
     """The sum of two cotangents, either of which may be masked."""
     if x.__class__ is Masked and y.__class__ is Masked:
-        return Masked(add(x.value, y.value), logical_or(x.mask, y.mask))
-    return add(plain(x), plain(y))
+        return Masked(x.value + y.value, logical_or(x.mask, y.mask))
+    return plain(x) + plain(y)
 
 
 def plain(cotangent: Any) -> Any:
@@ -225,7 +226,7 @@ sub = elementwise("sub", operator.sub, ufunc=np.subtract, partials=[1, -1])
 mul = elementwise("mul", operator.mul, ufunc=np.multiply,
                   partials=[lambda z, x, y: y, lambda z, x, y: x])  # fmt: skip
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
-                  partials=[Over(lambda z, x, y: y), lambda z, x, y: neg(div(z, y))])  # fmt: skip
+                  partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)])  # fmt: skip
 
 select = elementwise("select", np.where,
                      partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)])  # fmt: skip

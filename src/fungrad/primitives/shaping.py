@@ -80,9 +80,18 @@ def _batch_broadcast(args: Any, batched: Any, size: int, *, shape: Shape) -> Any
     return broadcast_to(x, shape=(size, *shape))
 
 
+def _eval_broadcast(x: Any, *, shape: Shape) -> Any:
+    if shape_of(x) == ():  # the usual case, the cotangent of a sum: without np.broadcast_to's detours
+        x = np.asarray(x)
+        view: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+        view.flags.writeable = False
+        return view
+    return np.broadcast_to(x, shape)
+
+
 broadcast_to = linear(
     "broadcast_to",
-    eval=lambda x, *, shape: np.broadcast_to(x, shape),
+    eval=_eval_broadcast,
     type=_type_broadcast,
     transpose=lambda ct, x, *, shape: sum_to(ct, x.shape),
     batch=_batch_broadcast,
@@ -119,7 +128,9 @@ def _type_sum(x: Type, *, axes: tuple[int, ...]) -> Type:
 
 
 def _transpose_sum(ct: Any, x: Type, *, axes: tuple[int, ...]) -> Any:
-    kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    if len(axes) == len(x.shape):
+        return broadcast_to(ct, shape=x.shape)
+    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
     return broadcast_to(reshape(ct, shape=kept), shape=x.shape)
 
 

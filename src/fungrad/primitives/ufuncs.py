@@ -14,54 +14,35 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS
-from fungrad.primitives.elementwise import (
-    Masked,
-    Over,
-    add,
-    div,
-    elementwise,
-    eq,
-    ge,
-    gt,
-    le,
-    logical_and,
-    logical_or,
-    lt,
-    mul,
-    ne,
-    neg,
-    python_operator,
-    select,
-    sub,
-)
+from fungrad.primitives.elementwise import Masked, Over, elementwise, python_operator, select
 from fungrad.primitives.shaping import conj
 from fungrad.tracing.trace import registry, typeof
 
 # --- exponentials and logarithms ----------------------------------------------------------------------
 
 exp = elementwise("exp", np.exp, partials=[lambda y, x: y])
-exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: mul(y, math.log(2.0))])
-expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: add(y, 1.0)])
+exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)])
+expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: y + 1.0])
 log = elementwise("log", np.log, partials=[Over(lambda y, x: x)])
-log2 = elementwise("log2", np.log2, partials=[Over(lambda y, x: mul(x, math.log(2.0)))])
-log10 = elementwise("log10", np.log10, partials=[Over(lambda y, x: mul(x, math.log(10.0)))])
-log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: add(x, 1.0))])
+log2 = elementwise("log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0))])
+log10 = elementwise("log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))])
+log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)])
 
 # --- trigonometric and hyperbolic ----------------------------------------------------------------------
 
-sin = elementwise("sin", np.sin, partials=[lambda y, x: cos(x)])
-cos = elementwise("cos", np.cos, partials=[lambda y, x: neg(sin(x))])
-tan = elementwise("tan", np.tan, partials=[lambda y, x: add(mul(y, y), 1.0)])
-arcsin = elementwise("arcsin", np.arcsin, partials=[Over(lambda y, x: sqrt(sub(1.0, mul(x, x))))])
-arccos = elementwise("arccos", np.arccos, partials=[Over(lambda y, x: neg(sqrt(sub(1.0, mul(x, x)))))])
-arctan = elementwise("arctan", np.arctan, partials=[Over(lambda y, x: add(mul(x, x), 1.0))])
-sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: cosh(x)])
-cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: sinh(x)])
-tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: sub(1.0, mul(y, y))])
-arcsinh = elementwise("arcsinh", np.arcsinh, partials=[Over(lambda y, x: sqrt(add(mul(x, x), 1.0)))])
+sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)])
+cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)])
+tan = elementwise("tan", np.tan, partials=[lambda y, x: y * y + 1.0])
+arcsin = elementwise("arcsin", np.arcsin, partials=[Over(lambda y, x: np.sqrt(1.0 - x * x))])
+arccos = elementwise("arccos", np.arccos, partials=[Over(lambda y, x: -np.sqrt(1.0 - x * x))])
+arctan = elementwise("arctan", np.arctan, partials=[Over(lambda y, x: x * x + 1.0)])
+sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)])
+cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)])
+tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y])
+arcsinh = elementwise("arcsinh", np.arcsinh, partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))])
 arccosh = elementwise("arccosh", np.arccosh,
-                      partials=[Over(lambda y, x: mul(sqrt(sub(x, 1.0)), sqrt(add(x, 1.0))))])  # fmt: skip
-arctanh = elementwise("arctanh", np.arctanh, partials=[Over(lambda y, x: sub(1.0, mul(x, x)))])
+                      partials=[Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0))])  # fmt: skip
+arctanh = elementwise("arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)])
 deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0])
 rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi])
 registry.ufuncs[np.radians] = deg2rad
@@ -70,26 +51,26 @@ registry.ufuncs[np.degrees] = rad2deg
 
 def _arctan2_slope(a: Any, x: Any, y: Any) -> Any:
     """a / (x^2 + y^2) without overflow; 0 at the origin."""
-    r = hypot(x, y)
-    r = select(eq(r, 0), 1.0, r)
-    return div(div(a, r), r)
+    r = np.hypot(x, y)
+    r = select(r == 0, 1.0, r)
+    return a / r / r
 
 
 arctan2 = elementwise("arctan2", np.arctan2, partials=[
     lambda z, x, y: _arctan2_slope(y, x, y),
-    lambda z, x, y: neg(_arctan2_slope(x, x, y)),
+    lambda z, x, y: -_arctan2_slope(x, x, y),
 ])  # fmt: skip
 hypot = elementwise("hypot", np.hypot, partials=[
-    lambda z, x, y: div(x, select(eq(z, 0), 1.0, z)),
-    lambda z, x, y: div(y, select(eq(z, 0), 1.0, z)),
+    lambda z, x, y: x / select(z == 0, 1.0, z),
+    lambda z, x, y: y / select(z == 0, 1.0, z),
 ])  # fmt: skip
 
 # --- powers --------------------------------------------------------------------------------------------
 
-sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: mul(y, 2.0))])
-cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: mul(mul(y, y), 3.0))])
-square = elementwise("square", np.square, partials=[lambda y, x: mul(x, 2.0)])
-reciprocal = elementwise("reciprocal", np.reciprocal, partials=[lambda y, x: neg(mul(y, y))])
+sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)])
+cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)])
+square = elementwise("square", np.square, partials=[lambda y, x: x * 2.0])
+reciprocal = elementwise("reciprocal", np.reciprocal, partials=[lambda y, x: -(y * y)])
 
 
 def _power_by_base(z: Any, x: Any, y: Any) -> Any:
@@ -98,16 +79,16 @@ def _power_by_base(z: Any, x: Any, y: Any) -> Any:
         if y in (0, 1):
             return float(y)
         if y == 2:
-            return mul(x, 2.0)
-        return mul(power(x, y - 1), y)
-    corner = logical_and(eq(x, 0), eq(y, 0))
-    return mul(y, power(select(corner, 1.0, x), sub(y, 1.0)))
+            return x * 2.0
+        return np.power(x, y - 1) * y
+    corner = np.logical_and(x == 0, y == 0)
+    return y * np.power(select(corner, 1.0, x), y - 1.0)
 
 
 def _power_by_exponent(z: Any, x: Any, y: Any) -> Any:
     """x^y log x, and its limit 0 at x = 0 for positive y."""
-    limit = logical_and(eq(x, 0), gt(y, 0)) if typeof(y).dtype.kind != "c" else eq(x, 0)
-    return mul(z, log(select(limit, 1.0, x)))
+    limit = x == 0 if typeof(y).dtype.kind == "c" else np.logical_and(x == 0, y > 0)
+    return z * np.log(select(limit, 1.0, x))
 
 
 power = elementwise("power", python_operator(np.power), ufunc=np.power,
@@ -118,28 +99,28 @@ power = elementwise("power", python_operator(np.power), ufunc=np.power,
 
 def _abs_slope(y: Any, x: Any) -> Any:
     if typeof(x).dtype.kind == "c":  # d|x| = Re(conj(x) dx) / |x|
-        return div(conj(x), select(eq(y, 0), 1.0, y))
-    return sign(x)
+        return np.conj(x) / select(y == 0, 1.0, y)
+    return np.sign(x)
 
 
 abs = elementwise("abs", operator.abs, ufunc=np.absolute, partials=[_abs_slope])
-fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: sign(x)])
+fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: np.sign(x)])
 
 
 def _larger(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(select(eq(x, y), 0.5, 1.0), ge(x, y))
+    return Masked(select(x == y, 0.5, 1.0), x >= y)
 
 
 def _smaller(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(select(eq(x, y), 0.5, 1.0), le(x, y))
+    return Masked(select(x == y, 0.5, 1.0), x <= y)
 
 
 def _larger_number(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(select(eq(x, y), 0.5, 1.0), logical_or(ge(x, y), ne(y, y)))
+    return Masked(select(x == y, 0.5, 1.0), np.logical_or(x >= y, y != y))
 
 
 def _smaller_number(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(select(eq(x, y), 0.5, 1.0), logical_or(le(x, y), ne(y, y)))
+    return Masked(select(x == y, 0.5, 1.0), np.logical_or(x <= y, y != y))
 
 
 maximum = elementwise("maximum", np.maximum, partials=[_larger, lambda z, x, y: _larger(z, y, x)])
@@ -148,11 +129,11 @@ fmax = elementwise("fmax", np.fmax, partials=[_larger_number, lambda z, x, y: _l
 fmin = elementwise("fmin", np.fmin, partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)])
 
 copysign = elementwise("copysign", np.copysign,
-                       partials=[lambda z, x, y: mul(sign(x), copysign(1.0, y)), None])  # fmt: skip
-heaviside = elementwise("heaviside", np.heaviside, partials=[None, lambda z, x, y: eq(x, 0)])
+                       partials=[lambda z, x, y: np.sign(x) * np.copysign(1.0, y), None])  # fmt: skip
+heaviside = elementwise("heaviside", np.heaviside, partials=[None, lambda z, x, y: x == 0])
 remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.remainder,
-                        partials=[1, lambda z, x, y: neg(floor_divide(x, y))])  # fmt: skip
-fmod = elementwise("fmod", np.fmod, partials=[1, lambda z, x, y: neg(trunc(div(x, y)))])
+                        partials=[1, lambda z, x, y: -np.floor_divide(x, y)])  # fmt: skip
+fmod = elementwise("fmod", np.fmod, partials=[1, lambda z, x, y: -np.trunc(np.divide(x, y))])
 nextafter = elementwise("nextafter", np.nextafter, partials=[1, None])
 ldexp = elementwise("ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None])
 
@@ -163,16 +144,16 @@ def _share(exponential: Any) -> Any:
     """The part e^x / (e^x + e^y) of the first argument, also where both are the same infinity."""
 
     def partial(z: Any, x: Any, y: Any) -> Any:
-        both = logical_and(eq(x, y), isinf(x))
-        return select(both, 0.5, exponential(select(eq(x, z), 0.0, sub(x, z))))
+        both = np.logical_and(x == y, np.isinf(x))
+        return select(both, 0.5, exponential(select(x == z, 0.0, x - z)))
 
     return partial
 
 
 logaddexp = elementwise("logaddexp", np.logaddexp,
-                        partials=[_share(exp), lambda z, x, y: _share(exp)(z, y, x)])  # fmt: skip
+                        partials=[_share(np.exp), lambda z, x, y: _share(np.exp)(z, y, x)])  # fmt: skip
 logaddexp2 = elementwise("logaddexp2", np.logaddexp2,
-                         partials=[_share(exp2), lambda z, x, y: _share(exp2)(z, y, x)])  # fmt: skip
+                         partials=[_share(np.exp2), lambda z, x, y: _share(np.exp2)(z, y, x)])  # fmt: skip
 
 # --- complex numbers: `conj` is linear over the reals and stands in shaping.py ----------------------------
 

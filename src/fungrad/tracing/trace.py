@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -95,7 +96,8 @@ class Registry:
     """Where the floors above install what NumPy's protocols shall reach."""
 
     def __init__(self) -> None:
-        self.ufuncs: dict[np.ufunc, Callable[..., Any]] = {}
+        self.ufuncs: dict[np.ufunc, Any] = {}
+        """A primitive, or a plain function composed of primitives, for each ufunc."""
         self.ufunc_method: Callable[..., Any] | None = None
         self.functions: dict[Any, Callable[..., Any]] = {}
         self.namespace: Any = None
@@ -105,7 +107,10 @@ class Registry:
 
 
 registry = Registry()
-PLAIN: set[type] = {float, int, bool, complex}
+ufuncs = registry.ufuncs
+NO_PARAMS: dict[str, Any] = {}
+"""The parameters of a primitive that has none; never written to."""
+PLAIN: set[type] = {float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_, np.complex128}
 """The classes of operands that need no preparation; Tracer is added below."""
 
 
@@ -226,18 +231,21 @@ class Tracer:
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if _current.get() is EVAL:
+        trace = current()
+        if trace is EVAL:
             raise leaked(_first_tracer((inputs, kwargs), self))
         if method == "__call__" and not kwargs:
-            function = registry.ufuncs.get(ufunc)
+            function = ufuncs.get(ufunc)
             if function is not None:
                 for value in inputs:
                     if value.__class__ not in PLAIN:
-                        operands = [registry.operand(v) for v in inputs]
-                        if any(v is NotImplemented for v in operands):
+                        inputs = tuple([registry.operand(v) for v in inputs])
+                        if any(v is NotImplemented for v in inputs):
                             return NotImplemented
-                        return function(*operands)
-                return function(*inputs)
+                        break
+                if function.__class__ is FunctionType:
+                    return function(*inputs)
+                return trace.process(function, inputs, NO_PARAMS)
         if registry.ufunc_method is None:
             return NotImplemented
         return registry.ufunc_method(ufunc, method, inputs, kwargs)

@@ -83,6 +83,15 @@ def leaf_type(value: Any) -> Type | None:
         return None
 
 
+def differentiable(value: Any) -> bool:
+    """Whether a leaf is a floating or complex array or number."""
+    if value.__class__ in (float, complex):
+        return True
+    if isinstance(value, (np.ndarray, np.generic, Tracer)):
+        return value.dtype.kind in "fc"
+    return False
+
+
 def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInputError:
     """The error for a leaf that cannot be differentiated."""
     type_ = leaf_type(value)

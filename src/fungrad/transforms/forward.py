@@ -69,7 +69,7 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
             output, saved, kept = primitive.forward(primals, wanted, **params)
         else:
             output = saved = primitive(*primals, **params)
-            kept = primals
+            kept = primals if primitive.keep is None else primitive.keep(primals)
 
         def pull(*cotangents: Any) -> list[Any]:
             given: Any = list(cotangents) if primitive.multiple else cotangents[0]

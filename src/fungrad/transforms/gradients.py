@@ -24,6 +24,7 @@ from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.transforms.arguments import (
     argument_name,
+    differentiable,
     leaf_names,
     leaf_type,
     owned,
@@ -59,8 +60,7 @@ class _Inputs:
             self.treedefs.append(treedef)
         self.active: list[int] = []
         for i, leaf in enumerate(self.leaves):
-            type_ = leaf_type(leaf)
-            if type_ is not None and type_.inexact:
+            if differentiable(leaf):
                 self.active.append(i)
             elif nondiff == "error":
                 raise refuse_leaf(leaf, names()[i], transform)
@@ -206,6 +206,9 @@ def value_and_grad(
     return boundary(wrapper)
 
 
+_ONE = np.float64(1.0)
+
+
 def _require_complex(inputs: _Inputs, what: str) -> None:
     for i in inputs.active:
         if typeof(inputs.leaves[i]).dtype.kind != "c":
@@ -217,6 +220,8 @@ def _require_complex(inputs: _Inputs, what: str) -> None:
 
 def _seed(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: bool) -> Any:
     """The cotangent 1 of the one output."""
+    if treedef is trees.LEAF and values[0].__class__ is np.float64 and not holomorphic:
+        return _ONE
     type_ = leaf_type(values[0]) if treedef is trees.LEAF else None
     if type_ is None or type_.shape != ():
         seen = type_.shape if type_ is not None else treedef

@@ -14,7 +14,7 @@ import numpy as np
 
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.elementwise import Masked, add_cotangents, plain
+from fungrad.primitives.elementwise import Masked, add_cotangents, plain, scale_masked
 from fungrad.primitives.shaping import convert, sum_to
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, typeof
@@ -23,7 +23,8 @@ from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, ty
 class VjpTrace(Trace):
     """Observes a function under reverse mode. A tracer's `value` is its primal, its `extra` its slot.
 
-    The tape holds one record for each equation that a differentiated input reaches:
+    Slots count from 1; 0 stands for what is not differentiated. The tape holds one record for each
+    equation that a differentiated input reaches:
     (primitive, params, input slots, args, output, output slot or slots).
     """
 
@@ -37,10 +38,34 @@ class VjpTrace(Trace):
     def tracer(self, value: Any) -> Tracer:
         """A new tracer of a differentiated value."""
         self.slots += 1
-        return Tracer(self, value, self.slots - 1)
+        return Tracer(self, value, self.slots)
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent = self.parent
+        if parent is EVAL and primitive.plain and not params:
+            # The hottest path of the house: an elementwise primitive on arrays.
+            if len(args) == 1:
+                arg = args[0]
+                if arg.__class__ is Tracer and arg.trace is self:
+                    value = arg.value
+                    output = primitive.eval(value)
+                    self.slots = slot = self.slots + 1
+                    self.tape.append((primitive, params, (arg.extra,), (value,), output, slot))
+                    return Tracer(self, output, slot)
+            elif len(args) == 2:
+                x, y = args
+                slot_x = slot_y = 0
+                if x.__class__ is Tracer and x.trace is self:
+                    slot_x = x.extra
+                    x = x.value
+                if y.__class__ is Tracer and y.trace is self:
+                    slot_y = y.extra
+                    y = y.value
+                if (slot_x or slot_y) and x.__class__ is not Tracer and y.__class__ is not Tracer:
+                    output = primitive.eval(x, y)
+                    self.slots = slot = self.slots + 1
+                    self.tape.append((primitive, params, (slot_x, slot_y), (x, y), output, slot))
+                    return Tracer(self, output, slot)
         values = []
         slots = []
         active = foreign = False
@@ -53,45 +78,45 @@ class VjpTrace(Trace):
                     continue
                 foreign = True
             values.append(arg)
-            slots.append(-1)
-        cuts = primitive.cuts
-        if active and cuts:
-            active = False
-            if cuts is not True:
-                slots = [-1 if i in cuts else slot for i, slot in enumerate(slots)]
-                active = any(slot >= 0 for slot in slots)
-        if active and primitive.forward is not None:
-            return self._forward(primitive, values, slots, params)
+            slots.append(0)
+        if active and not primitive.plain:
+            cuts = primitive.cuts
+            if cuts:
+                if cuts is not True:
+                    slots = [0 if i in cuts else slot for i, slot in enumerate(slots)]
+                active = cuts is not True and any(slots)
+            if active and primitive.forward is not None:
+                return self._forward(primitive, values, slots, params)
         if parent is EVAL and not foreign:
             output = primitive.eval(*values, **params)
         else:
             output = parent.process(primitive, values, params)  # type: ignore[union-attr]
         if not active:
             return output
-        if primitive.multiple:
-            return self._record_many(primitive, params, slots, values, output, output)
-        slot = self.slots
-        self.slots = slot + 1
-        self.tape.append((primitive, params, slots, values, output, slot))
-        return Tracer(self, output, slot)
+        saved = output
+        if primitive.keep is not None:
+            values = primitive.keep(values)
+            saved = None
+        return self._record(primitive, params, slots, values, output, saved)
 
     def _forward(self, primitive: Any, values: Any, slots: Any, params: Any) -> Any:
         token = enter(self.parent)  # type: ignore[arg-type]
         try:
-            wanted = [slot >= 0 for slot in slots]
-            output, saved, kept = primitive.forward(values, wanted, **params)
+            output, saved, kept = primitive.forward(values, slots, **params)
         finally:
             leave(token)
-        if primitive.multiple:
-            return self._record_many(primitive, params, slots, kept, output, saved)
-        self.tape.append((primitive, params, slots, kept, saved, self.slots))
-        return self.tracer(output)
+        return self._record(primitive, params, slots, kept, output, saved)
 
-    def _record_many(
-        self, primitive: Any, params: Any, slots: Any, args: Any, outputs: Any, saved: Any
-    ) -> tuple[Any, ...]:
-        traced = tuple(self.tracer(o) if typeof(o).inexact else o for o in outputs)
-        out = [t.extra if t is not o else -1 for t, o in zip(traced, outputs, strict=True)]
+    def _record(
+        self, primitive: Any, params: Any, slots: Any, args: Any, output: Any, saved: Any
+    ) -> Any:
+        out: Any
+        if primitive.multiple:
+            traced: Any = tuple([self.tracer(o) if typeof(o).inexact else o for o in output])
+            out = [t.extra if t is not o else 0 for t, o in zip(traced, output, strict=True)]
+        else:
+            traced = self.tracer(output)
+            out = traced.extra
         self.tape.append((primitive, params, slots, args, saved, out))
         return traced
 
@@ -102,8 +127,8 @@ class VjpTrace(Trace):
         return ", an input of the differentiated function,"
 
 
-def _missing(primitive: Any, wanted: Sequence[bool]) -> MissingRuleError:
-    positions = ", ".join(str(i) for i, want in enumerate(wanted) if want)
+def _missing(primitive: Any, slots: Sequence[int]) -> MissingRuleError:
+    positions = ", ".join(str(i) for i, slot in enumerate(slots) if slot)
     return MissingRuleError(
         f"Reverse mode needs the derivative of the primitive `{primitive.name}` with respect to its argument "
         f"{positions}{user_line()}, but its declaration has no vjp. Give one (`vjp=...`), or declare the "
@@ -112,11 +137,11 @@ def _missing(primitive: Any, wanted: Sequence[bool]) -> MissingRuleError:
 
 
 def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> list[Any]:
-    """The cotangents of the first `wanted` slots, None for those that nothing reaches.
+    """The cotangents of the slots 1 to `wanted`, None for those that nothing reaches.
 
     `seeds` are (slot, cotangent) pairs of the outputs.
     """
-    cotangents: list[Any] = [None] * trace.slots
+    cotangents: list[Any] = [None] * (trace.slots + 1)
     for slot, seed in seeds:
         held = cotangents[slot]
         cotangents[slot] = seed if held is None else add_cotangents(held, seed)
@@ -126,32 +151,46 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
             if cotangent is None:
                 continue
             cotangents[out] = None
-            if not primitive.masks and cotangent.__class__ is Masked:
-                cotangent = cotangent.value
+            partials = primitive.partials
+            if partials is not None:
+                masked = cotangent.__class__ is Masked
+                for i, slot in enumerate(slots):
+                    if slot:
+                        if masked:
+                            new = scale_masked(cotangent, partials[i], output, args)
+                        else:
+                            new = partials[i](cotangent, output, args)
+                        arg = args[i]
+                        if (
+                            new.__class__ is not np.ndarray
+                            or arg.__class__ is not np.ndarray
+                            or new.shape != arg.shape
+                            or new.dtype is not arg.dtype
+                        ):
+                            new = match(new, arg)
+                        held = cotangents[slot]
+                        cotangents[slot] = new if held is None else add_cotangents(held, new)
+                continue
+            cotangent = plain(cotangent)
         else:
-            cotangent = tuple([None if slot < 0 else plain(cotangents[slot]) for slot in out])
+            cotangent = tuple([plain(cotangents[slot]) if slot else None for slot in out])
             if all(c is None for c in cotangent):
                 continue
             for slot in out:
-                if slot >= 0:
-                    cotangents[slot] = None
-        wants = [slot >= 0 for slot in slots]
+                cotangents[slot] = None
         if primitive.vjp is None:
-            raise _missing(primitive, wants)
-        found = primitive.vjp(cotangent, output, args, wants, **params)
+            raise _missing(primitive, slots)
+        found = primitive.vjp(cotangent, output, args, slots, **params)
         for slot, new, arg in zip(slots, found, args, strict=True):
-            if slot >= 0 and new is not None:
+            if slot and new is not None:
                 new = match(new, arg)
                 held = cotangents[slot]
                 cotangents[slot] = new if held is None else add_cotangents(held, new)
-    return [plain(c) for c in cotangents[:wanted]]
+    return [plain(c) for c in cotangents[1 : wanted + 1]]
 
 
 def match(cotangent: Any, arg: Any) -> Any:
     """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
-    if cotangent.__class__ is np.ndarray and arg.__class__ is np.ndarray:
-        if cotangent.shape == arg.shape and cotangent.dtype is arg.dtype:
-            return cotangent
     if cotangent.__class__ is Masked:
         value = match(cotangent.value, arg)
         same = typeof(value).shape == typeof(cotangent.value).shape
@@ -186,15 +225,10 @@ def linearized(
     for result in results:
         mine = result.__class__ is Tracer and result.trace is trace
         values.append(result.value if mine else result)
-        slots.append(result.extra if mine else -1)
+        slots.append(result.extra if mine else 0)
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
-        seeds = [(s, c) for s, c in zip(slots, cotangents, strict=True) if s >= 0 and c is not None]
+        seeds = [(s, c) for s, c in zip(slots, cotangents, strict=True) if s and c is not None]
         return backward(trace, seeds, len(inputs))
 
     return values, pullback
-
-
-def zero_type(type_: Type) -> Type:
-    """The Type of the cotangents of values of a Type (never weak)."""
-    return Type(type_.shape, type_.dtype)

@@ -1,0 +1,85 @@
+"""Floor 8: how a function of ours takes the place of NumPy's. Knows the registry, and no single function.
+
+`implements` registers a function for NumPy's protocol; `as_array` makes any array-like argument ready for
+primitives; `known` gives the number inside a traced value where there is one; `refuse` names an argument
+that has no meaning for traced values.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from fungrad.errors import AbstractValueError, UnsupportedArgumentError
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NO_VALUE: Any = np._NoValue  # type: ignore[attr-defined]
+"""NumPy's own mark of an argument that was not given."""
+
+
+def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
+    """Registers a function under the NumPy functions that it stands for on traced values.
+
+    The function that is returned, for the namespace `fungrad.numpy`, is NumPy's own outside of transforms.
+    """
+
+    def register(function: F) -> F:
+        for target in functions:
+            registry.functions[target] = function
+        original = functions[0]
+
+        @functools.wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            if current() is EVAL:
+                return original(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return cast(F, public)
+
+    return register
+
+
+def as_array(value: Any) -> Any:
+    """Any array-like argument as a tracer, an ndarray, a NumPy scalar or a Python number.
+
+    Raises:
+      TypeError: where it is no array and no number.
+    """
+    if value.__class__ in PLAIN:
+        return value
+    ready = registry.operand(value)
+    if ready is NotImplemented:
+        raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
+    return ready
+
+
+def known(value: Any, asked: str) -> Any:
+    """The NumPy value of an argument that decides on shapes, traced or not.
+
+    Raises:
+      AbstractValueError: where it is only known as a type; `asked` says what wanted it.
+    """
+    value = as_array(value)
+    while value.__class__ is Tracer:
+        value = value.trace.concrete(value, AbstractValueError, asked)
+    return value
+
+
+def refuse(function: str, **arguments: Any) -> None:
+    """Refuses arguments that were given (that are not None and not NumPy's mark).
+
+    Raises:
+      UnsupportedArgumentError: naming the function and the argument.
+    """
+    for name, value in arguments.items():
+        if value is not None and value is not NO_VALUE:
+            raise UnsupportedArgumentError(
+                f"{function} was called with {name}=... on a traced value{user_line()}, which has no meaning "
+                "there: arrays are values, and are not written into. Leave it out and use the result."
+            )

@@ -1,0 +1,11 @@
+"""Floor 9: what a user tests gradients with (`fungrad.testing`). Knows the public transforms.
+
+`check_grads` and `missing_rules` stand on NumPy alone; the strategies need Hypothesis, which is
+imported when one of them is called.
+"""
+
+from fungrad.testing.gradients import check_grads as check_grads
+from fungrad.testing.registry import missing_rules as missing_rules
+from fungrad.testing.strategies import Program as Program
+from fungrad.testing.strategies import arrays as arrays
+from fungrad.testing.strategies import programs as programs

@@ -1,0 +1,243 @@
+"""Floor 9: `check_grads`, the comparison of derivatives with finite differences.
+
+Forward mode is compared with central differences along random directions, reverse mode by the
+identity <J t, g> = <t, J' g>, and both again on the derivatives themselves, up to the order
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import ArgumentError, GradientCheckError
+from fungrad.tracing.source import boundary, describe
+from fungrad.transforms.arguments import leaf_names, leaf_type, results
+from fungrad.transforms.gradients import jvp, vjp
+
+Flat = Callable[..., list[Any]]
+
+# By the bytes of one real number: the step of the differences, and the tolerance of the comparison.
+_STEPS = {2: 2.0**-4, 4: 2.0**-9, 8: 1e-5}
+_TOLERANCES = {2: 0.15, 4: 1e-2, 8: 2e-6}
+
+
+@boundary
+def check_grads(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int = 2,
+    modes: str | Sequence[str] = ("fwd", "rev"),
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Compares the derivatives of `f` at `args` with finite differences, up to an order.
+
+    Args:
+      f: a function of trees of arrays and numbers that returns a tree; smooth near args.
+      args: its arguments, as a sequence. Integer, boolean and other leaves are held fixed. Complex
+        arguments are moved in both directions of the plane.
+      order: how often to differentiate; every mixture of the modes is checked.
+      modes: "fwd", "rev" or both.
+      atol: absolute tolerance; by default 2e-6 for doubles, 1e-2 for single and 0.15 for half
+      precision. rtol: relative tolerance; by default the same.
+      eps: the step of the differences; by default 1e-5 for doubles, 2**-9 for single precision.
+
+    Raises:
+      GradientCheckError: naming the mode, the order, the worst place and the error there.
+      ArgumentError: where no argument can be differentiated, or a mode is unknown.
+
+    >>> import numpy as np
+    >>> check_grads(lambda p: np.sum(np.sin(p["x"]) * p["y"]), [{"x": np.ones(3), "y": 2.0}])
+    """
+    wanted = (modes,) if isinstance(modes, str) else tuple(modes)
+    if not wanted or set(wanted) - {"fwd", "rev"}:
+        raise ArgumentError(f"modes={modes!r} has to hold 'fwd', 'rev' or both.")
+    if order.__class__ is not int or order < 1:
+        raise ArgumentError(f"order={order!r} has to be an integer of at least 1.")
+    leaves, treedef = trees.flatten(tuple(args))
+    active = [i for i, leaf in enumerate(leaves) if _inexact(leaf)]
+    if not active:
+        raise ArgumentError(
+            f"No argument of {describe(f)} is a floating or complex array or number."
+        )
+    names = leaf_names(f, range(len(args)), list(args))
+
+    def flat(*values: Any) -> list[Any]:
+        full = list(leaves)
+        for i, value in zip(active, values, strict=True):
+            full[i] = value
+        return [leaf for leaf in results(f(*trees.unflatten(treedef, full)))[0] if _inexact(leaf)]
+
+    start = [leaves[i] for i in active]
+    outputs = flat(*start)
+    if not outputs:
+        raise ArgumentError(f"{describe(f)} returned no floating or complex number.")
+    width = min(_real_bytes(value) for value in (*start, *outputs))
+    tolerance = _TOLERANCES[width]
+    _Check(
+        describe(f),
+        [names[i] for i in active],
+        wanted,
+        atol=tolerance if atol is None else atol,
+        rtol=tolerance if rtol is None else rtol,
+        eps=_STEPS[width] if eps is None else eps,
+    ).run(flat, start, order, ())
+
+
+def _inexact(value: Any) -> bool:
+    type_ = leaf_type(value)
+    return type_ is not None and type_.inexact
+
+
+def _real_bytes(value: Any) -> int:
+    """The bytes of one real number of a value, at most 8."""
+    type_ = leaf_type(value)
+    assert type_ is not None
+    bytes_ = type_.dtype.itemsize // (2 if type_.dtype.kind == "c" else 1)
+    return min(bytes_, 8)
+
+
+class _Check:
+    """One run of check_grads: its tolerances, its random numbers, and the recursion over orders."""
+
+    def __init__(
+        self,
+        what: str,
+        names: list[str],
+        modes: Sequence[str],
+        *,
+        atol: float,
+        rtol: float,
+        eps: float,
+    ) -> None:
+        self.what = what
+        self.names = names
+        self.modes = modes
+        self.atol = atol
+        self.rtol = rtol
+        self.eps = eps
+        self.random = np.random.default_rng(0)
+
+    def run(self, f: Flat, args: Sequence[Any], order: int, path: tuple[str, ...]) -> None:
+        """Checks f; `path` holds the modes that made it of the user's function, innermost first."""
+        directions = [self.direction(x) for x in args]
+        numeric = self.differences(f, args, directions)
+        if "fwd" in self.modes:
+            self.forward(f, args, order, path, directions, numeric)
+        if "rev" in self.modes:
+            self.reverse(f, args, order, path, directions, numeric)
+
+    def forward(
+        self, f: Flat, args: Any, order: int, path: tuple[str, ...], directions: Any, numeric: Any
+    ) -> None:
+        _, pushed = jvp(f, args, directions)
+        for position, (found, expected) in enumerate(zip(pushed, numeric, strict=True)):
+            self.compare(np.asarray(found), expected, position, (*path, "fwd"))
+        if order > 1:
+            count = len(args)
+
+            def pushforward(*both: Any) -> list[Any]:
+                tangents: list[Any] = jvp(f, both[:count], both[count:])[1]
+                return tangents
+
+            self.run(pushforward, [*args, *directions], order - 1, (*path, "fwd"))
+
+    def reverse(
+        self, f: Flat, args: Any, order: int, path: tuple[str, ...], directions: Any, numeric: Any
+    ) -> None:
+        outputs, pullback = vjp(f, *args)
+        cotangents = [self.direction(x) for x in outputs]
+        pulled = pullback(cotangents)
+        left, left_size = _inner(numeric, cotangents)
+        right, right_size = _inner(directions, pulled)
+        error = abs(left - right)
+        # Written so that NaN fails.
+        if not error <= self.atol + self.rtol * max(left_size, right_size):
+            raise self.failure(
+                (*path, "rev"),
+                f"<J t, g> is {left:.9g} by central differences, but <t, J'g> is {right:.9g} by "
+                f"the pullback: an error of {error:.3g}",
+            )
+        if order > 1:
+
+            def pulled_back(*xs: Any) -> list[Any]:
+                return list(vjp(f, *xs)[1](cotangents))
+
+            self.run(pulled_back, args, order - 1, (*path, "rev"))
+
+    def direction(self, x: Any) -> Any:
+        """A random tangent or cotangent of the type of x."""
+        type_ = leaf_type(x)
+        assert type_ is not None
+        value = self.random.uniform(0.5, 1.5, type_.shape) * self.random.choice(
+            [-1.0, 1.0], type_.shape
+        )
+        if type_.dtype.kind == "c":
+            value = value + 1j * self.random.uniform(-1.0, 1.0, type_.shape)
+        result = np.asarray(value, type_.dtype)
+        return result.item() if type_.weak else result
+
+    def differences(self, f: Flat, args: Sequence[Any], directions: Sequence[Any]) -> list[Any]:
+        """Central differences of f along the directions, as doubles."""
+
+        def at(step: float) -> list[Any]:
+            moved = [_kind_of(x, x + step * t) for x, t in zip(args, directions, strict=True)]
+            return [_double(value) for value in f(*moved)]
+
+        above, below = at(self.eps), at(-self.eps)
+        return [(a - b) / (2.0 * self.eps) for a, b in zip(above, below, strict=True)]
+
+    def compare(self, found: Any, expected: Any, position: int, path: tuple[str, ...]) -> None:
+        if found.shape != expected.shape:
+            raise self.failure(
+                path,
+                f"the tangent of output {position} has shape {found.shape}, not {expected.shape}",
+            )
+        error = np.abs(found - expected)
+        bad = ~(error <= self.atol + self.rtol * np.abs(expected))
+        if bad.any():
+            worst = np.unravel_index(
+                np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape
+            )
+            place = tuple(int(i) for i in worst)
+            raise self.failure(
+                path,
+                f"output {position}{list(place) if place else ''} has the tangent "
+                f"{found[place]:.9g}, but {expected[place]:.9g} by central differences: an error of "
+                f"{error[place]:.3g}",
+            )
+
+    def failure(self, path: tuple[str, ...], text: str) -> GradientCheckError:
+        mode = {"fwd": "Forward mode (jvp)", "rev": "Reverse mode (vjp)"}[path[-1]]
+        verbs = {"fwd": "jvp", "rev": "vjp"}
+        inner = "".join(f" of the {verbs[mode]}" for mode in reversed(path[:-1]))
+        return GradientCheckError(
+            f"{mode}{inner} of {self.what}, order {len(path)}, with respect to "
+            f"{', '.join(self.names)}: {text} "
+            f"(atol={self.atol:g}, rtol={self.rtol:g}, eps={self.eps:g})."
+        )
+
+
+def _kind_of(x: Any, moved: Any) -> Any:
+    """The moved value in the dtype of x, and a Python number where x is one."""
+    return np.asarray(moved, x.dtype)[()] if hasattr(x, "dtype") else moved
+
+
+def _double(value: Any) -> Any:
+    array = np.asarray(value)
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
+    """The real part of the bilinear product of two lists of arrays, and the size of its terms."""
+    total = size = 0.0
+    for x, y in zip(xs, ys, strict=True):
+        terms = _double(x) * _double(y)
+        total += float(np.sum(terms).real)
+        size += float(np.sum(np.abs(terms)))
+    return total, size

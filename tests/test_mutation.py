@@ -1,0 +1,13 @@
+"""The checks of test_rules.py notice every broken rule."""
+
+from __future__ import annotations
+
+import pytest
+from mutation import UNMUTATED, survivors
+
+
+@pytest.mark.parametrize("name", sorted(UNMUTATED))
+def test_every_mutant_is_caught(name):
+    count, alive = survivors([name])
+    assert count >= 3
+    assert alive == []

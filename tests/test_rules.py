@@ -1,0 +1,65 @@
+"""Every primitive at every sample: type, staging, derivatives of two orders, batching, cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checks import CHECKS, OURS, differentiable, samples_of
+from samples import SAMPLES
+
+import fungrad as fg
+from fungrad.primitives.shaping import reduce_sum
+from fungrad.primitives.ufuncs import real
+from fungrad.testing import missing_rules
+
+
+def test_the_table_and_the_registry_hold_the_same_names():
+    assert sorted(SAMPLES) == sorted(OURS)
+
+
+def test_no_rule_is_missing():
+    assert missing_rules("fungrad.") == []
+
+
+@pytest.mark.parametrize("check", [name for name in CHECKS if name != "rules_exist"])
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_primitive(name, check):
+    count = 0
+    for sample in samples_of(OURS[name]):
+        CHECKS[check](OURS[name], sample)
+        count += 1
+    assert count > 0
+
+
+def costs():
+    """(sample, equations of f, equations of grad f) for f the sum of a primitive's outputs."""
+    for _, primitive in sorted(OURS.items()):
+        for sample in samples_of(primitive):
+            if not differentiable(primitive, sample) or primitive.cuts is True:
+                continue
+            kinds = [np.asarray(a).dtype.kind for a in sample.args]
+            where = tuple(i for i, kind in enumerate(kinds) if kind in "fc")
+
+            def f(*args, primitive=primitive, sample=sample):
+                out = primitive(*args, **sample.params)
+                out = real(out) if out.dtype.kind == "c" else out
+                return reduce_sum(out, axes=tuple(range(out.ndim)))
+
+            plain = len(fg.make_jaxpr(f)(*sample.args).equations)
+            both = len(fg.make_jaxpr(fg.grad(f, argnums=where))(*sample.args).equations)
+            yield sample, plain, both
+
+
+def test_a_gradient_costs_at_most_five_times_the_function():
+    rows = list(costs())
+    assert len(rows) > 500
+    assert sum(both for _, _, both in rows) <= 5 * sum(plain for _, plain, _ in rows)
+    # Alone, a function of two arguments with a kink or a limit costs more than five times itself,
+    # before the graph is optimised: both partials look for the tie.
+    dear = {sample.name for sample, plain, both in rows if both > 5 * plain}
+    assert dear <= {
+        "arctan2", "fmax", "fmin", "hypot", "logaddexp", "logaddexp2", "maximum", "minimum",
+        "power",
+        "div", "fmod",
+    }  # fmt: skip
+    assert all(both <= 13 * plain for _, plain, both in rows)

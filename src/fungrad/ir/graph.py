@@ -19,6 +19,7 @@ class PrimitiveLike(Protocol):
 
     name: str
     multiple: bool
+    effect: bool
 
     def __call__(self, *args: Any, **params: Any) -> Any: ...
 
@@ -134,6 +135,11 @@ class Graph:
             result.append(tuple(dead))
         return tuple(reversed(result))
 
+    @cached_property
+    def derived(self) -> dict[Any, Any]:
+        """What transforms have made of this Graph, kept with it: its derivatives, batched forms, plans."""
+        return {}
+
     def subgraphs(self) -> Iterator[Graph]:
         """The Graphs in the parameters of the equations (bodies of calls, branches and loops)."""
         for equation in self.equations:
@@ -142,6 +148,7 @@ class Graph:
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         state.pop("last_uses", None)
+        state.pop("derived", None)
         return state
 
     def __repr__(self) -> str:

@@ -41,12 +41,13 @@ class Primitive:
       partials: of an elementwise primitive, in place of vjp: for each argument a function
         `(cotangent, output, args) -> cotangent`, or None (see elementwise.py).
       multiple: whether the output is a tuple.
+      effect: whether it is run for what it does (a print), so that no pass may drop it.
       plain: whether it has one output and no cuts, keep or forward: reverse mode just calls it.
     """
 
     __slots__ = (
-        "batch", "cuts", "eval", "forward", "jvp", "keep", "module", "multiple", "name", "partials", "plain",
-        "type", "vjp",
+        "batch", "cuts", "effect", "eval", "forward", "jvp", "keep", "module", "multiple", "name", "partials",
+        "plain", "type", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +64,7 @@ class Primitive:
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
         multiple: bool = False,
+        effect: bool = False,
         module: str | None = None,
     ) -> None:
         write = object.__setattr__
@@ -77,6 +79,7 @@ class Primitive:
         write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
         write(self, "partials", partials)
         write(self, "multiple", multiple)
+        write(self, "effect", effect)
         write(self, "plain", not (cuts or forward or keep or multiple))
         write(self, "module", module or _declaring_module())
         key = (self.module, name)
@@ -95,6 +98,7 @@ class Primitive:
     cuts: bool | frozenset[int]
     partials: tuple[Any, ...] | None
     multiple: bool
+    effect: bool
     module: str
     plain: bool
 

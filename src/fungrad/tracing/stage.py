@@ -12,7 +12,7 @@ import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.tracing.scope import current_scope
+from fungrad.tracing.scope import current_scope, replayed
 from fungrad.tracing.source import user_line, user_source
 from fungrad.tracing.trace import Trace, Tracer, current, leaked, typeof
 
@@ -62,9 +62,8 @@ class GraphTrace(Trace):
         atoms = tuple([self.atom(arg) for arg in args])
         types = primitive.infer([atom.type for atom in atoms], params)
         outputs = tuple([Variable(type_) for type_ in types])
-        self.equations.append(
-            Equation(primitive, atoms, outputs, params, user_source(), current_scope())
-        )
+        source, scope = replayed.get() or (user_source(), current_scope())
+        self.equations.append(Equation(primitive, atoms, outputs, params, source, scope))
         if primitive.multiple:
             return tuple([Tracer(self, None, variable) for variable in outputs])
         return Tracer(self, None, outputs[0])

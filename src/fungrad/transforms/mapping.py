@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad import trees
 from fungrad.errors import ArgumentError, BatchAxisError
-from fungrad.ir.evaluate import evaluate as _evaluate
+from fungrad.tracing.evaluate import evaluate as _evaluate
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import broadcast_to, moveaxis

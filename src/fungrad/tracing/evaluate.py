@@ -1,7 +1,8 @@
-"""Floor 1: the reference evaluator. Knows that primitives can be called, not what they do.
+"""Floor 2: the reference evaluator. Knows that primitives can be called, not what they do.
 
 It calls each equation's primitive under whatever trace is current, so that evaluating a Graph under a
-transform retraces it, and on plain arrays it computes. Values are dropped after their last use.
+transform retraces it, and on plain arrays it computes. Values are dropped after their last use. What is
+recorded meanwhile keeps the user's line and the scope of the equation that it comes from.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 
 from fungrad.errors import StructureMismatchError
 from fungrad.ir.graph import Atom, Graph, Literal
+from fungrad.tracing.scope import replayed
+from fungrad.tracing.trace import EVAL, current
 
 
 def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
@@ -23,8 +26,14 @@ def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
     def read(atom: Atom) -> Any:
         return atom.value if isinstance(atom, Literal) else values[id(atom)]
 
+    recording = current() is not EVAL
     for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
-        result = equation.primitive(*map(read, equation.inputs), **equation.params)
+        token = replayed.set((equation.source, equation.scope)) if recording else None
+        try:
+            result = equation.primitive(*map(read, equation.inputs), **equation.params)
+        finally:
+            if token is not None:
+                replayed.reset(token)
         if equation.primitive.multiple:
             for variable, value in zip(equation.outputs, result, strict=True):
                 values[id(variable)] = value

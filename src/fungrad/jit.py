@@ -1,0 +1,285 @@
+"""Floor 7: jit. Stages a function once per types and structure of its arguments, and calls the Graph.
+
+Knows staging, `call` and the backend seam; does not know how a Graph is optimised or run.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import ArgumentError
+from fungrad.ir.check import check
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.structural.call import call, run
+from fungrad.structural.retrace import closed
+from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.source import boundary, describe, user_line
+from fungrad.tracing.stage import stage
+from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.transforms.arguments import (
+    has_type,
+    leaf_names,
+    owned,
+    parameter_names,
+    results,
+)
+
+CACHE_SIZE = 256
+RETRACE_WARNING = 24
+
+
+class RetraceWarning(UserWarning):
+    """A jitted function is traced again at nearly every call, so that jit costs more than it saves."""
+
+
+class CacheInfo(NamedTuple):
+    """How often a jitted function found a Graph, made one, and how many it holds (of at most maxsize)."""
+
+    hits: int
+    misses: int
+    maxsize: int
+    currsize: int
+
+
+class Staged(NamedTuple):
+    """A Graph, the structure of its output, and the values of other traces that it captured."""
+
+    graph: Graph
+    out: trees.TreeDef
+    captured: list[Any]
+
+
+class Lowered:
+    """What `jitted.lower(*args)` hands back: the Graph, and what becomes of it."""
+
+    def __init__(self, graph: Graph, out: trees.TreeDef) -> None:
+        self.graph = graph
+        self.out = out
+
+    def __repr__(self) -> str:
+        return repr(self.graph)
+
+
+class Jitted:
+    """A function that is traced once for each types and structure of its arguments: see `jit`."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        static_argnums: Sequence[int],
+        static_argnames: Sequence[str],
+        inline: bool,
+    ) -> None:
+        functools.update_wrapper(self, f)
+        self._f = f
+        self._argnums = frozenset(static_argnums)
+        self._argnames = frozenset(static_argnames)
+        self._inline = inline
+        self._cache: OrderedDict[Any, Staged] = OrderedDict()
+        self._lock = threading.Lock()
+        self._hits = 0
+        self._misses = 0
+        self._streak = 0
+        self._last_key: Any = None
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: the instance is an argument, static unless it is a tree."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, staged = self._staged(args, kwargs)
+        if current() is EVAL:
+            out = run(staged.graph, leaves)
+        elif self._inline:
+            out = evaluate(staged.graph, [*staged.captured, *leaves])
+        else:
+            out = call(*staged.captured, *leaves, graph=staged.graph)
+        return trees.unflatten(staged.out, owned(out, leaves) if current() is EVAL else out)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The Graph for arguments of these types, without running it."""
+        _, staged = self._staged(args, kwargs)
+        return Lowered(staged.graph, staged.out)
+
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses and size of the cache of Graphs."""
+        return CacheInfo(self._hits, self._misses, CACHE_SIZE, len(self._cache))
+
+    def cache_clear(self) -> None:
+        """Forgets all Graphs."""
+        with self._lock:
+            self._cache.clear()
+            self._last_key = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Jitted, (self._f, tuple(self._argnums), tuple(self._argnames), self._inline))
+
+    def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Staged]:
+        static, dynamic = self._parted(args, kwargs)
+        leaves, treedef = trees.flatten(dynamic)
+        key = (treedef, static, tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]))
+        try:
+            staged = self._cache.get(key)
+        except TypeError:
+            raise ArgumentError(
+                f"A static argument of {describe(self._f)} is not hashable{user_line()}: {static!r}."
+            ) from None
+        if staged is not None:
+            self._hits += 1
+            self._streak = 0
+            return leaves, staged
+        self._misses += 1
+        staged = self._stage(static, treedef, key[2])
+        if not staged.captured:  # values of another trace live as long as it does, and no longer
+            self._notice(key)
+            with self._lock:
+                self._cache[key] = staged
+                while len(self._cache) > CACHE_SIZE:
+                    self._cache.popitem(last=False)
+        return leaves, staged
+
+    def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The static arguments with their places, and the others with theirs as a tree."""
+        if not self._argnums and not self._argnames:
+            return (), (args, kwargs)
+        names = parameter_names(self._f)
+        static_at = {i + len(args) if i < 0 else i for i in self._argnums}
+        static_at |= {i for i, name in enumerate(names) if name in self._argnames}
+        static_names = self._argnames | {names[i] for i in static_at if i < len(names)}
+        static = tuple((i, _Static(a)) for i, a in enumerate(args) if i in static_at)
+        static += tuple((k, _Static(v)) for k, v in sorted(kwargs.items()) if k in static_names)
+        positional = tuple(a for i, a in enumerate(args) if i not in static_at)
+        return static, (positional, {k: v for k, v in kwargs.items() if k not in static_names})
+
+    def _type(self, leaf: Any, dynamic: Any, index: int) -> Type:
+        try:
+            return typeof(leaf)
+        except TypeError:
+            name = self._names(dynamic)[index]
+            raise ArgumentError(
+                f"The argument {name} of {describe(self._f)} is a {type(leaf).__name__}{user_line()}, not an array "
+                "or a number: close over it, or name it in static_argnames."
+            ) from None
+
+    def _names(self, dynamic: Any) -> list[str]:
+        args, kwargs = dynamic
+        return leaf_names(self._f, [*range(len(args)), *sorted(kwargs)], [*args, *(kwargs[k] for k in sorted(kwargs))])
+
+    def _stage(self, static: Any, treedef: trees.TreeDef, types: Sequence[Type]) -> Staged:
+        outs: list[trees.TreeDef] = []
+
+        def flat(*values: Any) -> list[Any]:
+            positional, named = trees.unflatten(treedef, values)
+            args, kwargs = _joined(static, positional, named)
+            leaves, out = results(self._f(*args, **kwargs))
+            outs.append(out)
+            for path, leaf in zip(trees.paths(out), leaves, strict=True):
+                if not has_type(leaf):
+                    raise ArgumentError(
+                        f"{describe(self._f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a jitted "
+                        "function returns arrays and numbers only."
+                    )
+            return leaves
+
+        placeholder = trees.unflatten(treedef, list(range(treedef.leaf_count)))
+        names = self._names(placeholder) if not static else [f"leaf {i}" for i in range(len(types))]
+        name = getattr(self._f, "__name__", type(self._f).__name__)
+        graph = stage(flat, types, names, lambda: describe(self._f), name)
+        graph, captured = closed(graph)
+        return Staged(check(graph), outs[0], captured)
+
+    def _notice(self, key: Any) -> None:
+        """Warns when nearly every call traces anew, naming the argument that changes."""
+        self._streak += 1
+        if self._streak == RETRACE_WARNING and self._last_key is not None:
+            warnings.warn(
+                f"{describe(self._f)} was traced anew {RETRACE_WARNING} times in a row{user_line()}: "
+                f"{self._difference(self._last_key, key)} changes from call to call. Keep shapes and dtypes fixed, "
+                "pass changing numbers as arrays, or do without jit.",
+                RetraceWarning,
+                stacklevel=6,
+            )
+        self._last_key = key
+
+    def _difference(self, old: Any, new: Any) -> str:
+        if old[0] != new[0]:
+            return f"the structure of the arguments ({trees.difference(old[0], new[0])})"
+        for (place, before), (_, after) in zip(old[1], new[1], strict=False):
+            if before != after:
+                name = place if isinstance(place, str) else (parameter_names(self._f) or [place])[place]
+                return f"the static argument {name} ({before!r}, then {after!r})"
+        names = self._names(trees.unflatten(new[0], list(range(new[0].leaf_count))))
+        for name, before, after in zip(names, old[2], new[2], strict=True):
+            if before != after:
+                return f"the argument {name} ({before}, then {after})"
+        return "an argument"
+
+
+class _Static:
+    """A static argument: compared with its type, so that 1, 1.0 and True are different."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, _Static) and type(self.value) is type(other.value)
+        return same and bool(np.all(self.value == other.value))  # type: ignore[union-attr]
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
+    at = {place: item.value for place, item in static if isinstance(place, int)}
+    rest = iter(positional)
+    args = [at[i] if i in at else next(rest) for i in range(len(at) + len(positional))]
+    return args, {**named, **{place: item.value for place, item in static if isinstance(place, str)}}
+
+
+def jit(
+    f: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    inline: bool = False,
+) -> Any:
+    """A function that does what f does, traced once for each types and structure of its arguments.
+
+    Args:
+      f: a pure function of trees of arrays and numbers.
+      static_argnums: positions of arguments that are not traced; f is traced once for each of their
+        values, which have to be hashable.
+      static_argnames: the same by name.
+      inline: whether, under another transform, the equations of f are recorded one by one instead of as
+        one call.
+
+    Returns:
+      A `Jitted`, with `lower(*args)`, `cache_info()` and `cache_clear()`.
+
+    >>> import numpy as np
+    >>> square = jit(lambda x: x * x)
+    >>> square(np.arange(3.0)), square.cache_info().misses
+    (array([0., 1., 4.]), 1)
+    """
+    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if f is None:
+        return lambda g: jit(g, static_argnums=nums, static_argnames=names, inline=inline)
+    return Jitted(f, nums, names, inline)
+
+
+Jitted.__call__ = boundary(Jitted.__call__)  # type: ignore[method-assign]

@@ -1,0 +1,86 @@
+"""Floor 5: `call`, the primitive that applies a Graph: what a jitted function is to every transform.
+
+Its rules are calls of the transformed Graph, made once and kept on it. How a Graph is run on arrays is the
+backend's business: `run` is the seam, the reference evaluator until a backend replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.primitives.declare import Primitive, zeros
+from fungrad.structural.retrace import batch, differentiate, kept, push, strong
+from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.trace import typeof
+
+Runner = Callable[..., Sequence[Any]]
+
+
+class Backend:
+    """Turns a checked Graph into a function of its inputs that returns its outputs."""
+
+    def compile(self, graph: Graph) -> Runner:
+        """The reference backend: the evaluator."""
+        return lambda *args: evaluate(graph, args)
+
+
+backend = Backend()
+
+
+def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
+    """The outputs of a Graph on arrays, by its compiled form, which is made once."""
+    compiled: Runner = kept(graph, "compiled", lambda: backend.compile(graph))
+    return compiled(*args)
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph) -> Any:
+    pushed = push(graph, [t is not None for t in tangents])
+    results = call(*primals, *(t for t in tangents if t is not None), graph=pushed.graph)
+    count = len(graph.outputs)
+    out_tangents: list[Any] = [None] * count
+    for position, tangent in zip(pushed.moving, results[count:], strict=True):
+        out_tangents[position] = tangent
+    return results[:count], out_tangents
+
+
+def _forward(args: Sequence[Any], wanted: Sequence[Any], *, graph: Graph) -> Any:
+    halves = differentiate(graph, [bool(w) for w in wanted])
+    results = call(*args, graph=halves.forward)
+    count = len(graph.outputs)
+    return results[:count], results[count:], [typeof(arg) for arg in args]
+
+
+def _vjp(
+    cotangents: Sequence[Any], residuals: Any, args: Sequence[Type], wanted: Sequence[Any], *, graph: Graph
+) -> list[Any]:
+    halves = differentiate(graph, [bool(w) for w in wanted])
+    given = [
+        zeros(strong(t)) if c is None else c
+        for c, t in zip(cotangents, graph.output_types, strict=True)
+        if t.inexact
+    ]
+    found = call(*residuals, *given, graph=halves.backward)
+    result: list[Any] = [None] * len(args)
+    for position, cotangent in zip(halves.reached, found, strict=True):
+        result[position] = cotangent
+    return result
+
+
+def _batch(args: Sequence[Any], batched: Sequence[bool], size: int, *, graph: Graph) -> Any:
+    return call(*args, graph=batch(graph, batched, size, all_outputs=True).graph)
+
+
+call = Primitive(
+    "call",
+    eval=lambda *args, graph: tuple(run(graph, args)),
+    type=lambda *types, graph: tuple(graph.output_types),
+    jvp=_jvp,
+    vjp=_vjp,
+    forward=_forward,
+    batch=_batch,
+    multiple=True,
+)
+"""`call(*args, graph=)`: the outputs of a Graph, as a tuple."""

@@ -1,0 +1,223 @@
+"""Floor 5: transforms of Graphs into Graphs, each made once and kept on the Graph that it was made of.
+
+The reverse mode of a Graph is one joint trace of its outputs and its pullback, cut in two: what does not
+depend on the cotangents is the forward Graph, whose extra outputs are the residuals; the rest is the
+backward Graph. Knows staging and the transforms; knows no structural primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.types import Type
+from fungrad.primitives.shaping import broadcast_to
+from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.stage import stage
+from fungrad.tracing.trace import Tracer, shape_of
+from fungrad.transforms.batching import batched_call
+from fungrad.transforms.forward import pushed_forward
+from fungrad.transforms.reverse import linearized
+
+
+class Differentiated(NamedTuple):
+    """The two halves of the reverse mode of a Graph.
+
+    forward: inputs -> (outputs, residuals). backward: (residuals, cotangents of the inexact outputs) ->
+    the cotangents of the inputs in `reached`, positions of the inputs that the outputs depend on.
+    """
+
+    forward: Graph
+    backward: Graph
+    reached: tuple[int, ...]
+
+
+class Pushed(NamedTuple):
+    """The forward mode of a Graph: (inputs, tangents of the moved inputs) -> (outputs, tangents).
+
+    `moving` are the positions of the outputs whose tangents it gives.
+    """
+
+    graph: Graph
+    moving: tuple[int, ...]
+
+
+class Batched(NamedTuple):
+    """A Graph of a batch; `flags` tells which outputs have the batch axis (first)."""
+
+    graph: Graph
+    flags: tuple[bool, ...]
+
+
+def kept(graph: Graph, key: Hashable, make: Callable[[], Any]) -> Any:
+    """What `make` gives, made once for a Graph and a key."""
+    if key not in graph.derived:
+        graph.derived[key] = make()
+    return graph.derived[key]
+
+
+def strong(type_: Type) -> Type:
+    """The Type of tangents and cotangents of values of a Type: never weak."""
+    return Type(type_.shape, type_.dtype)
+
+
+def _stage(f: Callable[..., Any], types: Sequence[Type], graph: Graph, what: str) -> Graph:
+    names = [f"input {i}" for i in range(len(types))]
+    label = f"{what} of {graph.name or 'a graph'}"
+    return stage(f, types, names, lambda: label, graph.name)
+
+
+def differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
+    """The reverse mode of a Graph with respect to the wanted inputs, which are inexact."""
+    key = ("reverse", tuple(map(bool, wanted)))
+    result: Differentiated = kept(graph, key, lambda: _differentiate(graph, key[1]))
+    return result
+
+
+def _differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
+    active = [i for i, want in enumerate(wanted) if want]
+    cotangent_types = [strong(t) for t in graph.output_types if t.inexact]
+    reached: list[int] = []
+
+    def joint(*values: Any) -> list[Any]:
+        inputs = list(values[: len(graph.inputs)])
+        given = iter(values[len(graph.inputs) :])
+
+        def f(*xs: Any) -> list[Any]:
+            merged = list(inputs)
+            for i, x in zip(active, xs, strict=True):
+                merged[i] = x
+            return evaluate(graph, merged)
+
+        outputs, pullback = linearized(f, [inputs[i] for i in active], lambda: f"grad of {graph.name}")
+        cotangents = pullback([next(given) if t.inexact else None for t in graph.output_types])
+        found = [(i, c) for i, c in zip(active, cotangents, strict=True) if c is not None]
+        reached.extend(i for i, _ in found)
+        return [*outputs, *(c for _, c in found)]
+
+    whole = _stage(joint, [*graph.input_types, *cotangent_types], graph, "the gradient")
+    return split(whole, len(graph.inputs), len(graph.outputs), tuple(reached))
+
+
+def split(whole: Graph, inputs: int, outputs: int, reached: tuple[int, ...]) -> Differentiated:
+    """Cuts a joint Graph where the cotangents, its inputs after the first `inputs`, come in."""
+    tainted = {id(v) for v in whole.inputs[inputs:]}
+    first: list[Equation] = []
+    second: list[Equation] = []
+    for equation in whole.equations:
+        if any(id(atom) in tainted for atom in equation.inputs):
+            tainted.update(id(v) for v in equation.outputs)
+            second.append(equation)
+        else:
+            first.append(equation)
+    constants = {id(v) for v, _ in whole.constants}
+    residuals: dict[int, Variable] = {}
+    used = [atom for equation in second for atom in equation.inputs]
+    for atom in (*used, *whole.outputs[outputs:]):
+        if isinstance(atom, Variable) and id(atom) not in tainted and id(atom) not in constants:
+            residuals[id(atom)] = atom
+    kept_values = tuple(residuals.values())
+    forward = pruned(
+        Graph(
+            whole.inputs[:inputs],
+            whole.constants,
+            tuple(first),
+            (*whole.outputs[:outputs], *kept_values),
+            whole.name,
+        )
+    )
+    backward = pruned(
+        Graph(
+            (*kept_values, *whole.inputs[inputs:]),
+            whole.constants,
+            tuple(second),
+            whole.outputs[outputs:],
+            whole.name,
+        )
+    )
+    return Differentiated(forward, backward, reached)
+
+
+def pruned(graph: Graph) -> Graph:
+    """The Graph without equations and constants that no output depends on."""
+    live: set[int] = {id(atom) for atom in graph.outputs}
+    equations = []
+    for equation in reversed(graph.equations):
+        if any(id(v) in live for v in equation.outputs) or equation.primitive.effect:
+            live.update(id(atom) for atom in equation.inputs)
+            equations.append(equation)
+    constants = tuple([(v, value) for v, value in graph.constants if id(v) in live])
+    return Graph(graph.inputs, constants, tuple(reversed(equations)), graph.outputs, graph.name)
+
+
+def push(graph: Graph, moved: Sequence[bool]) -> Pushed:
+    """The forward mode of a Graph with tangents of the moved inputs, which are inexact."""
+    key = ("forward", tuple(map(bool, moved)))
+    result: Pushed = kept(graph, key, lambda: _push(graph, key[1]))
+    return result
+
+
+def _push(graph: Graph, moved: Sequence[bool]) -> Pushed:
+    moving: list[int] = []
+    tangent_types = [strong(t) for t, m in zip(graph.input_types, moved, strict=True) if m]
+
+    def f(*values: Any) -> list[Any]:
+        given = iter(values[len(graph.inputs) :])
+        tangents = [next(given) if m else None for m in moved]
+        outputs, pushed = pushed_forward(
+            lambda *xs: evaluate(graph, xs), values[: len(graph.inputs)], tangents,
+            lambda: f"jvp of {graph.name}",
+        )  # fmt: skip
+        moving.extend(i for i, t in enumerate(pushed) if t is not None)
+        return [*outputs, *(t for t in pushed if t is not None)]
+
+    whole = _stage(f, [*graph.input_types, *tangent_types], graph, "the derivative")
+    return Pushed(whole, tuple(moving))
+
+
+def batch(
+    graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool = False
+) -> Batched:
+    """A Graph of a batch of `size`; with `all_outputs` every output gets the batch axis."""
+    key = ("batch", tuple(batched), size, all_outputs)
+    result: Batched = kept(graph, key, lambda: _batch(graph, key[1], size, all_outputs))
+    return result
+
+
+def _batch(graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool) -> Batched:
+    flags: list[bool] = []
+    types = [
+        Type((size, *t.shape), t.dtype) if b else t
+        for t, b in zip(graph.input_types, batched, strict=True)
+    ]
+
+    def f(*values: Any) -> list[Any]:
+        outputs, found = batched_call(
+            lambda *xs: evaluate(graph, xs), values, batched, size, lambda: f"vmap of {graph.name}"
+        )
+        if all_outputs:
+            outputs = [
+                x if b else broadcast_to(x, shape=(size, *shape_of(x)))
+                for x, b in zip(outputs, found, strict=True)
+            ]
+        flags.extend(b or all_outputs for b in found)
+        return outputs
+
+    return Batched(_stage(f, types, graph, "vmap"), tuple(flags))
+
+
+def closed(graph: Graph) -> tuple[Graph, list[Any]]:
+    """A Graph whose traced constants have become its first inputs, and their values."""
+    captured = [(v, value) for v, value in graph.constants if value.__class__ is Tracer]
+    if not captured:
+        return graph, []
+    rest = tuple([(v, value) for v, value in graph.constants if value.__class__ is not Tracer])
+    inputs = (*(v for v, _ in captured), *graph.inputs)
+    return Graph(inputs, rest, graph.equations, graph.outputs, graph.name), [x for _, x in captured]
+
+
+__all__ = [
+    "Atom", "Batched", "Differentiated", "Literal", "Pushed", "batch", "closed", "differentiate", "kept",
+    "pruned", "push", "split", "strong",
+]  # fmt: skip

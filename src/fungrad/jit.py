@@ -155,7 +155,7 @@ class Jitted:
         static_at = {i + len(args) if i < 0 else i for i in self._argnums}
         static_at |= {i for i, name in enumerate(names) if name in self._argnames}
         static_names = self._argnames | {names[i] for i in static_at if i < len(names)}
-        static = tuple((i, _Static(a)) for i, a in enumerate(args) if i in static_at)
+        static: Any = tuple((i, _Static(a)) for i, a in enumerate(args) if i in static_at)
         static += tuple((k, _Static(v)) for k, v in sorted(kwargs.items()) if k in static_names)
         positional = tuple(a for i, a in enumerate(args) if i not in static_at)
         return static, (positional, {k: v for k, v in kwargs.items() if k not in static_names})
@@ -236,8 +236,9 @@ class _Static:
         return hash((type(self.value), self.value))
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _Static) and type(self.value) is type(other.value)
-        return same and bool(np.all(self.value == other.value))  # type: ignore[union-attr]
+        if not isinstance(other, _Static) or type(self.value) is not type(other.value):
+            return False
+        return bool(np.all(self.value == other.value))
 
     def __repr__(self) -> str:
         return repr(self.value)

@@ -34,6 +34,7 @@ class TreeDef:
     __slots__ = ("_hash", "aux", "children", "leaf_count", "type")
 
     def __init__(self, type_: type | None, aux: Hashable, children: tuple[TreeDef, ...]) -> None:
+        self.leaf_count: int
         self.type = type_
         self.aux = aux
         self.children = children
@@ -179,7 +180,7 @@ def _dataclass_node(type_: type) -> Node:
 
     def unflatten_dataclass(aux: Any, children: Sequence[Any]) -> Any:
         # Not by __init__: its checks and conversions are for users' values, not for traced ones.
-        new = object.__new__(type_)
+        new: Any = object.__new__(type_)
         for name, value in zip((*names, *static), (*children, *aux), strict=True):
             object.__setattr__(new, name, value)
         return new

@@ -232,7 +232,7 @@ select = elementwise("select", np.where,
                      partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)])  # fmt: skip
 """`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
 
-logical_not = elementwise("logical_not", np.logical_not, partials=[None])
+logical_not: Primitive = elementwise("logical_not", np.logical_not, partials=[None])
 logical_and = elementwise("logical_and", np.logical_and, partials=[None, None])
 logical_or = elementwise("logical_or", np.logical_or, partials=[None, None])
 

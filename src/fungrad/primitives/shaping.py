@@ -12,7 +12,7 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.declare import full, general, linear, zeros
+from fungrad.primitives.declare import Primitive, full, general, linear, zeros
 from fungrad.tracing.trace import shape_of, typeof
 
 Shape = tuple[int, ...]
@@ -26,7 +26,7 @@ def _type_reshape(x: Type, *, shape: Shape) -> Type:
     return x.with_shape(shape)
 
 
-reshape = linear(
+reshape: Primitive = linear(
     "reshape",
     eval=lambda x, *, shape: np.reshape(x, shape),
     type=_type_reshape,
@@ -46,7 +46,7 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-transpose = linear(
+transpose: Primitive = linear(
     "transpose",
     eval=lambda x, *, axes: np.transpose(x, axes),
     type=lambda x, *, axes: x.with_shape(tuple(x.shape[a] for a in axes)),
@@ -89,7 +89,7 @@ def _eval_broadcast(x: Any, *, shape: Shape) -> Any:
     return np.broadcast_to(x, shape)
 
 
-broadcast_to = linear(
+broadcast_to: Primitive = linear(
     "broadcast_to",
     eval=_eval_broadcast,
     type=_type_broadcast,
@@ -134,7 +134,7 @@ def _transpose_sum(ct: Any, x: Type, *, axes: tuple[int, ...]) -> Any:
     return broadcast_to(reshape(ct, shape=kept), shape=x.shape)
 
 
-reduce_sum = linear(
+reduce_sum: Primitive = linear(
     "reduce_sum",
     eval=lambda x, *, axes: np.add.reduce(x, axis=axes),
     type=_type_sum,
@@ -156,7 +156,7 @@ def _eval_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
     return x.astype(dtype)
 
 
-convert = linear(
+convert: Primitive = linear(
     "convert",
     eval=_eval_convert,
     type=lambda x, *, dtype: Type(x.shape, dtype),
@@ -165,7 +165,7 @@ convert = linear(
 )
 """`convert(x, dtype=)`: x in another floating or complex dtype; the real part where that is real."""
 
-to_discrete = general(
+to_discrete: Primitive = general(
     "to_discrete",
     eval=lambda x, *, dtype: np.asarray(x).astype(dtype)[()],
     type=lambda x, *, dtype: Type(x.shape, dtype),
@@ -186,7 +186,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 # --- conjugation: linear over the reals -------------------------------------------------------------
 
-conj = linear(
+conj: Primitive = linear(
     "conj",
     eval=np.conj,
     type=lambda x: Type(x.shape, x.dtype),
@@ -230,7 +230,7 @@ def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
     return concatenate(*full_size, axis=axis + 1)
 
 
-concatenate = linear(
+concatenate: Primitive = linear(
     "concatenate",
     eval=lambda *xs, axis: np.concatenate(xs, axis),
     type=_type_concatenate,
@@ -259,7 +259,7 @@ def _transpose_slice(ct: Any, x: Type, *, axis: int, start: int, stop: int) -> A
     return pad(ct, widths=tuple(widths))
 
 
-slice_axis = linear(
+slice_axis: Primitive = linear(
     "slice_axis",
     eval=_eval_slice,
     type=_type_slice,
@@ -289,7 +289,7 @@ def _transpose_pad(ct: Any, x: Type, *, widths: tuple[tuple[int, int], ...]) -> 
     return ct
 
 
-pad = linear(
+pad: Primitive = linear(
     "pad",
     eval=_eval_pad,
     type=_type_pad,
@@ -298,7 +298,7 @@ pad = linear(
 )
 """`pad(x, widths=)`: x with zeros around it; widths holds (before, after) for each axis."""
 
-flip = linear(
+flip: Primitive = linear(
     "flip",
     eval=lambda x, *, axes: np.flip(x, axes),
     type=lambda x, *, axes: x,

@@ -22,7 +22,7 @@ from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-stop = Primitive(
+stop: Primitive = Primitive(
     "stop_gradient",
     eval=lambda x, *, name: x,
     type=lambda x, *, name: x,
@@ -40,7 +40,7 @@ def _below(x: Any, name: str | None, order: int) -> Any:
     return stop(x, name=name) if order == 2 else stop_order(x, name=name, order=order - 1)
 
 
-stop_order = Primitive(
+stop_order: Primitive = Primitive(
     "stop_gradient_order",
     eval=lambda x, *, name, order: x,
     type=lambda x, *, name, order: x,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS
+from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import Masked, Over, elementwise, python_operator, select
 from fungrad.primitives.shaping import conj
 from fungrad.tracing.trace import registry, typeof
@@ -77,7 +78,7 @@ def _power_by_base(z: Any, x: Any, y: Any) -> Any:
     """y x^(y-1), which is 0 for y = 0 also at x = 0."""
     if y.__class__ in PYTHON_SCALARS:
         if y in (0, 1):
-            return float(y)
+            return 0.0 if y == 0 else 1.0
         if y == 2:
             return x * 2.0
         return np.power(x, y - 1) * y
@@ -135,7 +136,7 @@ remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.rem
                         partials=[1, lambda z, x, y: -np.floor_divide(x, y)])  # fmt: skip
 fmod = elementwise("fmod", np.fmod, partials=[1, lambda z, x, y: -np.trunc(np.divide(x, y))])
 nextafter = elementwise("nextafter", np.nextafter, partials=[1, None])
-ldexp = elementwise("ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None])
+ldexp: Primitive = elementwise("ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None])
 
 # --- log of a sum of exponentials ------------------------------------------------------------------------
 

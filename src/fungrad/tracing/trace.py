@@ -9,6 +9,7 @@ install NumPy's functions and Tracer's operators.
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FunctionType
@@ -135,6 +136,7 @@ class Tracer:
     if TYPE_CHECKING:  # operators and methods are installed by fungrad.numpy, one floor for all
 
         def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
 
     @property
     def type(self) -> Type:
@@ -196,7 +198,7 @@ class Tracer:
     __trunc__ = __int__
 
     def __index__(self) -> int:
-        return self.trace.concrete(self, AbstractValueError, "an index").__index__()
+        return operator.index(self.trace.concrete(self, AbstractValueError, "an index"))
 
     def __floor__(self) -> int:
         return int(np.floor(self.trace.concrete(self, AbstractValueError, "math.floor()")))
@@ -309,4 +311,4 @@ def typeof(value: Any) -> Type:
 
 def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of any value, traced or not."""
-    return () if value.__class__ in PYTHON_SCALARS else value.shape  # type: ignore[no-any-return]
+    return () if value.__class__ in PYTHON_SCALARS else value.shape

@@ -23,8 +23,8 @@ class JvpTrace(Trace):
     __slots__ = ()
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        primals = []
-        tangents = []
+        primals: list[Any] = []
+        tangents: list[Any] = []
         cuts = primitive.cuts
         active = False
         for position, arg in enumerate(args):

@@ -224,7 +224,7 @@ def _seed(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: bo
         return _ONE
     type_ = leaf_type(values[0]) if treedef is trees.LEAF else None
     if type_ is None or type_.shape != ():
-        seen = type_.shape if type_ is not None else treedef
+        seen: Any = type_.shape if type_ is not None else treedef
         if treedef is trees.LEAF and type_ is None:
             seen = type(values[0]).__name__
         raise NonScalarOutputError(

@@ -156,6 +156,7 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
                 masked = cotangent.__class__ is Masked
                 for i, slot in enumerate(slots):
                     if slot:
+                        new: Any
                         if masked:
                             new = scale_masked(cotangent, partials[i], output, args)
                         else:

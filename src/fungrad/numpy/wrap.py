@@ -67,7 +67,7 @@ def known(value: Any, asked: str) -> Any:
     """
     value = as_array(value)
     while value.__class__ is Tracer:
-        value = value.trace.concrete(value, AbstractValueError, asked)
+        value = value.owner.concrete(value, AbstractValueError, asked)
     return value
 
 

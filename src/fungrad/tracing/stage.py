@@ -40,11 +40,11 @@ class GraphTrace(Trace):
     def atom(self, value: Any) -> Atom:
         """The variable or literal that stands for a value in this Graph."""
         if value.__class__ is Tracer:
-            if value.trace is self:
+            if value.owner is self:
                 variable: Variable = value.extra
                 return variable
             ancestor = self.parent
-            while ancestor is not value.trace:
+            while ancestor is not value.owner:
                 if ancestor is None:
                     raise leaked(value)
                 ancestor = ancestor.parent

@@ -86,8 +86,8 @@ leave = _current.reset
 def leaked(tracer: Tracer) -> LeakedTracerError:
     """The error for a tracer that outlived its transform."""
     return LeakedTracerError(
-        f"A value of type {tracer.trace.typeof(tracer)}{tracer.trace.origin(tracer)} was used{user_line()}, "
-        f"outside of the transform that made it: {tracer.trace.label()}. Its value belongs to that call "
+        f"A value of type {tracer.owner.typeof(tracer)}{tracer.owner.origin(tracer)} was used{user_line()}, "
+        f"outside of the transform that made it: {tracer.owner.label()}. Its value belongs to that call "
         "alone (and to its thread). Return it from the function (has_aux=True for extra outputs), or keep "
         "fg.stop_gradient(value) instead."
     )
@@ -121,15 +121,15 @@ class Tracer:
     It behaves as an immutable ndarray: operators, attributes, methods, NumPy's ufuncs and functions.
     """
 
-    __slots__ = ("__weakref__", "extra", "trace", "value")
+    __slots__ = ("__weakref__", "extra", "owner", "value")
     __array_priority__ = 1000.0
 
-    trace: Trace
+    owner: Trace
     value: Any
     extra: Any
 
     def __init__(self, trace: Trace, value: Any, extra: Any) -> None:
-        self.trace = trace
+        self.owner = trace
         self.value = value
         self.extra = extra
 
@@ -141,27 +141,27 @@ class Tracer:
     @property
     def type(self) -> Type:
         """The shape, dtype and weak bit."""
-        return self.trace.typeof(self)
+        return self.owner.typeof(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape, as of an ndarray."""
-        return self.trace.typeof(self).shape
+        return self.owner.typeof(self).shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype, as of an ndarray."""
-        return self.trace.typeof(self).dtype
+        return self.owner.typeof(self).dtype
 
     @property
     def ndim(self) -> int:
         """The number of axes, as of an ndarray."""
-        return len(self.trace.typeof(self).shape)
+        return len(self.owner.typeof(self).shape)
 
     @property
     def size(self) -> int:
         """The number of elements, as of an ndarray."""
-        return self.trace.typeof(self).size
+        return self.owner.typeof(self).size
 
     @property
     def itemsize(self) -> int:
@@ -187,24 +187,24 @@ class Tracer:
         return id(self)
 
     def __repr__(self) -> str:
-        return f"Tracer({self.type}, {self.trace.label()})"
+        return f"Tracer({self.type}, {self.owner.label()})"
 
     def __bool__(self) -> bool:
-        return bool(self.trace.concrete(self, AbstractBooleanError, "bool()"))
+        return bool(self.owner.concrete(self, AbstractBooleanError, "bool()"))
 
     def __int__(self) -> int:
-        return int(self.trace.concrete(self, AbstractValueError, "int()"))
+        return int(self.owner.concrete(self, AbstractValueError, "int()"))
 
     __trunc__ = __int__
 
     def __index__(self) -> int:
-        return operator.index(self.trace.concrete(self, AbstractValueError, "an index"))
+        return operator.index(self.owner.concrete(self, AbstractValueError, "an index"))
 
     def __floor__(self) -> int:
-        return int(np.floor(self.trace.concrete(self, AbstractValueError, "math.floor()")))
+        return int(np.floor(self.owner.concrete(self, AbstractValueError, "math.floor()")))
 
     def __ceil__(self) -> int:
-        return int(np.ceil(self.trace.concrete(self, AbstractValueError, "math.ceil()")))
+        return int(np.ceil(self.owner.concrete(self, AbstractValueError, "math.ceil()")))
 
     def __float__(self) -> NoReturn:
         self._refuse_number("float")
@@ -213,7 +213,7 @@ class Tracer:
         self._refuse_number("complex")
 
     def _refuse_number(self, kind: str) -> NoReturn:
-        self.trace.concrete(self, AbstractValueError, f"{kind}()")
+        self.owner.concrete(self, AbstractValueError, f"{kind}()")
         raise GradientCutError(
             f"Python asked for {kind}() of a traced value of type {self.type}{user_line()}: by {kind}(x), by "
             f"a function of `math`, or by putting it into an ndarray (array[i] = x). That would cut its "
@@ -305,7 +305,7 @@ def typeof(value: Any) -> Type:
     """
     if value.__class__ is Tracer:
         tracer: Tracer = value
-        return tracer.trace.typeof(tracer)
+        return tracer.owner.typeof(tracer)
     return of_value(value)
 
 

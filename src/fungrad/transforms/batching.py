@@ -39,7 +39,7 @@ class BatchTrace(Trace):
         values = []
         batched = []
         for arg in args:
-            mine = arg.__class__ is Tracer and arg.trace is self
+            mine = arg.__class__ is Tracer and arg.owner is self
             values.append(arg.value if mine else arg)
             batched.append(mine)
         parent: Trace = self.parent  # type: ignore[assignment]
@@ -99,7 +99,7 @@ def batched_call(
     outputs = []
     flags = []
     for result in trace.run(f, *tracers):
-        mine = result.__class__ is Tracer and result.trace is trace
+        mine = result.__class__ is Tracer and result.owner is trace
         outputs.append(result.value if mine else result)
         flags.append(mine)
     return outputs, flags

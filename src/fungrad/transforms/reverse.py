@@ -46,7 +46,7 @@ class VjpTrace(Trace):
             # The hottest path of the house: an elementwise primitive on arrays.
             if len(args) == 1:
                 arg = args[0]
-                if arg.__class__ is Tracer and arg.trace is self:
+                if arg.__class__ is Tracer and arg.owner is self:
                     value = arg.value
                     output = primitive.eval(value)
                     self.slots = slot = self.slots + 1
@@ -55,10 +55,10 @@ class VjpTrace(Trace):
             elif len(args) == 2:
                 x, y = args
                 slot_x = slot_y = 0
-                if x.__class__ is Tracer and x.trace is self:
+                if x.__class__ is Tracer and x.owner is self:
                     slot_x = x.extra
                     x = x.value
-                if y.__class__ is Tracer and y.trace is self:
+                if y.__class__ is Tracer and y.owner is self:
                     slot_y = y.extra
                     y = y.value
                 if (slot_x or slot_y) and x.__class__ is not Tracer and y.__class__ is not Tracer:
@@ -71,7 +71,7 @@ class VjpTrace(Trace):
         active = foreign = False
         for arg in args:
             if arg.__class__ is Tracer:
-                if arg.trace is self:
+                if arg.owner is self:
                     values.append(arg.value)
                     slots.append(arg.extra)
                     active = True
@@ -224,7 +224,7 @@ def linearized(
     values = []
     slots = []
     for result in results:
-        mine = result.__class__ is Tracer and result.trace is trace
+        mine = result.__class__ is Tracer and result.owner is trace
         values.append(result.value if mine else result)
         slots.append(result.extra if mine else 0)
 

@@ -1,0 +1,346 @@
+"""Floor 8: NumPy's reductions and cumulative functions for traced values, with NumPy's signatures.
+
+Thin compositions of the primitives of reducing.py and scanning.py. Averages stand in averages.py, the
+functions that ignore NaN in nan_reductions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.axes import axes_of, axis_index, flattened, with_axes_kept
+from fungrad.numpy.wrap import NO_VALUE, as_array, implements, refuse
+from fungrad.primitives import reducing as r
+from fungrad.primitives import scanning
+from fungrad.primitives.elementwise import add, mul, ne, select, sub
+from fungrad.primitives.shaping import broadcast_to, cast, concatenate, full, reduce_sum
+from fungrad.primitives.ufuncs import fmax, fmin, logaddexp, logaddexp2, maximum, minimum
+from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
+
+
+def reduced(primitive: Callable[..., Any], a: Any, axis: Any, keepdims: Any) -> Any:
+    """`primitive` over the axes that NumPy's arguments mean."""
+    shape = shape_of(a)
+    axes = axes_of(axis, len(shape))
+    y = primitive(a, axes=axes)
+    return y if keepdims is NO_VALUE or not keepdims else with_axes_kept(y, shape, axes)
+
+
+def only(a: Any, where: Any, fill: Any) -> Any:
+    """a where the mask holds, else `fill`."""
+    return a if where is NO_VALUE or where is True else select(as_truth(where), a, fill)
+
+
+def as_truth(condition: Any) -> Any:
+    """A condition as booleans."""
+    condition = as_array(condition)
+    return condition if typeof(condition).dtype == np.bool_ else ne(condition, 0)
+
+
+def _with_identity(
+    function: str,
+    primitive: Callable[..., Any],
+    combine: Callable[..., Any],
+    identity: Any,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    keepdims: Any,
+    initial: Any,
+    where: Any,
+) -> Any:
+    """A reduction whose result over no elements is `identity`."""
+    if out is not None:
+        refuse(function, out=out)
+    if a.__class__ is not Tracer:
+        a = as_array(a)
+    if dtype is not None:
+        a = cast(a, dtype)
+    y = reduced(primitive, only(a, where, identity), axis, keepdims)
+    if initial is not NO_VALUE and initial is not None:
+        y = combine(y, cast(as_array(initial), typeof(y).dtype))
+    return y if dtype is None else cast(y, dtype)
+
+
+@implements(np.sum)
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The sum over axes, as numpy.sum."""
+    return _with_identity(
+        "numpy.sum", reduce_sum, add, 0, a, axis, dtype, out, keepdims, initial, where
+    )
+
+
+@implements(np.prod)
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The product over axes, as numpy.prod; its derivatives are right where elements are zero."""
+    return _with_identity(
+        "numpy.prod", r.reduce_prod, mul, 1, a, axis, dtype, out, keepdims, initial, where
+    )
+
+
+def _extremum(
+    function: str,
+    primitive: Callable[..., Any],
+    combine: Callable[..., Any],
+    a: Any,
+    axis: Any,
+    out: Any,
+    keepdims: Any,
+    initial: Any,
+    where: Any,
+) -> Any:
+    if out is not None:
+        refuse(function, out=out)
+    a = as_array(a)
+    if initial is NO_VALUE or initial is None:
+        if where is not NO_VALUE and where is not True:
+            raise ValueError(
+                f"reduction operation '{function}' does not have an identity, so to use a where mask one "
+                "has to specify 'initial'"
+            )
+        return reduced(primitive, a, axis, keepdims)
+    initial = cast(as_array(initial), typeof(a).dtype)
+    a = only(a, where, initial)
+    shape = shape_of(a)
+    axes = axes_of(axis, len(shape))
+    if 0 in [shape[i] for i in axes]:
+        y = broadcast_to(initial, shape=tuple([n for i, n in enumerate(shape) if i not in axes]))
+    else:
+        y = combine(primitive(a, axes=axes), initial)
+    return y if keepdims is NO_VALUE or not keepdims else with_axes_kept(y, shape, axes)
+
+
+@implements(np.max, np.amax)
+def max(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The largest element over axes, as numpy.max; ties share the derivative equally."""
+    return _extremum("numpy.max", r.reduce_max, maximum, a, axis, out, keepdims, initial, where)
+
+
+@implements(np.min, np.amin)
+def min(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The smallest element over axes, as numpy.min; ties share the derivative equally."""
+    return _extremum("numpy.min", r.reduce_min, minimum, a, axis, out, keepdims, initial, where)
+
+
+@implements(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE) -> Any:
+    """The range, largest minus smallest, as numpy.ptp."""
+    refuse("numpy.ptp", out=out)
+    return sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
+
+
+@implements(np.any)
+def any(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
+) -> Any:
+    """Whether any element is true, as numpy.any; without a derivative."""
+    refuse("numpy.any", out=out)
+    return reduced(r.reduce_any, only(as_array(a), where, False), axis, keepdims)
+
+
+@implements(np.all)
+def all(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
+) -> Any:
+    """Whether all elements are true, as numpy.all; without a derivative."""
+    refuse("numpy.all", out=out)
+    return reduced(r.reduce_all, only(as_array(a), where, True), axis, keepdims)
+
+
+@implements(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    """How many elements are not zero, as numpy.count_nonzero; without a derivative."""
+    return reduced(reduce_sum, as_truth(a), axis, keepdims)
+
+
+def _position(
+    function: str, primitive: Callable[..., Any], a: Any, axis: Any, out: Any, keepdims: Any
+) -> Any:
+    refuse(function, out=out)
+    a = as_array(a)
+    shape = shape_of(a)
+    keep = keepdims is not NO_VALUE and keepdims
+    if axis is None:
+        y = primitive(flattened(a), axis=0)
+        return with_axes_kept(y, shape, tuple(range(len(shape)))) if keep else y
+    if not shape:
+        a = flattened(a)
+    position = axis_index(axis, len(shape_of(a)))
+    y = primitive(a, axis=position)
+    return with_axes_kept(y, shape, (position,)) if keep else y
+
+
+@implements(np.argmax)
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
+    """The position of the largest element, as numpy.argmax; without a derivative."""
+    return _position("numpy.argmax", r.argmax, a, axis, out, keepdims)
+
+
+@implements(np.argmin)
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
+    """The position of the smallest element, as numpy.argmin; without a derivative."""
+    return _position("numpy.argmin", r.argmin, a, axis, out, keepdims)
+
+
+# --- cumulative ------------------------------------------------------------------------------------------
+
+
+def cumulated(
+    function: str, primitive: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: Any
+) -> Any:
+    """`primitive` along an axis, of the flattened array where that is None."""
+    refuse(function, out=out)
+    a = as_array(a)
+    if dtype is not None:
+        a = cast(a, dtype)
+    if axis is None or not shape_of(a):
+        a = flattened(a)
+    y = primitive(a, axis=axis_index(0 if axis is None else axis, len(shape_of(a))))
+    return y if dtype is None else cast(y, dtype)
+
+
+@implements(np.cumsum)
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """The sums of the elements up to each, as numpy.cumsum."""
+    return cumulated("numpy.cumsum", scanning.cumsum, a, axis, dtype, out)
+
+
+@implements(np.cumprod)
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """The products of the elements up to each, as numpy.cumprod; right where elements are zero."""
+    return cumulated("numpy.cumprod", scanning.cumprod, a, axis, dtype, out)
+
+
+def _cumulative(
+    function: str, primitive: Callable[..., Any], first: int, x: Any, axis: Any, dtype: Any, out: Any,
+    include_initial: bool,
+) -> Any:  # fmt: skip
+    x = as_array(x)
+    shape = shape_of(x)
+    if not shape:
+        raise ValueError("Input array must be at least 1D, but it has no axes.")
+    if axis is None:
+        if len(shape) != 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+        axis = 0
+    y = cumulated(function, primitive, x, axis, dtype, out)
+    if not include_initial:
+        return y
+    axis = axis_index(axis, len(shape))
+    edge = (*shape[:axis], 1, *shape[axis + 1 :])
+    return concatenate(full(shape=edge, value=first, dtype=typeof(y).dtype), y, axis=axis)
+
+
+@implements(np.cumulative_sum)
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """The sums of the elements up to each, as numpy.cumulative_sum."""
+    return _cumulative(
+        "numpy.cumulative_sum", scanning.cumsum, 0, x, axis, dtype, out, include_initial
+    )
+
+
+@implements(np.cumulative_prod)
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """The products of the elements up to each, as numpy.cumulative_prod."""
+    return _cumulative(
+        "numpy.cumulative_prod", scanning.cumprod, 1, x, axis, dtype, out, include_initial
+    )
+
+
+# --- what ufunc.reduce and ufunc.accumulate stand for --------------------------------------------------------
+
+
+def _reducer(
+    ufunc: np.ufunc, primitive: Callable[..., Any], combine: Callable[..., Any], identity: Any
+) -> Callable[..., Any]:
+    def reduce(
+        a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+        initial: Any = NO_VALUE, where: Any = True,
+    ) -> Any:  # fmt: skip
+        name = f"numpy.{ufunc.__name__}.reduce"
+        if identity is None:
+            a = as_array(a) if dtype is None else cast(as_array(a), dtype)
+            return _extremum(name, primitive, combine, a, axis, out, keepdims, initial, where)
+        return _with_identity(
+            name, primitive, combine, identity, a, axis, dtype, out, keepdims, initial, where
+        )
+
+    return reduce
+
+
+def _ignoring_nan(primitive: Callable[..., Any], fill: float) -> Callable[..., Any]:
+    """fmax and fmin: NaN only where there is nothing else."""
+
+    def reduce(a: Any, *, axes: tuple[int, ...]) -> Any:
+        if typeof(a).dtype.kind not in "fc":
+            return primitive(a, axes=axes)
+        nan = ne(a, a)
+        y = primitive(select(nan, fill, a), axes=axes)
+        return select(r.reduce_all(nan, axes=axes), np.nan, y)
+
+    return reduce
+
+
+REDUCE: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: _reducer(np.add, reduce_sum, add, 0),
+    np.multiply: _reducer(np.multiply, r.reduce_prod, mul, 1),
+    np.maximum: _reducer(np.maximum, r.reduce_max, maximum, None),
+    np.minimum: _reducer(np.minimum, r.reduce_min, minimum, None),
+    np.fmax: _reducer(np.fmax, _ignoring_nan(r.reduce_max, -np.inf), fmax, None),
+    np.fmin: _reducer(np.fmin, _ignoring_nan(r.reduce_min, np.inf), fmin, None),
+    np.logaddexp: _reducer(np.logaddexp, r.reduce_logaddexp, logaddexp, -np.inf),
+    np.logaddexp2: _reducer(np.logaddexp2, r.reduce_logaddexp2, logaddexp2, -np.inf),
+}
+"""By ufunc: what its method `reduce` does, with NumPy's signature."""
+
+
+def _accumulator(ufunc: np.ufunc, primitive: Callable[..., Any]) -> Callable[..., Any]:
+    def accumulate(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        return cumulated(f"numpy.{ufunc.__name__}.accumulate", primitive, array, axis, dtype, out)
+
+    return accumulate
+
+
+ACCUMULATE: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: _accumulator(np.add, scanning.cumsum),
+    np.multiply: _accumulator(np.multiply, scanning.cumprod),
+    np.maximum: _accumulator(np.maximum, scanning.cummax),
+    np.minimum: _accumulator(np.minimum, scanning.cummin),
+}
+"""By ufunc: what its method `accumulate` does, with NumPy's signature."""
+
+METHODS: dict[str, Any] = {
+    function.__name__: registry.functions[function]
+    for function in (
+        np.sum, np.prod, np.max, np.min, np.any, np.all, np.argmax, np.argmin, np.cumsum, np.cumprod,
+    )
+}  # fmt: skip
+"""ndarray's methods, by name."""
+
+amax = max
+amin = min
+
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cumprod", "cumsum",
+    "cumulative_prod", "cumulative_sum", "max", "min", "prod", "ptp", "sum",
+]  # fmt: skip

@@ -322,22 +322,22 @@ def broadcast_prefix(prefix: Tree, treedef: TreeDef, what: str) -> list[Any]:
     None in the prefix is a leaf (as in `in_axes`).
     """
     result: list[Any] = []
-
-    def walk(part: Any, full: TreeDef, path: str) -> None:
-        node = None if part is None else _node_of(part.__class__)
-        if node is None:
-            result.extend([part] * full.leaf_count)
-            return
-        children, aux = node.flatten(part)
-        if part.__class__ is not full.type or aux != full.aux or len(children) != len(full.children):
-            raise StructureMismatchError(
-                f"{what} has to be a prefix of the tree that it is for, but at {path or 'the root'} "
-                f"it holds {part!r} where the tree has {full}."
-            )
-        for key, child, rest in zip(
-            node.keys(aux, len(children)), children, full.children, strict=True
-        ):
-            walk(child, rest, path + key)
-
-    walk(prefix, treedef, "")
+    _spread(prefix, treedef, "", what, result)
     return result
+
+
+def _spread(part: Tree, full: TreeDef, path: str, what: str, result: list[Any]) -> None:
+    # Not a closure: one that calls itself is a cycle, and would wait for the collector.
+    node = None if part is None else _node_of(part.__class__)
+    if node is None:
+        result.extend([part] * full.leaf_count)
+        return
+    children, aux = node.flatten(part)
+    if part.__class__ is not full.type or aux != full.aux or len(children) != len(full.children):
+        raise StructureMismatchError(
+            f"{what} has to be a prefix of the tree that it is for, but at {path or 'the root'} "
+            f"it holds {part!r} where the tree has {full}."
+        )
+    keys = node.keys(aux, len(children))
+    for key, child, rest in zip(keys, children, full.children, strict=True):
+        _spread(child, rest, path + key, what, result)

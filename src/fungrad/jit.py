@@ -16,22 +16,14 @@ import numpy as np
 
 from fungrad import trees
 from fungrad.errors import ArgumentError
-from fungrad.ir.check import check
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.structural.call import call, run
-from fungrad.structural.retrace import closed
+from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe, user_line
-from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, current, typeof
-from fungrad.transforms.arguments import (
-    has_type,
-    leaf_names,
-    owned,
-    parameter_names,
-    results,
-)
+from fungrad.transforms.arguments import leaf_names, owned, parameter_names
 
 CACHE_SIZE = 256
 RETRACE_WARNING = 24
@@ -48,14 +40,6 @@ class CacheInfo(NamedTuple):
     misses: int
     maxsize: int
     currsize: int
-
-
-class Staged(NamedTuple):
-    """A Graph, the structure of its output, and the values of other traces that it captured."""
-
-    graph: Graph
-    out: trees.TreeDef
-    captured: list[Any]
 
 
 class Lowered:
@@ -175,27 +159,13 @@ class Jitted:
         return leaf_names(self._f, [*range(len(args)), *sorted(kwargs)], [*args, *(kwargs[k] for k in sorted(kwargs))])
 
     def _stage(self, static: Any, treedef: trees.TreeDef, types: Sequence[Type]) -> Staged:
-        outs: list[trees.TreeDef] = []
-
-        def flat(*values: Any) -> list[Any]:
-            positional, named = trees.unflatten(treedef, values)
-            args, kwargs = _joined(static, positional, named)
-            leaves, out = results(self._f(*args, **kwargs))
-            outs.append(out)
-            for path, leaf in zip(trees.paths(out), leaves, strict=True):
-                if not has_type(leaf):
-                    raise ArgumentError(
-                        f"{describe(self._f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a jitted "
-                        "function returns arrays and numbers only."
-                    )
-            return leaves
+        def apply(dynamic: Any) -> Any:
+            args, kwargs = _joined(static, *dynamic)
+            return self._f(*args, **kwargs)
 
         placeholder = trees.unflatten(treedef, list(range(treedef.leaf_count)))
         names = self._names(placeholder) if not static else [f"leaf {i}" for i in range(len(types))]
-        name = getattr(self._f, "__name__", type(self._f).__name__)
-        graph = stage(flat, types, names, lambda: describe(self._f), name)
-        graph, captured = closed(graph)
-        return Staged(check(graph), outs[0], captured)
+        return stage_tree(self._f, apply, treedef, types, names, "a jitted function")
 
     def _notice(self, key: Any) -> None:
         """Warns when nearly every call traces anew, naming the argument that changes."""

@@ -20,6 +20,7 @@ class PrimitiveLike(Protocol):
     name: str
     multiple: bool
     effect: bool
+    cuts: bool | frozenset[int]
 
     def __call__(self, *args: Any, **params: Any) -> Any: ...
 

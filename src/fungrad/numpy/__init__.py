@@ -1,15 +1,39 @@
-"""Floor 8: NumPy's functions for traced values, as thin compositions of primitives (`fungrad.numpy`)."""
+# ruff: noqa: F403 - every file lists its public names in __all__
+"""Floor 8: NumPy's namespace for traced values, as thin compositions of primitives (`fungrad.numpy`).
 
-from fungrad.numpy import operators as operators
-from fungrad.numpy.contractions import (
-    dot as dot,
-    inner as inner,
-    kron as kron,
-    matmul as matmul,
-    outer as outer,
-    tensordot as tensordot,
-    trace as trace,
-    vdot as vdot,
-    vecdot as vecdot,
-)
+`import fungrad.numpy as np` is never needed: NumPy's own functions reach the ones here whenever an argument
+is traced. What NumPy lets nobody override takes traced values only here: `array`, `full` and `asarray` of
+lists of traced values, and `at`. All other names are NumPy's: constants, dtypes, ufuncs, `zeros`, `arange`.
+"""
+
+import sys
+from typing import Any
+
+import numpy as _numpy
+
 from fungrad.numpy import methods as methods
+from fungrad.numpy import operators as operators
+from fungrad.numpy import ufunc_methods as ufunc_methods
+from fungrad.numpy import updates as updates
+from fungrad.numpy.averages import *
+from fungrad.numpy.contractions import *
+from fungrad.numpy.creation import *
+from fungrad.numpy.einsum import *
+from fungrad.numpy.elementwise import *
+from fungrad.numpy.indexing import *
+from fungrad.numpy.rearranging import *
+from fungrad.numpy.reductions import *
+from fungrad.numpy.shaping import *
+from fungrad.tracing.trace import registry as _registry
+
+_registry.namespace = sys.modules[__name__]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__") and not name.startswith("__array_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_numpy, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(_numpy)})

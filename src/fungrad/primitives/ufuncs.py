@@ -137,6 +137,7 @@ remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.rem
 fmod = elementwise("fmod", np.fmod, partials=[1, lambda z, x, y: -np.trunc(np.divide(x, y))])
 nextafter = elementwise("nextafter", np.nextafter, partials=[1, None])
 ldexp: Primitive = elementwise("ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None])
+frexp_exponent = elementwise("frexp_exponent", lambda x: np.frexp(x)[1], partials=[None])
 
 # --- log of a sum of exponentials ------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import broadcast_to
 from fungrad.tracing.evaluate import evaluate
@@ -207,6 +207,45 @@ def _batch(graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool) 
     return Batched(_stage(f, types, graph, "vmap"), tuple(flags))
 
 
+def derive(
+    graph: Graph, key: Hashable, types: Sequence[Type], f: Callable[..., Any], what: str
+) -> Graph:
+    """A Graph staged from `f`, which evaluates `graph` in some new way; made once for a key."""
+    result: Graph = kept(graph, key, lambda: _stage(f, types, graph, what))
+    return result
+
+
+def reaches(graph: Graph, moved: Sequence[bool]) -> list[bool]:
+    """Which outputs depend differentiably on the given inputs (at most: inner Graphs are not looked into)."""
+    live = {id(v) for v, m in zip(graph.inputs, moved, strict=True) if m}
+    for equation in graph.equations:
+        cuts: Any = equation.primitive.cuts
+        if cuts is True:
+            continue
+        if any(id(a) in live and i not in cuts for i, a in enumerate(equation.inputs)):
+            live.update(id(v) for v in equation.outputs if v.type.inexact)
+    return [id(atom) in live for atom in graph.outputs]
+
+
+def settled(
+    graph: Graph, moved: Sequence[bool], carry: range, step: Callable[[Graph, Sequence[bool]], Sequence[bool]]
+) -> list[bool]:
+    """Which inputs of a loop's body have a property, where outputs 0, 1, ... are the next carry.
+
+    `carry` are the positions of the carry among the inputs; `step` tells which outputs have the property
+    when given inputs have it (`reaches`, or whether they are batched). The least fixed point.
+    """
+    state = list(moved)
+    while True:
+        found = step(graph, state)
+        new = list(state)
+        for position, has in zip(carry, found, strict=False):
+            new[position] = state[position] or bool(has)
+        if new == state:
+            return state
+        state = new
+
+
 def closed(graph: Graph) -> tuple[Graph, list[Any]]:
     """A Graph whose traced constants have become its first inputs, and their values."""
     captured = [(v, value) for v, value in graph.constants if value.__class__ is Tracer]
@@ -218,6 +257,6 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
 
 
 __all__ = [
-    "Atom", "Batched", "Differentiated", "Literal", "Pushed", "batch", "closed", "differentiate", "kept",
-    "pruned", "push", "split", "strong",
+    "Batched", "Differentiated", "Pushed", "batch", "closed", "derive", "differentiate", "kept", "pruned",
+    "push", "reaches", "settled", "split", "strong",
 ]  # fmt: skip

@@ -15,6 +15,15 @@ from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of, typeof
 
 
+class Unbatched:
+    """An output of the batch rule of a primitive of many outputs that is the same for all examples."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class BatchTrace(Trace):
     """Observes a function of one example, run on all. A tracer's `value` has the mapped axis first."""
 
@@ -54,7 +63,9 @@ class BatchTrace(Trace):
         finally:
             leave(token)
         if primitive.multiple:
-            return tuple([Tracer(self, o, None) for o in output])
+            return tuple(
+                [o.value if o.__class__ is Unbatched else Tracer(self, o, None) for o in output]
+            )
         return Tracer(self, output, None)
 
 

@@ -1,0 +1,241 @@
+"""Floor 8: NumPy's functions that make arrays, where traced values reach them.
+
+What depends on shapes alone is a plain ndarray also under a transform, `zeros_like(x)` of a traced x
+included: it may be written into, and no gradient flows to it. Only what traced values fill is traced.
+`at(a)[i].set(x)` puts a traced value into an array of either kind.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.prepare import array_of, axis_index, refuse_assignment, sizes
+from fungrad.numpy.wrap import implements
+from fungrad.primitives import shaping as s
+from fungrad.primitives.elementwise import select
+from fungrad.primitives.shaping import cast
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
+
+
+def array(
+    object: Any, dtype: Any = None, *, copy: bool | None = True, order: str = "K",
+    subok: bool = False, ndmin: int = 0,
+) -> Any:  # fmt: skip
+    """An array of numbers, traced or not, as np.array; nested lists may hold traced values."""
+    if current() is EVAL:
+        return np.array(object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
+    x = array_of(object)
+    if x.__class__ is not Tracer:
+        return np.array(x, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
+    if dtype is not None:
+        x = cast(x, dtype)
+    shape = x.shape
+    return x if len(shape) >= ndmin else s.reshape(x, shape=(1,) * (ndmin - len(shape)) + shape)
+
+
+@implements(np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.asarray_chkfinite)
+def asarray(
+    a: Any, dtype: Any = None, order: str = "K", *, device: Any = None, copy: bool | None = None
+) -> Any:
+    """A value as an array, as np.asarray; nested lists may hold traced values."""
+    x = array_of(a)
+    if x.__class__ is not Tracer:
+        return np.asarray(x, dtype)
+    return x if dtype is None else cast(x, dtype)
+
+
+@implements(np.copy)
+def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    """The array; a traced one cannot be written to and is its own copy."""
+    x = array_of(a)
+    return x if x.__class__ is Tracer else np.array(x)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """The array in another dtype, as np.astype."""
+    return cast(array_of(x), dtype)
+
+
+if hasattr(np, "astype"):  # of NumPy 2.1
+    astype = implements(np.astype)(astype)
+
+# --- filled with one value ------------------------------------------------------------------------------
+
+
+def _like(a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Any]:
+    a = array_of(a)
+    return a.shape if shape is None else sizes(shape), a.dtype if dtype is None else dtype
+
+
+@implements(np.zeros_like)
+def zeros_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:  # fmt: skip
+    """Zeros of the shape and dtype of an array, as np.zeros_like: a plain ndarray."""
+    return np.zeros(*_like(a, dtype, shape))
+
+
+@implements(np.ones_like)
+def ones_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:  # fmt: skip
+    """Ones of the shape and dtype of an array, as np.ones_like: a plain ndarray."""
+    return np.ones(*_like(a, dtype, shape))
+
+
+@implements(np.empty_like)
+def empty_like(
+    prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    device: Any = None,
+) -> Any:  # fmt: skip
+    """An array to be written to, of the shape and dtype of another, as np.empty_like: a plain ndarray."""
+    return np.empty(*_like(prototype, dtype, shape))
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None) -> Any:
+    """An array filled with one value, which may be traced, as np.full."""
+    fill = array_of(fill_value)
+    if fill.__class__ is not Tracer:
+        return np.full(shape, fill, dtype)
+    return s.broadcast_to(fill if dtype is None else cast(fill, dtype), shape=sizes(shape))
+
+
+@implements(np.full_like)
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    device: Any = None,
+) -> Any:  # fmt: skip
+    """An array filled with one value, which may be traced, of the shape and dtype of another."""
+    new_shape, new_dtype = _like(a, dtype, shape)
+    return full(new_shape, fill_value, new_dtype)
+
+
+# --- ranges between traced ends ------------------------------------------------------------------------------
+
+
+@implements(np.linspace)
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> Any:  # fmt: skip
+    """Evenly spaced numbers between two ends, which may be traced arrays, as np.linspace."""
+    count = operator.index(num)
+    if count < 0:
+        raise ValueError(f"Number of samples, {count}, must be non-negative.")
+    first, last = array_of(start) * 1.0, array_of(stop) * 1.0
+    found = np.result_type(first.dtype, last.dtype, float(count))
+    dtype = found if dtype is None else np.dtype(dtype)
+    steps = count - 1 if endpoint else count
+    delta = last - first
+    positions = np.arange(count).reshape((count,) + (1,) * len(delta.shape))
+    step = delta / steps if steps > 0 else delta * np.nan
+    points = first + positions * step if steps > 0 else first + positions * delta
+    if endpoint and count > 1:
+        points = select(positions == count - 1, last, points)
+    if dtype.kind in "iu":
+        points = np.floor(points)
+    points = s.moveaxis(cast(points, dtype), 0, axis_index(axis, len(points.shape)))
+    return (points, step) if retstep else points
+
+
+@implements(np.logspace)
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
+    axis: int = 0,
+) -> Any:  # fmt: skip
+    """Powers of a base with evenly spaced exponents, as np.logspace."""
+    shape = np.broadcast_shapes(*[array_of(x).shape for x in (start, stop, base)])
+    start, stop = (s.broadcast_to(array_of(x), shape=shape) for x in (start, stop))
+    base = base if base.__class__ in PLAIN and not shape else array_of(base)
+    exponents = linspace(start, stop, num, endpoint)
+    powers = np.power(base, exponents)
+    place = axis_index(axis, len(shape) + 1)
+    return s.moveaxis(powers if dtype is None else cast(powers, dtype), 0, place)
+
+
+@implements(np.geomspace)
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
+    """Numbers with a constant ratio between two real ends of one sign, as np.geomspace."""
+    first, last = array_of(start) * 1.0, array_of(stop) * 1.0
+    exponents = linspace(np.log10(np.abs(first)), np.log10(np.abs(last)), num, endpoint)
+    points = np.sign(first) * np.power(10.0, exponents)
+    positions = np.arange(num).reshape((-1,) + (1,) * (len(points.shape) - 1))
+    points = select(positions == 0, first, points)
+    if endpoint and num > 1:
+        points = select(positions == num - 1, last, points)
+    points = points if dtype is None else cast(points, dtype)
+    return s.moveaxis(points, 0, axis_index(axis, len(points.shape)))
+
+
+@implements(np.meshgrid)
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> tuple[Any, ...]:
+    """Coordinate vectors as coordinate arrays, as np.meshgrid."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    vectors = [array_of(x) for x in xi]
+    count = len(vectors)
+    order = list(range(count))
+    if indexing == "xy" and count > 1:
+        order[:2] = (1, 0)
+    shape = [1] * count
+    grids = []
+    for vector, axis in zip(vectors, order, strict=True):
+        alone = [1] * count
+        alone[axis] = shape[axis] = vector.size
+        grids.append(s.reshape(vector, shape=tuple(alone)))
+    if sparse:
+        return tuple(grids)
+    return tuple([s.broadcast_to(grid, shape=tuple(shape)) for grid in grids])
+
+
+# --- writing: by at(), never in place ----------------------------------------------------------------------------
+
+
+def at(a: Any) -> Any:
+    """Functional updates of any array: `at(a)[index].set(value)` is a copy with the value put in.
+
+    For a traced array it is `a.at`; this form is for plain ndarrays, which have no such attribute.
+
+    >>> import numpy as np, fungrad as fg
+    >>> def f(x):
+    ...     a = fg.numpy.at(np.zeros(3))[1].set(x)
+    ...     return np.sum(a**2)
+    >>> float(fg.grad(f)(3.0))
+    6.0
+    """
+    assert registry.at is not None
+    return registry.at(array_of(a))
+
+
+_WRITERS: Sequence[tuple[Any, str]] = (
+    (np.copyto, "write `a = fg.numpy.full_like(a, x)`, or `a = np.where(mask, x, a)`."),
+    (np.place, "write `a = np.where(mask, values, a)`."),
+    (np.put, "write `a = fg.numpy.at(a.ravel())[index].set(x)`."),
+    (np.put_along_axis, "write `a = fg.numpy.at(a)[index].set(x)`."),
+    (np.putmask, "write `a = np.where(mask, values, a)`."),
+    (np.fill_diagonal, "write `a = np.where(np.eye(len(a), dtype=bool), x, a)`."),
+)
+
+
+def _refuser(function: Any, advice: str) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        refuse_assignment(f"np.{function.__name__}", advice)
+
+    return refuse
+
+
+for _function, _advice in _WRITERS:
+    registry.functions[_function] = _refuser(_function, _advice)
+
+__all__ = [
+    "array", "asarray", "astype", "at", "copy", "empty_like", "full", "full_like", "geomspace", "linspace",
+    "logspace", "meshgrid", "ones_like", "zeros_like",
+]  # fmt: skip

@@ -1,0 +1,328 @@
+"""Floor 8: NumPy's functions that work element by element and are no ufuncs, and the ufuncs made of others.
+
+Compositions of the primitives of elementwise.py and ufuncs.py. NumPy's ufuncs themselves reach their
+primitives by NumPy's protocol, and stand in the namespace as they are.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.prepare import array_of, axis_index
+from fungrad.numpy.shaping import concatenate
+from fungrad.numpy.wrap import as_array, implements, refuse
+from fungrad.primitives import shaping as s
+from fungrad.primitives import ufuncs as u
+from fungrad.primitives.elementwise import select, sub
+from fungrad.primitives.shaping import cast
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
+
+# --- complex numbers ---------------------------------------------------------------------------------
+
+
+@implements(np.real)
+def real(val: Any) -> Any:
+    """The real part, as np.real."""
+    val = array_of(val)
+    return u.real(val) if val.dtype.kind == "c" else val
+
+
+@implements(np.imag)
+def imag(val: Any) -> Any:
+    """The imaginary part, as np.imag; a plain zero for real numbers."""
+    val = array_of(val)
+    return u.imag(val) if val.dtype.kind == "c" else np.zeros(val.shape, val.dtype)[()]
+
+
+@implements(np.angle)
+def angle(z: Any, deg: bool = False) -> Any:
+    """The argument of a complex number, as np.angle; its derivative is zero for real numbers."""
+    z = array_of(z)
+    result = np.arctan2(imag(z), real(z))
+    return result * (180 / math.pi) if deg else result
+
+
+@implements(np.iscomplex)
+def iscomplex(x: Any) -> Any:
+    """Where the imaginary part is not zero, as np.iscomplex."""
+    return imag(x) != 0
+
+
+@implements(np.isreal)
+def isreal(x: Any) -> Any:
+    """Where the imaginary part is zero, as np.isreal."""
+    return imag(x) == 0
+
+
+@implements(np.iscomplexobj)
+def iscomplexobj(x: Any) -> bool:
+    """Whether the dtype is complex, as np.iscomplexobj."""
+    return bool(array_of(x).dtype.kind == "c")
+
+
+@implements(np.isrealobj)
+def isrealobj(x: Any) -> bool:
+    """Whether the dtype is not complex, as np.isrealobj."""
+    return not iscomplexobj(x)
+
+
+_real_sign = registry.ufuncs[np.sign]
+
+
+def _sign(x: Any) -> Any:
+    """z / |z| for complex numbers, 0 at 0; -1, 0 or 1 without a derivative for real ones."""
+    x = as_array(x)
+    if x.__class__ is complex or (x.__class__ is not float and array_of(x).dtype.kind == "c"):
+        size = u.abs(x)
+        return x / select(size == 0, 1.0, size)
+    return _real_sign(x)
+
+
+# --- rounding ------------------------------------------------------------------------------------------
+
+
+@implements(np.round, np.around)
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Rounded to decimals, as np.round; its derivative is zero."""
+    refuse("round", out=out)
+    a = array_of(a)
+    places = operator.index(decimals)
+    if a.dtype.kind in "iub" and places >= 0:
+        return a
+    if places == 0:
+        return u.rint(a)
+    factor = 10.0 ** builtin_abs(places)
+    if places > 0:
+        return u.rint(a * factor) / factor
+    return cast(u.rint(a / factor) * factor, a.dtype)
+
+
+builtin_abs = abs
+
+
+def _round_method(self: Tracer, ndigits: int | None = None) -> Any:
+    if ndigits is None:
+        return cast(u.rint(self), np.int64)
+    return round(self, ndigits)
+
+
+@implements(np.fix)
+def fix(x: Any, out: Any = None) -> Any:
+    """Rounded towards zero, as np.fix; its derivative is zero."""
+    refuse("fix", out=out)
+    x = array_of(x)
+    return x if x.dtype.kind in "iub" else u.trunc(x)
+
+
+# --- bounds and repairs ---------------------------------------------------------------------------------
+
+
+@implements(np.clip)
+def clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None
+) -> Any:
+    """Kept between bounds, as np.clip. At a bound the derivative is shared half and half with it."""
+    refuse("clip", out=out)
+    low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
+    a = as_array(a)
+    if low is not None:
+        a = u.maximum(a, as_array(low))
+    return a if high is None else u.minimum(a, as_array(high))
+
+
+def _clip_method(self: Tracer, min: Any = None, max: Any = None, out: Any = None) -> Any:
+    return clip(self, min, max, out)
+
+
+@implements(np.nan_to_num)
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """Numbers in place of NaN and infinities, as np.nan_to_num; the derivative is zero there."""
+    x = array_of(x)
+    if x.dtype.kind == "c":
+        parts = [nan_to_num(part, copy, nan, posinf, neginf) for part in (u.real(x), u.imag(x))]
+        return cast(parts[0] + parts[1] * 1j, x.dtype)
+    if x.dtype.kind != "f":
+        return x
+    bounds = np.finfo(x.dtype)
+    x = select(np.isnan(x), nan, x)
+    x = select(x == np.inf, float(bounds.max) if posinf is None else posinf, x)
+    return select(x == -np.inf, float(bounds.min) if neginf is None else neginf, x)
+
+
+# --- comparisons -------------------------------------------------------------------------------------------
+
+
+@implements(np.isclose)
+def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    """Where two arrays are equal within tolerances, as np.isclose."""
+    a, b = array_of(a), array_of(b)
+    close = np.abs(a - b) <= atol + rtol * np.abs(b)
+    result = np.logical_or(np.logical_and(close, np.isfinite(b)), a == b)
+    if equal_nan:
+        result = np.logical_or(result, np.logical_and(np.isnan(a), np.isnan(b)))
+    return result
+
+
+@implements(np.allclose)
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether two arrays are equal within tolerances, as np.allclose."""
+    return np.all(isclose(a, b, rtol, atol, equal_nan))
+
+
+@implements(np.array_equal)
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether two arrays have the same shape and elements, as np.array_equal."""
+    a1, a2 = array_of(a1), array_of(a2)
+    if a1.shape != a2.shape:
+        return False
+    same = a1 == a2
+    if equal_nan and a1.dtype.kind in "fc" and a2.dtype.kind in "fc":
+        same = np.logical_or(same, np.logical_and(np.isnan(a1), np.isnan(a2)))
+    return np.all(same)
+
+
+@implements(np.isposinf)
+def isposinf(x: Any, out: Any = None) -> Any:
+    """Where the value is plus infinity, as np.isposinf."""
+    refuse("isposinf", out=out)
+    return array_of(x) == np.inf
+
+
+@implements(np.isneginf)
+def isneginf(x: Any, out: Any = None) -> Any:
+    """Where the value is minus infinity, as np.isneginf."""
+    refuse("isneginf", out=out)
+    return array_of(x) == -np.inf
+
+
+# --- special functions ---------------------------------------------------------------------------------------
+
+_SINC_SERIES = [(-1) ** k / math.factorial(2 * k + 1) for k in range(11)]
+
+
+@implements(np.sinc)
+def sinc(x: Any) -> Any:
+    """sin(pi x) / (pi x), as np.sinc; by its power series near 0, where all derivatives are right."""
+    y = array_of(x) * math.pi
+    near = np.abs(y) < 1.0
+    t = np.square(select(near, y, 0.0))
+    series = 0.0
+    for coefficient in reversed(_SINC_SERIES):
+        series = series * t + coefficient
+    far = select(near, 1.0, y)
+    return select(near, series, np.sin(far) / far)
+
+
+# --- ufuncs made of others ------------------------------------------------------------------------------------
+
+def _frexp(x: Any) -> tuple[Any, Any]:
+    exponent = u.frexp_exponent(x)
+    return u.ldexp(x, -exponent), exponent
+
+
+def _modf(x: Any) -> tuple[Any, Any]:
+    whole = u.trunc(x)
+    part = u.fmod(x, 1.0)
+    return select(np.isinf(x), np.copysign(0.0, x), part), whole
+
+
+def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    return u.floor_divide(x, y), u.remainder(x, y)
+
+
+def _float_power(x: Any, y: Any) -> Any:
+    x, y = array_of(x), array_of(y)
+    dtype = np.complex128 if "c" in (x.dtype.kind, y.dtype.kind) else np.float64
+    return u.power(cast(x, dtype), cast(y, dtype))
+
+
+def _divmod_method(self: Tracer, other: Any) -> Any:
+    return _paired(self, self, other, other)
+
+
+def _reflected_divmod_method(self: Tracer, other: Any) -> Any:
+    return _paired(self, other, self, other)
+
+
+def _paired(self: Tracer, x: Any, y: Any, other: Any) -> Any:
+    if other.__class__ not in PLAIN and registry.operand(other) is NotImplemented:
+        return NotImplemented
+    if current() is EVAL:
+        raise leaked(self)
+    return _divmod(as_array(x), as_array(y))
+
+
+registry.ufuncs[np.sign] = _sign
+registry.ufuncs[np.frexp] = _frexp
+registry.ufuncs[np.modf] = _modf
+registry.ufuncs[np.divmod] = _divmod
+registry.ufuncs[np.float_power] = _float_power
+
+# --- differences -----------------------------------------------------------------------------------------------
+
+
+@implements(np.diff)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """The n-th differences of neighbours along an axis, as np.diff."""
+    a = array_of(a)
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+    if not a.shape:
+        raise ValueError("diff requires input that is at least one dimensional")
+    if n == 0:
+        return a
+    axis = axis_index(axis, len(a.shape))
+    edge = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+    parts = [a]
+    if prepend is not None and prepend is not np._NoValue:  # type: ignore[attr-defined]
+        parts.insert(0, _as_edge(prepend, edge))
+    if append is not None and append is not np._NoValue:  # type: ignore[attr-defined]
+        parts.append(_as_edge(append, edge))
+    a = concatenate(parts, axis) if len(parts) > 1 else a
+    subtract = np.not_equal if a.dtype.kind == "b" else sub
+    for _ in range(n):
+        length = a.shape[axis]
+        later = s.slice_axis(a, axis=axis, start=min(1, length), stop=length)
+        earlier = s.slice_axis(a, axis=axis, start=0, stop=max(0, length - 1))
+        a = subtract(later, earlier)
+    return a
+
+
+def _as_edge(value: Any, shape: tuple[int, ...]) -> Any:
+    value = array_of(value)
+    return value if value.shape else s.broadcast_to(value, shape=shape)
+
+
+@implements(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """The differences of neighbours in the flattened array, with ends put on, as np.ediff1d."""
+    a = array_of(ary)
+    parts = [diff(s.reshape(a, shape=(a.size,)))]
+    for end, place in ((to_begin, 0), (to_end, 2)):
+        if end is not None:
+            end = cast(array_of(end), a.dtype)
+            parts.insert(place, s.reshape(end, shape=(end.size,)))
+    return concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+METHODS: dict[str, Any] = {
+    "__divmod__": _divmod_method,
+    "__rdivmod__": _reflected_divmod_method,
+    "__round__": _round_method,
+    "clip": _clip_method,
+    "conj": lambda self: np.conjugate(self),
+    "imag": property(registry.functions[np.imag]),
+    "real": property(registry.functions[np.real]),
+    "round": registry.functions[np.round],
+}
+
+__all__ = [
+    "allclose", "angle", "array_equal", "clip", "diff", "ediff1d", "fix", "imag", "isclose", "iscomplex",
+    "iscomplexobj", "isneginf", "isposinf", "isreal", "isrealobj", "nan_to_num", "real", "round", "sinc",
+]  # fmt: skip

@@ -1,0 +1,90 @@
+"""Floor 8: installs the methods and attributes of ndarray on Tracer.
+
+Each file of the NumPy surface lists its own in METHODS; what belongs to none stands here: Python's numbers
+inside a value, copies, what is refused, and the methods that NumPy's loops over object arrays call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from fungrad.errors import AbstractValueError
+from fungrad.numpy import (
+    averages,
+    contractions,
+    elementwise,
+    indexing,
+    rearranging,
+    reductions,
+    shaping,
+)
+from fungrad.numpy.prepare import refuse_assignment
+from fungrad.tracing.trace import Tracer, registry
+
+
+def _item(self: Tracer, *index: Any) -> Any:
+    """The number in an integer or boolean array; refused, as float() is, where it cuts a gradient."""
+    if self.dtype.kind == "c":
+        return complex(self)
+    if self.dtype.kind == "f":
+        return float(self)
+    return self.owner.concrete(self, AbstractValueError, ".item()").item(*index)
+
+
+def _copy(self: Tracer, order: str = "C") -> Any:
+    """The value itself: it cannot be written to."""
+    return self
+
+
+def _deepcopy(self: Tracer, memo: Any) -> Any:
+    return self
+
+
+def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
+        refuse_assignment(f"ndarray.{name}", advice)
+
+    return method
+
+
+_MODULES: tuple[Any, ...] = (
+    averages, contractions, elementwise, indexing, rearranging, reductions, shaping,
+)  # fmt: skip
+
+METHODS: dict[str, Any] = {
+    "__copy__": _copy,
+    "__deepcopy__": _deepcopy,
+    "copy": _copy,
+    "item": _item,
+    "fill": _refused("fill", "write `a = np.full_like(a, value)`."),
+    "itemset": _refused("itemset", "write `a = a.at[index].set(value)`."),
+    "partition": _refused("partition", "write `a = np.partition(a, kth)`."),
+    "put": _refused("put", "write `a = a.at[index].set(value)`."),
+    "resize": _refused("resize", "write `a = a.reshape(shape)`, or pad it with np.pad."),
+    "setfield": _refused("setfield", "write `a = a.at[index].set(value)`."),
+    "sort": _refused("sort", "write `a = np.sort(a)`."),
+}
+
+
+def _ufunc_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Tracer, *others: Any) -> Any:
+        return function(self, *others)
+
+    return method
+
+
+def install() -> None:
+    """Puts the methods on Tracer, those of NumPy's object loops (`np.sin` of an object array) first."""
+    for ufunc in registry.ufuncs:
+        if "O" in "".join(ufunc.types) and ufunc.nout == 1 and ufunc.nin <= 2:
+            setattr(Tracer, ufunc.__name__, _ufunc_method(ufunc))
+    modules = (shaping, contractions, reductions, averages, indexing)
+    for methods in (*[module.METHODS for module in modules], METHODS):
+        for name, member in methods.items():
+            setattr(Tracer, name, member)
+
+
+install()
+
+__all__ = ["install"]

@@ -1,0 +1,277 @@
+"""Floor 8: NumPy's functions that repeat, pad, turn, roll, mask and pick elements by their place.
+
+Compositions of the primitives that move elements; knows NumPy's arguments. Shapes and joining stand in
+shaping.py.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import UnsupportedArgumentError
+from fungrad.numpy.contractions import last_two
+from fungrad.numpy.prepare import array_of, axis_index, axis_indices, sizes
+from fungrad.numpy.shaping import ravel
+from fungrad.numpy.wrap import implements, known
+from fungrad.primitives import arranging
+from fungrad.primitives import shaping as s
+from fungrad.primitives.elementwise import select
+from fungrad.primitives.indexing import ARRAY, Index, getitem
+from fungrad.primitives.shaping import cast
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import Tracer, registry
+
+
+def _pick(x: Any, positions: Any, axis: int) -> Any:
+    """The elements at known positions of an axis."""
+    return getitem(x, positions, index=Index((*[slice(None)] * axis, ARRAY)))
+
+
+# --- turning -------------------------------------------------------------------------------------------
+
+
+@implements(np.flip)
+def flip(m: Any, axis: Any = None) -> Any:
+    """The elements in reverse order along axes (all by default), as np.flip."""
+    m = array_of(m)
+    ndim = len(m.shape)
+    axes = tuple(range(ndim)) if axis is None else axis_indices(axis, ndim)
+    return s.flip(m, axes=axes) if axes else m
+
+
+@implements(np.fliplr)
+def fliplr(m: Any) -> Any:
+    """The columns in reverse order, as np.fliplr."""
+    return flip(m, 1)
+
+
+@implements(np.flipud)
+def flipud(m: Any) -> Any:
+    """The rows in reverse order, as np.flipud."""
+    return flip(m, 0)
+
+
+@implements(np.rot90)
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    """The array turned by k right angles in the plane of two axes, as np.rot90."""
+    m = array_of(m)
+    ndim = len(m.shape)
+    first, second = axis_indices(tuple(axes), ndim)
+    turns = operator.index(k) % 4
+    if turns == 0:
+        return m
+    if turns == 2:
+        return s.flip(m, axes=(first, second))
+    order = list(range(ndim))
+    order[first], order[second] = second, first
+    if turns == 1:
+        return s.transpose(s.flip(m, axes=(second,)), axes=tuple(order))
+    return s.flip(s.transpose(m, axes=tuple(order)), axes=(second,))
+
+
+@implements(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """The elements moved along axes; those pushed out come in again, as np.roll."""
+    a = array_of(a)
+    if axis is None:
+        flat = s.reshape(a, shape=(a.size,))
+        rolled = arranging.roll(flat, shifts=(_total(shift),), axes=(0,))
+        return s.reshape(rolled, shape=a.shape)
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    shifts, axes = np.broadcast_arrays(known(shift, "the shift of np.roll"), axes)
+    return arranging.roll(
+        a,
+        shifts=tuple([int(n) for n in shifts.ravel()]),
+        axes=tuple([axis_index(i, len(a.shape)) for i in axes.ravel().tolist()]),
+    )
+
+
+def _total(shift: Any) -> int:
+    return int(np.sum(known(shift, "the shift of np.roll")))
+
+
+# --- repeating -------------------------------------------------------------------------------------------
+
+
+@implements(np.tile)
+def tile(A: Any, reps: Any) -> Any:
+    """The array laid side by side, as np.tile."""
+    x = array_of(A)
+    counts = sizes(reps)
+    ndim = max(len(counts), len(x.shape))
+    counts = (1,) * (ndim - len(counts)) + counts
+    shape = (1,) * (ndim - len(x.shape)) + x.shape
+    between = tuple(n for length in shape for n in (1, length))
+    spread = tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
+    x = s.broadcast_to(s.reshape(x, shape=between), shape=spread)
+    return s.reshape(x, shape=tuple([c * n for c, n in zip(counts, shape, strict=True)]))
+
+
+@implements(np.repeat)
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Each element repeated, as np.repeat; `repeats` is a number or one number for each element."""
+    x = array_of(a)
+    if axis is None:
+        x = s.reshape(x, shape=(x.size,))
+    place = axis_index(0 if axis is None else axis, len(x.shape))
+    counts = np.asarray(known(repeats, "the repeats of np.repeat"))
+    if counts.size == 1:
+        count = int(counts.ravel()[0])
+        before, length, after = x.shape[:place], x.shape[place], x.shape[place + 1 :]
+        x = s.reshape(x, shape=(*before, length, 1, *after))
+        x = s.broadcast_to(x, shape=(*before, length, count, *after))
+        return s.reshape(x, shape=(*before, length * count, *after))
+    return _pick(x, np.repeat(np.arange(x.shape[place]), counts), place)
+
+
+@implements(np.resize)
+def resize(a: Any, new_shape: Any) -> Any:
+    """The elements, repeated as often as needed, in a new shape, as np.resize."""
+    x = array_of(a)
+    shape = sizes(new_shape)
+    positions = np.resize(np.arange(x.size), math.prod(shape))
+    if x.size == 0:
+        return np.zeros(shape, x.dtype)
+    return s.reshape(_pick(s.reshape(x, shape=(x.size,)), positions, 0), shape=shape)
+
+
+# --- padding -----------------------------------------------------------------------------------------------
+
+_PLACES = ("edge", "reflect", "symmetric", "wrap")
+"""The modes of np.pad that repeat elements, so that padding positions tells which."""
+
+
+def _pairs(width: Any, ndim: int, what: str) -> list[tuple[int, int]]:
+    if isinstance(width, dict):
+        pairs = [(0, 0)] * ndim
+        for axis, given in width.items():
+            before, after = (given, given) if isinstance(given, int) else given
+            pairs[axis_index(axis, ndim)] = (before, after)
+        return pairs
+    spread = np.broadcast_to(np.asarray(known(width, what)), (ndim, 2))
+    if spread.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    if np.any(spread < 0):
+        raise ValueError("index can't contain negative values")
+    return [(int(before), int(after)) for before, after in spread]
+
+
+@implements(np.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """The array with a border, as np.pad in the modes constant, edge, reflect, symmetric and wrap."""
+    x = array_of(array)
+    widths = _pairs(pad_width, len(x.shape), "the pad_width of np.pad")
+    if mode == "constant":
+        values = kwargs.pop("constant_values", 0)
+        _refuse_options(mode, kwargs)
+        return _pad_constant(x, widths, values)
+    if mode not in _PLACES:
+        raise UnsupportedArgumentError(
+            f"np.pad was called with mode={mode!r}{user_line()}, which fungrad does not have for traced values. "
+            f"The modes are constant, {', '.join(_PLACES)}; join other borders on by np.concatenate."
+        )
+    kind = kwargs.pop("reflect_type", "even")
+    _refuse_options(mode, kwargs)
+    if kind != "even":
+        raise UnsupportedArgumentError(
+            f"np.pad was called with reflect_type={kind!r}{user_line()}; for traced values it is 'even' only."
+        )
+    for axis, width in enumerate(widths):
+        if width != (0, 0):
+            x = _pick(x, np.pad(np.arange(x.shape[axis]), width, mode=mode), axis)  # type: ignore[call-overload]
+    return x
+
+
+def _refuse_options(mode: str, options: dict[str, Any]) -> None:
+    if options:
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {set(options)}")
+
+
+def _pad_constant(x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
+    values = array_of(values)
+    if values.__class__ is not Tracer and not np.any(values):
+        return s.pad(x, widths=tuple(widths)) if any(map(any, widths)) else x
+    ndim = len(x.shape)
+    values = cast(values, x.dtype)
+    if values.shape != (ndim, 2):
+        values = s.broadcast_to(values, shape=(ndim, 2))
+    for axis, (before, after) in enumerate(widths):
+        before_shape = (*x.shape[:axis], before, *x.shape[axis + 1 :])
+        after_shape = (*x.shape[:axis], after, *x.shape[axis + 1 :])
+        first, last = _entry(values, axis, 0), _entry(values, axis, 1)
+        border = s.broadcast_to(first, shape=before_shape), s.broadcast_to(last, shape=after_shape)
+        x = s.concatenate(border[0], x, border[1], axis=axis)
+    return x
+
+
+def _entry(x: Any, row: int, column: int) -> Any:
+    return getitem(x, index=Index((row, column)))
+
+
+# --- diagonals and triangles ---------------------------------------------------------------------------------
+
+
+@implements(np.diagonal)
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The diagonals of two axes, along a new last axis, as np.diagonal."""
+    return arranging.diagonal(last_two(array_of(a), axis1, axis2), offset=operator.index(offset))
+
+
+@implements(np.diag)
+def diag(v: Any, k: int = 0) -> Any:
+    """The diagonal of a matrix, or the matrix with a given diagonal, as np.diag."""
+    v = array_of(v)
+    if len(v.shape) == 1:
+        length = v.shape[0] + abs(k)
+        return arranging.from_diagonal(v, offset=operator.index(k), shape=(length, length))
+    if len(v.shape) == 2:
+        return arranging.diagonal(v, offset=operator.index(k))
+    raise ValueError("Input must be 1- or 2-d.")
+
+
+@implements(np.diagflat)
+def diagflat(v: Any, k: int = 0) -> Any:
+    """The matrix with the elements of v on a diagonal, as np.diagflat."""
+    return diag(ravel(v), k)
+
+
+@implements(np.tril)
+def tril(m: Any, k: int = 0) -> Any:
+    """The matrix with zeros above its k-th diagonal, as np.tril."""
+    m = array_of(m)
+    return select(np.tri(*m.shape[-2:], k=k, dtype=bool), m, m.dtype.type(0))
+
+
+@implements(np.triu)
+def triu(m: Any, k: int = 0) -> Any:
+    """The matrix with zeros below its k-th diagonal, as np.triu."""
+    m = array_of(m)
+    return select(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), m.dtype.type(0), m)
+
+
+@implements(np.vander)
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The powers of a vector's elements as the columns of a matrix, as np.vander."""
+    x = array_of(x)
+    if len(x.shape) != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    exponents = np.arange(x.size if N is None else N)
+    dtype = np.promote_types(x.dtype, int)
+    return cast(s.reshape(x, shape=(x.size, 1)), dtype) ** (
+        exponents if increasing else exponents[::-1]
+    )
+
+
+METHODS: dict[str, Any] = {
+    "diagonal": registry.functions[np.diagonal],
+    "repeat": registry.functions[np.repeat],
+}
+
+__all__ = [
+    "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "pad", "repeat", "resize", "roll", "rot90",
+    "tile", "tril", "triu", "vander",
+]  # fmt: skip

@@ -1,0 +1,143 @@
+"""Floor 8: what a ufunc of NumPy does to traced values beside a plain call: reduce, accumulate, outer, where=.
+
+Installs `registry.ufunc_method`, which NumPy's protocol reaches whenever there is no short way. What has
+no meaning for values that are not written into is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import UnsupportedArgumentError
+from fungrad.numpy.prepare import array_of
+from fungrad.numpy.reductions import ACCUMULATE, REDUCE
+from fungrad.primitives.shaping import cast, reshape
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import NO_PARAMS, current, registry, unsupported
+
+_OPERATORS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%",
+    "power": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "matmul": "@",
+    "left_shift": "<<", "right_shift": ">>",
+}  # fmt: skip
+
+
+def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
+    """What `ufunc.method(*inputs, **kwargs)` does where a traced value is among the arguments."""
+    inputs = _prepared(inputs)
+    if inputs is None:
+        return NotImplemented
+    out = kwargs.pop("out", None)
+    if out is not None and any(o is not None for o in out):
+        raise _refused_out(ufunc, method, inputs)
+    if method == "__call__":
+        return _call(ufunc, inputs, kwargs)
+    if method == "outer":
+        return _outer(ufunc, inputs, kwargs)
+    if method in ("reduce", "accumulate"):
+        known = REDUCE if method == "reduce" else ACCUMULATE
+        function = known.get(ufunc) or (_LOGICAL.get(ufunc) if method == "reduce" else None)
+        if function is not None:
+            return function(*inputs, **kwargs)
+        raise UnsupportedArgumentError(
+            f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, and fungrad has no such "
+            f"method. It has np.ufunc.{method} of {', '.join(sorted(u.__name__ for u in known))}; write a loop, "
+            "or use the function that it stands for."
+        )
+    advice = (
+        "write `a = a.at[index].add(x)` for np.add.at(a, index, x) (.multiply, .min, .max for others)"
+        if method == "at"
+        else "write slices of np.cumsum, or np.add.reduce of parts, instead"
+    )
+    raise UnsupportedArgumentError(
+        f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, which has no meaning there: "
+        f"{advice}."
+    )
+
+
+def _prepared(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The inputs made ready; None where one of them answers ufuncs itself."""
+    ready = tuple([registry.operand(value) for value in inputs])
+    return None if any(value is NotImplemented for value in ready) else ready
+
+
+def _refused_out(ufunc: np.ufunc, method: str, inputs: Sequence[Any]) -> UnsupportedArgumentError:
+    name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    symbol = _OPERATORS.get(ufunc.__name__)
+    advice = f"`y = {name}(...)` for `{name}(..., out=y)`"
+    if symbol is not None and method == "__call__":
+        advice = f"`a = a {symbol} x` for `a {symbol}= x`, and {advice}"
+    return UnsupportedArgumentError(
+        f"{name} was asked to write a traced value into an ndarray{user_line()}, by out= or by an operator "
+        f"like `{symbol or '+'}=`. Arrays are values here: write {advice}."
+    )
+
+
+def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    where = kwargs.pop("where", True)
+    dtype = kwargs.pop("dtype", None)
+    axis = kwargs.pop("axis", None)
+    kwargs.pop("casting", None)
+    kwargs.pop("order", None)
+    kwargs.pop("subok", None)
+    if kwargs:
+        raise UnsupportedArgumentError(
+            f"np.{ufunc.__name__} was called with {', '.join(f'{k}=...' for k in kwargs)}{user_line()}, which "
+            "fungrad does not take for traced values."
+        )
+    if where is not True:
+        raise UnsupportedArgumentError(
+            f"np.{ufunc.__name__} was called with where=...{user_line()}: without out= the other elements "
+            f"would be undefined. Write np.where(condition, np.{ufunc.__name__}(x), other)."
+        )
+    if axis is not None:
+        return registry.functions[ufunc](*inputs, axis=axis, dtype=dtype)
+    if dtype is not None and ufunc.signature is None:
+        wanted = np.dtype(dtype)
+        inputs = tuple([cast(array_of(x), wanted) for x in inputs])
+    return _apply(ufunc, inputs)
+
+
+def _apply(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    function = registry.ufuncs.get(ufunc)
+    if function is None:
+        raise unsupported(ufunc)
+    if hasattr(function, "eval"):
+        return current().process(function, inputs, NO_PARAMS)
+    return function(*inputs)
+
+
+def _outer(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The ufunc of every element of the first with every element of the second."""
+    x, y = array_of(inputs[0]), array_of(inputs[1])
+    if y.shape:
+        x = reshape(x, shape=(*x.shape, *[1] * len(y.shape)))
+    return _call(ufunc, (x, y), kwargs)
+
+
+def _logical(identity: bool) -> Any:
+    def reduce(
+        a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+        initial: Any = identity, where: Any = True,
+    ) -> Any:  # fmt: skip
+        function = registry.functions[np.all if identity else np.any]
+        a = array_of(a)
+        result = function(a, axis=axis, keepdims=keepdims, where=where)
+        if bool(initial) is identity:
+            return result
+        return np.logical_and(result, False) if identity else np.logical_or(result, True)
+
+    return reduce
+
+
+_LOGICAL = {
+    np.logical_and: _logical(True),
+    np.logical_or: _logical(False),
+}
+
+registry.ufunc_method = ufunc_method
+
+__all__ = ["ufunc_method"]

@@ -1,0 +1,207 @@
+"""Floor 5: reverse mode of structural primitives whose residuals are no arrays: loops, branches.
+
+For such a primitive W, `W_record` computes what W does and a trail, one opaque value that holds the
+residuals of the steps that were taken. `W_pullback` takes W's arguments, the trail and cotangents, and
+gives cotangents of the wanted arguments; without a trail it records one first.
+
+The pullback is a function of the arguments and the cotangents, P(a, c) = J(a)^T c, whatever is in the
+trail. So its own derivatives need no look into it:
+  jvp along (s, d):  the gradient in a of <c, J(a) s>, plus P(a, d)
+  vjp of u:          J(a) u for c, and the gradient in a of <c, J(a) u> for a.
+Knows the transforms and how Graphs are retraced; knows no structural primitive by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.ir.types import Type
+from fungrad.primitives.declare import Primitive, zeros
+from fungrad.structural.retrace import strong
+from fungrad.tracing.trace import typeof
+from fungrad.transforms.forward import pushed_forward
+from fungrad.transforms.reverse import linearized
+
+TRAIL = Type((), np.dtype(object))
+
+
+def as_trail(residuals: Any) -> Any:
+    """Residuals of any kind as one opaque value."""
+    trail = np.empty((), object)
+    trail[()] = residuals
+    return trail
+
+
+class Rules(NamedTuple):
+    """What a structural primitive gives to get its reverse mode.
+
+    record: `(args, wanted, **params) -> (outputs, residuals)`, on arrays.
+    replay: `(args, residuals, cotangents, wanted, **params) -> cotangents of the wanted args`, on arrays.
+    batch_record: `(args, batched, size, wanted, **params) -> outputs with the trail last`.
+    batch_replay: `(args, trail or None, cotangents, arg_batched, ct_batched, size, wanted, **params)`,
+      the cotangents of the wanted args, batched.
+    """
+
+    record: Callable[..., Any]
+    replay: Callable[..., Any]
+    batch_record: Callable[..., Any]
+    batch_replay: Callable[..., Any]
+
+
+class Reverse(NamedTuple):
+    """The `forward` and `vjp` of a structural primitive, and the two primitives that they use."""
+
+    forward: Callable[..., Any]
+    vjp: Callable[..., Any]
+    record: Primitive
+    pullback: Primitive
+
+
+def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primitive]) -> Reverse:
+    """Declares the primitives `name_record` and `name_pullback` for the primitive that `get` gives.
+
+    (It is asked for late, because its own declaration needs the rules that this returns.)
+    """
+
+    def apply(*args: Any, **params: Any) -> Any:
+        return get()(*args, **params)
+
+    def record_eval(*args: Any, wanted: Any, **params: Any) -> Any:
+        outputs, residuals = rules.record(args, wanted, **params)
+        return (*outputs, as_trail(residuals))
+
+    def record_jvp(primals: Any, tangents: Any, *, wanted: Any, **params: Any) -> Any:
+        outputs = record(*primals, wanted=wanted, **params)
+        _, moved = pushed_forward(
+            lambda *xs: apply(*xs, **params), primals, tangents, lambda: f"jvp of {name}"
+        )
+        return outputs, (*moved, None)
+
+    def record_forward(args: Any, slots: Any, *, wanted: Any, **params: Any) -> Any:
+        return record(*args, wanted=wanted, **params), None, list(args)
+
+    def record_vjp(cts: Any, _: Any, args: Any, slots: Any, *, wanted: Any, **params: Any) -> Any:
+        return vjp(cts[:-1], None, args, slots, **params)
+
+    def record_batch(args: Any, batched: Any, size: int, *, wanted: Any, **params: Any) -> Any:
+        return rules.batch_record(args, batched, size, wanted, **params)
+
+    record = Primitive(
+        f"{name}_record",
+        eval=record_eval,
+        type=lambda *types, wanted, **params: (*get().type(*types, **params), TRAIL),
+        jvp=record_jvp, vjp=record_vjp, forward=record_forward, batch=record_batch,
+        multiple=True, module=module,
+    )  # fmt: skip
+
+    def parted(values: Sequence[Any], wanted: Any, trailed: bool) -> tuple[Any, Any, Any]:
+        count = len(wanted)
+        trail = values[count] if trailed else None
+        return values[:count], trail, values[count + trailed :]
+
+    def pullback_eval(*values: Any, wanted: Any, trailed: bool, **params: Any) -> Any:
+        args, trail, cotangents = parted(values, wanted, trailed)
+        residuals = None if trail is None else trail[()]
+        return tuple(rules.replay(args, residuals, cotangents, wanted, **params))
+
+    def pullback_type(*types: Type, wanted: Any, trailed: bool, **params: Any) -> Any:
+        return tuple(strong(t) for t, w in zip(types, wanted, strict=False) if w)
+
+    def slopes(
+        args: Any, params: Any, tangents: Any, positions: Sequence[int]
+    ) -> tuple[list[Any], Callable[[Any], list[Any]]]:
+        """J(a) t as a function of the arguments at `positions`: its value and its pullback."""
+
+        def pushed(*xs: Any) -> list[Any]:
+            merged = list(args)
+            for position, x in zip(positions, xs, strict=True):
+                merged[position] = x
+            outputs, moved = pushed_forward(
+                lambda *ys: apply(*ys, **params), merged, tangents, lambda: f"jvp of {name}"
+            )
+            return [
+                zeros(strong(typeof(o))) if t is None else t
+                for o, t in zip(outputs, moved, strict=True)
+                if typeof(o).inexact
+            ]
+
+        return linearized(pushed, [args[i] for i in positions], lambda: f"grad of {name}_pullback")
+
+    def pullback_jvp(
+        primals: Any, tangents: Any, *, wanted: Any, trailed: bool, **params: Any
+    ) -> Any:
+        args, trail, cotangents = parted(primals, wanted, trailed)
+        arg_tangents, _, ct_tangents = parted(tangents, wanted, trailed)
+        outputs = pullback(*primals, wanted=wanted, trailed=trailed, **params)
+        inner = [i for i, want in enumerate(wanted) if want]
+        total: list[Any] = [None] * len(inner)
+        if any(t is not None for t in arg_tangents):
+            _, pull = slopes(args, params, arg_tangents, inner)
+            total = pull(cotangents)
+        if any(t is not None for t in ct_tangents):
+            moved = [
+                zeros(strong(typeof(c))) if t is None else t
+                for c, t in zip(cotangents, ct_tangents, strict=True)
+            ]
+            held = () if trail is None else (trail,)
+            more = pullback(*args, *held, *moved, wanted=wanted, trailed=trailed, **params)
+            total = [m if t is None else t + m for t, m in zip(total, more, strict=True)]
+        return outputs, tuple(total)
+
+    def pullback_vjp(
+        us: Any, _: Any, values: Any, slots: Any, *, wanted: Any, trailed: bool, **params: Any
+    ) -> list[Any]:
+        args, _, cotangents = parted(values, wanted, trailed)
+        given = iter(us)
+        tangents: list[Any] = [None] * len(args)
+        for position, want in enumerate(wanted):
+            if want:
+                u = next(given)
+                tangents[position] = zeros(strong(typeof(args[position]))) if u is None else u
+        outer = [i for i in range(len(args)) if slots[i]]
+        pushed, pull = slopes(args, params, tangents, outer)
+        result: list[Any] = [None] * len(values)
+        for position, cotangent in zip(outer, pull(cotangents), strict=True):
+            result[position] = cotangent
+        result[len(args) + trailed :] = pushed
+        return result
+
+    def pullback_batch(
+        values: Any, batched: Any, size: int, *, wanted: Any, trailed: bool, **params: Any
+    ) -> Any:
+        args, trail, cotangents = parted(values, wanted, trailed)
+        arg_batched, _, ct_batched = parted(batched, wanted, trailed)
+        return rules.batch_replay(
+            args, trail, cotangents, arg_batched, ct_batched, size, wanted, **params
+        )
+
+    pullback = Primitive(
+        f"{name}_pullback",
+        eval=pullback_eval, type=pullback_type, jvp=pullback_jvp, vjp=pullback_vjp,
+        batch=pullback_batch, multiple=True, module=module,
+    )  # fmt: skip
+
+    def forward(args: Any, slots: Any, **params: Any) -> Any:
+        if params.get("checkpoint") is not None:  # recorded again, piece by piece, on the way back
+            return apply(*args, **params), None, list(args)
+        results = record(*args, wanted=tuple(map(bool, slots)), **params)
+        return results[:-1], results[-1], list(args)
+
+    def vjp(cotangents: Any, trail: Any, args: Any, slots: Any, **params: Any) -> list[Any]:
+        wanted = tuple(map(bool, slots))
+        types = get().type(*[typeof(a) for a in args], **params)
+        given = [
+            zeros(strong(t)) if c is None else c
+            for c, t in zip(cotangents, types, strict=True)
+            if t.inexact
+        ]
+        held = () if trail is None else (trail,)
+        found = iter(
+            pullback(*args, *held, *given, wanted=wanted, trailed=trail is not None, **params)
+        )
+        return [next(found) if want else None for want in wanted]
+
+    return Reverse(forward, vjp, record, pullback)

@@ -1,0 +1,88 @@
+"""Floor 5: stages a user's function of trees into a closed Graph: what jit and control flow share.
+
+Knows trees, staging and types; knows no structural primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fungrad import trees
+from fungrad.errors import ArgumentError
+from fungrad.ir.check import check
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.structural.retrace import closed
+from fungrad.tracing.source import describe, user_line
+from fungrad.tracing.stage import stage
+from fungrad.transforms.arguments import has_type, leaf_type, results
+
+
+class Staged(NamedTuple):
+    """A Graph, the structure of its output, and the values of other traces that it captured.
+
+    The captured values are the first inputs of the Graph.
+    """
+
+    graph: Graph
+    out: trees.TreeDef
+    captured: list[Any]
+
+    @property
+    def types(self) -> list[Type]:
+        """The types of the outputs."""
+        return self.graph.output_types
+
+
+def stage_tree(
+    f: Callable[..., Any],
+    call: Callable[[Any], Any],
+    treedef: trees.TreeDef,
+    types: Sequence[Type],
+    names: Sequence[str],
+    what: str,
+) -> Staged:
+    """The Graph of `call(tree)` for a tree of the given structure and leaf types.
+
+    `f` is the user's function, for messages, and `what` says what it has become ("a jitted function").
+    """
+    outs: list[trees.TreeDef] = []
+
+    def flat(*values: Any) -> list[Any]:
+        leaves, out = results(call(trees.unflatten(treedef, values)))
+        outs.append(out)
+        for path, leaf in zip(trees.paths(out), leaves, strict=True):
+            if not has_type(leaf):
+                raise ArgumentError(
+                    f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: {what} returns "
+                    "arrays and numbers only."
+                )
+        return leaves
+
+    name = getattr(f, "__name__", type(f).__name__)
+    graph, captured = closed(stage(flat, types, names, lambda: describe(f), name))
+    return Staged(check(graph), outs[0], captured)
+
+
+def types_of(tree: Any, what: str) -> tuple[list[Any], trees.TreeDef, list[Type]]:
+    """The leaves, structure and leaf types of a tree of arrays and numbers.
+
+    Raises:
+      ArgumentError: naming the first leaf that is neither.
+    """
+    leaves, treedef = trees.flatten(tree)
+    types = []
+    for leaf, path in zip(leaves, trees.paths(treedef), strict=True):
+        type_ = leaf_type(leaf)
+        if type_ is None:
+            raise ArgumentError(
+                f"{what}{path} is a {type(leaf).__name__}{user_line()}, not an array or a number."
+            )
+        types.append(type_)
+    return leaves, treedef, types
+
+
+def names_of(treedef: trees.TreeDef, prefix: str) -> list[str]:
+    """A name for each leaf of a tree, for messages."""
+    return [prefix + path for path in trees.paths(treedef)]

@@ -21,6 +21,7 @@ from fungrad.numpy.creation import *
 from fungrad.numpy.einsum import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.indexing import *
+from fungrad.numpy.nan_reductions import *
 from fungrad.numpy.rearranging import *
 from fungrad.numpy.reductions import *
 from fungrad.numpy.shaping import *

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.wrap import as_array, implements, known
-from fungrad.primitives.elementwise import select
+from fungrad.numpy.axes import axis_index, flattened
+from fungrad.numpy.wrap import as_array, implements, known, refuse
+from fungrad.primitives.elementwise import select as pick
 from fungrad.primitives.indexing import ARRAY, Index, getitem, of_int
-from fungrad.primitives.stacking import unstack
-from fungrad.tracing.trace import EVAL, Tracer, current, leaked, shape_of, typeof
+from fungrad.primitives.shaping import cast
+from fungrad.primitives.stacking import iota, unstack
+from fungrad.primitives.ufuncs import maximum, minimum, remainder
+from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
 
 _BOOL = np.dtype(np.bool_)
 
@@ -167,13 +170,163 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """
     if x is None and y is None:
         return known(condition, "np.where(condition)").nonzero()
+    if x is None or y is None:
+        raise ValueError("either both or neither of x and y should be given")
     condition = as_array(condition)
     if typeof(condition).dtype != _BOOL:
         condition = condition != 0
-    return select(condition, as_array(x), as_array(y))
+    return pick(condition, as_array(x), as_array(y))
 
 
-METHODS: dict[str, Any] = {"__getitem__": _getitem, "__iter__": _iter}
+@implements(np.nonzero)
+def nonzero(a: Any) -> Any:
+    """The indices of the elements that are not zero, as numpy.nonzero; they have to be known."""
+    return known(a, "np.nonzero").nonzero()
+
+
+@implements(np.flatnonzero)
+def flatnonzero(a: Any) -> Any:
+    """The positions in the flattened array of what is not zero, as numpy.flatnonzero."""
+    return np.flatnonzero(known(a, "np.flatnonzero"))
+
+
+@implements(np.argwhere)
+def argwhere(a: Any) -> Any:
+    """The indices of the elements that are not zero, one in a row, as numpy.argwhere."""
+    return np.argwhere(known(a, "np.argwhere"))
+
+
+def _positions(indices: Any, length: int, mode: str) -> Any:
+    """Indices as numpy.take reads them, as integers or integer arrays."""
+    indices = as_array(indices)
+    dtype = typeof(indices).dtype
+    if dtype.kind == "b" or (dtype.kind == "f" and not typeof(indices).size):
+        indices = cast(indices, np.intp)
+    elif dtype.kind not in "iu":
+        raise TypeError(f"Cannot cast indices from {dtype} to integers according to the rule 'safe'")
+    if mode == "wrap":
+        return remainder(indices, length)
+    if mode == "clip":
+        return minimum(maximum(indices, 0), length - 1)
+    if mode != "raise":
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    return indices
+
+
+@implements(np.take)
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    """The elements along an axis at the given indices, as numpy.take."""
+    refuse("numpy.take", out=out)
+    a = as_array(a)
+    if axis is None or not shape_of(a):
+        a = flattened(a)
+    shape = shape_of(a)
+    axis = axis_index(0 if axis is None else axis, len(shape))
+    indices = _positions(indices, shape[axis], mode)
+    if indices.__class__ is int:
+        return getitem(a, index=Index((*(slice(None),) * axis, indices)))
+    return getitem(a, indices, index=Index((*(slice(None),) * axis, ARRAY)))
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    """For each place of `indices`, the element of arr along the axis, as numpy.take_along_axis."""
+    arr, indices = as_array(arr), as_array(indices)
+    if typeof(indices).dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    if axis is None:
+        if len(shape_of(indices)) != 1:
+            raise ValueError("when axis=None, `indices` must have a single dimension.")
+        arr, axis = flattened(arr), 0
+    shape = shape_of(arr)
+    ndim = len(shape)
+    if len(shape_of(indices)) != ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    axis = axis_index(axis, ndim)
+    arrays = [
+        indices
+        if i == axis
+        else iota(shape=tuple([length if j == i else 1 for j in range(ndim)]))
+        for i, length in enumerate(shape)
+    ]
+    return getitem(arr, *arrays, index=Index((ARRAY,) * ndim))
+
+
+@implements(np.compress)
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    """The slices along an axis where a known condition holds, as numpy.compress."""
+    refuse("numpy.compress", out=out)
+    condition = known(condition, "np.compress(condition)")
+    if np.ndim(condition) != 1:
+        raise ValueError("condition must be a 1-d array")
+    a = as_array(a)
+    if axis is None or not shape_of(a):
+        a = flattened(a)
+    axis = axis_index(0 if axis is None else axis, len(shape_of(a)))
+    index = Index((*(slice(None),) * axis, ARRAY), unique=True)
+    return getitem(a, np.flatnonzero(condition), index=index)
+
+
+def _compress_method(
+    self: Tracer, condition: Any, axis: Any = None, out: Any = None
+) -> Any:
+    return registry.functions[np.compress](condition, self, axis, out)
+
+
+@implements(np.extract)
+def extract(condition: Any, arr: Any) -> Any:
+    """The elements where a known condition holds, as numpy.extract."""
+    positions = np.flatnonzero(known(condition, "np.extract(condition)"))
+    return getitem(flattened(as_array(arr)), positions, index=Index((ARRAY,), unique=True))
+
+
+@implements(np.select)
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """For each element, the first choice whose condition holds, as numpy.select."""
+    conditions = [as_array(c) for c in condlist]
+    choices = [as_array(c) for c in choicelist]
+    if len(conditions) != len(choices):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not conditions:
+        raise ValueError("select with an empty condition list is not possible")
+    for i, condition in enumerate(conditions):
+        if typeof(condition).dtype != _BOOL:
+            raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
+    result = as_array(default)
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        result = pick(condition, choice, result)
+    return result
+
+
+@implements(np.choose)
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    """For each element of a, the element of the choice that it numbers, as numpy.choose.
+
+    Numbers out of range are an error only where they are known.
+    """
+    refuse("numpy.choose", out=out)
+    items = [as_array(c) for c in choices]
+    a = _positions(a, len(items), mode)
+    if mode == "raise" and a.__class__ is not Tracer:
+        if np.any((np.less(a, 0)) | np.greater_equal(a, len(items))):
+            raise ValueError("invalid entry in choice array")
+    result = pick(a == 0, items[0], items[-1]) if len(items) > 1 else pick(a == a, items[0], items[0])
+    for number, item in enumerate(items[1:-1], start=1):
+        result = pick(a == number, item, result)
+    return result
+
+
+METHODS: dict[str, Any] = {
+    "__getitem__": _getitem,
+    "__iter__": _iter,
+    "compress": _compress_method,
+    "choose": registry.functions[np.choose],
+    "nonzero": registry.functions[np.nonzero],
+    "take": registry.functions[np.take],
+}
 """ndarray's methods, by name."""
 
-__all__ = ["where"]
+__all__ = [
+    "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "select", "take",
+    "take_along_axis", "where",
+]  # fmt: skip

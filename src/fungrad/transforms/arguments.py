@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fungrad import trees
-from fungrad.errors import ArgumentError, NonDifferentiableInputError
-from fungrad.ir.types import Type
+from fungrad.errors import ArgumentError, NonDifferentiableInputError, StructureMismatchError
+from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.tracing.source import describe
 from fungrad.tracing.trace import Tracer, registry, typeof
 
@@ -127,3 +127,38 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
 def has_type(value: Any) -> bool:
     """Whether a value is an array or a number, traced or not."""
     return value.__class__ is Tracer or leaf_type(value) is not None
+
+
+def matching(value: Any, type_: Type | None, what: str) -> Any:
+    """A tangent or cotangent as an array of its type; None where there can be none."""
+    if type_ is None or not type_.inexact or value is None:
+        return None
+    found = leaf_type(value)
+    if found is None or found.shape != type_.shape:
+        raise StructureMismatchError(
+            f"A {what} has to have the type of the value that it belongs to, {type_}, but {found or value!r} was given."
+        )
+    if value.__class__ in PYTHON_SCALARS:
+        return type_.dtype.type(value)
+    if found.dtype == type_.dtype:
+        return value
+    if found.inexact or found.dtype.kind in "iub":
+        if found.dtype.kind == "c" and type_.dtype.kind != "c":
+            raise StructureMismatchError(f"A complex {what} ({found}) was given for a real value ({type_}).")
+        return value.astype(type_.dtype)
+    raise StructureMismatchError(f"A {what} of dtype {found.dtype} was given for a value of type {type_}.")
+
+
+def input_type(leaf: Any, name: str) -> Type:
+    """The Type of an argument, which may also be a Type or anything with a shape and a dtype."""
+    if isinstance(leaf, Type):
+        return leaf
+    type_ = leaf_type(leaf)
+    if type_ is None and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        type_ = Type(tuple(leaf.shape), np.dtype(leaf.dtype))
+    if type_ is None or type_.dtype.kind not in "fciub":
+        raise ArgumentError(
+            f"The argument {name} is a {type(leaf).__name__}, not an array or a number: close over it, or name "
+            "its position in static_argnums."
+        )
+    return type_

@@ -43,8 +43,7 @@ class JvpTrace(Trace):
             return parent.process(primitive, primals, params)
         token = enter(parent)
         try:
-            rule = primitive.jvp if primitive.jvp is not None else pulled_back_twice(primitive)
-            output, tangent = rule(primals, tangents, **params)
+            output, tangent = self.rule(primitive)(primals, tangents, **params)
         finally:
             leave(token)
         if primitive.multiple:
@@ -52,6 +51,11 @@ class JvpTrace(Trace):
                 [o if t is None else Tracer(self, o, t) for o, t in zip(output, tangent, strict=True)]
             )
         return output if tangent is None else Tracer(self, output, tangent)
+
+    def rule(self, primitive: Any) -> Callable[..., Any]:
+        """The rule that pushes tangents through a primitive."""
+        jvp: Callable[..., Any] | None = primitive.jvp
+        return jvp if jvp is not None else pulled_back_twice(primitive)
 
 
 def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
@@ -97,9 +101,10 @@ def pushed_forward(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     label: Callable[[], str],
+    kind: type[JvpTrace] = JvpTrace,
 ) -> tuple[list[Any], list[Any]]:
     """Runs a function of flat arguments with tangents (None where zero): flat outputs and tangents."""
-    trace = JvpTrace(current(), label)
+    trace = kind(current(), label)
     args = [
         p if t is None else Tracer(trace, p, t) for p, t in zip(primals, tangents, strict=True)
     ]

@@ -18,7 +18,7 @@ from fungrad.errors import (
     StructureMismatchError,
     UnconnectedError,
 )
-from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, typeof
@@ -27,6 +27,7 @@ from fungrad.transforms.arguments import (
     differentiable,
     leaf_names,
     leaf_type,
+    matching,
     owned,
     refuse_leaf,
     resolve,
@@ -301,31 +302,11 @@ def vjp(
     @boundary
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         given = trees.match(treedef, cotangent, "cotangent")
-        checked = [_checked(c, t, "cotangent") for c, t in zip(given, types, strict=True)]
+        checked = [matching(c, t, "cotangent") for c, t in zip(given, types, strict=True)]
         return tuple(inputs.cotangents(flat_pullback(checked), unconnected, given))
 
     output = trees.unflatten(treedef, values)
     return (output, pullback, aux) if has_aux else (output, pullback)
-
-
-def _checked(value: Any, type_: Type | None, what: str) -> Any:
-    """A tangent or cotangent as an array of its type; None where there can be none."""
-    if type_ is None or not type_.inexact or value is None:
-        return None
-    found = leaf_type(value)
-    if found is None or found.shape != type_.shape:
-        raise StructureMismatchError(
-            f"A {what} has to have the type of the value that it belongs to, {type_}, but {found or value!r} was given."
-        )
-    if value.__class__ in PYTHON_SCALARS:
-        return type_.dtype.type(value)
-    if found.dtype == type_.dtype:
-        return value
-    if found.inexact or found.dtype.kind in "iub":
-        if found.dtype.kind == "c" and type_.dtype.kind != "c":
-            raise StructureMismatchError(f"A complex {what} ({found}) was given for a real value ({type_}).")
-        return value.astype(type_.dtype)
-    raise StructureMismatchError(f"A {what} of dtype {found.dtype} was given for a value of type {type_}.")
 
 
 @boundary
@@ -368,7 +349,7 @@ def jvp(
             if t is not None and (type_ is None or not type_.inexact):
                 raise refuse_leaf(leaf, argument_name(f, position), "jvp")
             leaves.append(leaf)
-            moved.append(_checked(t, type_, "tangent"))
+            moved.append(matching(t, type_, "tangent"))
         treedefs.append(treedef)
     shapes: list[Any] = []
 

@@ -13,14 +13,13 @@ import numpy as np
 
 from fungrad import trees
 from fungrad.errors import ArgumentError, BatchAxisError
-from fungrad.tracing.evaluate import evaluate as _evaluate
 from fungrad.ir.graph import Graph
-from fungrad.ir.types import Type
 from fungrad.primitives.shaping import broadcast_to, moveaxis
+from fungrad.tracing.evaluate import evaluate as _evaluate
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
-from fungrad.transforms.arguments import has_type, leaf_names, leaf_type, owned, results
+from fungrad.transforms.arguments import has_type, input_type, leaf_names, owned, results
 from fungrad.transforms.batching import batched_call
 
 
@@ -129,21 +128,6 @@ def _place(x: Any, batched: bool, axis: int | None, size: int, f: Callable[..., 
     return moveaxis(x, 0, _normal(axis, ndim))
 
 
-def _input_type(leaf: Any, name: str) -> Type:
-    """The Type of an argument, which may also be a Type or anything with a shape and a dtype."""
-    if isinstance(leaf, Type):
-        return leaf
-    type_ = leaf_type(leaf)
-    if type_ is None and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-        type_ = Type(tuple(leaf.shape), np.dtype(leaf.dtype))
-    if type_ is None or type_.dtype.kind not in "fciub":
-        raise ArgumentError(
-            f"The argument {name} is a {type(leaf).__name__}, not an array or a number: close over it, or name "
-            "its position in static_argnums."
-        )
-    return type_
-
-
 def _staged(
     f: Callable[..., Any], static_argnums: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Graph, trees.TreeDef]:
@@ -153,7 +137,7 @@ def _staged(
     parts = [*(args[i] for i in dynamic), *kwargs.values()]
     leaves, treedef = trees.flatten(parts)
     names = leaf_names(f, [*dynamic, *kwargs], parts)
-    types = [_input_type(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+    types = [input_type(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
     shapes: list[trees.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import MissingRuleError
-from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.elementwise import Masked, add_cotangents, plain, scale_masked
 from fungrad.primitives.shaping import convert, sum_to
 from fungrad.tracing.source import user_line

@@ -1,0 +1,281 @@
+"""The command line's input: values of `--arg`, and the files that they name.
+
+Knows Python literals, .npy, .npz and .csv; knows nothing of functions, of derivatives or of how
+results are shown. Every failure is an InputError whose one message says the cause and the mend.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+_FILE = re.compile(r"(?P<path>.*?\.(?P<kind>npy|npz|csv|tsv))(?::(?P<part>.*))?", re.I | re.S)
+
+
+class InputError(Exception):
+    """What the user gave cannot be used; the message says why, and what to write instead."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """` Did you mean 'mu'?`, where one of the names is close; otherwise nothing."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message, shortened where there are many."""
+    found = list(names)
+    shown = ", ".join(found[:12])
+    return f"{shown}, ... ({len(found)} in all)" if len(found) > 12 else shown or "none"
+
+
+def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:
+    """The values of all `--arg NAME[:DTYPE]=VALUE` of one command."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, value = parse_argument(text)
+        if name in values:
+            raise InputError(f"--arg {name} is given twice; give each argument once.")
+        values[name] = value
+    return values
+
+
+def parse_argument(text: str) -> tuple[str, Any]:
+    """Name and value of one `--arg`.
+
+    >>> parse_argument("w=[1, 2]")
+    ('w', array([1., 2.]))
+    >>> parse_argument("labels:int=[0, 1]")
+    ('labels', array([0, 1]))
+    """
+    head, equals, body = text.partition("=")
+    name, colon, dtype = head.strip().partition(":")
+    if not equals or not name.isidentifier():
+        raise InputError(
+            f"--arg {text!r} is not NAME=VALUE; write it as --arg x=1.5, --arg 'x=[1, 2]' or "
+            "--arg x=@data.csv:column."
+        )
+    body = body.strip()
+    value = read_file(body[1:], name) if body.startswith("@") else parse_literal(body, name)
+    return name, (cast(value, dtype, name) if colon else value)
+
+
+def parse_literal(text: str, name: str) -> Any:
+    """A number, a string, None; a (nested) list becomes an array; tuples and dicts stay trees.
+
+    The words nan and inf are numbers too.
+
+    >>> parse_literal("{'w': [[1, 2], [3, 4]], 'n': 3}", "x")
+    {'w': array([[1., 2.], [3., 4.]]), 'n': 3}
+    """
+    try:
+        value = ast.literal_eval(_NotFinite().visit(ast.parse(text, mode="eval")))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        # literal_eval raises any of these for what is not a literal
+        hint = (
+            f" For the string, quote it twice: --arg \"{name}='{text}'\"."
+            if text.isidentifier()
+            else ""
+        )
+        path = f" For the file, write --arg {name}=@{text}." if _FILE.fullmatch(text) else ""
+        raise InputError(
+            f"--arg {name}: {text!r} is not a Python literal; write a number, a list such as "
+            f"[1, 2.5], or @ and a .npy, .npz or .csv file.{hint}{path}"
+        ) from None
+    return _arrays(value, name)
+
+
+class _NotFinite(ast.NodeTransformer):
+    """Reads the words nan and inf as the numbers that Python has no literal for."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """The number for one of the words; other names stay, and are refused as no literals."""
+        if node.id.lower() in {"nan", "inf"}:
+            return ast.copy_location(ast.Constant(float(node.id)), node)
+        return node
+
+
+def _arrays(value: Any, name: str) -> Any:
+    """A literal with its lists turned into arrays: float64, or bool or complex where all are."""
+    if isinstance(value, dict):
+        return {key: _arrays(item, name) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_arrays(item, name) for item in value)
+    if not isinstance(value, list):
+        return value
+    try:
+        array = np.array(value)
+    except ValueError:
+        raise InputError(
+            f"--arg {name}: the rows of the list differ in length; make them equal, or pass a "
+            "tuple of lists, which stays a tuple of arrays."
+        ) from None
+    if array.dtype.kind not in "biufc":
+        raise InputError(
+            f"--arg {name}: the list holds something that is not a number; a list becomes an "
+            "array, so keep only numbers in it."
+        )
+    return array.astype(np.float64) if array.dtype.kind in "iuf" else array
+
+
+def cast(value: Any, dtype: str, name: str) -> Any:
+    """The value as an array or NumPy scalar of the dtype named in `--arg name:dtype=...`."""
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        raise InputError(
+            f"--arg {name}:{dtype}: NumPy has no dtype {dtype!r}; write float32, int, bool or "
+            "complex, for example."
+        ) from None
+    if isinstance(value, (dict, tuple, str, type(None))):
+        raise InputError(f"--arg {name}:{dtype}: a dtype goes with numbers, lists and files only.")
+    array = np.asarray(value)
+    if wanted.kind in "iu" and array.dtype.kind == "f":
+        wrong = array[~(array == np.floor(array))]
+        if wrong.size:
+            raise InputError(
+                f"--arg {name}:{dtype}: {wrong.flat[0]} is not a whole number; round the data, or "
+                "leave the dtype out."
+            )
+    if array.dtype.kind == "c" and wanted.kind != "c":
+        raise InputError(f"--arg {name}:{dtype}: complex numbers do not fit into {wanted}.")
+    return array.astype(wanted)[()]
+
+
+def read_file(text: str, name: str) -> Any:
+    """The array in `file.npy`, `file.npz[:key]`, or `file.csv[:column[,column...]]`."""
+    match = _FILE.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"--arg {name}: cannot tell the format of {text!r}; its name has to end in .npy, .npz "
+            "or .csv (then :key or :column)."
+        )
+    path, part = Path(match["path"]), match["part"]
+    readers: dict[str, Callable[[Path, str | None, str], Any]] = {
+        "npy": _read_npy,
+        "npz": _read_npz,
+        "csv": _read_csv,
+        "tsv": _read_csv,
+    }
+    try:
+        return readers[match["kind"].lower()](path, part, name)
+    except FileNotFoundError:
+        raise InputError(
+            f"--arg {name}: there is no file {str(path)!r} in {Path.cwd()}; check the path."
+        ) from None
+    except OSError as error:
+        raise InputError(f"--arg {name}: {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--arg {name}: {path} is not a text file in UTF-8; convert it.") from None
+
+
+def _numeric(array: Array, path: Path, name: str) -> Any:
+    if array.dtype.kind not in "biufc":
+        raise InputError(
+            f"--arg {name}: {path} holds {array.dtype} data, not numbers; save a numeric array."
+        )
+    return array[()]
+
+
+def _read_npy(path: Path, part: str | None, name: str) -> Any:
+    if part is not None:
+        raise InputError(f"--arg {name}: a .npy file holds one array; drop ':{part}'.")
+    try:
+        return _numeric(np.load(path, allow_pickle=False), path, name)
+    except (ValueError, EOFError):
+        raise InputError(
+            f"--arg {name}: {path} is not a .npy file of numbers (damaged, or of Python objects); "
+            "write it with np.save."
+        ) from None
+
+
+def _read_npz(path: Path, part: str | None, name: str) -> Any:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            keys = list(archive.files)
+            if part is None and len(keys) != 1:
+                raise InputError(
+                    f"--arg {name}: {path} holds {len(keys)} arrays ({listed(keys)}); choose one "
+                    f"with @{path}:key."
+                )
+            key = keys[0] if part is None else part
+            if key not in keys:
+                raise InputError(
+                    f"--arg {name}: {path} has no array {key!r}; it has {listed(keys)}."
+                    + nearest(key, keys)
+                )
+            return _numeric(archive[key], path, name)
+    except (ValueError, EOFError, BadZipFile, AttributeError, TypeError):
+        # what np.load, or its result, raises for a file that is no archive of numbers
+        raise InputError(
+            f"--arg {name}: {path} is not a .npz file of numbers; write it with np.savez."
+        ) from None
+
+
+def _read_csv(path: Path, part: str | None, name: str) -> Any:
+    """The chosen columns: one gives a vector, several a matrix with one row for each line."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        first = file.readline()
+        file.seek(0)
+        delimiter = max("\t;,", key=first.count)
+        lines = [(n, row) for n, row in enumerate(csv.reader(file, delimiter=delimiter), 1) if row]
+    if not lines:
+        raise InputError(f"--arg {name}: {path} is empty; it needs at least one row of numbers.")
+    names = [cell.strip() for cell in lines[0][1]]
+    if any(_number(cell) is None for cell in names):
+        lines = lines[1:]
+    else:
+        names = [str(index) for index in range(len(names))]
+    if not lines:
+        raise InputError(f"--arg {name}: {path} has a header and no rows; add rows of numbers.")
+    wanted = list(range(len(names))) if part is None else _columns(part, names, path, name)
+    table = np.empty((len(lines), len(wanted)))
+    for index, (line, row) in enumerate(lines):
+        if len(row) != len(names):
+            raise InputError(
+                f"--arg {name}: {path}, line {line} has {len(row)} cells where the first has "
+                f"{len(names)}; mend that line."
+            )
+        for place, column in enumerate(wanted):
+            value = _number(row[column])
+            if value is None:
+                raise InputError(
+                    f"--arg {name}: {path}, line {line}, column {names[column]!r} holds "
+                    f"{row[column]!r}, not a number; choose numeric columns with @{path}:column "
+                    f"(columns: {listed(names)})."
+                )
+            table[index, place] = value
+    return table[:, 0].copy() if len(wanted) == 1 else table
+
+
+def _number(cell: str) -> float | None:
+    """The number in a cell, NaN for a missing one, None where it holds something else."""
+    if cell.strip().lower() in MISSING:
+        return float("nan")
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _columns(part: str, names: list[str], path: Path, name: str) -> list[int]:
+    chosen = []
+    for column in (text.strip() for text in part.split(",")):
+        if column not in names:
+            raise InputError(
+                f"--arg {name}: {path} has no column {column!r}; it has {listed(names)}."
+                + nearest(column, names)
+            )
+        chosen.append(names.index(column))
+    return chosen

@@ -1,0 +1,146 @@
+"""The command line's output: lines and tables, as plain text, by rich, or as JSON.
+
+Knows numbers and text; knows nothing of functions or derivatives. Rich is optional (extra `cli`):
+used where it is installed and the output is a terminal; plain text has the same content.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+import numpy as np
+
+SHOWN_ENTRIES = 16
+FIRST_ENTRIES = 4
+
+
+class Report:
+    """What one command found, in the order in which it is shown."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, Any]] = []
+
+    def heading(self, text: str) -> None:
+        """A line that opens a section."""
+        self.parts.append(("heading", text))
+
+    def line(self, text: str) -> None:
+        """A line, or several, shown as they are."""
+        self.parts.append(("line", text))
+
+    def verdict(self, passed: bool, text: str) -> None:
+        """A line that says whether something held."""
+        self.parts.append(("passed" if passed else "failed", text))
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """A table of texts."""
+        self.parts.append(("table", (list(header), [list(row) for row in rows])))
+
+    def write(self, file: TextIO) -> None:
+        """Shows the report: by rich on a terminal, as plain text otherwise."""
+        try:
+            from rich.console import Console
+        except ImportError:  # the extra `cli` is not installed
+            self._write_plain(file)
+            return
+        console = Console(file=file, highlight=False)
+        if console.is_terminal:
+            self._write_rich(console)
+        else:
+            self._write_plain(file)
+
+    def _write_plain(self, file: TextIO) -> None:
+        for kind, content in self.parts:
+            if kind == "table":
+                print("\n".join(_aligned(*content)), file=file)
+            elif kind in ("passed", "failed"):
+                print(f"  {'ok    ' if kind == 'passed' else 'FAILED'}  {content}", file=file)
+            else:
+                print(content, file=file)
+
+    def _write_rich(self, console: Any) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        for kind, content in self.parts:
+            if kind == "table":
+                header, rows = content
+                table = Table(box=None, header_style="bold cyan")
+                for cell in header:
+                    table.add_column(Text(cell))
+                for row in rows:
+                    table.add_row(*(Text(cell) for cell in row))
+                console.print(table)
+            elif kind in ("passed", "failed"):
+                mark, style = ("ok    ", "green") if kind == "passed" else ("FAILED", "bold red")
+                console.print(Text.assemble("  ", (mark, style), "  ", content))
+            else:
+                console.print(Text(content, style="bold" if kind == "heading" else ""))
+
+
+def _aligned(header: list[str], rows: list[list[str]]) -> list[str]:
+    """The lines of a table in plain text; cells may hold several lines."""
+    cells = [[cell.split("\n") for cell in row] for row in [header, *rows]]
+    widths = [max(len(line) for row in cells for line in row[i]) for i in range(len(header))]
+    lines = []
+    for row in cells:
+        for index in range(max(map(len, row))):
+            parts = [cell[index] if index < len(cell) else "" for cell in row]
+            padded = (part.ljust(width) for part, width in zip(parts, widths, strict=True))
+            lines.append(("  " + "  ".join(padded)).rstrip())
+    return lines
+
+
+def number_text(value: Any) -> str:
+    """A number at eight significant digits.
+
+    >>> number_text(2 / 3), number_text(-5.0), number_text(1e-30)
+    ('0.66666667', '-5', '1e-30')
+    """
+    return f"{float(value):.8g}"
+
+
+def array_text(value: Any) -> str:
+    """All entries of a small array; extremes, norm and first entries of a large one.
+
+    >>> print(array_text(np.array([1.0, 2 / 3])))
+    [1, 0.66666667]
+    >>> print(array_text(np.arange(100.0)))
+    min 0, max 99, norm 573.01832, first 0, 1, 2, 3
+    """
+    array = np.asarray(value)
+    if array.size <= SHOWN_ENTRIES:
+        format = {"float_kind": number_text}
+        return np.array2string(array, separator=", ", formatter=format, threshold=1000)  # type: ignore[arg-type]
+    first = ", ".join(number_text(entry) for entry in array.ravel()[:FIRST_ENTRIES])
+    norm = np.linalg.norm(array.astype(np.float64).ravel())
+    return (
+        f"min {number_text(array.min())}, max {number_text(array.max())}, "
+        f"norm {number_text(norm)}, first {first}"
+    )
+
+
+def write_json(content: Any, file: TextIO) -> None:
+    """Writes valid JSON; NaN and infinities, which it lacks, become "NaN" and "Infinity"."""
+    print(json.dumps(jsonable(content), indent=2, allow_nan=False), file=file)
+
+
+def jsonable(value: Any) -> Any:
+    """The value with arrays as nested lists.
+
+    >>> jsonable({"w": np.array([1.0, np.inf]), "n": (np.float32(2), None)})
+    {'w': [1.0, 'Infinity'], 'n': [2.0, None]}
+    """
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return jsonable(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    return repr(value)

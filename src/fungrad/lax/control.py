@@ -12,13 +12,18 @@ import numpy as np
 
 from fungrad import trees
 from fungrad.errors import ArgumentError, StructureMismatchError
+from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import convert, to_discrete
-from fungrad.structural import loop
+from fungrad.structural import branch, loop
+from fungrad.structural import scan as structural_scan
+from fungrad.structural.retrace import derive
 from fungrad.structural.schedule import check_checkpoint
 from fungrad.structural.staging import Staged, names_of, stage_tree, types_of
+from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe, user_line
 from fungrad.tracing.trace import typeof
+from fungrad.transforms.mapping import vmap
 
 
 def _strong_leaf(value: Any, type_: Type) -> Any:
@@ -34,7 +39,7 @@ def _strong_leaf(value: Any, type_: Type) -> Any:
 def _promoted(before: Sequence[Type], after: Sequence[Type]) -> list[Type]:
     """The types of a carry that begins as Python numbers and goes on as arrays."""
     return [
-        Type(a.shape, a.dtype if b.weak and b.shape == a.shape else b.dtype) if b.weak else b
+        b if not b.weak else Type((), a.dtype if a.shape == () else b.dtype)
         for b, a in zip(before, after, strict=True)
     ]
 
@@ -139,4 +144,223 @@ def while_loop(
     return trees.unflatten(treedef, out)
 
 
-__all__ = ["ArgumentError", "while_loop"]
+@boundary
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | None = None
+) -> Any:
+    """Applies `carry = body_fun(i, carry)` for i = lower, ..., upper - 1.
+
+    With bounds that are known numbers it is a scan, otherwise a while_loop; both are differentiable.
+
+    >>> int(fori_loop(0, 5, lambda i, total: total + i, 0))
+    10
+    """
+    if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
+        steps = np.arange(lower, max(lower, upper))
+        return scan(lambda c, i: (body_fun(i, c), None), init_val, steps, unroll=unroll or 1)[0]
+    first = np.int64(lower) if isinstance(lower, int) else lower
+    _, _, result = while_loop(
+        lambda c: c[0] < c[1], lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2])), (first, upper, init_val)
+    )
+    return result
+
+
+@boundary
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[Any, Any]:
+    """Applies `carry, y = f(carry, x)` along the leading axis of xs, and stacks the ys.
+
+    Args:
+      f: (carry, x) -> (next carry, y); the next carry has the structure, shapes and dtypes of the carry.
+      init: the first carry, a tree.
+      xs: a tree of arrays with a common length of axis 0; None with `length` steps and x = None.
+      length: the number of steps, where xs does not tell.
+      reverse: whether to go from the last x to the first; ys stay in the order of xs.
+      unroll: how many steps a backend may run at once; changes no number.
+      checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial", O(log n)
+        carries, each step being run O(log n) times; a number of bytes, carries that fit into it.
+
+    Returns:
+      (the last carry, the stacked ys).
+
+    Raises:
+      StructureMismatchError: where the carry that f returns is not like the one it gets.
+
+    >>> import numpy as np
+    >>> total, sums = scan(lambda c, x: (c + x, c + x), 0.0, np.arange(1.0, 4.0))
+    >>> float(total), sums
+    (6.0, array([1., 3., 6.]))
+    """
+    check_checkpoint(checkpoint)
+    x_leaves, x_def, x_types = types_of(xs, "xs")
+    count = _scan_length(x_types, x_def, length)
+    slices = [Type(t.shape[1:], t.dtype) for t in x_types]
+    body, carry, treedef, types = _carry_body(
+        f, lambda both: _pair(f, f(*both)), init, ([], x_def, slices), "the body of scan"
+    )
+    what = f"The body {describe(f)} of scan has to return a carry like the one it gets"
+    carry_def, y_def = body.out.children
+    _check_tree(what, treedef, carry_def)
+    n = len(carry)
+    _check_same(what, "carry in", "carry out", types, body.types[:n], treedef)
+    out = structural_scan.scan(
+        *body.captured, *carry, *x_leaves,
+        body=body.graph, counts=(len(body.captured), n), length=count, reverse=bool(reverse),
+        unroll=int(unroll), checkpoint=checkpoint,
+    )  # fmt: skip
+    return trees.unflatten(treedef, out[:n]), trees.unflatten(y_def, out[n:])
+
+
+def _pair(f: Any, out: Any) -> Any:
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise StructureMismatchError(
+            f"The body {describe(f)} of scan has to return a pair (carry, y), but it returned "
+            f"{type(out).__name__}{user_line()}."
+        )
+    return out
+
+
+def _scan_length(types: Sequence[Type], treedef: Any, length: int | None) -> int:
+    lengths = {} if length is None else {int(length): "length"}
+    for type_, path in zip(types, trees.paths(treedef), strict=True):
+        if not type_.shape:
+            raise ArgumentError(f"xs{path} of scan has no axis to go along: it is {type_}.")
+        lengths.setdefault(type_.shape[0], f"xs{path}")
+    if len(lengths) != 1:
+        told = ", ".join(f"{name}: {n}" for n, name in lengths.items()) or "neither xs nor length was given"
+        raise ArgumentError(f"scan needs one number of steps ({told}).")
+    return next(iter(lengths))
+
+
+@boundary
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+    """Applies f to each slice of xs along axis 0, one after the other, and stacks the results.
+
+    With `batch_size`, so many at once by vmap: less memory than vmap of all, less time than one by one.
+
+    >>> import numpy as np
+    >>> map(lambda x: x**2, np.arange(3.0))
+    array([0., 1., 4.])
+    """
+    if batch_size is None:
+        return scan(lambda _, x: ((), f(x)), (), xs)[1]
+    _, treedef, types = types_of(xs, "xs")
+    count = _scan_length(types, treedef, None)
+    whole = count - count % batch_size
+    batched = trees.map(lambda x: x[:whole].reshape(-1, batch_size, *x.shape[1:]), xs)
+    parts = scan(lambda _, x: ((), vmap(f)(x)), (), batched)[1]
+    done = trees.map(lambda y: y.reshape(-1, *y.shape[2:]), parts)
+    if whole == count:
+        return done
+    rest = vmap(f)(trees.map(lambda x: x[whole:], xs))
+    return trees.map(lambda a, b: np.concatenate([a, b]), done, rest)
+
+
+# --- branches ----------------------------------------------------------------------------------------------
+
+
+@boundary
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+    """Applies `true_fun` to the operands where `pred` holds, else `false_fun`.
+
+    Args:
+      pred: one boolean or number, traced or not.
+      true_fun, false_fun: functions of the operands that return trees of the same structure and types.
+      *operands: trees of arrays.
+
+    Raises:
+      StructureMismatchError: where the branches return different types, both side by side.
+
+    >>> float(cond(True, lambda x: x + 1, lambda x: x - 1, 3.0))
+    4.0
+    """
+    type_ = typeof(pred)
+    if type_.shape != ():
+        raise ArgumentError(f"The predicate of cond has to be one boolean, not {type_}{user_line()}.")
+    index = pred if type_.dtype == np.bool_ else pred != 0
+    return _switch(index, [false_fun, true_fun], operands, "cond", ("false_fun", "true_fun"))
+
+
+@boundary
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """Applies the branch that `index` names (clamped to the existing ones) to the operands.
+
+    >>> float(switch(1, [lambda x: x, lambda x: 2 * x], 3.0))
+    6.0
+    """
+    type_ = typeof(index)
+    if type_.shape != () or type_.dtype.kind not in "iu":
+        raise ArgumentError(f"The index of switch has to be one integer, not {type_}{user_line()}.")
+    if not branches:
+        raise ArgumentError("switch needs at least one branch.")
+    names = tuple(f"branch {i}" for i in range(len(branches)))
+    return _switch(index, branches, operands, "switch", names)
+
+
+def _switch(
+    index: Any, functions: Sequence[Callable[..., Any]], operands: Any, what: str, names: Sequence[str]
+) -> Any:
+    leaves, treedef, types = types_of(operands, "operands")
+    where = names_of(treedef, "operands")
+
+    def staged_branch(f: Callable[..., Any]) -> Staged:
+        return stage_tree(f, lambda args: f(*args), treedef, types, where, f"a branch of {what}")
+
+    staged = [staged_branch(f) for f in functions]
+    first = staged[0]
+    message = f"The branches of {what} have to return the same types"
+    for name, other in zip(names[1:], staged[1:], strict=True):
+        if other.out != first.out:
+            raise StructureMismatchError(
+                f"{message}{user_line()}: the structures differ, first at {trees.difference(first.out, other.out)}."
+                f"\n  {names[0]}: {first.out}\n  {name}: {other.out}"
+            )
+    wanted = [_common(column) for column in zip(*(s.types for s in staged), strict=True)]
+    for name, other in zip(names[1:], staged[1:], strict=True):
+        if any(t is None for t in wanted):
+            _check_same(message, names[0], name, first.types, other.types, first.out)
+    captured = [value for s in staged for value in s.captured]
+    graphs = []
+    start = 0
+    for s in staged:
+        graphs.append(_branch(s, captured, start, wanted))
+        start += len(s.captured)
+    out = branch.switch(index, *captured, *leaves, branches=tuple(graphs))
+    return trees.unflatten(first.out, out)
+
+
+def _common(types: Sequence[Type]) -> Type | None:
+    """The one type of an output in all branches, numbers giving way to arrays; None where there is none."""
+    firm = {(t.shape, t.dtype) for t in types if not t.weak}
+    if not firm:
+        return types[0] if len(set(types)) == 1 else None
+    shape, dtype = next(iter(firm))
+    fits = len(firm) == 1 and all(not t.weak or (shape == () and np.can_cast(t.dtype, dtype, "same_kind")) for t in types)
+    return Type(shape, dtype) if fits else None
+
+
+def _branch(staged: Staged, captured: Sequence[Any], start: int, wanted: Sequence[Any]) -> Graph:
+    """The Graph of a branch as a function of what all branches captured, and of the operands."""
+    own = len(staged.captured)
+    others = [Variable(typeof(value)) for value in captured]
+    graph = staged.graph
+    inputs = (*others[:start], *graph.inputs[:own], *others[start + own :], *graph.inputs[own:])
+    whole = Graph(inputs, graph.constants, graph.equations, graph.outputs, graph.name)
+    if list(graph.output_types) == list(wanted):
+        return whole
+    return derive(
+        whole, "cast", whole.input_types,
+        lambda *xs: [_strong_leaf(x, t) for x, t in zip(evaluate(whole, xs), wanted, strict=True)],
+        "a branch",
+    )  # fmt: skip
+
+
+__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]

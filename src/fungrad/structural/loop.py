@@ -13,19 +13,21 @@ from typing import Any, NamedTuple
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, zeros
-from fungrad.primitives.elementwise import logical_not, select
+from fungrad.primitives.elementwise import select
 from fungrad.primitives.reducing import reduce_any
-from fungrad.primitives.shaping import broadcast_to, reshape
+from fungrad.primitives.shaping import reshape
 from fungrad.primitives.stopping import stop
 from fungrad.structural.call import run
 from fungrad.structural.pullbacks import Rules, reverse_mode
 from fungrad.structural.retrace import (
     batch,
+    cut,
     derive,
     differentiate,
     push,
     reaches,
     settled,
+    spread,
     strong,
 )
 from fungrad.structural.schedule import Steps, reverse
@@ -69,7 +71,7 @@ def _jvp(primals: Any, tangents: Any, *, cond: Graph, body: Graph, counts: Count
     n, c = len(x.carry), len(const_moving)
 
     def body_with_tangents(*values: Any) -> list[Any]:
-        consts, const_t, carry, carry_t = _cut(values, constants, c, n, len(moving))
+        consts, const_t, carry, carry_t = cut(values, [constants, c, n, len(moving)])
         results = evaluate(pushed.graph, [*consts, *carry, *const_t, *carry_t])
         found = dict(zip(pushed.moving, results[n:], strict=True))
         return [
@@ -98,15 +100,6 @@ def _jvp(primals: Any, tangents: Any, *, cond: Graph, body: Graph, counts: Count
     for i, tangent in zip(moving, results[n:], strict=True):
         out_tangents[i] = tangent
     return results[:n], out_tangents
-
-
-def _cut(values: Sequence[Any], *lengths: int) -> list[list[Any]]:
-    result = []
-    start = 0
-    for length in lengths:
-        result.append(list(values[start : start + length]))
-        start += length
-    return result
 
 
 # --- batching ----------------------------------------------------------------------------------------
@@ -151,9 +144,9 @@ def batched_loop(
         cond_consts, body_consts, old = values[:cond_count], values[cond_count : cond_count + counts[1]], values[-n:]
         left = evaluate(predicate.graph, [*cond_consts, *old])[0]
         # A finished example is run on, but as a constant, so that nothing of it reaches a derivative.
-        running = [_choose(left, x, stop(x, name=None)) for x in old]
+        running = [choose(left, x, stop(x, name=None)) for x in old]
         new = evaluate(inner.graph, [*body_consts, *running])
-        return [_choose(left, _spread(x, b, size), y) for x, y, b in zip(new, old, inner.flags, strict=True)]
+        return [choose(left, spread(x, b, size), y) for x, y, b in zip(new, old, inner.flags, strict=True)]
 
     types = inner.graph.input_types
     return BatchedLoop(
@@ -166,15 +159,10 @@ def batched_loop(
     )  # fmt: skip
 
 
-def _choose(mask: Any, x: Any, y: Any) -> Any:
+def choose(mask: Any, x: Any, y: Any) -> Any:
+    """x where a mask of examples holds, else y; both batched."""
     shape = (*shape_of(mask), *([1] * (len(shape_of(y)) - 1)))
-    if typeof(y).dtype.kind == "O":
-        return x
     return select(reshape(mask, shape=shape), x, y)
-
-
-def _spread(x: Any, batched: bool, size: int) -> Any:
-    return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
 
 
 def _all_batched(inner: Any, body: Graph, carry: Sequence[bool], size: int, key: Any) -> Graph:
@@ -186,7 +174,7 @@ def _all_batched(inner: Any, body: Graph, carry: Sequence[bool], size: int, key:
     def f(*values: Any) -> list[Any]:
         outputs = evaluate(inner.graph, values)
         return [
-            _spread(x, b, size) if want else x
+            spread(x, b, size) if want else x
             for x, b, want in zip(outputs, inner.flags, carry, strict=True)
         ]
 
@@ -201,7 +189,7 @@ def _batched_arguments(
     loop = batched_loop(cond, body, counts, batched, size)
     x, flags = parts(args, counts), parts(batched, counts)
     carry = [
-        _spread(v, have, size) if want else v
+        spread(v, have, size) if want else v
         for v, have, want in zip(x.carry, flags.carry, loop.carry, strict=True)
     ]
     again = x.cond if len(loop.body.inputs) > counts[1] + len(carry) else []
@@ -246,7 +234,7 @@ def _replay(
 ) -> list[Any]:  # fmt: skip
     halves = _halves(args, wanted, body, counts)
     x, flags = parts(args, counts), parts(wanted, counts)
-    n, constants = len(x.carry), counts[1]
+    constants = counts[1]
     inexact = [i for i, t in enumerate(body.output_types) if t.inexact]
     empty = [strong(t).zeros() for t in body.input_types]
 
@@ -317,8 +305,8 @@ def spread_wanted(
     args: Sequence[Any], batched: Sequence[bool], wanted: Sequence[bool], size: int
 ) -> tuple[list[Any], list[bool]]:
     """The arguments with a batch axis also where a cotangent is wanted, which differs between examples."""
-    spread = [_spread(a, b, size) if w else a for a, b, w in zip(args, batched, wanted, strict=True)]
-    return spread, [b or w for b, w in zip(batched, wanted, strict=True)]
+    new = [spread(a, b, size) if w else a for a, b, w in zip(args, batched, wanted, strict=True)]
+    return new, [b or w for b, w in zip(batched, wanted, strict=True)]
 
 
 def _batch_replay(
@@ -329,7 +317,7 @@ def _batch_replay(
     new, new_params, carry, positions = _batched_arguments(args, batched, size, **params)
     inexact = [b for b, t in zip(carry, params["body"].output_types, strict=True) if t.inexact]
     cts = [
-        _spread(c, have, size) if want else c
+        spread(c, have, size) if want else c
         for c, have, want in zip(cotangents, ct_batched, inexact, strict=True)
     ]
     held = () if trail is None else (trail,)

@@ -139,6 +139,21 @@ def split(whole: Graph, inputs: int, outputs: int, reached: tuple[int, ...]) -> 
     return Differentiated(forward, backward, reached)
 
 
+def spread(x: Any, batched: bool, size: int) -> Any:
+    """x with a batch axis, put there by broadcasting where it has none."""
+    return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
+
+
+def cut(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
+    """The values in stretches of the given widths."""
+    result = []
+    start = 0
+    for width in widths:
+        result.append(list(values[start : start + width]))
+        start += width
+    return result
+
+
 def pruned(graph: Graph) -> Graph:
     """The Graph without equations and constants that no output depends on."""
     live: set[int] = {id(atom) for atom in graph.outputs}
@@ -197,10 +212,7 @@ def _batch(graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool) 
             lambda *xs: evaluate(graph, xs), values, batched, size, lambda: f"vmap of {graph.name}"
         )
         if all_outputs:
-            outputs = [
-                x if b else broadcast_to(x, shape=(size, *shape_of(x)))
-                for x, b in zip(outputs, found, strict=True)
-            ]
+            outputs = [spread(x, b, size) for x, b in zip(outputs, found, strict=True)]
         flags.extend(b or all_outputs for b in found)
         return outputs
 
@@ -257,6 +269,6 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
 
 
 __all__ = [
-    "Batched", "Differentiated", "Pushed", "batch", "closed", "derive", "differentiate", "kept", "pruned",
-    "push", "reaches", "settled", "split", "strong",
+    "Batched", "Differentiated", "Pushed", "batch", "closed", "cut", "derive", "differentiate", "kept", "pruned",
+    "push", "reaches", "settled", "split", "spread", "strong",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ class Steps(NamedTuple):
     back: `(residuals, i, state) -> state`, where the state holds the cotangents.
     """
 
-    count: int
+    total: int
     advance: Callable[[Carry, int], Carry]
     record: Callable[[Carry, int], tuple[Carry, Any]]
     back: Callable[[Any, int, Any], Any]
@@ -43,21 +43,21 @@ def check_checkpoint(checkpoint: Any) -> None:
 def reverse(steps: Steps, carry: Carry, state: Any, checkpoint: Any) -> Any:
     """The state after all steps have been gone back from the last to the first."""
     if checkpoint is None:
-        return _recorded(steps, carry, 0, steps.count, state)
-    stretch = max(1, math.ceil(math.log2(steps.count + 1)))
+        return _recorded(steps, carry, 0, steps.total, state)
+    stretch = max(1, math.ceil(math.log2(steps.total + 1)))
     if checkpoint == "binomial":
-        return _halved(steps, carry, 0, steps.count, stretch, state)
+        return _halved(steps, carry, 0, steps.total, stretch, state)
     size = max(1, sum(getattr(x, "nbytes", 8) for x in carry))
-    held = max(1, min(steps.count, checkpoint // size))
-    length = max(1, math.ceil(steps.count / held))
+    held = max(1, min(steps.total, checkpoint // size))
+    length = max(1, math.ceil(steps.total / held))
     starts = []
-    for i in range(steps.count):
+    for i in range(steps.total):
         if i % length == 0:
             starts.append((i, carry))
         carry = steps.advance(carry, i)
     while starts:
         i, start = starts.pop()
-        state = _halved(steps, start, i, min(i + length, steps.count), stretch, state)
+        state = _halved(steps, start, i, min(i + length, steps.total), stretch, state)
     return state
 
 

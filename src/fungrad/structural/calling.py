@@ -1,0 +1,207 @@
+"""Floor 5: what functions with rules of their own share: their arguments, and the values they close over.
+
+Parts the arguments of a call into traced inputs and the rest, finds the traced values that a function
+closes over, and lets it run later with other values in their place. Knows staging and batching; knows no
+rule and no structural primitive.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import ArgumentError, ClosedOverTracerError, LeakedTracerError
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.structural.retrace import closed
+from fungrad.tracing.source import describe, user_line
+from fungrad.tracing.stage import GraphTrace, stage
+from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
+from fungrad.transforms.arguments import argument_name, has_type, leaf_type, results
+from fungrad.transforms.batching import BatchTrace
+
+
+class Signature:
+    """Binds keywords and defaults of a function to its positional parameters."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        try:
+            self._signature: inspect.Signature | None = inspect.signature(f)
+        except (TypeError, ValueError):  # builtins without a signature take what they are given
+            self._signature = None
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The positional arguments, and what can only be passed by keyword."""
+        if self._signature is None:
+            return list(args), kwargs
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return list(bound.args), bound.kwargs
+
+
+class Arguments:
+    """The arguments of one call: its traced leaves, which are `inputs`, and all else as it is.
+
+    What is no tracer is concrete, so it is neither differentiated nor batched, and the function gets it
+    unchanged: an integer stays an integer that Python can loop over, also under jit.
+    """
+
+    def __init__(
+        self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], passive: Sequence[int] = ()
+    ) -> None:
+        self.f = f
+        self.inputs: list[Any] = []
+        self.types: list[Type | None] = []
+        self.passive = frozenset(i + len(args) if i < 0 else i for i in passive)
+        self.active = [i for i in range(len(args)) if i not in self.passive]
+        self.treedefs = [trees.structure(arg) for arg in args]
+        self.spans: list[range] = []
+        leaves, self._treedef = trees.flatten((list(args), kwargs))
+        start = 0
+        for treedef in self.treedefs:
+            self.spans.append(range(start, start + treedef.leaf_count))
+            start += treedef.leaf_count
+        self.slots: list[int | None] = []
+        """For each leaf its place among the inputs."""
+        self._rest: list[Any] = []
+        copies = recording()
+        for leaf in leaves:
+            if leaf.__class__ is np.ndarray and leaf.dtype.char == "O":
+                leaf = registry.operand(leaf)
+            traced = leaf.__class__ is Tracer
+            self.slots.append(len(self.inputs) if traced else None)
+            self.types.append(leaf_type(leaf))
+            if traced:
+                self.inputs.append(leaf)
+                leaf = None
+            elif copies and isinstance(leaf, np.ndarray):
+                leaf = leaf.copy()  # a recorded program keeps what it read
+            self._rest.append(leaf)
+
+    def rebuild(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and keyword arguments with other values of the inputs."""
+        leaves = [
+            rest if slot is None else values[slot]
+            for slot, rest in zip(self.slots, self._rest, strict=True)
+        ]
+        args, kwargs = trees.unflatten(self._treedef, leaves)
+        return args, kwargs
+
+    def parts(self, of_inputs: Sequence[Any], default: Callable[[Type | None], Any]) -> tuple[Any, ...]:
+        """One tree for each active argument that holds, leaf by leaf, what belongs to the inputs.
+
+        Leaves that are no inputs get `default(type)`.
+        """
+        result = []
+        for position in self.active:
+            leaves = []
+            for i in self.spans[position]:
+                slot = self.slots[i]
+                leaves.append(default(self.types[i]) if slot is None else of_inputs[slot])
+            result.append(trees.unflatten(self.treedefs[position], leaves))
+        return tuple(result)
+
+    def refuse_passive(self, wanted: Sequence[Any]) -> None:
+        """Raises where a derivative is wanted of an argument that was declared to have none."""
+        inside = {self.slots[i] for position in self.active for i in self.spans[position]}
+        for i, slot in enumerate(self.slots):
+            type_ = self.types[i]
+            if slot is None or slot in inside or not wanted[slot] or type_ is None or not type_.inexact:
+                continue
+            names = [argument_name(self.f, p) for p, span in enumerate(self.spans) if i in span]
+            raise ArgumentError(
+                f"{describe(self.f)} is differentiated{user_line()} with respect to "
+                f"{names[0] if names else 'a keyword-only argument'}, for which its rule has no place: take "
+                "it out of nondiff_argnums (make it positional), or pass fg.stop_gradient(x)."
+            )
+
+
+def recording() -> bool:
+    """Whether what runs now is recorded into a Graph."""
+    return _observed(GraphTrace)
+
+
+def valueless() -> bool:
+    """Whether what runs now is recorded or batched, so that it is not run on its values here and now."""
+    return _observed((GraphTrace, BatchTrace))
+
+
+def _observed(kinds: Any) -> bool:
+    trace: Trace | None = current()
+    while trace is not None:
+        if isinstance(trace, kinds):
+            return True
+        trace = trace.parent
+    return False
+
+
+def captured(
+    f: Callable[..., Sequence[Any]], inputs: Sequence[Any], of: Callable[..., Any]
+) -> tuple[Graph, list[Any]]:
+    """The Graph of a flat function, and the traced values it closes over: the first inputs of the Graph."""
+    names = [f"input {i}" for i in range(len(inputs))]
+    name = getattr(of, "__name__", type(of).__name__)
+    graph = stage(f, [typeof(x) for x in inputs], names, lambda: describe(of), name)
+    return closed(graph)
+
+
+class Substituted(Trace):
+    """Lets a function run with other values in the place of traced ones that it closes over."""
+
+    __slots__ = ("_kept", "_values")
+
+    def __init__(self, parent: Trace, tracers: Sequence[Tracer], values: Sequence[Any]) -> None:
+        super().__init__(parent, parent.label)
+        self._kept = tracers
+        self._values = {id(t): v for t, v in zip(tracers, values, strict=True)}
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        parent: Trace = self.parent  # type: ignore[assignment]
+        return parent.process(primitive, [self.of(arg) for arg in args], params)
+
+    def of(self, value: Any) -> Any:
+        """The value that stands for another."""
+        return self._values.get(id(value), value) if value.__class__ is Tracer else value
+
+
+def substituted(
+    tracers: Sequence[Tracer], values: Sequence[Any], f: Callable[[], Sequence[Any]]
+) -> Sequence[Any]:
+    """The flat results of f, run with `values` in the place of the tracers that it closes over."""
+    if not tracers:
+        return f()
+    trace = Substituted(current(), tracers, values)
+    return [trace.of(value) for value in trace.run(f)]
+
+
+def user(what: str, of: Callable[..., Any], f: Callable[[], Any]) -> Any:
+    """Calls a part of a user's rule; a traced value that it cannot have is reported as closed over."""
+    try:
+        return f()
+    except LeakedTracerError as error:
+        raise closed_over(what, of, error.message) from error
+
+
+def closed_over(what: str, of: Callable[..., Any], found: str) -> ClosedOverTracerError:
+    """The error for a rule that closes over a value of the transform that uses the rule."""
+    return ClosedOverTracerError(
+        f"{what} of {describe(of)} used a traced value that it closes over{user_line()}. A custom rule only "
+        "says how the function depends on its arguments: pass the value as an argument, and give it a "
+        f"derivative in the rule, or close over fg.stop_gradient(value).\nFound: {found}"
+    )
+
+
+def outputs_of(f: Callable[..., Any], tree: Any) -> tuple[list[Any], trees.TreeDef]:
+    """The leaves of what f returned, which are arrays and numbers, and their structure."""
+    leaves, treedef = results(tree)
+    for path, leaf in zip(trees.paths(treedef), leaves, strict=True):
+        if not has_type(leaf):
+            raise ArgumentError(
+                f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a function with rules "
+                "of its own returns arrays and numbers only."
+            )
+    return leaves, treedef

@@ -1,0 +1,305 @@
+"""Floor 5: linearize and linear_transpose: the linear programs inside of functions, as Graphs.
+
+`linearize` runs a function in forward mode over a trace that computes what is known and records what depends
+on the tangents. `linear_transpose` stages the pullback beside its point, and the function was linear where
+the pullback does not read it. Knows staging and the transforms; knows no structural primitive by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import ArgumentError, NonLinearError, StructureMismatchError
+from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.primitives.declare import zeros
+from fungrad.structural.retrace import pruned, strong
+from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.stage import GraphTrace, stage
+from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
+from fungrad.transforms.arguments import (
+    differentiable,
+    input_type,
+    leaf_names,
+    leaf_type,
+    matching,
+    owned,
+    refuse_leaf,
+    results,
+)
+from fungrad.transforms.forward import JvpTrace, pulled_back_twice, pushed_forward
+from fungrad.transforms.reverse import linearized
+
+
+class TangentTrace(GraphTrace):
+    """Records what depends on its inputs; everything else is computed by its parent, once."""
+
+    __slots__ = ()
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        for arg in args:
+            if arg.__class__ is Tracer and arg.owner is self:
+                return super().process(primitive, args, params)
+        parent: Trace = self.parent  # type: ignore[assignment]
+        return parent.process(primitive, args, params)
+
+
+class LinearizeTrace(JvpTrace):
+    """Forward mode that keeps primal and tangent apart also in primitives that hold Graphs.
+
+    Their reverse rules cut themselves into a forward part and a linear one; their forward rules do not.
+    """
+
+    __slots__ = ()
+
+    def rule(self, primitive: Any) -> Callable[..., Any]:
+        if primitive.forward is not None and primitive.vjp is not None and primitive.multiple:
+            return pulled_back_twice(primitive)
+        return super().rule(primitive)
+
+
+@boundary
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """Evaluates f once, and returns with its output the linear map that pushes tangents forward.
+
+    Each call of that map costs only the tangent's part of `jvp`, so it pays where there are many tangents
+    at one point (conjugate gradients, Krylov methods). Python control flow on values works in f.
+
+    Args:
+      f: a pure function of trees that returns a tree.
+      *primals: its arguments. Integer and other non-differentiable leaves are constants.
+      has_aux: whether f returns a pair (output, aux).
+
+    Returns:
+      (output, pushforward) or (output, pushforward, aux). `pushforward(*tangents)` takes one tree for each
+      primal, with None in the place of leaves that cannot be differentiated, and returns a tree like the
+      output. It may be called many times, and under any transform.
+
+    >>> import numpy as np
+    >>> out, pushforward = linearize(lambda x: np.sin(x) * x, np.pi)
+    >>> round(float(pushforward(1.0)), 12), round(float(pushforward(2.0)), 12)
+    (-3.14159265359, -6.28318530718)
+    """
+    leaves, treedef = trees.flatten(primals)
+    active = [i for i, leaf in enumerate(leaves) if differentiable(leaf)]
+    types = [strong(typeof(leaves[i])) for i in active]
+    names = leaf_names(f, range(len(primals)), primals)
+    shapes: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        full = list(leaves)
+        for i, value in zip(active, values, strict=True):
+            full[i] = value
+        out = f(*trees.unflatten(treedef, full))
+        aux_leaves: list[Any] = []
+        aux_def = None
+        if has_aux:
+            if not (isinstance(out, tuple) and len(out) == 2):
+                raise ArgumentError(
+                    f"With has_aux=True, {describe(f)} has to return a pair (output, aux), "
+                    f"not {type(out).__name__}."
+                )
+            out, aux = out
+            aux_leaves, aux_def = results(aux)
+        out_leaves, out_def = results(out)
+        shapes.extend((len(out_leaves), out_def, aux_def))
+        return [*out_leaves, *aux_leaves]
+
+    values, graph, moving = _linear_program(
+        flat, [leaves[i] for i in active], [names[i] for i in active],
+        lambda: f"linearize of {describe(f)}",
+    )  # fmt: skip
+    count, out_def, aux_def = shapes
+    moving = moving[:count]
+    graph = pruned(
+        Graph(graph.inputs, graph.constants, graph.equations, graph.outputs[: sum(moving)], graph.name)
+    )
+    out_types = [leaf_type(value) for value in values[:count]]
+
+    @boundary
+    def pushforward(*tangents: Any) -> Any:
+        given = _tangent_leaves(f, treedef, tangents)
+        for i, tangent in enumerate(given):
+            if tangent is not None and i not in active:
+                raise refuse_leaf(leaves[i], names[i], "linearize")
+        inputs = [
+            zeros(type_) if given[i] is None else matching(given[i], type_, "tangent")
+            for i, type_ in zip(active, types, strict=True)
+        ]
+        found = iter(evaluate(graph, inputs))
+        pushed = [
+            next(found) if moved else None if type_ is None else zeros(strong(type_))
+            for moved, type_ in zip(moving, out_types, strict=True)
+        ]
+        return trees.unflatten(out_def, owned(pushed, inputs) if current() is EVAL else pushed)
+
+    output = trees.unflatten(out_def, values[:count])
+    if has_aux:
+        return output, pushforward, trees.unflatten(aux_def, values[count:])
+    return output, pushforward
+
+
+def _tangent_leaves(f: Callable[..., Any], treedef: trees.TreeDef, tangents: Any) -> list[Any]:
+    """The leaves of some tangents, in which None may stand for a leaf's."""
+    leaves, found = trees.flatten(tangents)
+    if found == treedef:
+        return leaves
+    leaves, found = trees.flatten(tangents, is_leaf=lambda x: x is None)
+    if found != treedef:
+        raise StructureMismatchError(
+            f"The tangents given to the linear map of {describe(f)} have another structure than the primals, "
+            f"first at {trees.difference(treedef, found)}."
+        )
+    return leaves
+
+
+def _linear_program(
+    f: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    names: Sequence[str],
+    label: Callable[[], str],
+) -> tuple[list[Any], Graph, list[bool]]:
+    """Runs a flat function; returns its outputs, the Graph of its tangents, and which outputs have one."""
+    trace = TangentTrace(current(), label)
+    tangents = [trace.input(strong(typeof(p)), name) for p, name in zip(primals, names, strict=True)]
+    values, pushed = trace.run(pushed_forward, f, primals, tangents, label, LinearizeTrace)
+    return values, trace.graph([t for t in pushed if t is not None]), [t is not None for t in pushed]
+
+
+@boundary
+def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tuple[Any, ...]]:
+    """The transpose of a linear function: <f x, y> = <x, f' y> for all x and y, without conjugation.
+
+    f may be composed of everything that is linear in its arguments (sums, indexing, products with constants,
+    FFTs, solves by a constant matrix). What has a zero derivative on purpose (`stop_gradient`, rounding)
+    counts as zero.
+
+    Args:
+      f: a linear function of trees that returns a tree. It is traced once, without values.
+      *primals: its arguments, of which only the types matter: arrays, `Type`s, or anything with a shape
+        and a dtype.
+
+    Returns:
+      A function that takes a tree like f's output, and returns a tuple with one tree for each primal.
+
+    Raises:
+      NonLinearError: naming the line that is not linear.
+
+    >>> import numpy as np
+    >>> transposed = linear_transpose(lambda x: 2.0 * x[:2], np.zeros(3))
+    >>> transposed(np.array([1.0, 10.0]))
+    (array([ 2., 20.,  0.]),)
+    """
+    leaves, treedef = trees.flatten(primals)
+    names = leaf_names(f, range(len(primals)), primals)
+    types = [strong(input_type(leaf, name)) for leaf, name in zip(leaves, names, strict=True)]
+    for leaf, type_, name in zip(leaves, types, names, strict=True):
+        if not type_.inexact:
+            raise refuse_leaf(leaf, name, "linear_transpose")
+    shapes: list[trees.TreeDef] = []
+
+    def flat(*values: Any) -> list[Any]:
+        out_leaves, out_def = results(f(*trees.unflatten(treedef, values)))
+        shapes.append(out_def)
+        return out_leaves
+
+    label = lambda: f"linear_transpose of {describe(f)}"  # noqa: E731
+    graph = stage(flat, types, names, label, getattr(f, "__name__", ""))
+    out_types = [strong(type_) for type_ in graph.output_types]
+    for type_ in out_types:
+        if not type_.inexact:
+            raise NonLinearError(
+                f"linear_transpose needs floating or complex outputs, but {describe(f)} returns {type_}."
+            )
+    transposed, reached = _pulled_back(graph)
+    if _reads(transposed, len(types)):
+        raise NonLinearError(f"{describe(f)} is not linear: {_culprit(graph)}.")
+    _refuse_affine(f, graph)
+
+    @boundary
+    def transpose(*cotangents: Any) -> tuple[Any, ...]:
+        if len(cotangents) != 1:
+            raise StructureMismatchError(
+                f"A transposed function takes one tree, the output's; {len(cotangents)} were given."
+            )
+        given = trees.match(shapes[0], cotangents[0], "cotangent")
+        checked = [
+            zeros(t) if c is None else matching(c, t, "cotangent") for c, t in zip(given, out_types, strict=True)
+        ]
+        unread = [t.zeros() for t in types]
+        found = iter(evaluate(transposed, [*unread, *checked]))
+        results_ = [next(found) if hit else zeros(t) for hit, t in zip(reached, types, strict=True)]
+        result: tuple[Any, ...] = trees.unflatten(
+            treedef, owned(results_, checked) if current() is EVAL else results_
+        )
+        return result
+
+    return transpose
+
+
+def _pulled_back(graph: Graph) -> tuple[Graph, list[bool]]:
+    """The Graph (inputs, cotangents) -> cotangents of the inputs, and which inputs have one."""
+    count = len(graph.inputs)
+    reached: list[bool] = []
+
+    def joint(*values: Any) -> list[Any]:
+        _, pullback = linearized(
+            lambda *xs: evaluate(graph, xs), values[:count], lambda: f"the transpose of {graph.name}"
+        )
+        found = pullback(values[count:])
+        reached.extend(c is not None for c in found)
+        return [c for c in found if c is not None]
+
+    types = [strong(t) for t in [*graph.input_types, *graph.output_types]]
+    whole = stage(joint, types, [""] * len(types), lambda: "linear_transpose", graph.name)
+    return pruned(whole), reached
+
+
+def _reads(graph: Graph, count: int) -> bool:
+    """Whether the live part of a Graph reads any of its first `count` inputs."""
+    first = {id(variable) for variable in graph.inputs[:count]}
+    atoms = [atom for equation in graph.equations for atom in equation.inputs]
+    return any(id(atom) in first for atom in [*atoms, *graph.outputs])
+
+
+def _culprit(graph: Graph) -> str:
+    """The first equation of a Graph that is not linear in what depends on the inputs, in words."""
+    moving = {id(variable) for variable in graph.inputs}
+    for equation in graph.equations:
+        inputs = {id(a): a for a in equation.inputs if id(a) in moving and a.type.inexact}
+        if not inputs:
+            continue
+        moving.update(id(variable) for variable in equation.outputs)
+        if not _is_linear(equation, tuple(inputs.values())):
+            place = f" at {equation.source}" if equation.source else ""
+            return f"the equation `{equation.primitive.name}`{place} is not linear in what it is given"
+    return "its derivative depends on its argument"
+
+
+def _is_linear(equation: Equation, inputs: tuple[Any, ...]) -> bool:
+    outputs = tuple([v for v in equation.outputs if v.type.inexact])
+    taken = {id(atom) for atom in inputs}
+    others = {id(a): a for a in equation.inputs if isinstance(a, Variable) and id(a) not in taken}
+    constants = tuple([(a, a.type.zeros()) for a in others.values()])
+    transposed, _ = _pulled_back(Graph(inputs, constants, (equation,), outputs))
+    return not _reads(transposed, len(inputs))
+
+
+def _refuse_affine(f: Callable[..., Any], graph: Graph) -> None:
+    """A linear function is zero at zero; looked at where the constants have values."""
+    if current() is not EVAL or any(value.__class__ is Tracer for _, value in graph.constants):
+        return
+    with np.errstate(all="ignore"):
+        values = evaluate(graph, [type_.zeros() for type_ in graph.input_types])
+    if any(np.any((value != 0) & (value == value)) for value in map(np.asarray, values)):
+        raise NonLinearError(
+            f"{describe(f)} is not linear but affine: it is not zero at zero. Transpose the difference "
+            "lambda x: f(x) - f(0), or leave the constant term out."
+        )
+
+
+__all__ = ["TangentTrace", "linear_transpose", "linearize"]

@@ -1,0 +1,386 @@
+"""Floor 5: `scan`, the primitive: a loop of a known number of steps over the leading axis of arrays.
+
+`scan(*consts, *carry, *xs, body=, counts=, length=, reverse=, unroll=, checkpoint=)`: the body maps (consts,
+carry, one slice of each of xs) to (next carry, ys), and the ys are stacked. Its derivatives are scans of
+the body's derivatives: reverse mode stacks the residuals of the steps and scans them backwards, or with
+`checkpoint` keeps few carries and runs the steps again (see schedule.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.primitives.declare import Primitive, zeros
+from fungrad.primitives.shaping import moveaxis
+from fungrad.structural.call import run
+from fungrad.structural.loop import spread_wanted
+from fungrad.structural.pullbacks import Rules, reverse_mode
+from fungrad.structural.retrace import (
+    Differentiated,
+    batch,
+    cut,
+    derive,
+    differentiate,
+    push,
+    reaches,
+    settled,
+    spread,
+    strong,
+)
+from fungrad.structural.schedule import Steps
+from fungrad.structural.schedule import reverse as go_back
+from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.trace import typeof
+from fungrad.transforms.batching import Unbatched
+
+Counts = tuple[int, int]
+
+
+class Parts(NamedTuple):
+    """The arguments of a scan, or anything that there is one of for each."""
+
+    consts: list[Any]
+    carry: list[Any]
+    xs: list[Any]
+
+
+def parts(values: Sequence[Any], counts: Counts) -> Parts:
+    """Splits what there is one of for each argument; counts are those of consts and carry."""
+    first, second = counts[0], counts[0] + counts[1]
+    return Parts(list(values[:first]), list(values[first:second]), list(values[second:]))
+
+
+def _order(length: int, reverse: bool) -> Sequence[int]:
+    return range(length - 1, -1, -1) if reverse else range(length)
+
+
+def _eval(
+    *args: Any, body: Graph, counts: Counts, length: int, reverse: bool, unroll: int, checkpoint: Any
+) -> Any:
+    consts, carry, xs = parts(args, counts)
+    n = counts[1]
+    stacks = [np.empty((length, *t.shape), t.dtype) for t in body.output_types[n:]]
+    for i in _order(length, reverse):
+        results = run(body, [*consts, *carry, *[x[i] for x in xs]])
+        carry = list(results[:n])
+        for stack, y in zip(stacks, results[n:], strict=True):
+            stack[i] = y
+    return (*carry, *stacks)
+
+
+def _type(*types: Type, body: Graph, counts: Counts, length: int, **params: Any) -> Any:
+    n = counts[1]
+    ys = [Type((length, *t.shape), t.dtype) for t in body.output_types[n:]]
+    return (*body.output_types[:n], *ys)
+
+
+# --- forward mode ------------------------------------------------------------------------------------------
+
+
+def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: Any) -> Any:
+    constants, n = counts
+    x, t = parts(primals, counts), parts(tangents, counts)
+    carry_at = range(constants, constants + n)
+    moved = settled(body, [v is not None for v in tangents], carry_at, reaches)
+    flags = parts(moved, counts)
+    pushed = push(body, moved)
+    moving = [i for i, m in enumerate(flags.carry) if m]
+    y_moving = [i for i in pushed.moving if i >= n]
+    widths = [constants, sum(flags.consts), n, len(moving), len(x.xs), sum(flags.xs)]
+
+    def f(*values: Any) -> list[Any]:
+        c, ct, k, kt, s, st = cut(values, widths)
+        results = evaluate(pushed.graph, [*c, *k, *s, *ct, *kt, *st])
+        found = dict(zip(pushed.moving, results[len(body.outputs) :], strict=True))
+        carry_t = [found[i] if i in found else zeros(strong(body.output_types[i])) for i in moving]
+        outputs = results[: len(body.outputs)]
+        return [*outputs[:n], *carry_t, *outputs[n:], *(found[i] for i in y_moving)]
+
+    types = parts(body.input_types, counts)
+
+    def tangent_types(of: list[Type], which: list[bool]) -> list[Type]:
+        return [strong(t) for t, m in zip(of, which, strict=True) if m]
+
+    new_types = [
+        *types.consts, *tangent_types(types.consts, flags.consts),
+        *types.carry, *tangent_types(types.carry, flags.carry),
+        *types.xs, *tangent_types(types.xs, flags.xs),
+    ]  # fmt: skip
+    new_body = derive(body, ("scan_jvp", tuple(moved)), new_types, f, "the derivative")
+    carry_t = [
+        zeros(strong(typeof(x.carry[i]))) if t.carry[i] is None else t.carry[i] for i in moving
+    ]
+    results = scan(
+        *x.consts, *(v for v in t.consts if v is not None), *x.carry, *carry_t,
+        *x.xs, *(v for v in t.xs if v is not None),
+        body=new_body, counts=(constants + widths[1], n + len(moving)), **params,
+    )  # fmt: skip
+    ys = len(body.outputs) - n
+    carry, carry_t, stacks, stacks_t = cut(results, [n, len(moving), ys, len(y_moving)])
+    out_tangents: list[Any] = [None] * len(body.outputs)
+    for i, tangent in zip([*moving, *y_moving], [*carry_t, *stacks_t], strict=True):
+        out_tangents[i] = tangent
+    return (*carry, *stacks), out_tangents
+
+
+# --- batching ----------------------------------------------------------------------------------------------
+
+
+def _batched_arguments(
+    args: Any, batched: Any, size: int, body: Graph, counts: Counts
+) -> tuple[list[Any], Graph, list[bool]]:
+    """Arguments and body of the batched scan, and which outputs of the body are batched."""
+    constants, n = counts
+    x, flags = parts(args, counts), parts(batched, counts)
+
+    def step(graph: Graph, state: Sequence[bool]) -> Sequence[bool]:
+        return batch(graph, state, size).flags[:n]
+
+    state = settled(body, batched, range(constants, constants + n), step)
+    carry_flags = state[constants : constants + n]
+    inner = batch(body, state, size)
+    out_flags = [*carry_flags, *inner.flags[n:]]
+
+    def f(*values: Any) -> list[Any]:
+        outputs = evaluate(inner.graph, values)
+        return [
+            spread(o, have, size) if want else o
+            for o, have, want in zip(outputs, inner.flags, out_flags, strict=True)
+        ]
+
+    graph = inner.graph
+    if list(inner.flags) != out_flags:
+        graph = derive(body, ("scan_batch", tuple(state), size), inner.graph.input_types, f, "vmap")
+    carry = [
+        spread(v, have, size) if want else v
+        for v, have, want in zip(x.carry, flags.carry, carry_flags, strict=True)
+    ]
+    xs = [moveaxis(v, 1, 0) if b else v for v, b in zip(x.xs, flags.xs, strict=True)]
+    return [*x.consts, *carry, *xs], graph, out_flags
+
+
+def _batch(args: Any, batched: Any, size: int, *, body: Graph, counts: Counts, **params: Any) -> Any:
+    new, graph, flags = _batched_arguments(args, batched, size, body, counts)
+    return _unstacked(scan(*new, body=graph, counts=counts, **params), flags, counts[1])
+
+
+def _unstacked(outputs: Sequence[Any], flags: Sequence[bool], n: int) -> list[Any]:
+    """The outputs with the batch axis first, which the scan has put behind its own."""
+    return [
+        Unbatched(o) if not b else o if i < n else moveaxis(o, 1, 0)
+        for i, (o, b) in enumerate(zip(outputs, flags, strict=True))
+    ]
+
+
+# --- reverse mode, residuals stacked -------------------------------------------------------------------------
+
+
+class _Plan(NamedTuple):
+    """How a body is differentiated for given wanted arguments."""
+
+    active: list[bool]
+    halves: Differentiated
+    held: list[int]
+    """Where each residual comes from: the position of a const, or -1 where each step has its own."""
+
+
+def _plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> _Plan:
+    constants, n = counts
+    active = settled(body, [bool(w) for w in wanted], range(constants, constants + n), reaches)
+    active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
+    halves = differentiate(body, active)
+    position = {id(v): i for i, v in enumerate(halves.forward.inputs[:constants])}
+    residuals = halves.forward.outputs[len(body.outputs) :]
+    return _Plan(active, halves, [position.get(id(r), -1) for r in residuals])
+
+
+def _stacking_body(body: Graph, plan: _Plan) -> Graph:
+    """The forward half without those residuals that are consts."""
+    graph = plan.halves.forward
+    count = len(body.outputs)
+    own = tuple(r for r, h in zip(graph.outputs[count:], plan.held, strict=True) if h < 0)
+    return Graph(graph.inputs, graph.constants, graph.equations, (*graph.outputs[:count], *own), graph.name)
+
+
+def _forward(args: Any, slots: Any, *, body: Graph, counts: Counts, **params: Any) -> Any:
+    if params["checkpoint"] is not None:
+        return _checkpointed.forward(args, slots, body=body, counts=counts, **params)
+    plan = _plan(body, counts, slots)
+    results = scan(*args, body=_stacking_body(body, plan), counts=counts, **params)
+    count = len(body.outputs)
+    consts = [args[h] for h in plan.held if h >= 0]
+    return results[:count], (results[count:], consts), [strong(typeof(a)) for a in args]
+
+
+def _vjp(
+    cotangents: Any, saved: Any, args: Any, slots: Any, *, body: Graph, counts: Counts, **params: Any
+) -> list[Any]:
+    if params["checkpoint"] is not None:
+        found: list[Any] = _checkpointed.vjp(
+            cotangents, saved, args, slots, body=body, counts=counts, **params
+        )
+        return found
+    constants, n = counts
+    plan = _plan(body, counts, slots)
+    stacked, held = saved
+    out = body.output_types
+    inexact = [i for i in range(n) if out[i].inexact]
+    y_inexact = [i for i in range(n, len(out)) if out[i].inexact]
+    reached = list(plan.halves.reached)
+    const_at = [i for i in range(constants) if i in reached]
+    x_at = [i for i in range(constants + n, len(body.inputs)) if i in reached]
+    widths = [len(held), len(const_at), len(inexact), len(stacked), len(y_inexact)]
+
+    def back(*values: Any) -> list[Any]:
+        res_held, totals, carry_cts, res_own, y_cts = cut(values, widths)
+        own, shared = iter(res_own), iter(res_held)
+        residuals = [next(shared) if h >= 0 else next(own) for h in plan.held]
+        found = evaluate(plan.halves.backward, [*residuals, *carry_cts, *y_cts])
+        by_input = dict(zip(reached, found, strict=True))
+        carry = [
+            by_input[constants + i] if constants + i in by_input else zeros(strong(out[i]))
+            for i in inexact
+        ]
+        totals = [total + by_input[i] for i, total in zip(const_at, totals, strict=True)]
+        return [*totals, *carry, *(by_input[i] for i in x_at)]
+
+    ct_types = [strong(out[i]) for i in inexact]
+    totals = [zeros(args[i]) for i in const_at]
+    own_types = [r.type for r, h in zip(plan.halves.forward.outputs[len(out) :], plan.held, strict=True) if h < 0]
+    types = [
+        *(body.input_types[h] for h in plan.held if h >= 0), *(strong(body.input_types[i]) for i in const_at),
+        *ct_types, *(strong(t) for t in own_types), *(strong(out[i]) for i in y_inexact),
+    ]  # fmt: skip
+    graph = derive(body, ("scan_vjp", tuple(plan.active)), types, back, "the pullback")
+    given = [_given(cotangents[i], out[i], ()) for i in inexact]
+    y_given = [_given(cotangents[i], out[i], (params["length"],)) for i in y_inexact]
+    results = scan(
+        *held, *totals, *given, *stacked, *y_given,
+        body=graph, counts=(len(held), len(const_at) + len(inexact)),
+        **{**params, "reverse": not params["reverse"]},
+    )  # fmt: skip
+    const_cts, carry_cts, x_cts = cut(results, [len(const_at), len(inexact), len(x_at)])
+    result: list[Any] = [None] * len(args)
+    for i, c in zip(
+        [*const_at, *(constants + i for i in inexact), *x_at], [*const_cts, *carry_cts, *x_cts], strict=True
+    ):
+        result[i] = c
+    return result
+
+
+def _given(cotangent: Any, type_: Type, axes: tuple[int, ...]) -> Any:
+    full = Type((*axes, *type_.shape), type_.dtype)
+    return zeros(full) if cotangent is None else cotangent
+
+
+# --- reverse mode, steps run again -----------------------------------------------------------------------------
+
+
+def _record(args: Any, wanted: Any, **params: Any) -> Any:
+    return _eval(*args, **params), None
+
+
+def _replay(
+    args: Any, trail: Any, cotangents: Any, wanted: Any, *, body: Graph, counts: Counts, length: int,
+    reverse: bool, unroll: int, checkpoint: Any,
+) -> list[Any]:  # fmt: skip
+    constants, n = counts
+    plan = _plan(body, counts, wanted)
+    x = parts(args, counts)
+    out = body.output_types
+    inexact = [i for i in range(n) if out[i].inexact]
+    y_given = list(cotangents[len(inexact) :])
+    order = _order(length, reverse)
+    empty = [strong(t).zeros() for t in body.input_types]
+
+    def inputs(carry: Any, i: int) -> list[Any]:
+        return [*x.consts, *carry, *[v[order[i]] for v in x.xs]]
+
+    def advance(carry: Any, i: int) -> Any:
+        return run(body, inputs(carry, i))[:n]
+
+    def record(carry: Any, i: int) -> Any:
+        results = run(plan.halves.forward, inputs(carry, i))
+        return results[:n], results[len(out) :]
+
+    totals = {i: empty[i] for i in range(constants) if wanted[i]}
+    stacks = {
+        i: np.zeros((length, *body.input_types[i].shape), body.input_types[i].dtype)
+        for i in range(constants + n, len(body.inputs))
+        if wanted[i]
+    }
+
+    def back(residuals: Any, i: int, state: Any) -> Any:
+        sums, cts = state
+        step = order[i]
+        found = run(plan.halves.backward, [*residuals, *cts, *[y[step] for y in y_given]])
+        by_input = dict(zip(plan.halves.reached, found, strict=True))
+        for k, stack in stacks.items():
+            if k in by_input:
+                stack[step] = by_input[k]
+        sums = {k: v + by_input[k] if k in by_input else v for k, v in sums.items()}
+        return sums, [by_input.get(constants + k, empty[constants + k]) for k in inexact]
+
+    steps = Steps(length, advance, record, back)
+    totals, cts = go_back(steps, x.carry, (totals, list(cotangents[: len(inexact)])), checkpoint)
+    carry_cts = dict(zip(inexact, cts, strict=True))
+    result = [totals[i] for i in range(constants) if wanted[i]]
+    result += [carry_cts[i] for i in range(n) if wanted[constants + i]]
+    return result + list(stacks.values())
+
+
+def _batch_record(args: Any, batched: Any, size: int, wanted: Any, **params: Any) -> Any:
+    args, batched = spread_wanted(args, batched, wanted, size)
+    body, counts = params.pop("body"), params.pop("counts")
+    new, graph, flags = _batched_arguments(args, batched, size, body, counts)
+    *outputs, trail = scan_record(*new, wanted=wanted, body=graph, counts=counts, **params)
+    return [*_unstacked(outputs, flags, counts[1]), Unbatched(trail)]
+
+
+def _batch_replay(
+    args: Any, trail: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
+    *, body: Graph, counts: Counts, **params: Any,
+) -> Any:  # fmt: skip
+    args, batched = spread_wanted(args, batched, wanted, size)
+    new, graph, flags = _batched_arguments(args, batched, size, body, counts)
+    positions = [i for i, t in enumerate(body.output_types) if t.inexact]
+    cts = []
+    for i, c, have in zip(positions, cotangents, ct_batched, strict=True):
+        if flags[i]:
+            c = spread(c, have, size)
+        cts.append(moveaxis(c, 0, 1) if flags[i] and i >= counts[1] else c)
+    held = () if trail is None else (trail,)
+    found = scan_pullback(
+        *new, *held, *cts, wanted=wanted, trailed=trail is not None, body=graph, counts=counts, **params
+    )
+    xs_from = counts[0] + counts[1]
+    return [
+        moveaxis(c, 1, 0) if i >= xs_from else c
+        for i, c in zip([i for i, want in enumerate(wanted) if want], found, strict=True)
+    ]
+
+
+_checkpointed = reverse_mode(
+    "scan", __name__, Rules(_record, _replay, _batch_record, _batch_replay), lambda: scan
+)
+scan_record = _checkpointed.record
+scan_pullback = _checkpointed.pullback
+
+scan: Primitive = Primitive(
+    "scan",
+    eval=_eval,
+    type=_type,
+    jvp=_jvp,
+    vjp=_vjp,
+    forward=_forward,
+    batch=_batch,
+    multiple=True,
+)
+"""The last carry, and the stacked ys."""
+
+__all__ = ["parts", "scan", "scan_pullback", "scan_record"]

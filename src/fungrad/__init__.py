@@ -1,11 +1,14 @@
 """fungrad: grad, vjp, jvp, vmap and make_jaxpr for plain NumPy functions."""
 
 from fungrad import errors as errors
+from fungrad import extend as extend
+from fungrad import lax as lax
 from fungrad import numpy as numpy
 from fungrad import trees as trees
 from fungrad.ir.check import check as check_graph
 from fungrad.ir.graph import Graph as Graph
 from fungrad.ir.types import Type as Type
+from fungrad.jit import jit as jit
 from fungrad.primitives.stopping import no_gradient as no_gradient
 from fungrad.primitives.stopping import stop_gradient as stop_gradient
 from fungrad.tracing.scope import named_scope as named_scope

@@ -78,7 +78,6 @@ def boundary(f: F) -> F:
             if os.environ.get("FUNGRAD_TRACEBACK") == "full":
                 raise
             short = _without_library_frames(error.__traceback__)
-        # Raised outside the handler, so that the original is not chained to itself.
             raise error.with_traceback(short)
 
     return cast(F, public)

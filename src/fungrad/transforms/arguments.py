@@ -138,13 +138,15 @@ def matching(value: Any, type_: Type | None, what: str) -> Any:
         raise StructureMismatchError(
             f"A {what} has to have the type of the value that it belongs to, {type_}, but {found or value!r} was given."
         )
+    if found.dtype.kind == "c" and type_.dtype.kind != "c":
+        raise StructureMismatchError(
+            f"A complex {what} ({found}) was given for a real value ({type_})."
+        )
     if value.__class__ in PYTHON_SCALARS:
         return type_.dtype.type(value)
     if found.dtype == type_.dtype:
         return value
     if found.inexact or found.dtype.kind in "iub":
-        if found.dtype.kind == "c" and type_.dtype.kind != "c":
-            raise StructureMismatchError(f"A complex {what} ({found}) was given for a real value ({type_}).")
         return value.astype(type_.dtype)
     raise StructureMismatchError(f"A {what} of dtype {found.dtype} was given for a value of type {type_}.")
 

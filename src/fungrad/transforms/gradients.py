@@ -263,14 +263,17 @@ def grad(
     >>> float(grad(grad(grad(np.tanh)))(0.0))
     -2.0
     """
-    both = value_and_grad(f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff)
+    both: Any = value_and_grad(
+        f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff
+    )
+    inside = both.__wrapped__  # one boundary is enough: the one around `wrapper`
 
     @functools.wraps(f)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        value, gradient = both(*args, **kwargs)
+        value, gradient = inside(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
-    return wrapper
+    return boundary(wrapper)
 
 
 @boundary

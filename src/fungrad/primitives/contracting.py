@@ -60,7 +60,9 @@ def multilinear(
                 total = term if total is None else total + term
         return output, None if total is None else fit(total, typeof(output))
 
-    primitive: Primitive = Primitive(name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch)
+    primitive: Primitive = Primitive(
+        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, degree="multilinear"
+    )
     return primitive
 
 

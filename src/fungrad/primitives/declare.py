@@ -40,13 +40,15 @@ class Primitive:
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
       partials: of an elementwise primitive, in place of vjp: for each argument a function
         `(cotangent, output, args) -> cotangent`, or None (see elementwise.py).
+      degree: "linear" where it is linear in the arguments that are not cut, taken together; "multilinear"
+        where it is linear in each alone; else "".
       multiple: whether the output is a tuple.
       effect: whether it is run for what it does (a print), so that no pass may drop it.
       plain: whether it has one output and no cuts, keep or forward: reverse mode just calls it.
     """
 
     __slots__ = (
-        "batch", "cuts", "effect", "eval", "forward", "jvp", "keep", "module", "multiple", "name", "partials",
+        "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module", "multiple", "name", "partials",
         "plain", "type", "vjp",
     )  # fmt: skip
 
@@ -63,6 +65,7 @@ class Primitive:
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
+        degree: str = "",
         multiple: bool = False,
         effect: bool = False,
         module: str | None = None,
@@ -78,6 +81,7 @@ class Primitive:
         write(self, "forward", forward)
         write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
         write(self, "partials", partials)
+        write(self, "degree", degree)
         write(self, "multiple", multiple)
         write(self, "effect", effect)
         write(self, "plain", not (cuts or forward or keep or multiple))
@@ -97,6 +101,7 @@ class Primitive:
     forward: Rule | None
     cuts: bool | frozenset[int]
     partials: tuple[Any, ...] | None
+    degree: str
     multiple: bool
     effect: bool
     module: str
@@ -188,8 +193,9 @@ def linear(
 
     passive = _passive(arguments) if arguments is not None else ()
     primitive = Primitive(
-        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, keep=keep, cuts=passive
-    )
+        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, keep=keep, cuts=passive,
+        degree="linear",
+    )  # fmt: skip
     return primitive
 
 

@@ -96,8 +96,10 @@ def elementwise(
         return Type(broadcast_shapes(name, args), dtype, weak)
 
     cuts = tuple(i for i, partial in enumerate(partials) if partial is None)
+    constant = all(partial is None or partial.__class__ in PYTHON_SCALARS for partial in partials)
     primitive = Primitive(
         name, eval=eval, type=type, jvp=jvp, batch=batch, partials=scalers,
+        degree="linear" if constant else "",
         cuts=True if len(cuts) == len(partials) else cuts,
     )  # fmt: skip
     source = ufunc if ufunc is not None else eval

@@ -15,15 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad import trees
+from fungrad.backend.straight import StraightLine, source
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.structural.call import call, run
+from fungrad.structural.call import call, run, use
+from fungrad.optimise.passes import optimised
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe, user_line
 from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.transforms.arguments import leaf_names, owned, parameter_names
+
+use(StraightLine())
 
 CACHE_SIZE = 256
 RETRACE_WARNING = 24
@@ -43,11 +47,21 @@ class CacheInfo(NamedTuple):
 
 
 class Lowered:
-    """What `jitted.lower(*args)` hands back: the Graph, and what becomes of it."""
+    """What `jitted.lower(*args)` hands back: the Graph as traced, and as it is run."""
 
     def __init__(self, graph: Graph, out: trees.TreeDef) -> None:
         self.graph = graph
         self.out = out
+
+    @property
+    def optimised(self) -> Graph:
+        """The Graph that is run."""
+        return optimised(self.graph)
+
+    @property
+    def source(self) -> str:
+        """The Python program that is run, one line an equation."""
+        return source(self.optimised)
 
     def __repr__(self) -> str:
         return repr(self.graph)

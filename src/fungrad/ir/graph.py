@@ -21,6 +21,7 @@ class PrimitiveLike(Protocol):
     multiple: bool
     effect: bool
     cuts: bool | frozenset[int]
+    eval: Any
 
     def __call__(self, *args: Any, **params: Any) -> Any: ...
 

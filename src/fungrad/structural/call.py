@@ -27,12 +27,18 @@ class Backend:
         return lambda *args: evaluate(graph, args)
 
 
-backend = Backend()
+_backend = Backend()
+
+
+def use(backend: Backend) -> None:
+    """Makes a backend the one that Graphs are compiled with from now on."""
+    global _backend
+    _backend = backend
 
 
 def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
     """The outputs of a Graph on arrays, by its compiled form, which is made once."""
-    compiled: Runner = kept(graph, "compiled", lambda: backend.compile(graph))
+    compiled: Runner = kept(graph, "compiled", lambda: _backend.compile(graph))
     return compiled(*args)
 
 

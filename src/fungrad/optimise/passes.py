@@ -1,0 +1,134 @@
+"""Floor 6: passes over a Graph that is about to be run: inline calls, erase stops, share, prune.
+
+They are for the Graph that runs, after all differentiation: a stop_gradient may be erased here, and only
+here. Each pass is linear in the number of equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.primitives.stopping import stop, stop_order
+from fungrad.structural.call import call
+from fungrad.structural.retrace import kept, pruned
+
+Renaming = dict[int, Atom]
+
+
+def _renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
+    return tuple([names.get(id(atom), atom) for atom in atoms])
+
+
+def inline(graph: Graph) -> Graph:
+    """Puts the equations of called Graphs in the place of the calls."""
+    if not any(equation.primitive is call for equation in graph.equations):
+        return graph
+    equations: list[Equation] = []
+    constants = list(graph.constants)
+    names: Renaming = {}
+
+    def expand(inner: Graph, arguments: tuple[Atom, ...]) -> tuple[Atom, ...]:
+        local: Renaming = {id(v): a for v, a in zip(inner.inputs, arguments, strict=True)}
+        for variable, value in inner.constants:
+            fresh = Variable(variable.type)
+            local[id(variable)] = fresh
+            constants.append((fresh, value))
+        for equation in inner.equations:
+            inputs = _renamed(equation.inputs, local)
+            if equation.primitive is call:
+                outputs = expand(equation.params["graph"], inputs)
+                local.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
+                continue
+            results = tuple([Variable(v.type) for v in equation.outputs])
+            local.update({id(v): r for v, r in zip(equation.outputs, results, strict=True)})
+            equations.append(_copy(equation, inputs, results))
+        return _renamed(inner.outputs, local)
+
+    for equation in graph.equations:
+        inputs = _renamed(equation.inputs, names)
+        if equation.primitive is call:
+            outputs = expand(equation.params["graph"], inputs)
+            names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
+        else:
+            equations.append(_copy(equation, inputs, equation.outputs))
+    outputs = _renamed(graph.outputs, names)
+    return Graph(graph.inputs, tuple(constants), tuple(equations), outputs, graph.name)
+
+
+def _copy(equation: Equation, inputs: tuple[Atom, ...], outputs: tuple[Variable, ...]) -> Equation:
+    return Equation(
+        equation.primitive, inputs, outputs, equation.params, equation.source, equation.scope
+    )
+
+
+def erase_stops(graph: Graph) -> Graph:
+    """Reads through stop_gradient, which is the identity on values."""
+    names: Renaming = {}
+    equations = []
+    for equation in graph.equations:
+        inputs = _renamed(equation.inputs, names)
+        if equation.primitive is stop or equation.primitive is stop_order:
+            names[id(equation.outputs[0])] = inputs[0]
+        else:
+            equations.append(_copy(equation, inputs, equation.outputs))
+    outputs = _renamed(graph.outputs, names)
+    return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
+
+
+def share(graph: Graph) -> Graph:
+    """Computes equal equations once (common subexpressions)."""
+    names: Renaming = {}
+    seen: dict[Hashable, Equation] = {}
+    equations = []
+    for equation in graph.equations:
+        inputs = _renamed(equation.inputs, names)
+        key = None if equation.primitive.effect else _key(equation, inputs)
+        twin = seen.get(key) if key is not None else None
+        if twin is not None:
+            names.update({id(v): t for v, t in zip(equation.outputs, twin.outputs, strict=True)})
+            continue
+        new = _copy(equation, inputs, equation.outputs)
+        if key is not None:
+            seen[key] = new
+        equations.append(new)
+    outputs = _renamed(graph.outputs, names)
+    return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
+
+
+def _key(equation: Equation, inputs: tuple[Atom, ...]) -> Hashable:
+    """What two equations have in common when they compute the same; None where that cannot be told."""
+    atoms = tuple(
+        [
+            (atom.type, repr(atom.value)) if isinstance(atom, Literal) else id(atom)
+            for atom in inputs
+        ]
+    )
+    params = tuple(
+        [(k, id(v) if isinstance(v, Graph) else (type(v), v)) for k, v in equation.params.items()]
+    )
+    try:
+        hash(params)
+    except TypeError:
+        return None
+    return (equation.primitive, atoms, params)
+
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (inline, erase_stops, share, pruned)
+
+
+def optimised(graph: Graph) -> Graph:
+    """The Graph after all passes, made once."""
+
+    def make() -> Graph:
+        result = graph
+        for apply in PASSES:
+            result = apply(result)
+        return result
+
+    result: Graph = kept(graph, "optimised", make)
+    return result
+
+
+__all__: list[Any] = ["PASSES", "erase_stops", "inline", "optimised", "share"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from contextvars import Token
+from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
 import numpy as np
@@ -120,7 +120,11 @@ class NoGradientTrace(Trace):
         return self.entered[id(value)][1]
 
 
-class no_gradient:  # noqa: N801 - a block, named as one
+# Not on the block itself: one block may be entered in many threads, and again inside itself.
+_open: ContextVar[tuple[tuple[Token[Trace], Any], ...]] = ContextVar("fungrad_open", default=())
+
+
+class no_gradient:
     """A block, or a decorator, whose results derivatives treat as constants.
 
     In a block, what is *computed* inside is stopped; a decorated function's results are all stopped. The
@@ -143,15 +147,16 @@ class no_gradient:  # noqa: N801 - a block, named as one
         _check_order(order)
         self.name = name
         self.order = order
-        self._open: list[tuple[Token[Trace], Any]] = []
 
     def __enter__(self) -> None:
         scope = named_scope(self.name or "no_gradient")
         scope.__enter__()
-        self._open.append((enter(NoGradientTrace(current(), self.name, self.order)), scope))
+        token = enter(NoGradientTrace(current(), self.name, self.order))
+        _open.set((*_open.get(), (token, scope)))
 
     def __exit__(self, *exc: Any) -> None:
-        token, scope = self._open.pop()
+        *outer, (token, scope) = _open.get()
+        _open.set(tuple(outer))
         leave(token)
         scope.__exit__(None, None, None)
 

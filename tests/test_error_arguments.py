@@ -1,0 +1,233 @@
+"""Arguments that a transform cannot take are refused by name: structures, axes, choices, rules."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+import fungrad.testing
+from fungrad import errors
+from fungrad.primitives.declare import general, primitives
+
+CLASSES = {
+    name: value
+    for name, value in vars(errors).items()
+    if inspect.isclass(value) and issubclass(value, errors.FungradError)
+}
+DOCS = Path(__file__).parents[1] / "docs" / "errors.md"
+X = np.array([1.0, 2.0, 3.0])
+
+
+HERE = "the line of the failing lambda"
+
+
+def raised(class_, f, *words):
+    """Calls f, which has to raise; the message has to hold all words and the address of its
+    entry.
+    """
+    with pytest.raises(class_) as info:
+        f()
+    message = str(info.value)
+    assert type(info.value) is class_
+    for word in words:
+        if word is HERE:
+            word = f"{__file__}:{f.__code__.co_firstlineno} "
+        assert word in message, f"{word!r} is not in: {message}"
+    assert message.endswith(f"(docs/errors.md#{class_.__name__.lower()})")
+    return info.value
+
+
+@pytest.fixture
+def clean():
+    """What a test does to the registry of primitives is undone."""
+    known = dict(primitives)
+    yield
+    primitives.clear()
+    primitives.update(known)
+
+
+# --- structures and axes --------------------------------------------------------------
+
+
+def test_the_cotangent_of_a_pullback():
+    _, pullback = fg.vjp(lambda x: {"a": x, "b": (x, x)}, 1.0)
+    raised(
+        errors.StructureMismatchError,
+        lambda: pullback({"a": 1.0, "b": (1.0,)}),
+        "cotangent",
+        "['b']",
+    )
+    raised(
+        errors.StructureMismatchError,
+        lambda: pullback({"a": X, "b": (1.0, 1.0)}),
+        "f64[]",
+        "f64[3]",
+    )
+
+
+def test_the_tangents_of_jvp():
+    raised(
+        errors.StructureMismatchError,
+        lambda: fg.jvp(np.sin, (1.0,), ()),
+        "1 primals, but 0 tangents",
+    )
+    raised(
+        errors.StructureMismatchError,
+        lambda: fg.jvp(lambda t: t[0], ((1.0, 2.0),), (1.0,)),
+        "tangent",
+    )
+    raised(
+        errors.StructureMismatchError,
+        lambda: fg.jvp(np.sin, (X,), (np.ones(4),)),
+        "f64[3]",
+        "f64[4]",
+    )
+    raised(errors.StructureMismatchError, lambda: fg.jvp(np.sin, (1.0,), (1j,)), "omplex")
+
+
+def test_axes_of_vmap():
+    raised(
+        errors.BatchAxisError,
+        lambda: fg.vmap(np.add)(np.ones(3), np.ones(4)),
+        "different sizes",
+        "3:",
+        "4:",
+    )
+    raised(
+        errors.BatchAxisError,
+        lambda: fg.vmap(lambda x: x)(1.0),
+        "axis 0",
+        "shape ()",
+        "None in in_axes",
+    )
+    raised(
+        errors.BatchAxisError, lambda: fg.vmap(lambda x: x, in_axes=2)(X), "axis 2", "shape (3,)"
+    )
+    raised(
+        errors.BatchAxisError,
+        lambda: fg.vmap(lambda x: x, in_axes=None)(X),
+        "no mapped argument",
+        "axis_size",
+    )
+    raised(
+        errors.BatchAxisError,
+        lambda: fg.vmap(lambda x: x, out_axes=None)(X),
+        "out_axes is None",
+        "differs",
+    )
+    raised(errors.BatchAxisError, lambda: fg.vmap(lambda x: x, out_axes=3)(X), "out_axes=3")
+    raised(errors.BatchAxisError, lambda: fg.vmap(lambda x: x, in_axes="0")(X), "integers or None")
+    raised(
+        errors.StructureMismatchError,
+        lambda: fg.vmap(lambda x: x, in_axes=(0, 0))(X),
+        "in_axes",
+        "prefix",
+    )
+
+
+def test_shapes_found_while_staging():
+    raised(
+        errors.ShapeError,
+        lambda: fg.make_jaxpr(np.add)(np.ones(3), np.ones(4)),
+        "`add`",
+        "(3,)",
+        "(4,)",
+    )
+
+
+# --- arguments ------------------------------------------------------------------------
+
+
+def f_of_two(x, y):
+    return x * y
+
+
+@pytest.mark.parametrize("argnums", [2, -3, "z", (0, 0), (), (0, 5)])
+def test_argnums(argnums):
+    raised(errors.ArgumentError, lambda: fg.grad(f_of_two, argnums=argnums)(1.0, 2.0), "argnums")
+
+
+def test_choices():
+    raised(
+        errors.ArgumentError,
+        lambda: fg.grad(f_of_two, unconnected="maybe"),
+        "'zero', 'none', 'error'",
+    )
+    raised(
+        errors.ArgumentError, lambda: fg.grad(f_of_two, nondiff="maybe"), "'error', 'none', 'zero'"
+    )
+
+
+def test_has_aux_without_a_pair():
+    raised(
+        errors.ArgumentError,
+        lambda: fg.grad(lambda x: x, has_aux=True)(1.0),
+        "pair (output, aux)",
+        "Tracer",
+    )
+
+
+def test_holomorphic():
+    raised(
+        errors.ArgumentError,
+        lambda: fg.grad(lambda z: z * z, holomorphic=True)(1.0),
+        "complex inputs",
+        "z",
+    )
+    raised(errors.ArgumentError, lambda: fg.grad(np.abs, holomorphic=True)(1j), "complex output")
+
+
+def test_staging_something_that_is_no_array():
+    raised(
+        errors.ArgumentError,
+        lambda: fg.make_jaxpr(lambda x, s: x)(1.0, "text"),
+        "s is a str",
+        "static_argnums",
+    )
+    raised(
+        errors.ArgumentError,
+        lambda: fg.make_jaxpr(lambda x: {"out": "text"})(1.0),
+        "str at ['out']",
+    )
+
+
+# --- rules ----------------------------------------------------------------------------
+
+
+def test_a_missing_rule(clean):
+    bare = general("bare", eval=lambda x, y: x * y, type=lambda x, y: x)
+    raised(
+        errors.MissingRuleError,
+        lambda: fg.grad(lambda y: bare(2.0, y))(3.0),
+        "`bare`",
+        "argument 1",
+        "vjp=",
+        "cuts=True",
+    )
+    raised(
+        errors.MissingRuleError,
+        lambda: fg.jvp(lambda y: bare(2.0, y), (3.0,), (1.0,)),
+        "`bare`",
+        HERE,
+    )
+    assert fungrad.testing.missing_rules(__name__) == [("bare", "batch"), ("bare", "derivative")]
+    np.testing.assert_array_equal(fg.vmap(bare, in_axes=(0, None))(X, 2.0), 2.0 * X)
+
+
+def test_a_primitive_declared_twice(clean):
+    general("twice", eval=np.sin, type=lambda x: x)
+    raised(
+        errors.ArgumentError,
+        lambda: general("twice", eval=np.sin, type=lambda x: x),
+        "'twice'",
+        __name__,
+    )
+
+
+def test_a_primitive_is_immutable():
+    with pytest.raises(AttributeError, match="immutable"):
+        next(iter(primitives.values())).name = "other"

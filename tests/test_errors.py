@@ -1,0 +1,313 @@
+"""Every mistake of the design's table has its error: the class, the user's line, the cause,
+the rewrite.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+import fungrad.testing
+from fungrad import errors
+
+CLASSES = {
+    name: value
+    for name, value in vars(errors).items()
+    if inspect.isclass(value) and issubclass(value, errors.FungradError)
+}
+DOCS = Path(__file__).parents[1] / "docs" / "errors.md"
+X = np.array([1.0, 2.0, 3.0])
+
+
+HERE = "the line of the failing lambda"
+
+
+def raised(class_, f, *words):
+    """Calls f, which has to raise; the message has to hold all words and the address of its
+    entry.
+    """
+    with pytest.raises(class_) as info:
+        f()
+    message = str(info.value)
+    assert type(info.value) is class_
+    for word in words:
+        if word is HERE:
+            word = f"{__file__}:{f.__code__.co_firstlineno} "
+        assert word in message, f"{word!r} is not in: {message}"
+    assert message.endswith(f"(docs/errors.md#{class_.__name__.lower()})")
+    return info.value
+
+
+# --- the truth of an abstract value ---------------------------------------------------
+
+
+def branch(value):
+    return value if value > 0 else -value
+
+
+BRANCH = f"{__file__}:{branch.__code__.co_firstlineno + 1}"
+
+
+def test_if_under_vmap():
+    raised(
+        errors.AbstractBooleanError,
+        lambda: fg.vmap(branch)(X),
+        BRANCH,
+        "bool()",
+        "vmap of `branch`",
+        "np.where",
+        "fg.lax.cond",
+        "3 examples",
+    )
+
+
+def test_if_under_staging_names_the_argument():
+    raised(
+        errors.AbstractBooleanError,
+        lambda: fg.make_jaxpr(branch)(1.0),
+        BRANCH,
+        "`branch`",
+        "computed from the argument value",
+        "np.where",
+        "fg.lax.cond",
+        "without tracing",
+    )
+
+
+def test_the_argument_is_found_through_computations():
+    def f(parameters, scale, unused):
+        y = np.sin(parameters["w"]) * scale
+        while y > 0:
+            y = y - 1.0
+        return y
+
+    raised(
+        errors.AbstractBooleanError,
+        lambda: fg.make_jaxpr(f)({"w": 1.0, "b": 2.0}, 3.0, 4.0),
+        "computed from the arguments parameters['w'], scale)",
+        __file__,
+    )
+
+
+def test_under_grad_alone_if_works():
+    assert fg.grad(branch)(-2.0) == -1.0
+    assert fg.grad(fg.grad(lambda x: x**3 if x > 0 else x))(2.0) == 12.0
+    assert fg.jvp(branch, (-2.0,), (1.0,))[1] == -1.0
+
+
+def test_under_vmap_of_grad_it_does_not():
+    raised(errors.AbstractBooleanError, lambda: fg.vmap(fg.grad(branch))(X), BRANCH, "vmap of")
+
+
+# --- the number inside an abstract value ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "word"),
+    [
+        (int, "int()"),
+        (float, "float()"),
+        (complex, "complex()"),
+        (lambda x: range(x), "an index"),
+        (math.floor, "math.floor()"),
+        (math.ceil, "math.ceil()"),
+        (lambda x: x.item(), "float()"),
+        (lambda x: x.tolist(), "float()"),
+        (lambda x: [1, 2, 3][x], "an index"),
+    ],
+)
+def test_a_number_asked_of_an_abstract_value(ask, word):
+    def f(x):
+        ask(x)
+        return x
+
+    place = f"{__file__}:{f.__code__.co_firstlineno + 1}"
+    with pytest.raises(errors.AbstractValueError) as info:
+        fg.make_jaxpr(f)(2)
+    message = str(info.value)
+    assert __file__ in message and ("argument x" in message)
+    assert place in message or "<lambda>" in message
+    assert "return it as an output" in message
+    assert word in message or "item" in message
+
+
+def test_a_number_asked_under_vmap():
+    raised(
+        errors.AbstractValueError,
+        lambda: fg.vmap(lambda x: int(x) * x)(X),
+        "int()",
+        "no single value",
+        HERE,
+    )
+
+
+def test_under_grad_int_and_indices_work():
+    assert fg.grad(lambda x: x * int(x))(2.5) == 2.0
+    assert fg.grad(lambda x: x * [10.0, 20.0, 30.0][int(x)])(1.5) == 20.0
+    assert fg.grad(lambda x: sum(x for _ in range(int(x))))(3.0) == 3.0
+
+
+# --- what would cut a gradient --------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [float, math.sin, complex, lambda x: np.zeros(1).__setitem__(0, x)])
+@pytest.mark.parametrize("transform", [fg.grad, lambda f: lambda x: fg.jvp(f, (x,), (1.0,))])
+def test_a_cut_gradient_is_refused(cut, transform):
+    def f(x):
+        cut(x)
+        return x * x
+
+    with pytest.raises((errors.GradientCutError, ValueError)) as info:
+        transform(f)(1.0)
+    error = info.value
+    if not isinstance(
+        error, errors.GradientCutError
+    ):  # NumPy wraps what an element's float() raised
+        error = error.__cause__
+    assert isinstance(error, errors.GradientCutError)
+    for word in (
+        __file__,
+        "np.sin for math.sin",
+        "fg.stop_gradient(x)",
+        "silently",
+        ".at[i].set(x)",
+    ):
+        assert word in str(error)
+
+
+# --- assignment -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap", "make_jaxpr"])
+def test_assignment_into_a_tracer(transform):
+    def f(x):
+        x[0] = 1.0
+        return np.sum(x)
+
+    place = f"{__file__}:{f.__code__.co_firstlineno + 1}"
+    arg = {"grad": X, "vmap": np.ones((2, 3)), "make_jaxpr": X}[transform]
+    raised(
+        errors.ItemAssignmentError,
+        lambda: getattr(fg, transform)(f)(arg),
+        place,
+        "a = a.at[index].set(value)",
+    )
+
+
+# --- outputs and inputs of grad -------------------------------------------------------
+
+
+def test_a_vector_output():
+    raised(
+        errors.NonScalarOutputError, lambda: fg.grad(np.sin)(X), "(3,)", "sin", "np.sum", "fg.vjp"
+    )
+
+
+def test_a_tree_output():
+    raised(errors.NonScalarOutputError, lambda: fg.grad(lambda x: (x, x))(1.0), "(*, *)", __file__)
+
+
+def test_no_number_at_all():
+    raised(errors.NonScalarOutputError, lambda: fg.grad(lambda x: "text")(1.0), "str")
+    raised(errors.NonScalarOutputError, lambda: fg.grad(lambda x: None)(1.0), "None")
+
+
+def test_a_complex_output():
+    raised(
+        errors.NonScalarOutputError,
+        lambda: fg.grad(lambda z: z * z)(1 + 2j),
+        "complex",
+        "holomorphic=True",
+    )
+
+
+@pytest.mark.parametrize(
+    ("leaf", "word"),
+    [(3, "int64"), (True, "bool"), ("text", "a str"), (np.arange(3), "int64"), (object, "a type")],
+)
+def test_a_leaf_that_cannot_be_differentiated(leaf, word):
+    f = lambda p: 1.0  # noqa: E731
+    raised(
+        errors.NonDifferentiableInputError,
+        lambda: fg.grad(f)({"w": [1.0, leaf]}),
+        "p['w'][1]",
+        word,
+        "argnums",
+        "nondiff='none'",
+    )
+    assert fg.grad(f, nondiff="none")({"w": [1.0, leaf]})["w"][1] is None
+
+
+def test_jvp_of_an_integer():
+    raised(
+        errors.NonDifferentiableInputError,
+        lambda: fg.jvp(lambda n: n, (3,), (1,)),
+        "jvp",
+        "n",
+        "int64",
+    )
+
+
+# --- NumPy's surface ------------------------------------------------------------------
+
+
+def test_an_unsupported_function():
+    raised(
+        errors.UnsupportedFunctionError,
+        lambda: fg.grad(lambda x: np.sum(np.packbits(x)))(X),
+        "packbits",
+        "nearest supported function",
+        "fungrad.extend",
+        HERE,
+    )
+
+
+def test_the_nearest_function_is_named():
+    error = raised(
+        errors.UnsupportedFunctionError, lambda: fg.grad(lambda x: np.nanpercentile(x, 5))(X)
+    )
+    assert re.search(r"nearest supported function by name is numpy\.\w+", error.message)
+
+
+def test_an_output_buffer():
+    buffer = np.empty(3)
+    raised(
+        errors.UnsupportedArgumentError,
+        lambda: fg.grad(lambda x: np.sum(np.sin(x, out=buffer)))(X),
+        "out",
+    )
+
+
+# --- leaks ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap", "make_jaxpr"])
+def test_a_leak_names_the_transform(transform):
+    kept = []
+
+    def leaky(x):
+        kept.append(np.sin(x))
+        return np.sum(x)
+
+    birth = f"{__file__}:{leaky.__code__.co_firstlineno + 1}"
+    arg = {"grad": X, "vmap": np.ones((2, 3)), "make_jaxpr": X}[transform]
+    getattr(fg, transform)(leaky)(arg)
+    error = raised(
+        errors.LeakedTracerError,
+        lambda: np.cos(kept[0]),
+        "`leaky`",
+        HERE,
+        "f64[3]",
+        "has_aux",
+        "fg.stop_gradient",
+    )
+    if transform == "make_jaxpr":  # the Graph knows the line of every equation
+        assert birth in error.message and "`sin`" in error.message
+    if transform == "grad":
+        assert "`sin`" in error.message

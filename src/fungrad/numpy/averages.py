@@ -1,7 +1,7 @@
 """Floor 8: mean, var, std and average of traced values, with NumPy's signatures and dtypes.
 
-Integers are averaged as float64, float16 is summed as float32 where NumPy does so. The standard deviation
-of constant data, where it has a kink, has derivative 0 (docs/kinks.md).
+Integers are averaged as float64, float16 is summed as float32 where NumPy does so. The standard
+deviation of constant data, where it has a kink, has derivative 0 (docs/kinks.md).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 from fungrad.numpy.axes import axes_of, with_axes_kept
 from fungrad.numpy.reductions import as_truth, only, sum
 from fungrad.numpy.wrap import NO_VALUE, as_array, implements, refuse
-from fungrad.primitives.elementwise import div, eq, mul, select, sub
+from fungrad.primitives.elementwise import div, mul, sub
+from fungrad.primitives.reducing import root
 from fungrad.primitives.shaping import broadcast_to, cast, conj, reduce_sum, reshape
-from fungrad.primitives.ufuncs import maximum, real, sqrt, square
+from fungrad.primitives.ufuncs import maximum, real, square
 from fungrad.tracing.trace import registry, shape_of, typeof
 
 Axes = tuple[int, ...]
@@ -29,16 +30,17 @@ def _count(shape: tuple[int, ...], axes: Axes, where: Any) -> Any:
     return reduce_sum(broadcast_to(as_truth(where), shape=shape), axes=axes)
 
 
-def _quotient(total: Any, count: Any) -> Any:
-    """total / count in the dtype of the total."""
-    return cast(div(total, count), typeof(total).dtype)
-
-
-def _sum_dtype(a: Any, dtype: Any) -> np.dtype[Any] | None:
-    """The dtype that averages are made in, where it is not that of the array."""
+def _sum_dtype(found: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
+    """The dtype that averages of an array are made in."""
     if dtype is not None:
-        return np.dtype(dtype)
-    return np.dtype(np.float64) if typeof(a).dtype.kind in "iub" else None
+        wanted: np.dtype[Any] = np.dtype(dtype)
+        return wanted
+    return _FLOAT if found.kind in "iub" else found
+
+
+_FLOAT: np.dtype[Any] = np.dtype(np.float64)
+_HALF: np.dtype[Any] = np.dtype(np.float16)
+_SINGLE: np.dtype[Any] = np.dtype(np.float32)
 
 
 @implements(np.mean)
@@ -50,20 +52,17 @@ def mean(
     if out is not None:
         refuse("numpy.mean", out=out)
     a = as_array(a)
-    wanted = _sum_dtype(a, dtype)
-    half = wanted is None and typeof(a).dtype == np.float16
-    if half:
-        wanted = np.dtype(np.float32)
-    if wanted is not None:
-        a = cast(a, wanted)
-    shape = shape_of(a)
+    type_ = typeof(a)
+    shape = type_.shape
+    result = _sum_dtype(type_.dtype, dtype)
+    summed = _SINGLE if dtype is None and result == _HALF else result
+    if summed is not type_.dtype:
+        a = cast(a, summed)
     axes = axes_of(axis, len(shape))
     count = _count(shape, axes, where)
     y = div(reduce_sum(only(a, where, 0), axes=axes), count)
-    if half:
-        y = cast(y, np.float16)
-    elif dtype is not None or count.__class__ is not int:
-        y = cast(y, typeof(a).dtype if dtype is None else dtype)
+    if result.kind in "iub" or summed is not result or count.__class__ is not int:
+        y = cast(y, result)
     return y if keepdims is NO_VALUE or not keepdims else with_axes_kept(y, shape, axes)
 
 
@@ -90,33 +89,31 @@ def var(
     refuse("numpy.var", out=out)
     ddof = _degrees(ddof, correction)
     a = as_array(a)
-    wanted = _sum_dtype(a, dtype)
-    shape = shape_of(a)
+    type_ = typeof(a)
+    shape = type_.shape
+    summed = _sum_dtype(type_.dtype, dtype)
     axes = axes_of(axis, len(shape))
     count = _count(shape, axes, where)
     kept = tuple([1 if i in axes else n for i, n in enumerate(shape)])
+    plain = summed.kind in "fc" and count.__class__ is int
     if mean is NO_VALUE:
-        summed = a if wanted is None else cast(a, wanted)
-        total = reduce_sum(only(summed, where, 0), axes=axes)
-        center = reshape(_quotient(total, count), shape=kept)
+        total = reduce_sum(only(cast(a, summed), where, 0), axes=axes)
+        center = div(total, count)
+        if not plain:
+            center = cast(center, summed)
+        if len(axes) < len(shape):
+            center = reshape(center, shape=kept)
     else:
         center = as_array(mean)
     squares = squared_size(sub(a, center))
-    if wanted is not None:
-        squares = cast(squares, wanted)
+    if dtype is not None:
+        squares = cast(squares, summed)
     total = reduce_sum(only(squares, where, 0), axes=axes)
-    if count.__class__ is int:
-        free = max(count - ddof, 0)
-    else:
-        free = maximum(sub(count, ddof), 0)
-    y = _quotient(total, free)
+    free = max(count - ddof, 0) if count.__class__ is int else maximum(sub(count, ddof), 0)
+    y = div(total, free)
+    if not plain:
+        y = cast(y, typeof(total).dtype)
     return y if keepdims is NO_VALUE or not keepdims else reshape(y, shape=kept)
-
-
-def root(variance: Any) -> Any:
-    """The square root with derivative 0 at 0."""
-    zero = eq(variance, 0)
-    return select(zero, 0, sqrt(select(zero, 1, variance)))
 
 
 @implements(np.std)
@@ -125,7 +122,7 @@ def std(
     keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, mean: Any = NO_VALUE,
     correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The standard deviation over axes, as numpy.std; its derivative is 0 where the data are constant."""
+    """The standard deviation over axes, as numpy.std; derivative 0 at constant data."""
     refuse("numpy.std", out=out)
     variance = registry.functions[np.var]
     return root(
@@ -144,7 +141,9 @@ def _weights(weights: Any, shape: tuple[int, ...], axis: Any, axes: Axes) -> Any
     if axis is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
     if found != tuple([shape[i] for i in axes]):
-        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+        raise ValueError(
+            "Shape of weights must be consistent with shape of a along specified axis."
+        )
     order = sorted(range(len(axes)), key=axes.__getitem__)
     if order != list(range(len(axes))):
         weights = registry.functions[np.transpose](weights, tuple(order))
@@ -156,7 +155,7 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
     keepdims: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The weighted average over axes, as numpy.average (which raises where the weights sum to zero)."""
+    """The weighted average over axes, as numpy.average."""
     a = as_array(a)
     shape = shape_of(a)
     axes = axes_of(axis, len(shape))

@@ -1,7 +1,8 @@
 """Floor 8: x[index] and NumPy's functions that pick elements, for traced values.
 
-Reads an index as NumPy does, and hands the primitives its static part and its integer arrays. A mask has
-to be known, since the shape of what it picks depends on it. Functional updates stand in updates.py.
+Reads an index as NumPy does, and hands the primitives its static part and its integer arrays. A
+mask has to be known, since the shape of what it picks depends on it. Functional updates stand in
+updates.py.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _iter(self: Tracer) -> Iterator[Any]:
     return iter(unstack(self))
 
 
-# --- reading an index --------------------------------------------------------------------------------------
+# --- reading an index -----------------------------------------------------------------------------
 
 
 def _integer(part: Any) -> int | None:
@@ -85,8 +86,8 @@ def _entry(item: Any) -> Any:
     kind = typeof(array).dtype.kind
     if kind not in "iub":
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean "
-            f"arrays are valid indices, not {typeof(array)}"
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer "
+            f"or boolean arrays are valid indices, not {typeof(array)}"
         )
     return known(array, "a boolean index (x[mask])") if kind == "b" else array
 
@@ -94,8 +95,8 @@ def _entry(item: Any) -> Any:
 def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
     """What to index, the static part of the index, and its integer arrays.
 
-    Masks become the integer arrays of their true elements. What to index is x, but for 0-d masks, which
-    index a new axis of it.
+    Masks become the integer arrays of their true elements. What to index is x, but for 0-d masks,
+    which index a new axis of it.
     """
     items = [_entry(item) for item in (index if index.__class__ is tuple else (index,))]
     if sum(1 for item in items if item is Ellipsis) > 1:
@@ -117,8 +118,9 @@ def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
             for offset, length in enumerate(item.shape):
                 if axis + offset < len(shape) and length != shape[axis + offset]:
                     raise IndexError(
-                        f"boolean index did not match indexed array along axis {axis + offset}; size of axis "
-                        f"is {shape[axis + offset]} but size of corresponding boolean axis is {length}"
+                        f"boolean index did not match indexed array along axis {axis + offset}; "
+                        f"size of axis is {shape[axis + offset]} but size of corresponding boolean "
+                        f"axis is {length}"
                     )
             result.extend(item.nonzero())
             axis += item.ndim
@@ -159,12 +161,12 @@ def _with_new_axes(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
     return getitem(x, index=Index(tuple(before))), after
 
 
-# --- functions -----------------------------------------------------------------------------------------------
+# --- functions ------------------------------------------------------------------------------------
 
 
 @implements(np.where)
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
-    """x where the condition holds, else y, as numpy.where; the branch not taken has exactly no derivative.
+    """x where the condition holds, else y, as numpy.where; no derivative of the branch not taken.
 
     With the condition alone it is nonzero, for which the condition has to be known.
     """
@@ -203,7 +205,9 @@ def _positions(indices: Any, length: int, mode: str) -> Any:
     if dtype.kind == "b" or (dtype.kind == "f" and not typeof(indices).size):
         indices = cast(indices, np.intp)
     elif dtype.kind not in "iu":
-        raise TypeError(f"Cannot cast indices from {dtype} to integers according to the rule 'safe'")
+        raise TypeError(
+            f"Cannot cast indices from {dtype} to integers according to the rule 'safe'"
+        )
     if mode == "wrap":
         return remainder(indices, length)
     if mode == "clip":
@@ -244,9 +248,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
     axis = axis_index(axis, ndim)
     arrays = [
-        indices
-        if i == axis
-        else iota(shape=tuple([length if j == i else 1 for j in range(ndim)]))
+        indices if i == axis else iota(shape=tuple([length if j == i else 1 for j in range(ndim)]))
         for i, length in enumerate(shape)
     ]
     return getitem(arr, *arrays, index=Index((ARRAY,) * ndim))
@@ -267,9 +269,7 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     return getitem(a, np.flatnonzero(condition), index=index)
 
 
-def _compress_method(
-    self: Tracer, condition: Any, axis: Any = None, out: Any = None
-) -> Any:
+def _compress_method(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -> Any:
     return registry.functions[np.compress](condition, self, axis, out)
 
 
@@ -310,7 +310,9 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     if mode == "raise" and a.__class__ is not Tracer:
         if np.any((np.less(a, 0)) | np.greater_equal(a, len(items))):
             raise ValueError("invalid entry in choice array")
-    result = pick(a == 0, items[0], items[-1]) if len(items) > 1 else pick(a == a, items[0], items[0])
+    result = (
+        pick(a == 0, items[0], items[-1]) if len(items) > 1 else pick(a == a, items[0], items[0])
+    )
     for number, item in enumerate(items[1:-1], start=1):
         result = pick(a == number, item, result)
     return result

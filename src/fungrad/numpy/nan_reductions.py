@@ -1,7 +1,7 @@
 """Floor 8: NumPy's reductions that ignore NaN, for traced values, with NumPy's signatures.
 
-Each fills the NaNs with what does not count and calls the plain reduction, as NumPy does; what was NaN has
-exactly no derivative.
+Each fills the NaNs with what does not count and calls the plain reduction, as NumPy does; what was
+NaN has exactly no derivative.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.averages import root, squared_size
+from fungrad.numpy.averages import squared_size
 from fungrad.numpy.axes import axes_of, with_axes_kept
 from fungrad.numpy.reductions import only
 from fungrad.numpy.wrap import NO_VALUE, as_array, implements, refuse
 from fungrad.primitives.elementwise import div, le, logical_and, logical_not, select, sub
-from fungrad.primitives.reducing import reduce_all
+from fungrad.primitives.reducing import reduce_all, root
 from fungrad.primitives.shaping import broadcast_to, cast, reduce_sum
 from fungrad.primitives.ufuncs import isnan
 from fungrad.tracing.trace import registry, shape_of, typeof
@@ -158,7 +158,7 @@ def nanstd(
     keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, mean: Any = NO_VALUE,
     correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The standard deviation of what is not NaN, as numpy.nanstd; its derivative is 0 at constant data."""
+    """The standard deviation of what is not NaN, as numpy.nanstd; 0 at constant data."""
     refuse("numpy.nanstd", out=out)
     return root(
         _plain(np.nanvar)(

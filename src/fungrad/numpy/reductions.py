@@ -1,7 +1,7 @@
 """Floor 8: NumPy's reductions and cumulative functions for traced values, with NumPy's signatures.
 
-Thin compositions of the primitives of reducing.py and scanning.py. Averages stand in averages.py, the
-functions that ignore NaN in nan_reductions.py.
+Thin compositions of the primitives of reducing.py and scanning.py. Averages stand in averages.py,
+the functions that ignore NaN in nan_reductions.py.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def _extremum(
     if initial is NO_VALUE or initial is None:
         if where is not NO_VALUE and where is not True:
             raise ValueError(
-                f"reduction operation '{function}' does not have an identity, so to use a where mask one "
-                "has to specify 'initial'"
+                f"reduction operation '{function}' does not have an identity, so to use a where "
+                "mask one has to specify 'initial'"
             )
         return reduced(primitive, a, axis, keepdims)
     initial = cast(as_array(initial), typeof(a).dtype)
@@ -198,7 +198,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALU
     return _position("numpy.argmin", r.argmin, a, axis, out, keepdims)
 
 
-# --- cumulative ------------------------------------------------------------------------------------------
+# --- cumulative -----------------------------------------------------------------------------------
 
 
 def cumulated(
@@ -228,8 +228,8 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
 
 
 def _cumulative(
-    function: str, primitive: Callable[..., Any], first: int, x: Any, axis: Any, dtype: Any, out: Any,
-    include_initial: bool,
+    function: str, primitive: Callable[..., Any], first: int, x: Any, axis: Any, dtype: Any,
+    out: Any, include_initial: bool,
 ) -> Any:  # fmt: skip
     x = as_array(x)
     shape = shape_of(x)
@@ -237,7 +237,9 @@ def _cumulative(
         raise ValueError("Input array must be at least 1D, but it has no axes.")
     if axis is None:
         if len(shape) != 1:
-            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+            raise ValueError(
+                "For arrays which have more than one dimension ``axis`` argument is required."
+            )
         axis = 0
     y = cumulated(function, primitive, x, axis, dtype, out)
     if not include_initial:
@@ -249,7 +251,13 @@ def _cumulative(
 
 @implements(np.cumulative_sum)
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: bool = False,
 ) -> Any:
     """The sums of the elements up to each, as numpy.cumulative_sum."""
     return _cumulative(
@@ -259,7 +267,13 @@ def cumulative_sum(
 
 @implements(np.cumulative_prod)
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: bool = False,
 ) -> Any:
     """The products of the elements up to each, as numpy.cumulative_prod."""
     return _cumulative(
@@ -267,7 +281,7 @@ def cumulative_prod(
     )
 
 
-# --- what ufunc.reduce and ufunc.accumulate stand for --------------------------------------------------------
+# --- what ufunc.reduce and ufunc.accumulate stand for ---------------------------------------------
 
 
 def _reducer(
@@ -332,7 +346,8 @@ ACCUMULATE: dict[np.ufunc, Callable[..., Any]] = {
 METHODS: dict[str, Any] = {
     function.__name__: registry.functions[function]
     for function in (
-        np.sum, np.prod, np.max, np.min, np.any, np.all, np.argmax, np.argmin, np.cumsum, np.cumprod,
+        np.sum, np.prod, np.max, np.min, np.any, np.all, np.argmax, np.argmin, np.cumsum,
+        np.cumprod,
     )
 }  # fmt: skip
 """ndarray's methods, by name."""

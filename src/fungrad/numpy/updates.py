@@ -1,7 +1,7 @@
-"""Floor 8: `x.at[index].set(values)` and its like, which give a changed array in place of an assignment.
+"""Floor 8: `x.at[index].set(values)` and its like, for `x[index] = values` and its like.
 
-Reads indices by indexing.py; the writing is done by primitives/scattering.py. A mask that is only known as
-a type can be used here, as a choice between the changed and the old elements.
+Reads indices by indexing.py; the writing is done by primitives/scattering.py. A mask that is only
+known as a type can be used here, as a choice between the changed and the old elements.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class At:
 class Place:
     """Elements of an array, named by an index: `x.at[index]`.
 
-    Every method but `get` gives x, with x[index] changed: a new array of the same dtype. Where the index
-    names an element more than once, `set` keeps the last value and the others apply each of them.
+    Every method but `get` gives x, with x[index] changed: a new array of the same dtype. Where the
+    index names an element more than once, `set` keeps the last value and the others apply each of
+    them.
     """
 
     __slots__ = ("_array", "_index")
@@ -123,10 +124,10 @@ class Place:
         axes = len(shape) - mask.ndim
         if axes < 0 or mask.shape != shape[: mask.ndim] or len(shape_of(values)) > axes:
             raise ShapeError(
-                f"A write of values of shape {shape_of(values)} by a mask of shape {mask.shape} into an array "
-                f"of shape {shape}{user_line()}: while it is traced the mask is only known as a type, so that "
-                "it has to have the array's leading axes, and the values can have the others at most. Use "
-                "np.where(mask, values, x)."
+                f"A write of values of shape {shape_of(values)} by a mask of shape {mask.shape} "
+                f"into an array of shape {shape}{user_line()}: while it is traced the mask is only "
+                "known as a type, so that it has to have the array's leading axes, and the values "
+                "can have the others at most. Use np.where(mask, values, x)."
             )
         mask = reshape(mask, shape=(*mask.shape, *(1,) * axes)) if axes else mask
         return cast(
@@ -149,14 +150,17 @@ def _by_product(combine: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fitting(name: str, values: Any, dtype: np.dtype[Any]) -> Any:
-    """The values in the array's dtype, where NumPy would write them into it, and no gradient is cut."""
+    """The values in the array's dtype, where NumPy would write them and no gradient is cut."""
     found = typeof(values).dtype
     if name == "divide" and dtype.kind in "iub":
-        raise ShapeError(f"x.at[...].divide on an array of {dtype}{user_line()}: make it a float first.")
+        raise ShapeError(
+            f"x.at[...].divide on an array of {dtype}{user_line()}: make it a float first."
+        )
     if found.kind in "fc" and dtype.kind in "iub" and values.__class__ is Tracer:
         raise GradientCutError(
-            f"x.at[...].{name} of values of dtype {found} into an array of dtype {dtype}{user_line()} would "
-            "round them and cut their gradient silently. Make the array a float first: x.astype(float)."
+            f"x.at[...].{name} of values of dtype {found} into an array of dtype {dtype}"
+            f"{user_line()} would round them and cut their gradient silently. Make the array a "
+            "float first: x.astype(float)."
         )
     if not _writable(name, found, dtype, typeof(values).weak):
         raise ShapeError(
@@ -190,8 +194,8 @@ def _spread(values: Any, shape: tuple[int, ...], index: Index) -> Any:
     offset = len(shape) - len(found)
     if offset < 0 or any(n not in (1, m) for n, m in zip(found, shape[offset:], strict=True)):
         raise ShapeError(
-            f"Values of shape {found} cannot be written{user_line()} to the elements of shape {shape} that "
-            f"the index {index} names."
+            f"Values of shape {found} cannot be written{user_line()} to the elements of shape "
+            f"{shape} that the index {index} names."
         )
     return broadcast_to(values, shape=shape)
 

@@ -1,8 +1,8 @@
-"""Floor 8: how a function of ours takes the place of NumPy's. Knows the registry, and no single function.
+"""Floor 8: how functions of ours take the place of NumPy's. Knows the registry alone.
 
-`implements` registers a function for NumPy's protocol; `as_array` makes any array-like argument ready for
-primitives; `known` gives the number inside a traced value where there is one; `refuse` names an argument
-that has no meaning for traced values.
+`implements` registers a function for NumPy's protocol; `as_array` makes any array-like argument
+ready for primitives; `known` gives the number inside a traced value where there is one; `refuse`
+names an argument that has no meaning for traced values.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-NO_VALUE: Any = np._NoValue  # type: ignore[attr-defined]
+NO_VALUE: Any = np._NoValue
 """NumPy's own mark of an argument that was not given."""
 
 
 def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
     """Registers a function under the NumPy functions that it stands for on traced values.
 
-    The function that is returned, for the namespace `fungrad.numpy`, is NumPy's own outside of transforms.
+    The function that is returned, for the namespace `fungrad.numpy`, is NumPy's own outside of
+    transforms.
     """
 
     def register(function: F) -> F:
@@ -80,6 +81,7 @@ def refuse(function: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None and value is not NO_VALUE:
             raise UnsupportedArgumentError(
-                f"{function} was called with {name}=... on a traced value{user_line()}, which has no meaning "
-                "there: arrays are values, and are not written into. Leave it out and use the result."
+                f"{function} was called with {name}=... on a traced value{user_line()}, which has "
+                "no meaning there: arrays are values, and are not written into. Leave it out and "
+                "use the result."
             )

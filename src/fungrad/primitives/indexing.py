@@ -1,9 +1,9 @@
-"""Floor 3: reading by index. Knows `declare`, shaping and stacking; writing by index is scattering.py.
+"""Floor 3: reading by index. Knows `declare`, shaping, stacking; not scattering.
 
-`getitem(x, *arrays, index=)` is NumPy's x[...]: what the index says without arrays (integers, slices,
-newaxis, ellipsis) is the static `Index`; its integer arrays are passive arguments. Masks do not reach this
-floor: they are turned into integer arrays, which then cannot repeat (`Index.unique`). `scatter` is the
-transpose of getitem.
+`getitem(x, *arrays, index=)` is NumPy's x[...]: what the index says without arrays (integers,
+slices, newaxis, ellipsis) is the static `Index`; its integer arrays are passive arguments. Masks do
+not reach this floor: they are turned into integer arrays, which then cannot repeat
+(`Index.unique`). `scatter` is the transpose of getitem.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def of_int(position: int) -> Index:
 class Layout(NamedTuple):
     """Where the axes of a result of getitem come from.
 
-    `rest` are the lengths of the axes that slices, newaxis and ellipsis leave; the axes of the index
-    arrays, broadcast to the shape `fancy`, stand together before rest[position].
+    `rest` are the lengths of the axes that slices, newaxis and ellipsis leave; the axes of the
+    index arrays, broadcast to the shape `fancy`, stand together before rest[position].
     """
 
     rest: Shape
@@ -146,7 +146,8 @@ def layout(index: Index, shape: Shape, arrays: Sequence[Shape]) -> Layout:
         except ValueError:
             shapes = " ".join(map(str, arrays))
             raise IndexError(
-                f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes}"
+                "shape mismatch: indexing arrays could not be broadcast together with shapes "
+                f"{shapes}"
             ) from None
     rest: list[int] = []
     starts: list[int] = []
@@ -169,12 +170,12 @@ def layout(index: Index, shape: Shape, arrays: Sequence[Shape]) -> Layout:
 
 
 def _together(entries: Iterable[Any]) -> bool:
-    """Whether the integers and arrays of an index stand side by side (NumPy then leaves them there)."""
+    """Whether the integers and arrays of an index stand side by side, and so stay there."""
     kinds = "".join("a" if e.__class__ in (int, str) else "-" for e in entries)
     return "-" not in kinds.strip("-")
 
 
-# --- batching: the same index for all examples, or one for each ------------------------------------------
+# --- batching: the same index for all examples, or one for each -----------------------------------
 
 
 def batched_index(
@@ -236,7 +237,7 @@ def with_batch(x: Any, batched: bool, size: int) -> Any:
     return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
 
 
-# --- getitem ---------------------------------------------------------------------------------------------
+# --- getitem --------------------------------------------------------------------------------------
 
 
 def _eval_getitem(x: Any, *arrays: Any, index: Index) -> Any:
@@ -253,7 +254,7 @@ def _vjp_getitem(ct: Any, output: Any, args: Any, wanted: Any, *, index: Index) 
     x, *arrays = args
     result = scatter(ct, *arrays, index=index, shape=x.shape)
     if repeatable(arrays):
-        # x[mask] is a `where`: what is not read gets exactly zero, also behind an infinite derivative.
+        # x[mask] is a `where`: what is not read gets exactly zero, behind an infinite slope too.
         result = Masked(result, read_at(ct, x.shape, arrays, index))
     return [result, *[None] * len(arrays)]
 
@@ -266,7 +267,7 @@ def _batch_getitem(args: Any, batched: Any, size: int, *, index: Index) -> Any:
     return result if order is None else transpose(result, axes=order)
 
 
-getitem = Primitive(
+getitem: Primitive = Primitive(
     "getitem",
     eval=_eval_getitem,
     type=_type_getitem,
@@ -278,7 +279,7 @@ getitem = Primitive(
     batch=_batch_getitem,
     keep=lambda args: [typeof(args[0]), *args[1:]],
 )
-"""`getitem(x, *arrays, index=)`: NumPy's x[index], with the arrays in the places that the Index names."""
+"""`getitem(x, *arrays, index=)`: NumPy's x[index]; the arrays go into their places."""
 
 
 def repeatable(arrays: Sequence[Any]) -> bool:
@@ -287,16 +288,16 @@ def repeatable(arrays: Sequence[Any]) -> bool:
 
 
 def read_at(picked: Any, shape: Shape, arrays: Sequence[Any], index: Index) -> Any:
-    """A mask of the given shape, true where the index reads; `picked` has the shape of what it reads."""
+    """A mask of the given shape, true where the index reads what has the shape of `picked`."""
     ones = full(shape=shape_of(picked), value=True, dtype=np.dtype(np.bool_))
     return scatter(ones, *arrays, index=index, shape=shape)
 
 
-# --- scatter ---------------------------------------------------------------------------------------------
+# --- scatter --------------------------------------------------------------------------------------
 
 
 def apply_at(ufunc: np.ufunc, out: Any, values: Any, arrays: Sequence[Any], index: Index) -> Any:
-    """Writes ufunc(out[index], values) into a fresh array, once for each time the index names an element."""
+    """Writes ufunc(out[index], values) into a fresh C-ordered array, repeats included."""
     native = index.fill(arrays)
     if index.unique or not repeatable(arrays):
         out[native] = ufunc(out[native], values)
@@ -320,13 +321,15 @@ def _eval_scatter(ct: Any, *arrays: Any, index: Index, shape: Shape) -> Any:
     return apply_at(np.add, out, ct, arrays, index)
 
 
-def checked_values(name: str, values: Type, shape: Shape, arrays: Sequence[Type], index: Index) -> None:
+def checked_values(
+    name: str, values: Type, shape: Shape, arrays: Sequence[Type], index: Index
+) -> None:
     """Raises ShapeError where values do not have the shape that the index reads."""
     wanted = layout(index, shape, [a.shape for a in arrays]).shape
     if values.shape != wanted:
         raise ShapeError(
-            f"`{name}` got values of shape {values.shape}, but the index {index} of an array of shape "
-            f"{shape} names elements of shape {wanted}."
+            f"`{name}` got values of shape {values.shape}, but the index {index} of an array of "
+            f"shape {shape} names elements of shape {wanted}."
         )
 
 
@@ -353,7 +356,7 @@ def _jvp_scatter(primals: Any, tangents: Any, **params: Any) -> Any:
     return scatter(*primals, **params), scatter(tangents[0], *primals[1:], **params)
 
 
-scatter = Primitive(
+scatter: Primitive = Primitive(
     "scatter",
     eval=_eval_scatter,
     type=_type_scatter,
@@ -365,9 +368,9 @@ scatter = Primitive(
     batch=_batch_scatter,
     keep=lambda args: [typeof(args[0]), *args[1:]],
 )
-"""`scatter(values, *arrays, index=, shape=)`: zeros of a shape, with the values added where the index reads."""
+"""`scatter(values, *arrays, index=, shape=)`: zeros, with the values added at x[index]."""
 
 __all__ = [
-    "ARRAY", "Index", "Layout", "apply_at", "batched_index", "batched_values", "checked_values", "expanded",
-    "getitem", "layout", "of_int", "read_at", "repeatable", "scatter", "with_batch",
+    "ARRAY", "Index", "Layout", "apply_at", "batched_index", "batched_values", "checked_values",
+    "expanded", "getitem", "layout", "of_int", "read_at", "repeatable", "scatter", "with_batch",
 ]  # fmt: skip

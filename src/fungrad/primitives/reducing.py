@@ -1,7 +1,7 @@
 """Floor 3: primitives that reduce axes: max, min, prod, logaddexp, any, all, argmax, argmin.
 
-The sum stands in shaping.py, as the transpose of broadcasting. `axes` are complete and not negative; the
-reduced axes are dropped. Knows `declare`, arithmetic, shaping and scanning.
+The sum stands in shaping.py, as the transpose of broadcasting. `axes` are complete and not
+negative; the reduced axes are dropped. Knows `declare`, arithmetic, shaping and scanning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, general
-from fungrad.primitives.elementwise import Masked, elementwise, select
+from fungrad.primitives.elementwise import Masked, Over, elementwise, select
 from fungrad.primitives.scanning import attains, cumprod, linear_recurrence, shifted
 from fungrad.primitives.shaping import cast, reduce_sum, reshape, transpose
 from fungrad.tracing.trace import shape_of, typeof
@@ -30,9 +30,7 @@ def kept(y: Any, shape: tuple[int, ...], axes: Axes) -> Any:
     return reshape(y, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
 
 
-def _type_by_example(
-    ufunc: np.ufunc, needs_items: bool = False
-) -> Callable[..., Type]:
+def _type_by_example(ufunc: np.ufunc, needs_items: bool = False) -> Callable[..., Type]:
     dtypes: dict[np.dtype[Any], np.dtype[Any]] = {}
 
     def type(x: Type, *, axes: Axes) -> Type:
@@ -58,7 +56,7 @@ def _batch_axes(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
     return batch
 
 
-# --- extrema ---------------------------------------------------------------------------------------------
+# --- extrema --------------------------------------------------------------------------------------
 
 
 def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
@@ -94,14 +92,15 @@ reduce_max = _extremum("reduce_max", np.maximum)
 reduce_min = _extremum("reduce_min", np.minimum)
 """`reduce_min(x, axes=)`: the smallest element; ties share the derivative equally."""
 
-# --- products --------------------------------------------------------------------------------------------
+# --- products -------------------------------------------------------------------------------------
 
 
 def _eval_others(x: Any, *, axes: Axes) -> Any:
     x = np.asarray(x)
     rest = tuple([i for i in range(x.ndim) if i not in axes])
     rows = np.transpose(x, (*rest, *axes))
-    flat = rows.reshape(*[x.shape[i] for i in rest], -1)
+    length = math.prod([x.shape[i] for i in axes])
+    flat = rows.reshape(*[x.shape[i] for i in rest], length)
     before, after = np.ones_like(flat), np.ones_like(flat)
     np.multiply.accumulate(flat[..., :-1], axis=-1, out=before[..., 1:])
     np.multiply.accumulate(flat[..., :0:-1], axis=-1, out=after[..., -2::-1])
@@ -116,9 +115,7 @@ def _flat_last(x: Any, axes: Axes) -> tuple[Any, Callable[[Any], Any]]:
     inverse = tuple(sorted(range(len(shape)), key=order.__getitem__))
     rows = transpose(x, axes=order)
     moved = shape_of(rows)
-    length = 1
-    for i in axes:
-        length *= shape[i]
+    length = math.prod([shape[i] for i in axes])
     flat = reshape(rows, shape=(*moved[: len(shape) - len(axes)], length))
     return flat, lambda y: transpose(reshape(y, shape=moved), axes=inverse)
 
@@ -141,7 +138,7 @@ def _tangent_others(x: Any, dx: Any, axes: Axes) -> Any:
     return undo(before * dafter + dbefore * after)
 
 
-product_of_others = Primitive(
+product_of_others: Primitive = Primitive(
     "product_of_others",
     eval=_eval_others,
     type=lambda x, *, axes: Type(x.shape, x.dtype),
@@ -167,7 +164,7 @@ def _vjp_prod(ct: Any, output: Any, args: Any, wanted: Any, *, axes: Axes) -> li
     return [kept(ct, shape_of(x), axes) * product_of_others(x, axes=axes)]
 
 
-reduce_prod = Primitive(
+reduce_prod: Primitive = Primitive(
     "reduce_prod",
     eval=lambda x, *, axes: np.multiply.reduce(x, axes),
     type=_type_by_example(np.multiply),
@@ -177,7 +174,7 @@ reduce_prod = Primitive(
 )
 """`reduce_prod(x, axes=)`: the product; its derivatives are right where elements are zero."""
 
-# --- log of a sum of exponentials ------------------------------------------------------------------------
+# --- log of a sum of exponentials -----------------------------------------------------------------
 
 
 def _exp_difference(name: str, exponential: np.ufunc, slope: float) -> Primitive:
@@ -224,7 +221,16 @@ reduce_logaddexp = _log_sum("reduce_logaddexp", np.logaddexp, exp_difference)
 reduce_logaddexp2 = _log_sum("reduce_logaddexp2", np.logaddexp2, exp2_difference)
 """`reduce_logaddexp2(x, axes=)`: log2 of the sum of 2^x."""
 
-# --- without a derivative, on purpose ----------------------------------------------------------------------
+# --- the root of a sum of squares -----------------------------------------------------------------
+
+root = elementwise(
+    "root",
+    lambda x: np.sqrt(x),  # not np.sqrt itself, which stands for the plain square root
+    partials=[Over(lambda y, x: select(y == 0, np.inf, y * 2))],
+)
+"""`root(x)`: the square root of a sum of squares, a norm: derivative 0 at 0."""
+
+# --- without a derivative, on purpose -------------------------------------------------------------
 
 
 def _truth(name: str, ufunc: np.ufunc) -> Primitive:
@@ -266,6 +272,7 @@ argmin = _position("argmin", np.argmin)
 """`argmin(x, axis=)`: the position of the smallest element, the first of them."""
 
 __all__ = [
-    "argmax", "argmin", "exp2_difference", "exp_difference", "kept", "product_of_others", "reduce_all",
-    "reduce_any", "reduce_logaddexp", "reduce_logaddexp2", "reduce_max", "reduce_min", "reduce_prod",
+    "argmax", "argmin", "exp2_difference", "exp_difference", "kept", "product_of_others",
+    "reduce_all", "reduce_any", "reduce_logaddexp", "reduce_logaddexp2", "reduce_max", "reduce_min",
+    "reduce_prod", "root",
 ]  # fmt: skip

@@ -1,9 +1,9 @@
-"""Floor 3: cumulative primitives along one axis, forwards or backwards. Knows `declare`, shaping, arithmetic.
+"""Floor 3: cumulative primitives along one axis, forwards or backwards. Knows shaping, arithmetic.
 
 All derivatives here come down to one primitive, the first-order linear recurrence
 h_j = a_j h_{j-1} + u_j, which is closed under differentiation: its tangent and its adjoint are
-recurrences again (Martin & Cundy, Parallelizing Linear Recurrent Neural Nets, ICLR 2018, section 2.2).
-There is no division, so products with zeros are right at every order.
+recurrences again (Martin & Cundy, Parallelizing Linear Recurrent Neural Nets, ICLR 2018, section
+2.2). There is no division, so products with zeros are right at every order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def shifted(x: Any, axis: int, fill: int, reverse: bool) -> Any:
     return concatenate(edge, slice_axis(x, axis=axis, start=0, stop=length - 1), axis=axis)
 
 
-# --- the linear recurrence ---------------------------------------------------------------------------------
+# --- the linear recurrence ------------------------------------------------------------------------
 
 
 def _eval_recurrence(a: Any, u: Any, *, axis: int, reverse: bool = False) -> Any:
@@ -107,7 +107,7 @@ def _batch_recurrence(
     return linear_recurrence(a, u, axis=axis + 1, reverse=reverse)
 
 
-linear_recurrence = Primitive(
+linear_recurrence: Primitive = Primitive(
     "linear_recurrence",
     eval=_eval_recurrence,
     type=lambda a, u, *, axis, reverse=False: Type(u.shape, np.result_type(a.dtype, u.dtype)),
@@ -115,19 +115,19 @@ linear_recurrence = Primitive(
     vjp=_vjp_recurrence,
     batch=_batch_recurrence,
 )
-"""`linear_recurrence(a, u, axis=, reverse=)`: h_j = a_j h_{j-1} + u_j, where h is 0 before the first.
+"""`linear_recurrence(a, u, axis=, reverse=)`: h_j = a_j h_{j-1} + u_j, from h = 0.
 
 a and u have the same shape.
 """
 
-# --- sums ------------------------------------------------------------------------------------------------
+# --- sums -----------------------------------------------------------------------------------------
 
 
 def _type_cumulative(ufunc: np.ufunc, x: Type) -> Type:
     return Type(x.shape, ufunc.accumulate(np.ones((1,), x.dtype)).dtype)
 
 
-cumsum = linear(
+cumsum: Primitive = linear(
     "cumsum",
     eval=lambda x, *, axis, reverse=False: _accumulated(np.add, x, axis, reverse),
     type=lambda x, *, axis, reverse=False: _type_cumulative(np.add, x),
@@ -136,9 +136,9 @@ cumsum = linear(
         args[0], axis=axis + 1, reverse=reverse
     ),
 )
-"""`cumsum(x, axis=, reverse=)`: the sums of all elements up to each (from each on, where reverse)."""
+"""`cumsum(x, axis=, reverse=)`: the sums up to each element (reverse: from each on)."""
 
-# --- products --------------------------------------------------------------------------------------------
+# --- products -------------------------------------------------------------------------------------
 
 
 def _vjp_cumprod(
@@ -156,7 +156,7 @@ def _jvp_cumprod(primals: Any, tangents: Any, *, axis: int, reverse: bool = Fals
     return y, linear_recurrence(x, moved, axis=axis, reverse=reverse)
 
 
-cumprod = Primitive(
+cumprod: Primitive = Primitive(
     "cumprod",
     eval=lambda x, *, axis, reverse=False: _accumulated(np.multiply, x, axis, reverse),
     type=lambda x, *, axis, reverse=False: _type_cumulative(np.multiply, x),
@@ -166,9 +166,9 @@ cumprod = Primitive(
         args[0], axis=axis + 1, reverse=reverse
     ),
 )
-"""`cumprod(x, axis=, reverse=)`: the products of all elements up to each (from each on, where reverse)."""
+"""`cumprod(x, axis=, reverse=)`: the products up to each (reverse: from each on)."""
 
-# --- running extrema: the elements that attain a value share its cotangent equally --------------------------
+# --- running extrema: the elements that attain a value share its cotangent equally ----------------
 
 
 def _eval_attains(x: Any, y: Any) -> Any:
@@ -182,7 +182,7 @@ attains = elementwise("attains", _eval_attains, partials=[None, None])
 
 def _running(name: str, ufunc: np.ufunc) -> Primitive:
     def shares(x: Any, y: Any, axis: int, reverse: bool) -> tuple[Any, Any, Any]:
-        """Which elements attain the extremum of their time, whether it lasts on, how many attain it."""
+        """Which elements attain the extremum of their time, if it lasts, their number."""
         one = typeof(x).dtype.type(1)
         none = one * 0
         hit = attains(x, y)

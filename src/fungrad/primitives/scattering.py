@@ -1,8 +1,9 @@
 """Floor 3: writing by index: index_set, index_add, index_multiply, index_min, index_max.
 
-Each takes `(x, values, *arrays, index=)`, where the values have the exact shape of x[index], and gives x
-changed. Where index arrays name an element more than once, set keeps the last value, as NumPy does, add,
-multiply, min and max take all of them, and the derivatives follow. Knows reading by index and scanning.
+Each takes `(x, values, *arrays, index=)`, where the values have the exact shape of x[index], and
+gives x changed. Where index arrays name an element more than once, set keeps the last value, as
+NumPy does, add, multiply, min and max take all of them, and the derivatives follow. Knows reading
+by index and scanning.
 """
 
 from __future__ import annotations
@@ -36,13 +37,11 @@ from fungrad.tracing.trace import shape_of, typeof
 Rule = Callable[..., Any]
 
 
-def _declare(
-    name: str, eval: Rule, *, jvp: Rule, vjp: Rule, keep: Rule | None = None
-) -> Primitive:
+def _declare(name: str, eval: Rule, *, jvp: Rule, vjp: Rule, keep: Rule | None = None) -> Primitive:
     """A primitive (x, values, *arrays, index=); `eval` writes into a fresh copy of x."""
 
     def evaluated(x: Any, values: Any, *arrays: Any, index: Index) -> Any:
-        return eval(np.array(x), values, arrays, index)
+        return eval(np.array(x, order="C"), values, arrays, index)
 
     def type(x: Type, values: Type, *arrays: Type, index: Index) -> Type:
         checked_values(name, values, x.shape, arrays, index)
@@ -77,7 +76,7 @@ def _or_zeros(tangent: Any, like: Any) -> Any:
     return zeros(typeof(like)) if tangent is None else tangent
 
 
-# --- set -------------------------------------------------------------------------------------------------
+# --- set ------------------------------------------------------------------------------------------
 
 
 def _eval_set(out: Any, values: Any, arrays: Any, index: Index) -> Any:
@@ -116,10 +115,12 @@ def _jvp_set(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: A
     return y, index_set(dx, cast(dvalues, typeof(dx).dtype), *arrays, index=index)
 
 
-index_set = _declare("index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept)
+index_set: Primitive = _declare(
+    "index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept
+)
 """`index_set(x, values, *arrays, index=)`: x with x[index] = values."""
 
-# --- add -------------------------------------------------------------------------------------------------
+# --- add ------------------------------------------------------------------------------------------
 
 
 def _vjp_add(
@@ -136,18 +137,18 @@ def _jvp_add(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: A
     return y, index_add(dx, cast(dvalues, typeof(dx).dtype), *arrays, index=index)
 
 
-index_add = _declare(
+index_add: Primitive = _declare(
     "index_add",
     lambda out, values, arrays, index: apply_at(np.add, out, values, arrays, index),
     jvp=_jvp_add,
     vjp=_vjp_add,
     keep=_types_kept,
 )
-"""`index_add(x, values, *arrays, index=)`: x with x[index] += values, repeated elements included."""
+"""`index_add(x, values, *arrays, index=)`: x with x[index] += values, repeats included."""
 
-# --- multiply --------------------------------------------------------------------------------------------
+# --- multiply -------------------------------------------------------------------------------------
 
-stable_order = general(
+stable_order: Primitive = general(
     "stable_order",
     eval=lambda x: np.argsort(x, axis=-1, kind="stable"),
     type=lambda x: Type(x.shape, np.intp),
@@ -160,8 +161,8 @@ stable_order = general(
 def _other_values(x: Any, values: Any, arrays: Any, index: Index) -> Any:
     """For each value, the product of all others that are written to the same element.
 
-    The values are sorted by element; the products before and after each are recurrences that start anew
-    with every element, so that there is no division.
+    The values are sorted by element; the products before and after each are recurrences that start
+    anew with every element, so that there is no division.
     """
     shape = shape_of(values)
     count = Type(shape, np.bool_).size
@@ -213,15 +214,15 @@ def _jvp_multiply(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalu
     return y, tangent
 
 
-index_multiply = _declare(
+index_multiply: Primitive = _declare(
     "index_multiply",
     lambda out, values, arrays, index: apply_at(np.multiply, out, values, arrays, index),
     jvp=_jvp_multiply,
     vjp=_vjp_multiply,
 )
-"""`index_multiply(x, values, *arrays, index=)`: x with x[index] *= values, repeated elements included."""
+"""`index_multiply(x, values, *arrays, index=)`: x with x[index] *= values, repeats included."""
 
-# --- extrema: whatever attains the result shares its derivative equally ----------------------------------------
+# --- extrema: whatever attains the result shares its derivative equally ---------------------------
 
 
 def _extremum(name: str, ufunc: np.ufunc) -> Primitive:

@@ -1,4 +1,5 @@
-"""Floor 3: stack and unstack along axis 0, each the transpose of the other; iota. Knows `declare` and shaping.
+"""Floor 3: stack and unstack along axis 0, each the transpose of the other; iota. Knows `declare`
+and shaping.
 
 `for row in x` is one unstack, so that a loop over n items differentiates in time n, not n squared.
 """
@@ -32,7 +33,7 @@ def _batch_stack(args: Sequence[Any], batched: Sequence[bool], size: int) -> Any
     return moveaxis(stack(*full_size), 1, 0)
 
 
-stack = linear(
+stack: Primitive = linear(
     "stack",
     eval=lambda *xs: np.array(xs),
     type=_type_stack,
@@ -51,7 +52,7 @@ def _vjp_unstack(cotangents: Any, output: Any, args: Any, wanted: Any) -> list[A
     return [stack(*[zero if c is None else c for c in cotangents])]
 
 
-unstack = Primitive(
+unstack: Primitive = Primitive(
     "unstack",
     eval=lambda x: tuple(x),
     type=lambda x: (Type(x.shape[1:], x.dtype),) * x.shape[0],
@@ -64,12 +65,13 @@ unstack = Primitive(
 """`unstack(x)`: the items of x along axis 0, as a tuple."""
 
 
-iota = general(
+iota: Primitive = general(
     "iota",
     eval=lambda *, shape: np.arange(Type(shape, np.int64).size).reshape(shape),
     type=lambda *, shape: Type(shape, np.int64),
     cuts=True,
 )
-"""`iota(shape=)`: the integers 0, 1, 2, ... in C order. Takes no arguments, so it is never batched."""
+"""`iota(shape=)`: the integers 0, 1, 2, ... in C order. Takes no arguments, so it is never batched.
+"""
 
 __all__ = ["iota", "stack", "unstack"]

@@ -91,7 +91,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     refuse("round", out=out)
     a = array_of(a)
     places = operator.index(decimals)
-    if a.dtype.kind in "iub" and places >= 0:
+    if a.dtype.kind in "iu" and places >= 0:
         return a
     if places == 0:
         return u.rint(a)
@@ -228,8 +228,9 @@ def _frexp(x: Any) -> tuple[Any, Any]:
 
 def _modf(x: Any) -> tuple[Any, Any]:
     whole = u.trunc(x)
-    part = u.fmod(x, 1.0)
-    return select(np.isinf(x), np.copysign(0.0, x), part), whole
+    infinite = np.isinf(x)
+    part = u.fmod(select(infinite, 0.0, x), 1.0)
+    return select(infinite, np.copysign(0.0, x), part), whole
 
 
 def _divmod(x: Any, y: Any) -> tuple[Any, Any]:

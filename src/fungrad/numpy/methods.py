@@ -79,8 +79,7 @@ def install() -> None:
     for ufunc in registry.ufuncs:
         if "O" in "".join(ufunc.types) and ufunc.nout == 1 and ufunc.nin <= 2:
             setattr(Tracer, ufunc.__name__, _ufunc_method(ufunc))
-    modules = (shaping, contractions, reductions, averages, indexing)
-    for methods in (*[module.METHODS for module in modules], METHODS):
+    for methods in (*[module.METHODS for module in _MODULES], METHODS):
         for name, member in methods.items():
             setattr(Tracer, name, member)
 

@@ -32,7 +32,7 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
         return NotImplemented
     out = kwargs.pop("out", None)
     if out is not None and any(o is not None for o in out):
-        raise _refused_out(ufunc, method, inputs)
+        raise _refused_out(ufunc, method, kwargs)
     if method == "__call__":
         return _call(ufunc, inputs, kwargs)
     if method == "outer":
@@ -64,11 +64,13 @@ def _prepared(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
     return None if any(value is NotImplemented for value in ready) else ready
 
 
-def _refused_out(ufunc: np.ufunc, method: str, inputs: Sequence[Any]) -> UnsupportedArgumentError:
+def _refused_out(ufunc: np.ufunc, method: str, kwargs: dict[str, Any]) -> UnsupportedArgumentError:
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
-    symbol = _OPERATORS.get(ufunc.__name__)
+    symbol = _OPERATORS.get(ufunc.__name__) if method == "__call__" else None
     advice = f"`y = {name}(...)` for `{name}(..., out=y)`"
-    if symbol is not None and method == "__call__":
+    if "where" in kwargs:
+        advice = f"`np.where(condition, {name}(...), y)` for `{name}(..., out=y, where=condition)`"
+    elif symbol is not None:
         advice = f"`a = a {symbol} x` for `a {symbol}= x`, and {advice}"
     return UnsupportedArgumentError(
         f"{name} was asked to write a traced value into an ndarray{user_line()}, by out= or by an operator "

@@ -19,7 +19,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, Rule
 from fungrad.primitives.elementwise import fit
 from fungrad.primitives.shaping import moveaxis, transpose
-from fungrad.tracing.trace import shape_of, typeof
+from fungrad.tracing.trace import Tracer, leaked, shape_of, typeof
 
 Axes = tuple[int, ...]
 Pair = tuple[Axes, Axes]
@@ -140,7 +140,7 @@ def _flat_kernel(nx: int, ny: int, contract: Pair) -> Callable[[Any, Any], Any]:
         length = math.prod([x.shape[i] for i in contract[0]])
         left = x.transpose(order_x).reshape(math.prod(shape_x), length)
         right = y.transpose(order_y).reshape(length, math.prod(shape_y))
-        return left.dot(right).reshape(*shape_x, *shape_y)
+        return left.dot(right).reshape((*shape_x, *shape_y))
 
     return kernel
 
@@ -186,6 +186,8 @@ def _batched_outer_kernel(free_x: Axes, free_y: Axes, batch: Pair) -> Callable[[
 
 
 def _eval_dot(x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
+    if x.__class__ is Tracer or y.__class__ is Tracer:  # its method `dot` would come back here
+        raise leaked(x if x.__class__ is Tracer else y)
     return _kernel(x.ndim, y.ndim, contract, batch)(x, y)
 
 

@@ -1,0 +1,114 @@
+"""Element-by-element functions that are no ufuncs: NumPy's numbers, and derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from surface import agrees, values
+
+import fungrad as fg
+
+F32, F64, C128, I64 = np.float32, np.float64, np.complex128, np.int64
+
+FUNCTIONS = {
+    "clip": lambda x: np.clip(x, -0.5, 0.5),
+    "clip low": lambda x: np.clip(x, 0.25, None),
+    "clip keywords": lambda x: np.clip(x, min=-1, max=1),
+    "clip arrays": lambda x: np.clip(x, [-1.0, 0.0, 1.0], x + 0.5),
+    "round": lambda x: np.round(x, 1) * x,
+    "around": lambda x: np.around(x) * x,
+    "round tens": lambda x: np.round(x * 30, -1) * x,
+    "fix": lambda x: np.fix(x) * x,
+    "sinc": np.sinc,
+    "sinc small": lambda x: np.sinc(x / 50),
+    "nan_to_num": np.nan_to_num,
+    "real": np.real,
+    "imag": np.imag,
+    "diff": np.diff,
+    "diff twice": lambda x: np.diff(x, 2),
+    "diff too often": lambda x: np.diff(x, 5),
+    "diff axis": lambda x: np.diff(x, axis=0),
+    "diff prepend": lambda x: np.diff(x, prepend=0.0, append=x),
+    "diff none": lambda x: np.diff(x, 0),
+    "ediff1d": np.ediff1d,
+    "ediff1d ends": lambda x: np.ediff1d(x, to_end=[1.0, 2.0], to_begin=x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function(name):
+    agrees(FUNCTIONS[name], values((2, 3)))
+    if name != "diff prepend" and "ends" not in name and "arrays" not in name:
+        agrees(FUNCTIONS[name], values((2, 3), F32), order=0)
+
+
+@pytest.mark.parametrize("name", ["real", "imag", "nan_to_num", "round", "diff"])
+def test_function_of_complex_numbers(name):
+    agrees(FUNCTIONS[name], values((2, 3), C128), order=0 if name == "round" else 1)
+
+
+@pytest.mark.parametrize("dtype", [I64, np.int8, bool])
+@pytest.mark.parametrize("name", ["clip keywords", "round", "around", "fix", "nan_to_num", "real", "imag"])
+def test_function_of_integers(name, dtype):
+    if dtype is bool and name in ("clip keywords", "round"):  # NumPy refuses these
+        return
+    agrees(FUNCTIONS[name], values((2, 3), dtype))
+
+
+def test_differences_of_booleans_and_integers():
+    agrees(np.diff, values((5,), bool))
+    agrees(np.diff, values((5,), np.int8))
+    agrees(lambda x: np.round(x, -1), values((5,), I64) * 13)
+
+
+def test_angle():
+    agrees(np.angle, values((3,), C128))
+    agrees(lambda z: np.angle(z, deg=True), values((3,), C128))
+    agrees(np.angle, values((3,)), order=1)
+
+
+COMPARISONS = {
+    "isclose": lambda x, y: np.isclose(x, y),
+    "isclose tolerances": lambda x, y: np.isclose(x, y, 0.1, atol=0.2),
+    "isclose nan": lambda x, y: np.isclose(x / 0, y / 0, equal_nan=True),
+    "allclose": lambda x, y: np.allclose(x, y, atol=9.0),
+    "array_equal": lambda x, y: (np.array_equal(x, y), np.array_equal(x, x), np.array_equal(x, y[:1])),
+    "array_equal nan": lambda x, y: np.array_equal(x * np.nan, y * np.nan, equal_nan=True),
+    "isposinf": lambda x, y: np.isposinf(x / 0.0),
+    "isneginf": lambda x, y: np.isneginf(x / 0.0),
+    "iscomplex": lambda x, y: np.iscomplex(x + 1j * (y > 0)),
+    "isreal": lambda x, y: np.isreal(x + 1j * (y > 0)),
+    "isreal of reals": lambda x, y: np.isreal(x),
+    "kinds": lambda x, y: (np.iscomplexobj(x), np.isrealobj(y)),
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_comparison(name):
+    agrees(COMPARISONS[name], values((3,)), values((3,), seed=1), order=0, batch=name != "kinds")
+
+
+def test_comparisons_are_truths_in_eager_transforms():
+    assert fg.grad(lambda x: x if np.allclose(x, 2.0) else 0.0 * x)(2.0) == 1.0
+    assert fg.grad(lambda x: np.sum(x) if np.array_equal(x, [1.0, 2.0]) else 0.0)(np.array([1.0, 2.0]))[0] == 1.0
+
+
+def test_sinc_at_zero_at_every_order():
+    derivative = np.sinc
+    expected = (1.0, 0.0, -np.pi**2 / 3, 0.0, np.pi**4 / 5)
+    for value in expected:
+        assert np.isclose(derivative(0.0), value, rtol=1e-13, atol=1e-13)
+        derivative = fg.grad(derivative)
+
+
+def test_nan_to_num_hides_what_it_replaces():
+    x = np.array([np.nan, 1.0, np.inf, -np.inf])
+    agrees(lambda x: np.nan_to_num(x, nan=2.0, posinf=7.0), x, order=0)
+    slope = fg.grad(lambda x: np.sum(np.nan_to_num(1.0 / x)))(np.array([np.nan, 2.0]))
+    assert slope.tolist() == [0.0, -0.25]
+
+
+def test_a_bound_of_clip_shares_the_derivative():
+    assert fg.grad(lambda x: np.clip(x, 1.0, 2.0))(1.0) == 0.5
+    assert fg.grad(lambda x, low: np.clip(x, low, 2.0), argnums=1)(1.0, 1.0) == 0.5

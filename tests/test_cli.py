@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -11,8 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fungrad.cli import main
+from fungrad.cli_input import InputError, parse_argument
 from fungrad.data import old_faithful
 
 ROOT = Path(__file__).parent.parent
@@ -95,6 +99,17 @@ def abstract(x):
 
 def picks(x, labels):
     return np.sum(x[labels])
+
+def kinked(x, t):
+    return np.sum(np.where(x > t, x, t))
+
+def fills(x):
+    result = np.zeros(2)
+    result[0] = x
+    return result[0]
+
+async def later(x):
+    return x
 
 def no_arguments():
     return 1.0
@@ -219,6 +234,15 @@ def test_too_many_entries_are_refused(run):
 def test_trees_keep_their_structure(run_json):
     found = run_json("grad", "FUNC:tree", "--arg", "parameters={'w': [1, 2], 'b': (3.0,)}")
     assert found["derivative"] == {"parameters": {"w": [4.0, 8.0], "b": [1.0]}}
+    found = run_json(
+        "grad", "FUNC:tree", "--arg", "parameters={'w': [1, 2], 'b': (3.0,)}", "--order", "2"
+    )
+    assert set(found["derivative"]) == {
+        "parameters['b'][0],parameters['b'][0]",
+        "parameters['b'][0],parameters['w']",
+        "parameters['w'],parameters['w']",
+    }
+    assert found["derivative"]["parameters['w'],parameters['w']"] == [[4.0, 0.0], [0.0, 4.0]]
 
 
 def test_python_control_flow_works(run_json):
@@ -399,6 +423,8 @@ def test_check_is_not_misled_by_kinks(run_json):
     assert found["passed"] is True
     at_a_kink = run_json("check", "FUNC:relu", "--arg", "x=[0, 0]", "--samples", "0", code=0)
     assert at_a_kink["check"][0]["comparisons"] == 2
+    one_sided = run_json("check", "FUNC:kinked", "--arg", "x=[1, 2, 3]", "--arg", "t=2.0")
+    assert one_sided["passed"] is True and one_sided["check"][0]["not_judged"] >= 1
 
 
 def test_check_of_the_hessian(run_json):
@@ -454,6 +480,8 @@ X, Y = ("--arg", "x=1.5"), ("--arg", "y=2.0")
         (["grad", "FUNC:logarithm", "--arg", "x=-1.0"], "invalid value encountered in log"),
         (["grad", "FUNC:root", "--arg", "x=0.0"], "the gradient with respect to x is inf"),
         (["grad", "FUNC:raises", *X], "KeyError: 'lost'"),
+        (["grad", "FUNC:fills", *X], "would cut its gradient"),
+        (["grad", "FUNC:later", *X], "write it as a plain `def`"),
         (["grad", "FUNC:leaves", *X], "SystemExit: 3"),
         (["check", "FUNC:root", "--arg", "x=0.0"], "NaN or infinite at the given point"),
         (["grad", "FUNC:product", *X, *Y, "--order", "0"], "whole number of 1 or more"),
@@ -469,6 +497,14 @@ def test_bad_input_gives_one_message_and_exit_code_2(run, arguments, said):
     assert said in err
     assert err.startswith("fungrad") and err.count("fungrad:") <= 1 and "Traceback" not in err
     assert len(err.splitlines()) <= 3
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_any_text_is_a_value_or_an_input_error(text):
+    for argument in (text, f"x={text}", f"x=[{text}]", f"x:int={text}", f"x=@{text}.csv"):
+        with contextlib.suppress(InputError):
+            name, _ = parse_argument(argument)
+            assert name.isidentifier()
 
 
 @pytest.mark.parametrize(
@@ -497,6 +533,7 @@ def test_files_that_do_not_load(run, tmp_path, text, said):
         ("x.csv", b"a,b\n1,2\n3\n", "", "line 3 has 1 cells"),
         ("x.csv", b"a,b\n1,red\n", "", "column 'b' holds 'red'"),
         ("x.csv", b"a,b\n1,\n", ":b", "argument x holds 1 NaN"),
+        ("x.csv", b'a\n"' + b"1" * 200_000 + b'"\n', "", "is not a table"),
         ("x.csv", b"a\nNA\n1\n", "", "argument x holds 1 NaN"),
         ("x.csv", b"\xff\xfe\x00a", "", "UTF-8"),
         ("x.npy", b"not an array", "", "not a .npy file"),

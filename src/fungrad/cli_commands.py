@@ -7,12 +7,12 @@ Knows all floors of the command line; knows nothing of how options are parsed. E
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 import fungrad as fg
 from fungrad import demo, trees
-from fungrad.cli_derivative import Finding, check, derivatives, gradient
+from fungrad.cli_derivative import Finding, check, derivatives, gradient, leaf_labels
 from fungrad.cli_function import (
     Call,
     evaluate,
@@ -35,12 +35,15 @@ def grad_command(options: Namespace, output: TextIO) -> int:
     """`fungrad grad`: the value and the derivative at the given arguments."""
     call, names = _prepared(options)
     value = evaluate(call)
-    found: dict[str, Any]
+    rows: Iterable[tuple[str, Any]]
     if options.order == 1:
         found = gradient(call, names)
+        leaves, structure = trees.flatten(found)
+        rows = zip(leaf_labels(structure), leaves, strict=True)
     else:
         blocks = derivatives(call, names, options.order)
         found = {",".join(labels): block for labels, block in blocks.items()}
+        rows = found.items()
     findings = []
     if options.check:
         findings = check(call, names)
@@ -56,7 +59,8 @@ def grad_command(options: Namespace, output: TextIO) -> int:
         report.line(f"  value  {number_text(value)}")
         which = "gradient" if options.order == 1 else f"derivative of order {options.order}"
         report.heading(which)
-        report.table(["by", "type", "entries"], _rows(found))
+        entries = ((label, type_text(leaf), array_text(leaf)) for label, leaf in rows)
+        report.table(["by", "type", "entries"], entries)
         if findings:
             report.heading("check")
         _report_findings(report, findings)
@@ -107,14 +111,7 @@ def ir_command(options: Namespace, output: TextIO) -> int:
         raise InputError(f"{call.name} has no real float argument; there is nothing to trace.")
     evaluate(call)
 
-    def function(*inputs: Any) -> Any:
-        selected = dict(zip(names, inputs, strict=True))
-        if not options.grad:
-            return call.run(selected)
-        rest = {name: value for name, value in selected.items() if name not in by}
-        gradients = fg.grad(lambda part: call.run(rest | part))({n: selected[n] for n in by})
-        return tuple(gradients[name] for name in by)
-
+    function = _Positional(call, names, by if options.grad else [])
     with quiet(call.notes), user_code(call, "was being traced"):
         graph = fg.make_jaxpr(function)(*(call.values[name] for name in names))
     labels = [
@@ -135,6 +132,22 @@ def ir_command(options: Namespace, output: TextIO) -> int:
     report.line(graph.show(source=options.source))
     _finish(report, call, output)
     return PASSED
+
+
+class _Positional:
+    """A Call as a function of the named arguments in order, or its gradient by some of them."""
+
+    def __init__(self, call: Call, names: Sequence[str], by: Sequence[str]) -> None:
+        self.__name__ = call.name
+        self.call, self.names, self.by = call, names, by
+
+    def __call__(self, *inputs: Any) -> Any:
+        selected = dict(zip(self.names, inputs, strict=True))
+        if not self.by:
+            return self.call(selected)
+        rest = {name: value for name, value in selected.items() if name not in self.by}
+        gradients = fg.grad(lambda part: self.call(rest | part))({n: selected[n] for n in self.by})
+        return tuple(gradients[name] for name in self.by)
 
 
 def demo_command(options: Namespace, output: TextIO) -> int:
@@ -192,15 +205,6 @@ def _titled(call: Call) -> Report:
     report = Report()
     report.heading(f"{call.name}({call.types()})  {call.file}")
     return report
-
-
-def _rows(found: dict[str, Any]) -> list[list[str]]:
-    """One row for each leaf of the derivative."""
-    leaves, structure = trees.flatten(found)
-    paths = [path[2:].replace("']", "", 1) for path in trees.paths(structure)]
-    return [
-        [path, type_text(leaf), array_text(leaf)] for path, leaf in zip(paths, leaves, strict=True)
-    ]
 
 
 def _report_findings(report: Report, findings: Sequence[Finding]) -> None:

@@ -41,7 +41,12 @@ class Call:
     allow_nan: bool = False
     notes: list[str] = field(default_factory=list)
 
-    def run(self, replaced: Mapping[str, Any]) -> Any:
+    @property
+    def __name__(self) -> str:
+        """The name under which fungrad's messages speak of it."""
+        return self.name
+
+    def __call__(self, replaced: Mapping[str, Any]) -> Any:
         """The function's result, with some of the values replaced; it may change its own copies."""
         bound = self.signature.bind_partial()
         extra = {}
@@ -95,6 +100,8 @@ def load_call(target: str, values: Mapping[str, Any], allow_nan: bool = False) -
         raise InputError(
             f"{path} has no function {name!r}; it has {listed(known)}." + nearest(name, known)
         )
+    if inspect.iscoroutinefunction(function):
+        raise InputError(f"{name} in {path} is an `async def`; write it as a plain `def`.")
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -177,7 +184,7 @@ def check_finite(value: Any, what: str, allow_nan: bool, mend: str) -> None:
 def evaluate(call: Call) -> Any:
     """The function's value at its arguments, checked to be one finite real number."""
     with quiet(call.notes), user_code(call, EVALUATED):
-        result = call.run({})
+        result = call({})
     _check_scalar(call, result)
     cause = f" First warning: {call.notes[0]}." if call.notes else ""
     if not call.allow_nan and not np.isfinite(result):
@@ -266,11 +273,14 @@ def user_code(call: Call, doing: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except FungradError as error:
-        place = "" if call.file in error.message else _user_line(error, call.file)
-        raise InputError(f"{call.name} failed while it {doing}{place}. {error.message}") from error
     except (Exception, SystemExit) as error:
         place = _user_line(error, call.file)
+        # NumPy wraps what float(x) raises when a traced value is put into an array.
+        told = next((e for e in (error, error.__cause__) if isinstance(e, FungradError)), None)
+        if told is not None:
+            place = "" if call.file in told.message else place
+            text = f"{call.name} failed while it {doing}{place}. {told.message}"
+            raise InputError(text) from error
         mend = f"Mend it, or the arguments: {call.types()}."
         if doing != EVALUATED:
             mend = "It works on plain numbers; FUNGRAD_TRACEBACK=full shows where it fails now."

@@ -10,6 +10,7 @@ import ast
 import csv
 import difflib
 import re
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,9 @@ def parse_literal(text: str, name: str) -> Any:
     {'w': array([[1., 2.], [3., 4.]]), 'n': 3}
     """
     try:
-        value = ast.literal_eval(_NotFinite().visit(ast.parse(text, mode="eval")))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of invalid escapes in strings
+            value = ast.literal_eval(_NotFinite().visit(ast.parse(text, mode="eval")))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         # literal_eval raises any of these for what is not a literal
         hint = (
@@ -178,6 +181,8 @@ def read_file(text: str, name: str) -> Any:
         raise InputError(f"--arg {name}: {path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise InputError(f"--arg {name}: {path} is not a text file in UTF-8; convert it.") from None
+    except csv.Error as error:
+        raise InputError(f"--arg {name}: {path} is not a table: {error}; mend the file.") from None
 
 
 def _numeric(array: Array, path: Path, name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-SHOWN_ENTRIES = 16
+SHOWN_ENTRIES = 36
 FIRST_ENTRIES = 4
 
 

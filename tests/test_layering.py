@@ -23,7 +23,7 @@ FLOORS = (
     ("optimise",),
     ("backend",),
     ("jit",),
-    ("numpy", "scipy", "nn", "random", "lax", "extend", "compat"),
+    ("numpy", "scipy", "nn", "random", "lax", "extend", "compat", "tree_util", "tree_parts"),
     ("testing", "inspect", "data"),
     ("__init__",),
     ("demo",),

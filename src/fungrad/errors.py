@@ -138,6 +138,31 @@ class LeakedTracerError(FungradError, RuntimeError):
     """
 
 
+class ClosedOverTracerError(FungradError, RuntimeError):
+    """A custom rule closes over a value of the very transform that uses the rule.
+
+    Fails: the rule cannot say how the function depends on w, which is no argument of it::
+
+        def loss(w):
+            @fg.custom_vjp
+            def f(x):
+                return w * x
+            f.defvjp(lambda x: (w * x, None), lambda _, g: (w * g,))
+            return f(2.0)
+
+        fg.grad(loss)(3.0)
+
+    Repaired: pass it as an argument::
+
+        @fg.custom_vjp
+        def f(w, x):
+            return w * x
+
+        f.defvjp(lambda w, x: (w * x, (w, x)), lambda saved, g: (saved[1] * g, saved[0] * g))
+        fg.grad(lambda w: f(w, 2.0))(3.0)
+    """
+
+
 class StructureMismatchError(FungradError, TypeError):
     """Two trees, or two lists of types, that have to agree do not.
 
@@ -217,6 +242,20 @@ class ArgumentError(FungradError, TypeError):
         fg.grad(lambda x: x, argnums=2)(1.0)
 
     Repaired: name an argument that the function has.
+    """
+
+
+class NonLinearError(FungradError, ValueError):
+    """`linear_transpose` was given a function that is not linear.
+
+    Fails::
+
+        fg.linear_transpose(lambda x: x * x, 1.0)
+
+    Repaired: transpose the derivative at a point, which is linear::
+
+        out, pushforward = fg.linearize(lambda x: x * x, 3.0)
+        fg.linear_transpose(pushforward, 1.0)
     """
 
 

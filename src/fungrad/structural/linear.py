@@ -1,8 +1,9 @@
 """Floor 5: linearize and linear_transpose: the linear programs inside of functions, as Graphs.
 
-`linearize` runs a function in forward mode over a trace that computes what is known and records what depends
-on the tangents. `linear_transpose` stages the pullback beside its point, and the function was linear where
-the pullback does not read it. Knows staging and the transforms; knows no structural primitive by name.
+`linearize` runs a function in forward mode over a trace that computes what is known and records
+what depends on the tangents. `linear_transpose` stages the pullback beside its point, and the
+function was linear where the pullback does not read it. Knows staging, the transforms, and `call`,
+which it takes apart.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fungrad import trees
 from fungrad.errors import ArgumentError, NonLinearError, StructureMismatchError
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.primitives.declare import zeros
+from fungrad.structural.call import call
 from fungrad.structural.retrace import pruned, strong
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe
@@ -51,7 +53,8 @@ class TangentTrace(GraphTrace):
 class LinearizeTrace(JvpTrace):
     """Forward mode that keeps primal and tangent apart also in primitives that hold Graphs.
 
-    Their reverse rules cut themselves into a forward part and a linear one; their forward rules do not.
+    Their reverse rules cut themselves into a forward part and a linear one; their forward rules do
+    not.
     """
 
     __slots__ = ()
@@ -62,12 +65,25 @@ class LinearizeTrace(JvpTrace):
         return super().rule(primitive)
 
 
+class InlineTrace(Trace):
+    """Takes calls of Graphs apart, so that what does not depend on an input is seen not to."""
+
+    __slots__ = ()
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        if primitive is call:
+            return tuple(evaluate(params["graph"], args))
+        parent: Trace = self.parent  # type: ignore[assignment]
+        return parent.process(primitive, args, params)
+
+
 @boundary
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Evaluates f once, and returns with its output the linear map that pushes tangents forward.
 
-    Each call of that map costs only the tangent's part of `jvp`, so it pays where there are many tangents
-    at one point (conjugate gradients, Krylov methods). Python control flow on values works in f.
+    Each call of that map costs only the tangent's part of `jvp`, so it pays where there are many
+    tangents at one point (conjugate gradients, Krylov methods). Python control flow on values works
+    in f.
 
     Args:
       f: a pure function of trees that returns a tree.
@@ -75,9 +91,9 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
       has_aux: whether f returns a pair (output, aux).
 
     Returns:
-      (output, pushforward) or (output, pushforward, aux). `pushforward(*tangents)` takes one tree for each
-      primal, with None in the place of leaves that cannot be differentiated, and returns a tree like the
-      output. It may be called many times, and under any transform.
+      (output, pushforward) or (output, pushforward, aux). `pushforward(*tangents)` takes one tree
+      for each primal, with None in the place of leaves that cannot be differentiated, and returns a
+      tree like the output. It may be called many times, and under any transform.
 
     >>> import numpy as np
     >>> out, pushforward = linearize(lambda x: np.sin(x) * x, np.pi)
@@ -116,7 +132,9 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
     count, out_def, aux_def = shapes
     moving = moving[:count]
     graph = pruned(
-        Graph(graph.inputs, graph.constants, graph.equations, graph.outputs[: sum(moving)], graph.name)
+        Graph(
+            graph.inputs, graph.constants, graph.equations, graph.outputs[: sum(moving)], graph.name
+        )
     )
     out_types = [leaf_type(value) for value in values[:count]]
 
@@ -151,7 +169,8 @@ def _tangent_leaves(f: Callable[..., Any], treedef: trees.TreeDef, tangents: Any
     leaves, found = trees.flatten(tangents, is_leaf=lambda x: x is None)
     if found != treedef:
         raise StructureMismatchError(
-            f"The tangents given to the linear map of {describe(f)} have another structure than the primals, "
+            f"The tangents given to the linear map of {describe(f)} have another structure than "
+            f"the primals, "
             f"first at {trees.difference(treedef, found)}."
         )
     return leaves
@@ -163,28 +182,36 @@ def _linear_program(
     names: Sequence[str],
     label: Callable[[], str],
 ) -> tuple[list[Any], Graph, list[bool]]:
-    """Runs a flat function; returns its outputs, the Graph of its tangents, and which outputs have one."""
+    """Runs a flat function; returns its outputs, the Graph of its tangents, and which outputs "
+    "have one."""
     trace = TangentTrace(current(), label)
-    tangents = [trace.input(strong(typeof(p)), name) for p, name in zip(primals, names, strict=True)]
+    tangents = [
+        trace.input(strong(typeof(p)), name) for p, name in zip(primals, names, strict=True)
+    ]
     values, pushed = trace.run(pushed_forward, f, primals, tangents, label, LinearizeTrace)
-    return values, trace.graph([t for t in pushed if t is not None]), [t is not None for t in pushed]
+    return (
+        values,
+        trace.graph([t for t in pushed if t is not None]),
+        [t is not None for t in pushed],
+    )
 
 
 @boundary
 def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tuple[Any, ...]]:
-    """The transpose of a linear function: <f x, y> = <x, f' y> for all x and y, without conjugation.
+    """The transpose of a linear function: <f x, y> = <x, f' y> for all x and y, unconjugated.
 
-    f may be composed of everything that is linear in its arguments (sums, indexing, products with constants,
-    FFTs, solves by a constant matrix). What has a zero derivative on purpose (`stop_gradient`, rounding)
-    counts as zero.
+    f may be composed of everything that is linear in its arguments (sums, indexing, products with
+    constants, FFTs, solves by a constant matrix). What has a zero derivative on purpose
+    (`stop_gradient`, rounding) counts as zero.
 
     Args:
       f: a linear function of trees that returns a tree. It is traced once, without values.
-      *primals: its arguments, of which only the types matter: arrays, `Type`s, or anything with a shape
-        and a dtype.
+      *primals: its arguments, of which only the types matter: arrays, `Type`s, or anything with a
+        shape and a dtype.
 
     Returns:
-      A function that takes a tree like f's output, and returns a tuple with one tree for each primal.
+      A function that takes a tree like f's output, and returns a tuple with one tree for each
+      primal.
 
     Raises:
       NonLinearError: naming the line that is not linear.
@@ -203,7 +230,8 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
     shapes: list[trees.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
-        out_leaves, out_def = results(f(*trees.unflatten(treedef, values)))
+        inline = InlineTrace(current(), label)
+        out_leaves, out_def = results(inline.run(f, *trees.unflatten(treedef, values)))
         shapes.append(out_def)
         return out_leaves
 
@@ -213,10 +241,11 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
     for type_ in out_types:
         if not type_.inexact:
             raise NonLinearError(
-                f"linear_transpose needs floating or complex outputs, but {describe(f)} returns {type_}."
+                f"linear_transpose needs floating or complex outputs, but {describe(f)} returns "
+                f"{type_}."
             )
     transposed, reached = _pulled_back(graph)
-    if _reads(transposed, len(types)):
+    if _reads(transposed, len(types)) and not _same_everywhere(graph, transposed):
         raise NonLinearError(f"{describe(f)} is not linear: {_culprit(graph)}.")
     _refuse_affine(f, graph)
 
@@ -228,7 +257,8 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
             )
         given = trees.match(shapes[0], cotangents[0], "cotangent")
         checked = [
-            zeros(t) if c is None else matching(c, t, "cotangent") for c, t in zip(given, out_types, strict=True)
+            zeros(t) if c is None else matching(c, t, "cotangent")
+            for c, t in zip(given, out_types, strict=True)
         ]
         unread = [t.zeros() for t in types]
         found = iter(evaluate(transposed, [*unread, *checked]))
@@ -248,7 +278,9 @@ def _pulled_back(graph: Graph) -> tuple[Graph, list[bool]]:
 
     def joint(*values: Any) -> list[Any]:
         _, pullback = linearized(
-            lambda *xs: evaluate(graph, xs), values[:count], lambda: f"the transpose of {graph.name}"
+            lambda *xs: evaluate(graph, xs),
+            values[:count],
+            lambda: f"the transpose of {graph.name}",
         )
         found = pullback(values[count:])
         reached.extend(c is not None for c in found)
@@ -266,6 +298,22 @@ def _reads(graph: Graph, count: int) -> bool:
     return any(id(atom) in first for atom in [*atoms, *graph.outputs])
 
 
+def _same_everywhere(graph: Graph, transposed: Graph) -> bool:
+    """Whether a pullback that reads its point does not depend on it, tried at two points.
+
+    Asked only where Graphs stand in equations (loops, branches): these hand on more than is used.
+    """
+    known = not any(value.__class__ is Tracer for _, value in graph.constants)
+    if current() is not EVAL or not known or not any(graph.subgraphs()):
+        return False
+    random = np.random.default_rng(0)
+    count = len(graph.inputs)
+    types = transposed.input_types
+    points = [[random.uniform(0.5, 1.5, t.shape).astype(t.dtype) for t in types] for _ in range(2)]
+    here, there = (evaluate(transposed, [*p[:count], *points[0][count:]]) for p in points)
+    return all(np.allclose(x, y, rtol=1e-4) for x, y in zip(here, there, strict=True))
+
+
 def _culprit(graph: Graph) -> str:
     """The first equation of a Graph that is not linear in what depends on the inputs, in words."""
     moving = {id(variable) for variable in graph.inputs}
@@ -276,7 +324,9 @@ def _culprit(graph: Graph) -> str:
         moving.update(id(variable) for variable in equation.outputs)
         if not _is_linear(equation, tuple(inputs.values())):
             place = f" at {equation.source}" if equation.source else ""
-            return f"the equation `{equation.primitive.name}`{place} is not linear in what it is given"
+            return (
+                f"the equation `{equation.primitive.name}`{place} is not linear in what it is given"
+            )
     return "its derivative depends on its argument"
 
 
@@ -297,8 +347,8 @@ def _refuse_affine(f: Callable[..., Any], graph: Graph) -> None:
         values = evaluate(graph, [type_.zeros() for type_ in graph.input_types])
     if any(np.any((value != 0) & (value == value)) for value in map(np.asarray, values)):
         raise NonLinearError(
-            f"{describe(f)} is not linear but affine: it is not zero at zero. Transpose the difference "
-            "lambda x: f(x) - f(0), or leave the constant term out."
+            f"{describe(f)} is not linear but affine: it is not zero at zero. Transpose the "
+            "difference lambda x: f(x) - f(0), or leave the constant term out."
         )
 
 

@@ -1,4 +1,4 @@
-"""What has to hold of every function of NumPy's surface: `agrees` compares it, traced, with NumPy itself."""
+"""`agrees`: what has to hold of every function of NumPy's surface, under every transform."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def values(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0) -> An
     """Numbers of a dtype, no two alike where they are inexact."""
     random = np.random.default_rng((seed, *shape))
     dtype = np.dtype(dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return random.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
         return random.integers(-4, 5, shape).astype(dtype)
@@ -26,7 +26,7 @@ def values(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0) -> An
     return result.astype(dtype)
 
 
-def same(found: Any, expected: Any, what: str, exact: bool = True) -> None:
+def same(found: Any, expected: Any, what: str) -> None:
     """The same structure, shapes, dtypes and (to rounding) numbers."""
     left, right = trees.leaves(found), trees.leaves(expected)
     assert len(left) == len(right), f"{what}: {len(left)} results for {len(right)}"

@@ -29,7 +29,9 @@ def test_matmul(shapes, dtypes):
     agrees(np.matmul, x, y, order=2 if dtypes == (F64, F64) else 1)
 
 
-@pytest.mark.parametrize("dtypes", [(I64, F64), (F32, F32), (np.int8, np.int8), (bool, bool), (I64, np.int32)])
+@pytest.mark.parametrize(
+    "dtypes", [(I64, F64), (F32, F32), (np.int8, np.int8), (bool, bool), (I64, np.int32)]
+)
 def test_matmul_dtypes(dtypes):
     for shapes in (((2, 3), (3, 4)), ((5, 2, 3), (5, 3, 4)), ((2, 2, 3), (3,)), ((3,), (3,))):
         x, y = (values(s, d, i) for i, (s, d) in enumerate(zip(shapes, dtypes, strict=True)))
@@ -45,7 +47,8 @@ def test_the_operator_with_arrays_on_either_side():
 
 
 DOT = [
-    ((), (3,)), ((3,), ()), ((), ()), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)),
+    ((), (3,)), ((3,), ()), ((), ()), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3,
+    4)),
     ((2, 5, 3), (3,)), ((2, 5, 3), (4, 3, 2)), ((3,), (4, 3, 2)), ((2, 3), (4, 3, 2)),
 ]  # fmt: skip
 
@@ -57,7 +60,14 @@ def test_dot(shapes):
         agrees(np.dot, x, y, order=2 if dtypes == (F64, F64) else 1)
 
 
-INNER = [((), (3,)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (2, 3)), ((2, 3), (4, 3)), ((2, 1, 3), (4, 3))]
+INNER = [
+    ((), (3,)),
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (2, 3)),
+    ((2, 3), (4, 3)),
+    ((2, 1, 3), (4, 3)),
+]
 
 
 @pytest.mark.parametrize("shapes", INNER)
@@ -86,11 +96,17 @@ def test_tensordot(left, right, axes):
 
 
 def test_kron_and_trace():
-    for left, right in (((2, 3), (4, 5)), ((2,), (3,)), ((2, 3), (2,)), ((2,), (2, 1, 2)), ((), (3,))):
+    for left, right in (
+        ((2, 3), (4, 5)),
+        ((2,), (3,)),
+        ((2, 3), (2,)),
+        ((2,), (2, 1, 2)),
+        ((), (3,)),
+    ):
         agrees(np.kron, values(left), values(right, seed=1))
-    for offset in (-2, 0, 1):
-        agrees(lambda x: np.trace(x, offset), values((3, 4)))
-        agrees(lambda x: x.trace(offset, 2, 0), values((3, 2, 4)))
+    for k in (-2, 0, 1):
+        agrees(lambda x, k=k: np.trace(x, k), values((3, 4)))
+        agrees(lambda x, k=k: x.trace(k, 2, 0), values((3, 2, 4)))
     agrees(np.trace, values((3, 3), np.int8))
     agrees(lambda x: np.trace(x, dtype=np.float64), values((3, 3), F32), order=1)
 
@@ -99,7 +115,12 @@ def test_kron_and_trace():
 def test_the_products_of_vectors_and_matrices_in_stacks(dtype):
     for left, right in (((3,), (3,)), ((2, 3), (3,)), ((2, 1, 3), (4, 3))):
         agrees(np.vecdot, values(left, dtype), values(right, dtype, 1), order=1)
-    agrees(lambda x, y: np.vecdot(x, y, axis=0), values((3, 2), dtype), values((3, 2), dtype, 1), order=1)
+    agrees(
+        lambda x, y: np.vecdot(x, y, axis=0),
+        values((3, 2), dtype),
+        values((3, 2), dtype, 1),
+        order=1,
+    )
     if not hasattr(np, "matvec"):
         return
     for left, right in (((2, 3), (3,)), ((2, 3), (4, 3)), ((4, 2, 3), (3,)), ((4, 2, 3), (4, 3))):
@@ -110,15 +131,23 @@ def test_the_products_of_vectors_and_matrices_in_stacks(dtype):
 
 EINSUM = [
     ("ij,jk->ik", (2, 3), (3, 4)), ("ij,jk", (2, 3), (3, 4)), ("ij,kj->ik", (2, 3), (4, 3)),
-    ("ji,jk->ik", (3, 2), (3, 4)), ("i,i", (3,), (3,)), ("i,j->ij", (3,), (2,)), ("ij,j->ij", (2, 3), (3,)),
-    ("ij,i->ij", (2, 3), (2,)), ("bij,bjk->bik", (5, 2, 3), (5, 3, 4)), ("bij,bij->b", (2, 3, 4), (2, 3, 4)),
-    ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)), ("ii", (3, 3)), ("ii->i", (3, 3)), ("iij->j", (3, 3, 2)),
-    ("ij->ji", (2, 3)), ("ba", (2, 3)), ("ij->", (2, 3)), ("ij->j", (2, 3)), ("...ij->...ji", (4, 2, 3)),
-    ("...i,...i", (2, 3), (2, 3)), ("...i,...i->...", (4, 1, 3), (2, 3)), ("i...,j...->ij...", (2, 4), (3, 4)),
+    ("ji,jk->ik", (3, 2), (3, 4)), ("i,i", (3,), (3,)), ("i,j->ij", (3,), (2,)), ("ij,j->ij", (2,
+    3), (3,)),
+    ("ij,i->ij", (2, 3), (2,)), ("bij,bjk->bik", (5, 2, 3), (5, 3, 4)), ("bij,bij->b", (2, 3, 4),
+    (2, 3, 4)),
+    ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)), ("ii", (3, 3)), ("ii->i", (3, 3)), ("iij->j", (3, 3,
+    2)),
+    ("ij->ji", (2, 3)), ("ba", (2, 3)), ("ij->", (2, 3)), ("ij->j", (2, 3)), ("...ij->...ji", (4,
+    2, 3)),
+    ("...i,...i", (2, 3), (2, 3)), ("...i,...i->...", (4, 1, 3), (2, 3)), ("i...,j...->ij...", (2,
+    4), (3, 4)),
     ("...ij,...jk->...ik", (5, 2, 3), (3, 4)), ("ij,jk,kl->il", (2, 3), (3, 4), (4, 2)),
-    ("i,j,k->ijk", (2,), (3,), (2,)), ("ij,ij,ij->", (2, 3), (2, 3), (2, 3)), ("ij,j,j", (2, 3), (3,), (3,)),
-    ("ijk,ik->kj", (2, 3, 4), (2, 4)), ("iij,jkk->ik", (2, 2, 3), (3, 4, 4)), ("ij,kl->", (2, 3), (3, 4)),
-    ("ij,k->ik", (2, 3), (4,)), ("ij , jk -> i k", (2, 3), (3, 4)), (",ij->ij", (), (2, 3)), ("->", ()),
+    ("i,j,k->ijk", (2,), (3,), (2,)), ("ij,ij,ij->", (2, 3), (2, 3), (2, 3)), ("ij,j,j", (2, 3),
+    (3,), (3,)),
+    ("ijk,ik->kj", (2, 3, 4), (2, 4)), ("iij,jkk->ik", (2, 2, 3), (3, 4, 4)), ("ij,kl->", (2, 3),
+    (3, 4)),
+    ("ij,k->ik", (2, 3), (4,)), ("ij , jk -> i k", (2, 3), (3, 4)), (",ij->ij", (), (2, 3)), ("->",
+    ()),
     ("iii", (2, 2, 2)), ("abcd,bd->ca", (2, 3, 4, 5), (3, 5)), ("ij,ij->ji", (2, 3), (2, 3)),
     ("...,...", (2, 3), (3,)), ("i...->...", (2, 3, 4)), ("ij,ij->ij", (1, 3), (2, 3)),
     ("ij,jk->ik", (2, 0), (0, 3)), ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)),
@@ -135,7 +164,9 @@ def test_einsum(text, shapes):
         agrees(lambda *xs: np.einsum(text, *xs), *arrays, order=0, batch=False)
 
 
-@pytest.mark.parametrize("optimize", [False, True, "greedy", "optimal", ["einsum_path", (1, 2), (0, 1)]])
+@pytest.mark.parametrize(
+    "optimize", [False, True, "greedy", "optimal", ["einsum_path", (1, 2), (0, 1)]]
+)
 def test_einsum_paths(optimize):
     arrays = [values(s, F64, i) for i, s in enumerate(((2, 3), (3, 4), (4, 2)))]
     agrees(lambda *xs: np.einsum("ij,jk,kl->il", *xs, optimize=optimize), *arrays)
@@ -147,7 +178,9 @@ def test_einsum_by_sublists():
     agrees(lambda x, y: np.einsum(x, [0, 1], y, [1, 2], [2, 0]), x, y)
     agrees(lambda x: np.einsum(x, [0, Ellipsis], [Ellipsis, 0]), x)
     agrees(lambda x: np.einsum(x, [27, 3]), x)
-    agrees(lambda x, y: np.einsum("ij,jk->ik", x, y, dtype=np.float64), values((2, 3), F32), y, order=1)
+    agrees(
+        lambda x, y: np.einsum("ij,jk->ik", x, y, dtype=np.float64), values((2, 3), F32), y, order=1
+    )
 
 
 @pytest.mark.parametrize("text,shapes", [
@@ -223,7 +256,7 @@ def test_lengths_that_differ_are_named(function):
     x, y = values((2, 3)), values((4, 5))
     with pytest.raises(fg.errors.ShapeError, match="3"):
         fg.vjp(function, x, y)
-    with pytest.raises(fg.errors.ShapeError, match="axis|last|length"):
+    with pytest.raises(fg.errors.ShapeError, match=r"axis|last|length"):
         fg.make_jaxpr(lambda x, y: dot_general(x, y, contract=((1,), (0,)), batch=((), ())))(x, y)
 
 

@@ -75,14 +75,17 @@ def test_object_arrays_that_numpy_makes_of_traced_numbers():
     agrees(lambda x: np.array([np.hypot(x[0], x[1]), np.arctan2(x[0], x[1])]), values((2,)))
 
 
-@pytest.mark.parametrize("kind", ["exp", "log1p", "sqrt", "tanh", "arctan", "cbrt", "expm1", "square", "rad2deg"])
+@pytest.mark.parametrize(
+    "kind", ["exp", "log1p", "sqrt", "tanh", "arctan", "cbrt", "expm1", "square", "rad2deg"]
+)
 def test_the_methods_that_numpys_object_loops_call(kind):
     ufunc = getattr(np, kind)
     agrees(lambda x: ufunc(np.array([x[0], x[1] + 1.0])), values((2,)) + 3.0)
 
 
 LINSPACE = [
-    {}, {"num": 5}, {"num": 1}, {"num": 0}, {"num": 4, "endpoint": False}, {"num": 1, "endpoint": False},
+    {}, {"num": 5}, {"num": 1}, {"num": 0}, {"num": 4, "endpoint": False},
+    {"num": 1, "endpoint": False},
     {"num": 3, "axis": -1}, {"num": 3, "dtype": np.float32},
 ]  # fmt: skip
 
@@ -92,7 +95,9 @@ def test_linspace(options):
     agrees(lambda a, b: np.linspace(a, b, **options), 1.5, 4.0, order=1, batch=False)
     agrees(lambda a, b: np.linspace(a, b, **options), values((2, 3)), values((3,), seed=1), order=1)
     if "dtype" not in options:
-        agrees(lambda a, b: np.linspace(a, b, **options), values((), C128), values((), seed=1), order=0)
+        agrees(
+            lambda a, b: np.linspace(a, b, **options), values((), C128), values((), seed=1), order=0
+        )
 
 
 def test_linspace_gives_its_step_and_integers():
@@ -103,7 +108,11 @@ def test_linspace_gives_its_step_and_integers():
 
 def test_logspace_and_geomspace():
     agrees(lambda a, b: np.logspace(a, b, 4), np.float64(0.5), np.float64(1.5))
-    agrees(lambda a, b: np.logspace(a, b, 4, endpoint=False, base=2.0), np.float64(0.5), np.float64(1.5))
+    agrees(
+        lambda a, b: np.logspace(a, b, 4, endpoint=False, base=2.0),
+        np.float64(0.5),
+        np.float64(1.5),
+    )
     agrees(lambda a, b: np.geomspace(a, b, 4), np.float64(0.5), np.float64(8.0))
     agrees(lambda a, b: np.geomspace(a, b, 3), np.float64(-0.5), np.float64(-8.0))
     agrees(lambda a, b: np.geomspace(a, b, 4, axis=-1), np.array([0.5, 2.0]), np.array([8.0, 4.0]))
@@ -111,9 +120,15 @@ def test_logspace_and_geomspace():
 
 def test_meshgrid():
     for options in ({}, {"indexing": "ij"}, {"sparse": True}, {"sparse": True, "indexing": "ij"}):
-        agrees(lambda x, y: np.meshgrid(x, y, **options), values((2,)), values((3,)))
         agrees(
-            lambda x, y, z: np.meshgrid(x, y, z, **options), values((2,)), values((3,)), values((1,)), order=1
+            lambda x, y, options=options: np.meshgrid(x, y, **options), values((2,)), values((3,))
+        )
+        agrees(
+            lambda x, y, z, options=options: np.meshgrid(x, y, z, **options),
+            values((2,)),
+            values((3,)),
+            values((1,)),
+            order=1,
         )
     agrees(lambda x: np.meshgrid(x), values((2,)))
     agrees(lambda x, y: np.meshgrid(x, y), np.float64(2.0), values((3,)))
@@ -129,7 +144,8 @@ def test_at_puts_traced_values_into_plain_arrays():
 
 
 WRITERS = [
-    lambda a, x: np.copyto(a, x), lambda a, x: np.place(a, a > 0, x), lambda a, x: np.put(a, [0], x),
+    lambda a, x: np.copyto(a, x), lambda a, x: np.place(a, a > 0, x), lambda a, x: np.put(a, [0],
+    x),
     lambda a, x: np.putmask(a, a > 0, x), lambda a, x: np.fill_diagonal(x, 0.0),
     lambda a, x: np.full_like(a, x[0]),
 ]  # fmt: skip
@@ -142,7 +158,9 @@ def test_what_writes_in_place_is_refused(write):
         write(a, x)
         return np.sum(x)
 
-    with pytest.raises((fg.errors.ItemAssignmentError, fg.errors.GradientCutError), match=r"test_creation"):
+    with pytest.raises(
+        (fg.errors.ItemAssignmentError, fg.errors.GradientCutError), match=r"test_creation"
+    ):
         fg.grad(f)(np.ones((2, 2)) + 0.5)
 
 

@@ -48,7 +48,9 @@ def test_function_of_complex_numbers(name):
 
 
 @pytest.mark.parametrize("dtype", [I64, np.int8, bool])
-@pytest.mark.parametrize("name", ["clip keywords", "round", "around", "fix", "nan_to_num", "real", "imag"])
+@pytest.mark.parametrize(
+    "name", ["clip keywords", "round", "around", "fix", "nan_to_num", "real", "imag"]
+)
 def test_function_of_integers(name, dtype):
     if dtype is bool and name in ("clip keywords", "round"):  # NumPy refuses these
         return
@@ -72,7 +74,11 @@ COMPARISONS = {
     "isclose tolerances": lambda x, y: np.isclose(x, y, 0.1, atol=0.2),
     "isclose nan": lambda x, y: np.isclose(x / 0, y / 0, equal_nan=True),
     "allclose": lambda x, y: np.allclose(x, y, atol=9.0),
-    "array_equal": lambda x, y: (np.array_equal(x, y), np.array_equal(x, x), np.array_equal(x, y[:1])),
+    "array_equal": lambda x, y: (
+        np.array_equal(x, y),
+        np.array_equal(x, x),
+        np.array_equal(x, y[:1]),
+    ),
     "array_equal nan": lambda x, y: np.array_equal(x * np.nan, y * np.nan, equal_nan=True),
     "isposinf": lambda x, y: np.isposinf(x / 0.0),
     "isneginf": lambda x, y: np.isneginf(x / 0.0),
@@ -91,12 +97,17 @@ def test_comparison(name):
 
 def test_comparisons_are_truths_in_eager_transforms():
     assert fg.grad(lambda x: x if np.allclose(x, 2.0) else 0.0 * x)(2.0) == 1.0
-    assert fg.grad(lambda x: np.sum(x) if np.array_equal(x, [1.0, 2.0]) else 0.0)(np.array([1.0, 2.0]))[0] == 1.0
+    assert (
+        fg.grad(lambda x: np.sum(x) if np.array_equal(x, [1.0, 2.0]) else 0.0)(
+            np.array([1.0, 2.0])
+        )[0]
+        == 1.0
+    )
 
 
 def test_sinc_at_zero_at_every_order():
     derivative = np.sinc
-    expected = (1.0, 0.0, -np.pi**2 / 3, 0.0, np.pi**4 / 5)
+    expected = (1.0, 0.0, -(np.pi**2) / 3, 0.0, np.pi**4 / 5)
     for value in expected:
         assert np.isclose(derivative(0.0), value, rtol=1e-13, atol=1e-13)
         derivative = fg.grad(derivative)

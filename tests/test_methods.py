@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -71,7 +73,9 @@ def test_method(name):
     agrees(METHODS[name], values((2, 3)), order=0 if "astype" in name else order)
 
 
-@pytest.mark.parametrize("name", ["real", "imag", "conj", "conjugate", "T", "dot", "round", "trace", "sum"])
+@pytest.mark.parametrize(
+    "name", ["real", "imag", "conj", "conjugate", "T", "dot", "round", "trace", "sum"]
+)
 def test_method_of_complex_numbers(name):
     agrees(METHODS[name], values((2, 3), C128), order=1)
 
@@ -145,8 +149,10 @@ def test_the_array_namespace():
 def test_a_method_of_a_leaked_tracer_names_the_leak():
     kept = []
     fg.grad(lambda x: kept.append(x) or np.sum(x))(np.ones((2, 2)))
-    for use in (lambda x: x.T, lambda x: x.reshape(-1), lambda x: x @ x, lambda x: divmod(x, x), lambda x: x.dot(x),
-                lambda x: x.sum(), lambda x: x.real, lambda x: x.clip(0, 1), lambda x: np.stack([x])):  # fmt: skip
+    for use in (lambda x: x.T, lambda x: x.reshape(-1), lambda x: x @ x, lambda x: divmod(x, x),
+    lambda x: x.dot(x),
+                lambda x: x.sum(), lambda x: x.real, lambda x: x.clip(0, 1),
+                lambda x: np.stack([x])):  # fmt: skip
         if kept[0].dtype.kind == "f":
             try:
                 found = use(kept[0])
@@ -156,9 +162,7 @@ def test_a_method_of_a_leaked_tracer_names_the_leak():
 
 
 def test_import_is_cheap_and_needs_no_other_library():
-    import subprocess
-    import sys
-
-    code = "import fungrad, sys; print([m for m in ('scipy', 'rich', 'hypothesis', 'matplotlib') if m in sys.modules])"
+    others = ("scipy", "rich", "hypothesis", "matplotlib")
+    code = f"import fungrad, sys; print([m for m in {others} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

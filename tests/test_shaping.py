@@ -1,4 +1,4 @@
-"""Functions that move elements: NumPy's numbers and dtypes, and derivatives, under every transform."""
+"""Functions that move elements: NumPy's numbers and dtypes, and derivatives."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ UNARY = {
     "pad pair": (lambda x: np.pad(x, (1, 2)), (3,)),
     "pad constant": (lambda x: np.pad(x, 2, constant_values=1.5), (2, 3)),
     "pad constants": (lambda x: np.pad(x, 1, constant_values=((1, 2), (3, 4))), (2, 3)),
-    "pad mixed": (lambda x: np.pad(x, ((1, 0), (0, 0)), "constant", constant_values=(2, 5)), (2, 3)),
+    "pad mixed": (lambda x: np.pad(x, ((1, 0), (0, 0)), "constant", constant_values=(2, 5)), (2,
+    3)),
     "pad edge": (lambda x: np.pad(x, 2, "edge"), (2, 3)),
     "pad reflect": (lambda x: np.pad(x, ((1, 1), (2, 5)), mode="reflect"), (2, 3)),
     "pad symmetric": (lambda x: np.pad(x, ((3, 1), (2, 5)), mode="symmetric"), (2, 3)),
@@ -181,7 +182,12 @@ def test_of_several_arrays(name):
 
 @pytest.mark.parametrize("function", [np.concatenate, np.stack, np.hstack, np.vstack])
 def test_joins_take_a_dtype_and_a_traced_sequence(function):
-    agrees(lambda x, y: function([x, y], dtype=np.float64), values((2, 2)), values((2, 2), F32, 1), order=1)
+    agrees(
+        lambda x, y: function([x, y], dtype=np.float64),
+        values((2, 2)),
+        values((2, 2), F32, 1),
+        order=1,
+    )
     agrees(lambda x: function(x), values((3, 2, 2)))
     agrees(lambda x: function([x, [[1, 2], [3, 4]]]), values((2, 2)))
 
@@ -245,10 +251,12 @@ REFUSED = [
     (lambda x: np.moveaxis(x, [0, 1], [0]), ValueError), (lambda x: np.squeeze(x, 0), ValueError),
     (lambda x: np.split(x, 4, 1), ValueError), (lambda x: np.broadcast_to(x, (2, 2)), ValueError),
     (lambda x: np.concatenate([x, x[0]]), ValueError), (lambda x: np.concatenate([]), ValueError),
-    (lambda x: np.stack([x, x[0]]), ValueError), (lambda x: np.concatenate([x[0, 0], x[0, 0]]), ValueError),
+    (lambda x: np.stack([x, x[0]]), ValueError), (lambda x: np.concatenate([x[0, 0], x[0, 0]]),
+    ValueError),
     (lambda x: np.expand_dims(x, 5), IndexError), (lambda x: np.flip(x, 2), IndexError),
     (lambda x: np.diag(x[None]), ValueError), (lambda x: np.pad(x, -1), ValueError),
-    (lambda x: np.repeat(x, [1, 2, 3], axis=0), ValueError), (lambda x: np.array_split(x, 0), ValueError),
+    (lambda x: np.repeat(x, [1, 2, 3], axis=0), ValueError), (lambda x: np.array_split(x, 0),
+    ValueError),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Ufuncs called otherwise than plainly: reduce, accumulate, outer, dtype=; and what is refused by name."""
+"""Ufuncs called otherwise than plainly: reduce, accumulate, outer, dtype=; and what is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from surface import agrees, values
 import fungrad as fg
 
 F32, F64, C128 = np.float32, np.float64, np.complex128
-REDUCIBLE = [np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2]
+REDUCIBLE = [
+    np.add,
+    np.multiply,
+    np.maximum,
+    np.minimum,
+    np.fmax,
+    np.fmin,
+    np.logaddexp,
+    np.logaddexp2,
+]
 ACCUMULABLE = [np.add, np.multiply, np.maximum, np.minimum]
 
 
@@ -42,14 +51,17 @@ def test_reductions_of_integers_promote_as_numpys(dtype):
 
 
 OUTER = [
-    np.add, np.subtract, np.multiply, np.divide, np.power, np.maximum, np.hypot, np.arctan2, np.logaddexp,
+    np.add, np.subtract, np.multiply, np.divide, np.power, np.maximum, np.hypot, np.arctan2,
+    np.logaddexp,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("ufunc", OUTER)
 def test_outer(ufunc):
     for left, right in (((3,), (2,)), ((), (3,)), ((3,), ()), ((2, 2), (3,)), ((0,), (2,))):
-        agrees(lambda x, y: ufunc.outer(x, y), abs(values(left)) + 1, abs(values(right, seed=1)) + 0.5)
+        agrees(
+            lambda x, y: ufunc.outer(x, y), abs(values(left)) + 1, abs(values(right, seed=1)) + 0.5
+        )
 
 
 def test_outer_of_comparisons_and_lists():

@@ -1,9 +1,11 @@
 # ruff: noqa: F403 - every file lists its public names in __all__
-"""Floor 8: NumPy's namespace for traced values, as thin compositions of primitives (`fungrad.numpy`).
+"""Floor 8: NumPy's namespace for traced values, as thin compositions of primitives
+(`fungrad.numpy`).
 
-`import fungrad.numpy as np` is never needed: NumPy's own functions reach the ones here whenever an argument
-is traced. What NumPy lets nobody override takes traced values only here: `array`, `full` and `asarray` of
-lists of traced values, and `at`. All other names are NumPy's: constants, dtypes, ufuncs, `zeros`, `arange`.
+`import fungrad.numpy as np` is never needed: NumPy's own functions reach the ones here whenever an
+argument is traced. What NumPy lets nobody override takes traced values only here: `array`, `full`
+and `asarray` of lists of traced values, and `at`. All other names are NumPy's: constants, dtypes,
+ufuncs, `zeros`, `arange`.
 """
 
 import sys
@@ -21,6 +23,7 @@ from fungrad.numpy.creation import *
 from fungrad.numpy.einsum import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.indexing import *
+from fungrad.numpy.joining import *
 from fungrad.numpy.nan_reductions import *
 from fungrad.numpy.rearranging import *
 from fungrad.numpy.reductions import *

@@ -1,4 +1,5 @@
-"""Floor 8: NumPy's products of arrays, made of `dot_general` (and of `mul` where nothing is summed).
+"""Floor 8: NumPy's products of arrays, made of `dot_general` (and of `mul` where nothing is
+summed).
 
 Knows which axes each of NumPy's functions sums over; the work is done in primitives/contracting.py.
 einsum stands in einsum.py.
@@ -44,13 +45,15 @@ def _matmul(x1: Any, x2: Any) -> Any:
     n1, n2 = len(shape1), len(shape2)
     if n1 == 0 or n2 == 0:
         raise ShapeError(
-            f"matmul needs arrays with at least one axis, but got shapes {shape1} and {shape2}. Use x * y to "
+            f"matmul needs arrays with at least one axis, but got shapes {shape1} and {shape2}. "
+            "Use x * y to "
             "scale by a number."
         )
     rows, columns = shape1[-1], shape2[-2 if n2 > 1 else 0]
     if rows != columns:
         raise ShapeError(
-            f"matmul got arrays of shapes {shape1} and {shape2}: the last axis of the first ({rows}) has to "
+            f"matmul got arrays of shapes {shape1} and {shape2}: the last axis of the first "
+            f"({rows}) has to "
             f"be as long as the {'second last' if n2 > 1 else 'last'} of the second ({columns})."
         )
     if n2 <= 2:
@@ -74,7 +77,8 @@ def _broadcast(function: str, first: tuple[int, ...], second: tuple[int, ...]) -
         return np.broadcast_shapes(first, second)
     except ValueError:
         raise ShapeError(
-            f"{function} got stacks of shapes {first} and {second}, which cannot be broadcast together."
+            f"{function} got stacks of shapes {first} and {second}, which cannot be broadcast "
+            "together."
         ) from None
 
 
@@ -113,7 +117,8 @@ def _dot(a: Any, b: Any) -> Any:
     axis = nb - 2 if nb > 1 else 0
     if a.shape[-1] != b.shape[axis]:
         raise ShapeError(
-            f"dot got arrays of shapes {a.shape} and {b.shape}: the last axis of the first ({a.shape[-1]}) has "
+            f"dot got arrays of shapes {a.shape} and {b.shape}: the last axis of the first "
+            f"({a.shape[-1]}) has "
             f"to be as long as axis {axis} of the second ({b.shape[axis]})."
         )
     return dot_general(a, b, contract=((na - 1,), (axis,)), batch=NONE)
@@ -137,12 +142,14 @@ def inner(a: Any, b: Any, /) -> Any:
 
 
 def _contract(function: str, a: Any, b: Any, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
-    """dot_general without batch axes, with lengths checked and mul where there is nothing to sum."""
+    """dot_general without batch axes, lengths checked; mul where there is nothing to sum."""
     lengths = tuple(a.shape[i] for i in axes[0]), tuple(b.shape[i] for i in axes[1])
     if lengths[0] != lengths[1]:
         raise ShapeError(
-            f"{function} got arrays of shapes {a.shape} and {b.shape}: the axes {axes[0]} of the first and "
-            f"{axes[1]} of the second, which are summed together, have lengths {lengths[0]} and {lengths[1]}."
+            f"{function} got arrays of shapes {a.shape} and {b.shape}: the axes {axes[0]} of the "
+            "first and "
+            f"{axes[1]} of the second, which are summed together, have lengths {lengths[0]} and "
+            f"{lengths[1]}."
         )
     if len(a.shape) == 0 or len(b.shape) == 0:
         return mul(a, b)
@@ -185,7 +192,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     else:
         count = int(axes)
         if not 0 <= count <= min(na, nb):
-            raise ValueError(f"tensordot over {count} axes of arrays of shapes {a.shape} and {b.shape}")
+            raise ValueError(
+                f"tensordot over {count} axes of arrays of shapes {a.shape} and {b.shape}"
+            )
         pair = tuple(range(na - count, na)), tuple(range(count))
     return _contract("tensordot", a, b, pair)
 
@@ -242,7 +251,8 @@ def _vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
     x1 = _conjugated(x1)
     if x1.shape[-1] != x2.shape[-1]:
         raise ShapeError(
-            f"vecdot got vectors of lengths {x1.shape[-1]} and {x2.shape[-1]}, which have to be equal."
+            f"vecdot got vectors of lengths {x1.shape[-1]} and {x2.shape[-1]}, which have to be "
+            "equal."
         )
     leading = _broadcast("vecdot", x1.shape[:-1], x2.shape[:-1])
     shape = (*leading, x1.shape[-1])

@@ -1,8 +1,8 @@
 """Floor 8: NumPy's functions that make arrays, where traced values reach them.
 
-What depends on shapes alone is a plain ndarray also under a transform, `zeros_like(x)` of a traced x
-included: it may be written into, and no gradient flows to it. Only what traced values fill is traced.
-`at(a)[i].set(x)` puts a traced value into an array of either kind.
+What depends on shapes alone is a plain ndarray also under a transform, `zeros_like(x)` of a traced
+x included: it may be written into, and no gradient flows to it. Only what traced values fill is
+traced. `at(a)[i].set(x)` puts a traced value into an array of either kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def array(
     return x if len(shape) >= ndmin else s.reshape(x, shape=(1,) * (ndmin - len(shape)) + shape)
 
 
-@implements(np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.asarray_chkfinite)
+@implements(
+    np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.asarray_chkfinite
+)
 def asarray(
     a: Any, dtype: Any = None, order: str = "K", *, device: Any = None, copy: bool | None = None
 ) -> Any:
@@ -63,7 +65,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
 if hasattr(np, "astype"):  # of NumPy 2.1
     astype = implements(np.astype)(astype)
 
-# --- filled with one value ------------------------------------------------------------------------------
+# --- filled with one value ------------------------------------------------------------------------
 
 
 def _like(a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Any]:
@@ -73,7 +75,8 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Any]:
 
 @implements(np.zeros_like)
 def zeros_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    device: Any = None
 ) -> Any:  # fmt: skip
     """Zeros of the shape and dtype of an array, as np.zeros_like: a plain ndarray."""
     return np.zeros(*_like(a, dtype, shape))
@@ -81,7 +84,8 @@ def zeros_like(
 
 @implements(np.ones_like)
 def ones_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    device: Any = None
 ) -> Any:  # fmt: skip
     """Ones of the shape and dtype of an array, as np.ones_like: a plain ndarray."""
     return np.ones(*_like(a, dtype, shape))
@@ -92,11 +96,13 @@ def empty_like(
     prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     device: Any = None,
 ) -> Any:  # fmt: skip
-    """An array to be written to, of the shape and dtype of another, as np.empty_like: a plain ndarray."""
+    """A plain ndarray to be written to, of the shape and dtype of another, as np.empty_like."""
     return np.empty(*_like(prototype, dtype, shape))
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None) -> Any:
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None
+) -> Any:
     """An array filled with one value, which may be traced, as np.full."""
     fill = array_of(fill_value)
     if fill.__class__ is not Tracer:
@@ -106,20 +112,21 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, de
 
 @implements(np.full_like)
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-    device: Any = None,
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+    shape: Any = None, *, device: Any = None,
 ) -> Any:  # fmt: skip
     """An array filled with one value, which may be traced, of the shape and dtype of another."""
     new_shape, new_dtype = _like(a, dtype, shape)
     return full(new_shape, fill_value, new_dtype)
 
 
-# --- ranges between traced ends ------------------------------------------------------------------------------
+# --- ranges between traced ends -------------------------------------------------------------------
 
 
 @implements(np.linspace)
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: Any = None,
     axis: int = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
     """Evenly spaced numbers between two ends, which may be traced arrays, as np.linspace."""
@@ -144,7 +151,8 @@ def linspace(
 
 @implements(np.logspace)
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
+    dtype: Any = None,
     axis: int = 0,
 ) -> Any:  # fmt: skip
     """Powers of a base with evenly spaced exponents, as np.logspace."""
@@ -196,7 +204,7 @@ def meshgrid(
     return tuple([s.broadcast_to(grid, shape=tuple(shape)) for grid in grids])
 
 
-# --- writing: by at(), never in place ----------------------------------------------------------------------------
+# --- writing: by at(), never in place -------------------------------------------------------------
 
 
 def at(a: Any) -> Any:
@@ -236,6 +244,7 @@ for _function, _advice in _WRITERS:
     registry.functions[_function] = _refuser(_function, _advice)
 
 __all__ = [
-    "array", "asarray", "astype", "at", "copy", "empty_like", "full", "full_like", "geomspace", "linspace",
+    "array", "asarray", "astype", "at", "copy", "empty_like", "full", "full_like", "geomspace",
+    "linspace",
     "logspace", "meshgrid", "ones_like", "zeros_like",
 ]  # fmt: skip

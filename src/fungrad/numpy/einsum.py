@@ -1,8 +1,8 @@
 """Floor 8: np.einsum, lowered to diagonals, sums, and one product after the other.
 
-A call is parsed and planned once for its subscripts and shapes: `plan` gives a list of small steps, each
-a closure over axes, and `einsum` runs them. Knows the subscript language; the products are `dot_general`
-where something is summed, and `mul` where nothing is.
+A call is parsed and planned once for its subscripts and shapes: `plan` gives a list of small steps,
+each a closure over axes, and `einsum` runs them. Knows the subscript language; the products are
+`dot_general` where something is summed, and `mul` where nothing is.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fungrad.primitives.shaping import cast, reduce_sum, reshape, transpose
 
 Shape = tuple[int, ...]
 Labels = tuple[Any, ...]
-"""One label for each axis: a letter, or (for an axis of the ellipsis) its distance from the end, < 0."""
+"""One for each axis: a letter, or its negative distance from the end if `...` hides it."""
 Step = Callable[[list[Any]], None]
 """A step takes its operands from a list and puts its result at the end."""
 
-# --- the subscript language ------------------------------------------------------------------------------
+# --- the subscript language -----------------------------------------------------------------------
 
 
 def _labels(term: str, ndim: int) -> Labels:
@@ -39,13 +39,14 @@ def _labels(term: str, ndim: int) -> Labels:
     hidden = ndim - len(letters)
     if hidden < 0 or (hidden > 0 and not dots):
         raise ValueError(
-            f"einstein sum subscripts {term!r} name {len(letters)} axes of an operand that has {ndim}"
+            f"einstein sum subscripts {term!r} name {len(letters)} axes of an operand that has "
+            f"{ndim}"
         )
     return (*head.replace(" ", ""), *range(-hidden, 0), *tail.replace(" ", ""))
 
 
 def _output(text: str | None, inputs: Sequence[Labels]) -> Labels:
-    """The labels of the output: those given, or the ellipsis and then the letters that stand once, sorted."""
+    """Those given, or the ellipsis and then the letters that stand once, sorted."""
     found = [label for labels in inputs for label in labels]
     hidden = sorted({label for label in found if isinstance(label, int)})
     if text is None:
@@ -88,7 +89,7 @@ def _separate(args: Sequence[Any]) -> tuple[str, list[Any]]:
     return text, operands
 
 
-# --- the plan ----------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 class Plan(NamedTuple):
@@ -104,7 +105,8 @@ def _plan(text: str, shapes: tuple[Shape, ...], optimize: Any) -> Plan:
     terms = given.split(",")
     if len(terms) != len(shapes):
         raise ValueError(
-            f"einstein sum subscripts {text!r} are for {len(terms)} operands, but {len(shapes)} were given"
+            f"einstein sum subscripts {text!r} are for {len(terms)} operands, but {len(shapes)} "
+            "were given"
         )
     labels = [_labels(term, len(shape)) for term, shape in zip(terms, shapes, strict=True)]
     output = _output(out if arrow else None, labels)
@@ -139,33 +141,36 @@ def _lengths(text: str, labels: Sequence[Labels], shapes: Sequence[Shape]) -> di
             elif length not in (1, known):
                 name = label if isinstance(label, str) else "..."
                 raise ShapeError(
-                    f"einsum {text!r} got operands of shapes {list(shapes)}: the axis {name!r} has length "
+                    f"einsum {text!r} got operands of shapes {list(shapes)}: the axis {name!r} "
+                    "has length "
                     f"{known} in one and {length} in another."
                 )
     return lengths
 
 
-def _path(text: str, shapes: Sequence[Shape], optimize: Any) -> list[tuple[int, ...]]:
+def _path(text: str, shapes: Sequence[Shape], optimize: Any) -> list[Shape]:
     """Which of the operands that are left to multiply next."""
-    if len(shapes) == 1:
+    count = len(shapes)
+    if count == 1:
         return []
-    if len(shapes) == 2 or optimize is False:
-        return [(0, 1)] + [(0, n) for n in range(len(shapes) - 2, 0, -1)]
+    if count == 2 or optimize is False:
+        return [(0, 1), *[(0, n) for n in range(count - 2, 0, -1)]]
     stand_ins = [np.broadcast_to(np.float64(0.0), shape) for shape in shapes]
-    path = np.einsum_path(text, *stand_ins, optimize=list(optimize) if isinstance(optimize, tuple) else optimize)
-    return [tuple(pair) for pair in path[0][1:]]
+    wanted: Any = list(optimize) if isinstance(optimize, tuple) else optimize
+    path, _ = np.einsum_path(text, *stand_ins, optimize=wanted)
+    return [tuple(pair) for pair in path[1:]]
 
 
-# --- the steps ------------------------------------------------------------------------------------------------
-# While operands are reduced, the list holds them in their places; while a product is made, they stand at
-# its end.
+# --- the steps ------------------------------------------------------------------------------------
+# While operands are reduced, the list holds them in their places; while a product is made, they
+# stand at its end.
 
 
 def _reduced(
     labels: Labels, shape: Shape, place: int, every: Sequence[Labels], output: Labels,
     lengths: dict[Any, int], steps: list[Step],
 ) -> Labels:  # fmt: skip
-    """Diagonals of an operand's repeated labels, sums over those that nothing else has; the labels left."""
+    """Takes diagonals of repeated labels, sums over those that nothing else has; what is left."""
 
     def at_place(change: Callable[[Any], Any]) -> Step:
         def step(values: list[Any]) -> None:

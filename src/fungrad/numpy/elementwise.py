@@ -1,7 +1,8 @@
-"""Floor 8: NumPy's functions that work element by element and are no ufuncs, and the ufuncs made of others.
+"""Floor 8: NumPy's functions that work element by element and are no ufuncs, and the ufuncs made of
+others.
 
-Compositions of the primitives of elementwise.py and ufuncs.py. NumPy's ufuncs themselves reach their
-primitives by NumPy's protocol, and stand in the namespace as they are.
+Compositions of the primitives of elementwise.py and ufuncs.py. NumPy's ufuncs themselves reach
+their primitives by NumPy's protocol, and stand in the namespace as they are.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.numpy.joining import concatenate
 from fungrad.numpy.prepare import array_of, axis_index
-from fungrad.numpy.shaping import concatenate
 from fungrad.numpy.wrap import as_array, implements, refuse
 from fungrad.primitives import shaping as s
 from fungrad.primitives import ufuncs as u
@@ -21,7 +22,7 @@ from fungrad.primitives.elementwise import select, sub
 from fungrad.primitives.shaping import cast
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
 
-# --- complex numbers ---------------------------------------------------------------------------------
+# --- complex numbers ------------------------------------------------------------------------------
 
 
 @implements(np.real)
@@ -82,7 +83,7 @@ def _sign(x: Any) -> Any:
     return _real_sign(x)
 
 
-# --- rounding ------------------------------------------------------------------------------------------
+# --- rounding -------------------------------------------------------------------------------------
 
 
 @implements(np.round, np.around)
@@ -118,14 +119,20 @@ def fix(x: Any, out: Any = None) -> Any:
     return x if x.dtype.kind in "iub" else u.trunc(x)
 
 
-# --- bounds and repairs ---------------------------------------------------------------------------------
+# --- bounds and repairs ---------------------------------------------------------------------------
 
 
 @implements(np.clip)
 def clip(
-    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
 ) -> Any:
-    """Kept between bounds, as np.clip. At a bound the derivative is shared half and half with it."""
+    """Kept between bounds, as np.clip; at a bound the derivative is shared with it."""
     refuse("clip", out=out)
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     a = as_array(a)
@@ -155,7 +162,7 @@ def nan_to_num(
     return select(x == -np.inf, float(bounds.min) if neginf is None else neginf, x)
 
 
-# --- comparisons -------------------------------------------------------------------------------------------
+# --- comparisons ----------------------------------------------------------------------------------
 
 
 @implements(np.isclose)
@@ -201,14 +208,14 @@ def isneginf(x: Any, out: Any = None) -> Any:
     return array_of(x) == -np.inf
 
 
-# --- special functions ---------------------------------------------------------------------------------------
+# --- special functions ----------------------------------------------------------------------------
 
 _SINC_SERIES = [(-1) ** k / math.factorial(2 * k + 1) for k in range(11)]
 
 
 @implements(np.sinc)
 def sinc(x: Any) -> Any:
-    """sin(pi x) / (pi x), as np.sinc; by its power series near 0, where all derivatives are right."""
+    """sin(pi x) / (pi x), as np.sinc; its power series near 0, for the derivatives there."""
     y = array_of(x) * math.pi
     near = np.abs(y) < 1.0
     t = np.square(select(near, y, 0.0))
@@ -219,7 +226,8 @@ def sinc(x: Any) -> Any:
     return select(near, series, np.sin(far) / far)
 
 
-# --- ufuncs made of others ------------------------------------------------------------------------------------
+# --- ufuncs made of others ------------------------------------------------------------------------
+
 
 def _frexp(x: Any) -> tuple[Any, Any]:
     exponent = u.frexp_exponent(x)
@@ -265,7 +273,7 @@ registry.ufuncs[np.modf] = _modf
 registry.ufuncs[np.divmod] = _divmod
 registry.ufuncs[np.float_power] = _float_power
 
-# --- differences -----------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------
 
 
 @implements(np.diff)
@@ -281,9 +289,9 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     axis = axis_index(axis, len(a.shape))
     edge = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
     parts = [a]
-    if prepend is not None and prepend is not np._NoValue:  # type: ignore[attr-defined]
+    if prepend is not None and prepend is not np._NoValue:
         parts.insert(0, _as_edge(prepend, edge))
-    if append is not None and append is not np._NoValue:  # type: ignore[attr-defined]
+    if append is not None and append is not np._NoValue:
         parts.append(_as_edge(append, edge))
     a = concatenate(parts, axis) if len(parts) > 1 else a
     subtract = np.not_equal if a.dtype.kind == "b" else sub
@@ -324,6 +332,8 @@ METHODS: dict[str, Any] = {
 }
 
 __all__ = [
-    "allclose", "angle", "array_equal", "clip", "diff", "ediff1d", "fix", "imag", "isclose", "iscomplex",
-    "iscomplexobj", "isneginf", "isposinf", "isreal", "isrealobj", "nan_to_num", "real", "round", "sinc",
+    "allclose", "angle", "array_equal", "clip", "diff", "ediff1d", "fix", "imag", "isclose",
+    "iscomplex",
+    "iscomplexobj", "isneginf", "isposinf", "isreal", "isrealobj", "nan_to_num", "real", "round",
+    "sinc",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """Floor 8: installs the methods and attributes of ndarray on Tracer.
 
-Each file of the NumPy surface lists its own in METHODS; what belongs to none stands here: Python's numbers
-inside a value, copies, what is refused, and the methods that NumPy's loops over object arrays call.
+Each file of the NumPy surface lists its own in METHODS; what belongs to none stands here: Python's
+numbers inside a value, copies, what is refused, and the methods that NumPy's loops over object
+arrays call.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fungrad.tracing.trace import Tracer, registry
 
 
 def _item(self: Tracer, *index: Any) -> Any:
-    """The number in an integer or boolean array; refused, as float() is, where it cuts a gradient."""
+    """The number of an integer or boolean value; refused where it cuts a gradient, as float()."""
     if self.dtype.kind == "c":
         return complex(self)
     if self.dtype.kind == "f":
@@ -75,7 +76,7 @@ def _ufunc_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Puts the methods on Tracer, those of NumPy's object loops (`np.sin` of an object array) first."""
+    """Puts the methods on Tracer; first those that `np.sin` of an object array calls."""
     for ufunc in registry.ufuncs:
         if "O" in "".join(ufunc.types) and ufunc.nout == 1 and ufunc.nin <= 2:
             setattr(Tracer, ufunc.__name__, _ufunc_method(ufunc))

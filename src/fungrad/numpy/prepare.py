@@ -1,4 +1,5 @@
-"""Floor 8: arguments made ready for primitives: arrays of one dtype, axes as indices, complete shapes.
+"""Floor 8: arguments made ready for primitives: arrays of one dtype, axes as indices, complete
+shapes.
 
 Knows how NumPy reads such arguments; knows no function of NumPy's.
 """
@@ -101,11 +102,13 @@ def refuse_assignment(function: str, advice: str) -> NoReturn:
       ItemAssignmentError: naming the function, the user's line and what to write instead.
     """
     raise ItemAssignmentError(
-        f"{function} writes into an array{user_line()}, or puts a traced value into one. Arrays are values "
+        f"{function} writes into an array{user_line()}, or puts a traced value into one. Arrays "
+        "are values "
         f"here: {advice}"
     )
 
 
 __all__ = [
-    "array_of", "axis_index", "axis_indices", "complete_shape", "promoted", "refuse_assignment", "sizes",
+    "array_of", "axis_index", "axis_indices", "complete_shape", "promoted", "refuse_assignment",
+    "sizes",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Floor 8: NumPy's functions that repeat, pad, turn, roll, mask and pick elements by their place.
 
-Compositions of the primitives that move elements; knows NumPy's arguments. Shapes and joining stand in
-shaping.py.
+Compositions of the primitives that move elements; knows NumPy's arguments. Shapes and joining stand
+in shaping.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _pick(x: Any, positions: Any, axis: int) -> Any:
     return getitem(x, positions, index=Index((*[slice(None)] * axis, ARRAY)))
 
 
-# --- turning -------------------------------------------------------------------------------------------
+# --- turning --------------------------------------------------------------------------------------
 
 
 @implements(np.flip)
@@ -81,12 +81,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         flat = s.reshape(a, shape=(a.size,))
         rolled = arranging.roll(flat, shifts=(_total(shift),), axes=(0,))
         return s.reshape(rolled, shape=a.shape)
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts, axes = np.broadcast_arrays(known(shift, "the shift of np.roll"), axes)
+    pairs = np.broadcast(known(shift, "the shift of np.roll"), axis)
+    shifts, axes = zip(*pairs, strict=True)
     return arranging.roll(
         a,
-        shifts=tuple([int(n) for n in shifts.ravel()]),
-        axes=tuple([axis_index(i, len(a.shape)) for i in axes.ravel().tolist()]),
+        shifts=tuple([int(n) for n in shifts]),
+        axes=tuple([axis_index(i, len(a.shape)) for i in axes]),
     )
 
 
@@ -94,7 +94,7 @@ def _total(shift: Any) -> int:
     return int(np.sum(known(shift, "the shift of np.roll")))
 
 
-# --- repeating -------------------------------------------------------------------------------------------
+# --- repeating ------------------------------------------------------------------------------------
 
 
 @implements(np.tile)
@@ -139,7 +139,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     return s.reshape(_pick(s.reshape(x, shape=(x.size,)), positions, 0), shape=shape)
 
 
-# --- padding -----------------------------------------------------------------------------------------------
+# --- padding --------------------------------------------------------------------------------------
 
 _PLACES = ("edge", "reflect", "symmetric", "wrap")
 """The modes of np.pad that repeat elements, so that padding positions tells which."""
@@ -162,7 +162,7 @@ def _pairs(width: Any, ndim: int, what: str) -> list[tuple[int, int]]:
 
 @implements(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """The array with a border, as np.pad in the modes constant, edge, reflect, symmetric and wrap."""
+    """The array with a border, as np.pad: constant, edge, reflect, symmetric and wrap."""
     x = array_of(array)
     widths = _pairs(pad_width, len(x.shape), "the pad_width of np.pad")
     if mode == "constant":
@@ -171,18 +171,22 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         return _pad_constant(x, widths, values)
     if mode not in _PLACES:
         raise UnsupportedArgumentError(
-            f"np.pad was called with mode={mode!r}{user_line()}, which fungrad does not have for traced values. "
-            f"The modes are constant, {', '.join(_PLACES)}; join other borders on by np.concatenate."
+            f"np.pad was called with mode={mode!r}{user_line()}, which fungrad does not have for "
+            "traced values. "
+            f"The modes are constant, {', '.join(_PLACES)}; join other borders on by "
+            "np.concatenate."
         )
     kind = kwargs.pop("reflect_type", "even")
     _refuse_options(mode, kwargs)
     if kind != "even":
         raise UnsupportedArgumentError(
-            f"np.pad was called with reflect_type={kind!r}{user_line()}; for traced values it is 'even' only."
+            f"np.pad was called with reflect_type={kind!r}{user_line()}; for traced values it is "
+            "'even' only."
         )
     for axis, width in enumerate(widths):
         if width != (0, 0):
-            x = _pick(x, np.pad(np.arange(x.shape[axis]), width, mode=mode), axis)  # type: ignore[call-overload]
+            positions = np.pad(np.arange(x.shape[axis]), width, mode=mode)
+            x = _pick(x, positions, axis)
     return x
 
 
@@ -212,7 +216,7 @@ def _entry(x: Any, row: int, column: int) -> Any:
     return getitem(x, index=Index((row, column)))
 
 
-# --- diagonals and triangles ---------------------------------------------------------------------------------
+# --- diagonals and triangles ----------------------------------------------------------------------
 
 
 @implements(np.diagonal)
@@ -239,18 +243,24 @@ def diagflat(v: Any, k: int = 0) -> Any:
     return diag(ravel(v), k)
 
 
+def _below(m: Any, k: int) -> Any:
+    """Where a matrix like m has the elements on its k-th diagonal and below."""
+    shape = m.shape[-2:]
+    return np.tri(shape[0], shape[-1], k, dtype=np.bool_)
+
+
 @implements(np.tril)
 def tril(m: Any, k: int = 0) -> Any:
     """The matrix with zeros above its k-th diagonal, as np.tril."""
     m = array_of(m)
-    return select(np.tri(*m.shape[-2:], k=k, dtype=bool), m, m.dtype.type(0))
+    return select(_below(m, k), m, m.dtype.type(0))
 
 
 @implements(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """The matrix with zeros below its k-th diagonal, as np.triu."""
     m = array_of(m)
-    return select(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), m.dtype.type(0), m)
+    return select(_below(m, k - 1), m.dtype.type(0), m)
 
 
 @implements(np.vander)
@@ -272,6 +282,7 @@ METHODS: dict[str, Any] = {
 }
 
 __all__ = [
-    "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "pad", "repeat", "resize", "roll", "rot90",
+    "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "pad", "repeat", "resize", "roll",
+    "rot90",
     "tile", "tril", "triu", "vander",
 ]  # fmt: skip

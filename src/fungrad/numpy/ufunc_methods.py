@@ -1,7 +1,8 @@
-"""Floor 8: what a ufunc of NumPy does to traced values beside a plain call: reduce, accumulate, outer, where=.
+"""Floor 8: what a ufunc of NumPy does to traced values beside a plain call: reduce, accumulate,
+outer, where=.
 
-Installs `registry.ufunc_method`, which NumPy's protocol reaches whenever there is no short way. What has
-no meaning for values that are not written into is refused by name.
+Installs `registry.ufunc_method`, which NumPy's protocol reaches whenever there is no short way.
+What has no meaning for values that are not written into is refused by name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import NO_PARAMS, current, registry, unsupported
 
 _OPERATORS = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%",
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//",
+    "remainder": "%",
     "power": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "matmul": "@",
     "left_shift": "<<", "right_shift": ">>",
 }  # fmt: skip
@@ -38,22 +40,27 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
     if method == "outer":
         return _outer(ufunc, inputs, kwargs)
     if method in ("reduce", "accumulate"):
-        known = REDUCE if method == "reduce" else ACCUMULATE
-        function = known.get(ufunc) or (_LOGICAL.get(ufunc) if method == "reduce" else None)
+        known: dict[Any, Any] = REDUCE if method == "reduce" else ACCUMULATE
+        logical: dict[Any, Any] = _LOGICAL if method == "reduce" else {}
+        function = known.get(ufunc) or logical.get(ufunc)
         if function is not None:
             return function(*inputs, **kwargs)
         raise UnsupportedArgumentError(
-            f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, and fungrad has no such "
-            f"method. It has np.ufunc.{method} of {', '.join(sorted(u.__name__ for u in known))}; write a loop, "
+            f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, and fungrad "
+            "has no such "
+            f"method. It has np.ufunc.{method} of {', '.join(sorted(u.__name__ for u in known))}; "
+            "write a loop, "
             "or use the function that it stands for."
         )
     advice = (
-        "write `a = a.at[index].add(x)` for np.add.at(a, index, x) (.multiply, .min, .max for others)"
+        "write `a = a.at[index].add(x)` for np.add.at(a, index, x) (.multiply, .min, .max for "
+        "others)"
         if method == "at"
         else "write slices of np.cumsum, or np.add.reduce of parts, instead"
     )
     raise UnsupportedArgumentError(
-        f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, which has no meaning there: "
+        f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, which has no "
+        "meaning there: "
         f"{advice}."
     )
 
@@ -73,7 +80,8 @@ def _refused_out(ufunc: np.ufunc, method: str, kwargs: dict[str, Any]) -> Unsupp
     elif symbol is not None:
         advice = f"`a = a {symbol} x` for `a {symbol}= x`, and {advice}"
     return UnsupportedArgumentError(
-        f"{name} was asked to write a traced value into an ndarray{user_line()}, by out= or by an operator "
+        f"{name} was asked to write a traced value into an ndarray{user_line()}, by out= or by an "
+        "operator "
         f"like `{symbol or '+'}=`. Arrays are values here: write {advice}."
     )
 
@@ -87,12 +95,14 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     kwargs.pop("subok", None)
     if kwargs:
         raise UnsupportedArgumentError(
-            f"np.{ufunc.__name__} was called with {', '.join(f'{k}=...' for k in kwargs)}{user_line()}, which "
+            f"np.{ufunc.__name__} was called with "
+            f"{', '.join(f'{k}=...' for k in kwargs)}{user_line()}, which "
             "fungrad does not take for traced values."
         )
     if where is not True:
         raise UnsupportedArgumentError(
-            f"np.{ufunc.__name__} was called with where=...{user_line()}: without out= the other elements "
+            f"np.{ufunc.__name__} was called with where=...{user_line()}: without out= the other "
+            "elements "
             f"would be undefined. Write np.where(condition, np.{ufunc.__name__}(x), other)."
         )
     if axis is not None:

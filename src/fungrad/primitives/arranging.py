@@ -1,4 +1,7 @@
-"""Floor 3: diagonals, and roll. Linear, and move elements only. Knows `declare`; does no arithmetic."""
+"""Floor 3: diagonals, and roll. All are linear and move elements only.
+
+Knows `declare`; does no arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive, linear
 
-# --- diagonals -----------------------------------------------------------------------------------------
+# --- diagonals ------------------------------------------------------------------------------------
 
 
 def _diagonal_length(shape: Sequence[int], offset: int) -> int:
@@ -24,7 +27,7 @@ diagonal: Primitive = linear(
     transpose=lambda ct, x, *, offset: from_diagonal(ct, offset=offset, shape=x.shape[-2:]),
     batch=lambda args, batched, size, *, offset: diagonal(args[0], offset=offset),
 )
-"""`diagonal(x, offset=)`: the diagonals of the matrices in the last two axes, along the last axis."""
+"""`diagonal(x, offset=)`: the diagonals of the last two axes, along a new last axis."""
 
 
 def _eval_from_diagonal(x: Any, *, offset: int, shape: tuple[int, int]) -> Any:
@@ -45,7 +48,7 @@ from_diagonal: Primitive = linear(
 )
 """`from_diagonal(x, offset=, shape=)`: matrices of the given shape, zero beside the diagonal."""
 
-# --- roll ------------------------------------------------------------------------------------------------
+# --- roll -----------------------------------------------------------------------------------------
 
 roll: Primitive = linear(
     "roll",

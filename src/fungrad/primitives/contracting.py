@@ -1,8 +1,9 @@
-"""Floor 3: the family `multilinear`, and the one contraction `dot_general` that products of arrays are made of.
+"""Floor 3: the family `multilinear`, and the one contraction `dot_general` that products of arrays
+are made of.
 
-A multilinear primitive is linear in each argument alone. One adjoint is declared for each; the vjp (of
-the wanted arguments only) and the jvp (one tangent put in at a time) are derived. Knows `declare`,
-`shaping` and the arithmetic of `elementwise`; knows none of NumPy's names for products.
+A multilinear primitive is linear in each argument alone. One adjoint is declared for each; the vjp
+(of the wanted arguments only) and the jvp (one tangent put in at a time) are derived. Knows
+`declare`, `shaping` and the arithmetic of `elementwise`; knows none of NumPy's names for products.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def multilinear(
     return primitive
 
 
-# --- where the axes of a contraction go ----------------------------------------------------------------
+# --- where the axes of a contraction go -----------------------------------------------------------
 
 
 def _free(ndim: int, batch: Axes, contract: Axes) -> Axes:
@@ -89,20 +90,21 @@ def _check_lengths(x: Axes, y: Axes, contract: Pair, batch: Pair) -> None:
         for i, j in zip(*pair, strict=True):
             if x[i] != y[j]:
                 raise ShapeError(
-                    f"Arrays of shapes {x} and {y} cannot be multiplied: axis {i} of the first has length "
+                    f"Arrays of shapes {x} and {y} cannot be multiplied: axis {i} of the first "
+                    "has length "
                     f"{x[i]}, axis {j} of the second, which it meets, has length {y[j]}."
                 )
 
 
-# --- evaluation: each layout of axes has its kernel, which ends in BLAS ------------------------------------
+# --- evaluation: each layout of axes has its kernel, which ends in BLAS ---------------------------
 
 
 @lru_cache(maxsize=1024)
 def _kernel(nx: int, ny: int, contract: Pair, batch: Pair) -> Callable[[Any, Any], Any]:
     """The fastest NumPy call for a layout.
 
-    `ndarray.dot` on at most two axes costs half of what np.matmul costs on tiny arrays, and copies what
-    BLAS cannot read.
+    `ndarray.dot` on at most two axes costs half of what np.matmul costs on tiny arrays, and copies
+    what BLAS cannot read.
     """
     if not batch[0]:
         if not contract[0]:
@@ -191,7 +193,7 @@ def _eval_dot(x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
     return _kernel(x.ndim, y.ndim, contract, batch)(x, y)
 
 
-# --- adjoints: contractions of the cotangent with the other argument -------------------------------------
+# --- adjoints: contractions of the cotangent with the other argument ------------------------------
 
 
 @lru_cache(maxsize=1024)
@@ -200,14 +202,15 @@ def _adjoint_plan(
 ) -> tuple[bool, Pair, Pair, Axes | None]:
     """How the cotangent of x comes from `ct` and y.
 
-    Returns whether ct stands first, the contract and batch axes of that product, and the permutation that
-    brings it to the layout of x (None where it has it already).
+    Returns whether ct stands first, the contract and batch axes of that product, and the
+    permutation that brings it to the layout of x (None where it has it already).
     """
     free_x, free_y = _free(nx, batch[0], contract[0]), _free(ny, batch[1], contract[1])
     count = len(batch[0])
     start = count + len(free_x)
     ct_batch, ct_y = tuple(range(count)), tuple(range(start, start + len(free_y)))
-    # Either product leaves the batch axes, then x's free axes, and its contracted ones in y's order.
+    # Either product leaves the batch axes, then x's free axes, and its contracted ones in y's
+    # order.
     in_order_of_y = tuple(i for _, i in sorted(zip(contract[1], contract[0], strict=True)))
     layouts = ((*batch[0], *free_x, *in_order_of_y), (*batch[0], *in_order_of_y, *free_x))
     canonical = tuple(range(nx))
@@ -236,7 +239,7 @@ def _adjoint_x(ct: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
 
 
 def _layout_of_scalar(ct: Any, y: Any, contract: Pair) -> Any:
-    """The cotangent of x where everything is contracted: y, scaled, with its axes in the order of x's."""
+    """The cotangent of x where everything is contracted: y scaled, with its axes in x's order."""
     axes = tuple(j for _, j in sorted(zip(*contract, strict=True)))
     return transpose(y * ct, axes=axes)
 
@@ -260,7 +263,7 @@ def _adjoint_y(ct: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
 def _adjoint_plan_y(
     nx: int, ny: int, contract: Pair, batch: Pair
 ) -> tuple[bool, Pair, Pair, Axes | None]:
-    """As `_adjoint_plan`, for y: the same with the arguments exchanged and ct's axes where they are."""
+    """As `_adjoint_plan`, for y: the same with the arguments exchanged, but not ct's axes."""
     count = len(batch[0])
     free_x = len(_free(nx, batch[0], contract[0]))
     first, pair, batches, permutation = _adjoint_plan(
@@ -271,7 +274,7 @@ def _adjoint_plan_y(
     return first, pair, batches, permutation
 
 
-# --- batching -----------------------------------------------------------------------------------------------
+# --- batching -------------------------------------------------------------------------------------
 
 
 def _shift(axes: Axes) -> Axes:
@@ -303,9 +306,9 @@ dot_general: Primitive = multilinear(
     adjoints=[_adjoint_x, _adjoint_y],
     batch=_batch_dot,
 )
-"""`dot_general(x, y, contract=(axes of x, of y), batch=(axes of x, of y))`: the sum of products over the
-contracted axes, for each index of the batch axes. Its axes are the batch axes, then the free ones of x,
-then those of y, each in ascending order (the batch axes as they are listed). Complex numbers are not
-conjugated."""
+"""`dot_general(x, y, contract=(axes of x, of y), batch=(axes of x, of y))`: the sum of products
+over the contracted axes, for each index of the batch axes. Its axes are the batch axes, then the
+free ones of x, then those of y, each in ascending order (the batch axes as they are listed).
+Complex numbers are not conjugated."""
 
 __all__ = ["dot_general", "multilinear"]

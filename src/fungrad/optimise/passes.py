@@ -23,7 +23,7 @@ def _renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
 
 def inline(graph: Graph) -> Graph:
     """Puts the equations of called Graphs in the place of the calls."""
-    if not any(equation.primitive is call for equation in graph.equations):
+    if not any(map(_is_call, graph.equations)):
         return graph
     equations: list[Equation] = []
     constants = list(graph.constants)
@@ -37,7 +37,7 @@ def inline(graph: Graph) -> Graph:
             constants.append((fresh, value))
         for equation in inner.equations:
             inputs = _renamed(equation.inputs, local)
-            if equation.primitive is call:
+            if _is_call(equation):
                 outputs = expand(equation.params["graph"], inputs)
                 local.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
                 continue
@@ -48,13 +48,17 @@ def inline(graph: Graph) -> Graph:
 
     for equation in graph.equations:
         inputs = _renamed(equation.inputs, names)
-        if equation.primitive is call:
+        if _is_call(equation):
             outputs = expand(equation.params["graph"], inputs)
             names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
         else:
             equations.append(_copy(equation, inputs, equation.outputs))
     outputs = _renamed(graph.outputs, names)
     return Graph(graph.inputs, tuple(constants), tuple(equations), outputs, graph.name)
+
+
+def _is_call(equation: Equation) -> bool:
+    return equation.primitive is call and not equation.params.get("quiet")
 
 
 def _copy(equation: Equation, inputs: tuple[Atom, ...], outputs: tuple[Variable, ...]) -> Equation:

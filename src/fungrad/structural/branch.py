@@ -84,8 +84,7 @@ def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
         # The other examples take part as constants, so that nothing of them reaches a derivative.
         safe = [choose(mine, x, stop(x, name=None)) for x in operands]
         graph = batch(branch, [True] * len(safe), size, all_outputs=True).graph
-        with np.errstate(all="ignore"):  # what the others compute is thrown away
-            outputs = call(*safe, graph=graph)
+        outputs = call(*safe, graph=graph, quiet=True)  # what the others compute is thrown away
         result = outputs if result is None else [
             choose(mine, new, old) for new, old in zip(outputs, result, strict=True)
         ]  # fmt: skip

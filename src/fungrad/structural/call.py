@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, zeros
 from fungrad.structural.retrace import batch, differentiate, kept, push, strong
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import typeof
+from fungrad.transforms.batching import Unbatched
 
 Runner = Callable[..., Sequence[Any]]
 
@@ -42,9 +45,9 @@ def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
     return compiled(*args)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph, **quiet: bool) -> Any:
     pushed = push(graph, [t is not None for t in tangents])
-    results = call(*primals, *(t for t in tangents if t is not None), graph=pushed.graph)
+    results = call(*primals, *(t for t in tangents if t is not None), graph=pushed.graph, **quiet)
     count = len(graph.outputs)
     out_tangents: list[Any] = [None] * count
     for position, tangent in zip(pushed.moving, results[count:], strict=True):
@@ -52,41 +55,56 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph) -> An
     return results[:count], out_tangents
 
 
-def _forward(args: Sequence[Any], wanted: Sequence[Any], *, graph: Graph) -> Any:
+def _forward(args: Sequence[Any], wanted: Sequence[Any], *, graph: Graph, **quiet: bool) -> Any:
     halves = differentiate(graph, [bool(w) for w in wanted])
-    results = call(*args, graph=halves.forward)
+    results = call(*args, graph=halves.forward, **quiet)
     count = len(graph.outputs)
     return results[:count], results[count:], [typeof(arg) for arg in args]
 
 
 def _vjp(
-    cotangents: Sequence[Any], residuals: Any, args: Sequence[Type], wanted: Sequence[Any], *, graph: Graph
-) -> list[Any]:
+    cotangents: Sequence[Any], residuals: Any, args: Sequence[Type], wanted: Sequence[Any],
+    *, graph: Graph, **quiet: bool,
+) -> list[Any]:  # fmt: skip
     halves = differentiate(graph, [bool(w) for w in wanted])
     given = [
         zeros(strong(t)) if c is None else c
         for c, t in zip(cotangents, graph.output_types, strict=True)
         if t.inexact
     ]
-    found = call(*residuals, *given, graph=halves.backward)
+    found = call(*residuals, *given, graph=halves.backward, **quiet)
     result: list[Any] = [None] * len(args)
     for position, cotangent in zip(halves.reached, found, strict=True):
         result[position] = cotangent
     return result
 
 
-def _batch(args: Sequence[Any], batched: Sequence[bool], size: int, *, graph: Graph) -> Any:
-    return call(*args, graph=batch(graph, batched, size, all_outputs=True).graph)
+def _batch(
+    args: Sequence[Any], batched: Sequence[bool], size: int, *, graph: Graph, **quiet: bool
+) -> Any:
+    new = batch(graph, batched, size)
+    outputs = call(*args, graph=new.graph, **quiet)
+    return [o if b else Unbatched(o) for o, b in zip(outputs, new.flags, strict=True)]
 
 
-call = Primitive(
+def _eval(*args: Any, graph: Graph, quiet: bool = False) -> Any:
+    if not quiet:
+        return tuple(run(graph, args))
+    with np.errstate(all="ignore"):
+        return tuple(run(graph, args))
+
+
+call: Primitive = Primitive(
     "call",
-    eval=lambda *args, graph: tuple(run(graph, args)),
-    type=lambda *types, graph: tuple(graph.output_types),
+    eval=_eval,
+    type=lambda *types, graph, quiet=False: tuple(graph.output_types),
     jvp=_jvp,
     vjp=_vjp,
     forward=_forward,
     batch=_batch,
     multiple=True,
 )
-"""`call(*args, graph=)`: the outputs of a Graph, as a tuple."""
+"""`call(*args, graph=, quiet=)`: the outputs of a Graph, as a tuple.
+
+A quiet call computes what is partly thrown away (a branch not taken): NumPy shall not warn of it.
+"""

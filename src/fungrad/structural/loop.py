@@ -152,7 +152,7 @@ def batched_loop(
     return BatchedLoop(
         derive(cond, (*key, "any"), predicate.graph.input_types, any_left, "the condition"),
         derive(
-            body, (*key, "rest", id(cond)),
+            body, (*key, "rest", cond),
             [*predicate.graph.input_types[:cond_count], *types], body_of_the_rest, "vmap",
         ),
         carry,

@@ -174,6 +174,8 @@ def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primiti
     ) -> Any:
         args, trail, cotangents = parted(values, wanted, trailed)
         arg_batched, _, ct_batched = parted(batched, wanted, trailed)
+        if not any(arg_batched):  # then the trail is of one example, while the pullback is of many
+            trail = None
         return rules.batch_replay(
             args, trail, cotangents, arg_batched, ct_batched, size, wanted, **params
         )

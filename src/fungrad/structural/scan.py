@@ -26,6 +26,7 @@ from fungrad.structural.retrace import (
     cut,
     derive,
     differentiate,
+    kept,
     push,
     reaches,
     settled,
@@ -201,10 +202,16 @@ def _plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> _Plan:
 
 def _stacking_body(body: Graph, plan: _Plan) -> Graph:
     """The forward half without those residuals that are consts."""
-    graph = plan.halves.forward
-    count = len(body.outputs)
-    own = tuple(r for r, h in zip(graph.outputs[count:], plan.held, strict=True) if h < 0)
-    return Graph(graph.inputs, graph.constants, graph.equations, (*graph.outputs[:count], *own), graph.name)
+
+    def make() -> Graph:
+        graph = plan.halves.forward
+        count = len(body.outputs)
+        own = tuple(r for r, h in zip(graph.outputs[count:], plan.held, strict=True) if h < 0)
+        outputs = (*graph.outputs[:count], *own)
+        return Graph(graph.inputs, graph.constants, graph.equations, outputs, graph.name)
+
+    result: Graph = kept(body, ("scan_forward", tuple(plan.active)), make)
+    return result
 
 
 def _forward(args: Any, slots: Any, *, body: Graph, counts: Counts, **params: Any) -> Any:

@@ -1,0 +1,368 @@
+"""Control flow: every loop and branch against the same program written with Python's own, under transforms.
+
+Eager fungrad differentiates Python's control flow step by step, so it is the oracle here: the two share no
+code but the elementary rules, which test_rules.py checks by themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad import lax
+from fungrad.errors import ArgumentError, StructureMismatchError
+
+XS = np.random.default_rng(0).normal(size=(5, 2))
+W = np.array([0.3, 0.7])
+
+
+def scan_staged(w, checkpoint=None, reverse=False):
+    def body(h, x):
+        h = np.tanh(h * w[0] + np.sum(x * w)) + h * h * x[1]
+        return h, h * h
+
+    h, ys = lax.scan(body, 0.1 * w[1], XS, checkpoint=checkpoint, reverse=reverse)
+    return h + ys[0] * ys[1] * ys[4]
+
+
+def scan_python(w, reverse=False):
+    h, ys = 0.1 * w[1], [None] * 5
+    for i in reversed(range(5)) if reverse else range(5):
+        h = np.tanh(h * w[0] + np.sum(XS[i] * w)) + h * h * XS[i][1]
+        ys[i] = h * h
+    return h + ys[0] * ys[1] * ys[4]
+
+
+def while_staged(w, checkpoint=None):
+    a = np.sum(w * w) + 1.0
+    return lax.while_loop(
+        lambda c: np.abs(c[0] * c[0] - a) > 1e-10,
+        lambda c: (0.5 * (c[0] + a / c[0]), c[1] + 1, c[2] * w[0] + np.sin(c[0])),
+        (a, 0, 0.0),
+        checkpoint=checkpoint,
+    )[2]
+
+
+def while_python(w):
+    a = np.sum(w * w) + 1.0
+    x, s = a, 0.0
+    while np.abs(x * x - a) > 1e-10:
+        x, s = 0.5 * (x + a / x), s * w[0] + np.sin(x)
+    return s
+
+
+def cond_staged(w):
+    x = w[0] - w[1]
+    y = lax.cond(x > 0, lambda v: np.sqrt(v) * w[0], lambda v: v * v * w[1], x)
+    return y * lax.switch(1, [lambda v: v, lambda v: np.exp(v) * w[0], np.cos], y)
+
+
+def cond_python(w):
+    x = w[0] - w[1]
+    y = np.sqrt(x) * w[0] if x > 0 else x * x * w[1]
+    return y * (np.exp(y) * w[0])
+
+
+def nested_staged(w):
+    def outer(total, x):
+        inner = lax.fori_loop(0, 3, lambda i, v: v * w[0] + np.sin(x[0]) * i, total)
+        grown = lax.while_loop(lambda v: v < 2.0, lambda v: v * 1.5 + w[1] ** 2, np.abs(inner))
+        return lax.cond(grown > 2.5, lambda: grown * w[1], lambda: grown - x[1] * w[0]), grown
+
+    last, seen = lax.scan(outer, w[0], XS)
+    return last * np.sum(seen)
+
+
+def nested_python(w):
+    total, seen = w[0], []
+    for x in XS:
+        v = total
+        for i in range(3):
+            v = v * w[0] + np.sin(x[0]) * i
+        v = np.abs(v)
+        while v < 2.0:
+            v = v * 1.5 + w[1] ** 2
+        seen.append(v)
+        total = v * w[1] if v > 2.5 else v - x[1] * w[0]
+    return total * sum(seen)
+
+
+def map_staged(w):
+    return np.sum(lax.map(lambda x: np.sin(x @ w) * w[0], XS))
+
+
+def map_python(w):
+    return sum(np.sin(x @ w) * w[0] for x in XS)
+
+
+def associative_staged(w):
+    a, b = lax.associative_scan(
+        lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (XS[:, 0] * w[0], XS[:, 1] * w[1])
+    )
+    return np.sum(a * b)
+
+
+def associative_python(w):
+    a, b, total = 1.0, 0.0, 0.0
+    for x in XS:
+        a, b = a * x[0] * w[0], x[0] * w[0] * b + x[1] * w[1]
+        total = total + a * b
+    return total
+
+
+PROGRAMS = {
+    "scan": (scan_staged, scan_python),
+    "scan_reverse": (
+        lambda w: scan_staged(w, reverse=True),
+        lambda w: scan_python(w, reverse=True),
+    ),
+    "scan_binomial": (lambda w: scan_staged(w, "binomial"), scan_python),
+    "scan_budget": (lambda w: scan_staged(w, 16), scan_python),
+    "while": (while_staged, while_python),
+    "while_binomial": (lambda w: while_staged(w, "binomial"), while_python),
+    "while_budget": (lambda w: while_staged(w, 64), while_python),
+    "cond": (cond_staged, cond_python),
+    "nested": (nested_staged, nested_python),
+    "map": (map_staged, map_python),
+    "associative_scan": (associative_staged, associative_python),
+}
+each_program = pytest.mark.parametrize("name", PROGRAMS)
+
+
+def close(a, b):
+    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+@each_program
+@pytest.mark.parametrize("w", [W, W[::-1].copy()], ids=["w", "w_reversed"])
+def test_value_and_first_derivatives(name, w):
+    staged, python = PROGRAMS[name]
+    close(staged(w), python(w))
+    expected = fg.grad(python)(w)
+    close(fg.grad(staged)(w), expected)
+    close(fg.jit(fg.grad(staged))(w), expected)
+    close(fg.grad(fg.jit(staged))(w), expected)
+    close(fg.jvp(staged, (w,), (np.array([1.0, -2.0]),))[1], expected @ [1.0, -2.0])
+
+
+def hessian_forward(f):
+    return lambda w: fg.vmap(lambda v: fg.jvp(fg.grad(f), (w,), (v,))[1])(np.eye(2))
+
+
+def hessian_reverse(f):
+    return lambda w: np.stack([fg.grad(lambda u, i=i: fg.grad(f)(u)[i])(w) for i in range(2)])
+
+
+def hessian_jvp_jvp(f):
+    def entry(w, u, v):
+        return fg.jvp(lambda x: fg.jvp(f, (x,), (u,))[1], (w,), (v,))[1]
+
+    return lambda w: np.array([[entry(w, u, v) for u in np.eye(2)] for v in np.eye(2)])
+
+
+@each_program
+def test_second_derivatives_in_every_mix_of_modes(name):
+    staged, python = PROGRAMS[name]
+    expected = hessian_reverse(python)(W)
+    for hessian in (hessian_forward, hessian_reverse, hessian_jvp_jvp):
+        close(hessian(staged)(W), expected)
+    close(fg.jit(hessian_forward(staged))(W), expected)
+    close(hessian_reverse(fg.jit(staged))(W), expected)
+
+
+@each_program
+def test_batches_are_loops(name):
+    staged, python = PROGRAMS[name]
+    batch = np.random.default_rng(1).uniform(0.2, 0.9, size=(4, 2))
+    close(fg.vmap(staged)(batch), [python(w) for w in batch])
+    expected = [fg.grad(python)(w) for w in batch]
+    close(fg.vmap(fg.grad(staged))(batch), expected)
+    close(fg.jit(fg.vmap(fg.grad(staged)))(batch), expected)
+    close(fg.grad(lambda b: np.sum(fg.vmap(staged)(b)))(batch), expected)
+
+
+TRANSFORMS = {
+    "grad": lambda f: lambda w: np.sum(fg.grad(f)(w) * np.array([1.0, 0.5])),
+    "jvp": lambda f: lambda w: fg.jvp(f, (w,), (np.array([0.3, 1.0]),))[1],
+    "vmap": lambda f: lambda w: np.sum(fg.vmap(f)(np.stack([w, 0.9 * w, w[::-1]]))),
+    "jit": fg.jit,
+}
+PYTHON_TRANSFORMS = {
+    **TRANSFORMS,
+    "vmap": lambda f: lambda w: f(w) + f(0.9 * w) + f(w[::-1]),
+    "jit": lambda f: f,
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["scan", "scan_binomial", "while", "while_binomial", "cond", "map"]
+)
+@pytest.mark.parametrize("mix", list(itertools.permutations(TRANSFORMS, 3)), ids="-".join)
+def test_three_deep_mixes(name, mix):
+    staged, python = PROGRAMS[name]
+    for transform in mix:
+        staged, python = TRANSFORMS[transform](staged), PYTHON_TRANSFORMS[transform](python)
+    close(staged(W), python(W))
+
+
+def test_what_a_finished_example_would_compute_reaches_nobody():
+    def f(x):  # past its end, x falls to where sqrt is NaN
+        return lax.while_loop(lambda x: x > 1.0, lambda x: np.sqrt(x - 1.0) * 1.2, x)
+
+    xs = np.array([0.5, 1.5, 6.0, 40.0])
+    with np.errstate(invalid="ignore"):
+        close(fg.vmap(f)(xs), [f(x) for x in xs])
+        close(fg.vmap(fg.grad(f))(xs), [fg.grad(f)(x) for x in xs])
+
+
+def test_what_a_branch_not_taken_would_compute_reaches_nobody():
+    def f(x):
+        return lax.cond(x > 0, np.sqrt, lambda x: -x * x, x)
+
+    xs = np.array([-2.0, 0.0, 4.0])
+    close(fg.vmap(f)(xs), [-4.0, 0.0, 2.0])
+    close(fg.vmap(fg.grad(f))(xs), [4.0, 0.0, 0.25])
+    close(fg.vmap(fg.grad(fg.grad(f)))(xs), [-2.0, -2.0, -1.0 / 32.0])
+
+
+def test_stop_gradient_in_a_branch_and_in_loops():
+    def f(x):
+        return lax.cond(x > 0, lambda x: fg.stop_gradient(x) * x, lambda x: x, x)
+
+    assert fg.grad(f)(3.0) == 3.0
+    assert fg.jvp(f, (3.0,), (1.0,))[1] == 3.0
+
+    def g(x):
+        return lax.scan(lambda c, _: (fg.stop_gradient(c) * x, None), x, None, length=3)[0]
+
+    assert fg.grad(g)(2.0) == 8.0
+    assert (
+        fg.grad(lambda x: lax.while_loop(lambda c: c < 9, lambda c: fg.stop_gradient(c) * x, x))(
+            2.0
+        )
+        == 8.0
+    )
+
+
+def test_newton_by_while_loop_differentiates_at_all_orders():
+    def root(a):
+        return lax.while_loop(lambda x: np.abs(x * x - a) > 1e-13, lambda x: 0.5 * (x + a / x), a)
+
+    derivative, exact = root, 2.0
+    for order in range(4):
+        close(derivative(4.0), exact)
+        derivative = fg.grad(derivative)
+        exact *= (0.5 - order) / 4.0
+
+
+def test_the_body_is_traced_once_however_long_the_loop():
+    calls = []
+
+    def body(c, x):
+        calls.append(1)
+        return c + x, None
+
+    lax.scan(body, 0.0, np.zeros(1000))
+    assert len(calls) <= 2  # a second time where the carry begins as a Python number
+    graph = fg.make_jaxpr(
+        lambda c: (
+            lax.scan(body, c, None, length=0)[0]
+            if False
+            else lax.scan(lambda c, x: (c * 2.0, None), c, None, length=1_000_000)[0]
+        )
+    )(np.float64(1.0))
+    assert len(graph.equations) == 1
+    fg.check_graph(graph)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_short_loops(length):
+    def f(x):
+        last, ys = lax.scan(lambda c, x: (c * x, c), 2.0, x)
+        return last + np.sum(ys)
+
+    x = np.full(length, 3.0)
+    assert f(x) == (2.0 if length == 0 else 8.0)
+    close(fg.grad(f)(x), np.full(length, 2.0))
+    assert (
+        fg.grad(lambda x: lax.while_loop(lambda c: c < 0, lambda c: c * 2, x))(3.0) == 1.0
+    )
+    assert lax.fori_loop(3, 3, lambda i, c: c + i, 7) == 7
+
+
+def test_traced_bounds_of_fori_loop():
+    f = fg.jit(lambda n, x: lax.fori_loop(0, n, lambda i, c: c * x, 1.0))
+    assert f(3, 2.0) == 8.0
+    assert fg.grad(f, 1)(3, 2.0) == 12.0
+    assert f(5, 2.0) == 32.0
+    assert f.cache_info().misses == 1
+
+
+def test_map_in_batches():
+    close(lax.map(np.sin, XS, batch_size=2), np.sin(XS))
+    close(lax.map(lambda t: {"s": t["a"] * 2}, {"a": XS}, batch_size=5)["s"], XS * 2)
+
+
+def test_dtypes_of_carries():
+    last, ys = lax.scan(lambda c, x: (c + x, c), np.float32(0), np.ones(3, np.float32))
+    assert last.dtype == ys.dtype == np.float32
+    last, ys = lax.scan(lambda c, x: (c + x, c), 0, np.ones(3, np.float32))
+    assert last.dtype == ys.dtype == np.float32
+    assert (
+        fg.grad(lambda c: lax.scan(lambda c, x: (c * x, None), c, np.ones(3, np.float32))[0])(
+            np.float32(2)
+        ).dtype
+        == np.float32
+    )
+
+
+def test_cumulative_operations():
+    x = np.random.default_rng(2).normal(size=(4, 3))
+    for ours, theirs in [
+        (lax.cumsum, np.add), (lax.cumprod, np.multiply), (lax.cummax, np.maximum),
+        (lax.cummin, np.minimum), (lax.cumlogsumexp, np.logaddexp),
+    ]:  # fmt: skip
+        close(ours(x, 1), theirs.accumulate(x, 1))
+        close(ours(x, 0, reverse=True), theirs.accumulate(x[::-1], 0)[::-1])
+        fg.testing.check_grads(lambda x, f=ours: f(x, 0), (x,), order=2)
+
+
+# --- mistakes -----------------------------------------------------------------------------------------
+
+
+def test_branches_that_differ():
+    with pytest.raises(StructureMismatchError, match=r"f64\[3\].*f64\[\]|f64\[\].*f64\[3\]"):
+        lax.cond(True, lambda: 1.0, lambda: np.ones(3))
+    with pytest.raises(StructureMismatchError, match=r"first at \['a'\]"):
+        lax.cond(True, lambda: {"a": np.ones(2)}, lambda: {"a": np.ones(3)})
+    with pytest.raises(StructureMismatchError, match="structures differ"):
+        lax.switch(0, [lambda: (1.0, 2.0), lambda: 1.0])
+
+
+def test_carries_that_differ():
+    with pytest.raises(StructureMismatchError, match=r"carry in \| carry out"):
+        lax.scan(lambda c, x: (np.ones(2), x), 1.0, XS)
+    with pytest.raises(StructureMismatchError, match="structures differ"):
+        lax.scan(lambda c, x: ((c, c), x), 1.0, XS)
+    with pytest.raises(StructureMismatchError, match="pair"):
+        lax.scan(lambda c, x: c, 1.0, XS)
+    with pytest.raises(StructureMismatchError, match="carry like the one it gets"):
+        lax.while_loop(lambda c: c > 0, lambda c: np.stack([c, c]), 1.0)
+    with pytest.raises(StructureMismatchError, match="one boolean"):
+        lax.while_loop(lambda c: c, lambda c: c - 1, 1.0)
+
+
+def test_other_mistakes():
+    with pytest.raises(ArgumentError, match="one number of steps"):
+        lax.scan(lambda c, x: (c, x), 1.0)
+    with pytest.raises(ArgumentError, match="one number of steps"):
+        lax.scan(lambda c, x: (c, x), 1.0, (np.ones(2), np.ones(3)))
+    with pytest.raises(ArgumentError, match="one boolean"):
+        lax.cond(np.array([True, False]), lambda: 1, lambda: 2)
+    with pytest.raises(ArgumentError, match="checkpoint"):
+        lax.scan(lambda c, x: (c, x), 1.0, XS, checkpoint="some")
+    with pytest.raises(ArgumentError, match="one integer"):
+        lax.switch(1.5, [lambda: 1])

@@ -54,7 +54,10 @@ class GraphTrace(Trace):
         if known is None or not _unchanged(*known):
             if known is not None:  # written to since: the earlier equations keep what they read
                 self.constants[-id(known[1])] = known
-            held = value.copy() if isinstance(value, np.ndarray) else value
+            held = value
+            if isinstance(value, np.ndarray):
+                held = value.copy()
+                held.flags.writeable = False
             known = self.constants[id(value)] = (value, Variable(typeof(value)), held)
         return known[1]
 

@@ -1,0 +1,208 @@
+"""jit: the same numbers, traced once for each types and structure of the arguments."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import AbstractBooleanError, ArgumentError
+from fungrad.jit import RETRACE_WARNING, RetraceWarning
+from fungrad.optimise.passes import PASSES, optimised
+
+
+def loss(w, x, y):
+    return np.mean((np.tanh(x @ w) - y) ** 2)
+
+
+RNG = np.random.default_rng(0)
+W, X, Y = RNG.normal(size=3), RNG.normal(size=(5, 3)), RNG.normal(size=5)
+
+
+def test_the_same_numbers_and_dtypes_as_eager():
+    f = fg.jit(loss)
+    assert f(W, X, Y) == pytest.approx(loss(W, X, Y), rel=1e-14)
+    single = f(W.astype(np.float32), X.astype(np.float32), Y.astype(np.float32))
+    assert single.dtype == np.float32
+    assert f.cache_info()[1] == 2
+
+
+def test_under_and_over_other_transforms():
+    expected = fg.grad(loss)(W, X, Y)
+    for g in (fg.grad(fg.jit(loss)), fg.jit(fg.grad(loss)), fg.jit(fg.grad(fg.jit(loss)))):
+        np.testing.assert_allclose(g(W, X, Y), expected, rtol=1e-13)
+    batch = np.stack([W, 2 * W])
+    per_example = fg.vmap(fg.grad(fg.jit(loss)), (0, None, None))(batch, X, Y)
+    np.testing.assert_allclose(per_example, [fg.grad(loss)(w, X, Y) for w in batch], rtol=1e-12)
+    out, tangent = fg.jvp(fg.jit(loss), (W, X, Y), (W, None, None))
+    np.testing.assert_allclose(tangent, expected @ W, rtol=1e-12)
+
+
+def test_the_gradient_of_a_jitted_function_stays_staged_and_is_made_once():
+    f = fg.jit(loss)
+    graph = fg.check_graph(fg.make_jaxpr(fg.grad(f))(W, X, Y))
+    names = [equation.primitive.name for equation in graph.equations]
+    assert names.count("call") == 2
+    inner = [equation.params["graph"] for equation in graph.equations if equation.primitive.name == "call"]
+    again = fg.make_jaxpr(fg.grad(f))(W, X, Y)
+    assert [e.params["graph"] for e in again.equations if e.primitive.name == "call"] == inner
+
+
+def test_inline_records_the_equations():
+    graph = fg.make_jaxpr(fg.jit(loss, inline=True))(W, X, Y)
+    assert "call" not in [equation.primitive.name for equation in graph.equations]
+
+
+def test_one_trace_for_each_types_and_structure():
+    traces = []
+
+    @fg.jit
+    def f(tree):
+        traces.append(1)
+        return {"out": tree["a"] * 2 + tree["b"][0]}
+
+    assert f({"a": 1.0, "b": [2.0]}) == {"out": 4.0}
+    assert f({"b": [5.0], "a": 3.0}) == {"out": 11.0}
+    assert len(traces) == 1
+    f({"a": np.ones(2), "b": [2.0]})
+    f({"a": 1.0, "b": (2.0,)})
+    f({"a": 1, "b": [2.0]})
+    assert len(traces) == 4
+    assert f.cache_info().currsize == 4
+    f.cache_clear()
+    assert f.cache_info().currsize == 0
+
+
+def test_python_scalars_stay_weak():
+    f = fg.jit(lambda x, s: x * s)
+    assert f(np.ones(2, np.float32), 2.0).dtype == np.float32
+    assert f(np.ones(2, np.float32), np.float64(2.0)).dtype == np.float64
+
+
+def test_static_arguments():
+    traces = []
+
+    def power(x, n, *, name="x"):
+        traces.append((n, name))
+        return sum(x**k for k in range(n))
+
+    f = fg.jit(power, static_argnums=1, static_argnames="name")
+    assert f(2.0, 3) == 7.0 and f(3.0, 3) == 13.0 and f(2.0, 4, name="y") == 15.0
+    assert traces == [(3, "x"), (4, "y")]
+    assert fg.grad(f)(2.0, 3) == 5.0
+    with pytest.raises(ArgumentError, match="not hashable"):
+        f(2.0, [3])
+
+
+def test_keyword_arguments_and_defaults():
+    f = fg.jit(lambda x, scale=2.0, *, shift=1.0: x * scale + shift)
+    assert f(3.0) == 7.0 and f(3.0, shift=0.0) == 6.0 and f(x=1.0, scale=1.0) == 2.0
+
+
+def test_methods():
+    class Model:
+        def __init__(self, w):
+            self.w = w
+
+        @fg.jit
+        def loss(self, x):
+            return x * self.w
+
+    fg.trees.register(Model, lambda m: ((m.w,), None), lambda _, c: Model(*c))
+    assert Model(3.0).loss(2.0) == 6.0
+    assert fg.grad(lambda w: Model(w).loss(2.0))(3.0) == 2.0
+
+
+def test_closures_over_values_of_outer_transforms():
+    assert fg.grad(lambda x: fg.jit(lambda y: x * y)(x))(3.0) == 6.0
+    assert fg.grad(lambda x: fg.jit(lambda y: x * y)(2.0))(3.0) == 2.0
+    f = fg.jit(lambda y: y * y)
+    assert fg.vmap(lambda x: fg.grad(lambda y: f(y) * x)(x))(np.arange(3.0)).tolist() == [0.0, 2.0, 8.0]
+
+
+def test_results_belong_to_the_user():
+    table = np.arange(3.0)
+    f = fg.jit(lambda x: (x, x, table, np.broadcast_to(x, (2, 3))))
+    x = np.ones(3)
+    out = f(x)
+    for array in out:
+        array += 1.0
+    assert x.tolist() == [1.0] * 3 and table.tolist() == [0.0, 1.0, 2.0]
+    assert out[0].tolist() == [2.0] * 3 and f(x)[2].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_lower_shows_the_graph_and_the_program():
+    lowered = fg.jit(lambda x: np.sin(x) * fg.stop_gradient(np.sin(x))).lower(np.ones(2))
+    assert "stop_gradient" in str(lowered.graph)
+    assert [e.primitive.name for e in lowered.optimised.equations] == ["sin", "mul"]
+    assert "sin(" in lowered.source
+
+
+def test_passes_keep_the_numbers_and_the_grammar():
+    def f(x, y):
+        a = np.sin(x) + np.sin(x)
+        b = fg.stop_gradient(a, name="a") * fg.jit(np.cos)(y)
+        unused = np.exp(b)  # noqa: F841
+        return b + fg.jit(lambda t: t * a)(y), np.where(a > 0, a, b)
+
+    graph = fg.make_jaxpr(f)(X, Y[:3])
+    expected = fg.evaluate(graph, X, Y[:3])
+    for apply in PASSES:
+        graph = fg.check_graph(apply(graph))
+        for got, want in zip(fg.evaluate(graph, X, Y[:3]), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+    names = [equation.primitive.name for equation in graph.equations]
+    assert names.count("sin") == 1 and "exp" not in names and "call" not in names
+
+
+def test_stops_survive_until_the_derivative_is_taken():
+    f = fg.jit(lambda x: x - fg.stop_gradient(x))
+    assert f(3.0) == 0.0 and fg.grad(f)(3.0) == 1.0
+    assert fg.jit(fg.grad(f))(3.0) == 1.0
+    assert optimised(fg.make_jaxpr(fg.grad(f))(3.0)).equations is not None
+
+
+def test_endless_retracing_is_noticed():
+    f = fg.jit(lambda n, x: np.sum(x) * n, static_argnames="n")
+    with pytest.warns(RetraceWarning, match=r"static argument n"):
+        for n in range(RETRACE_WARNING + 1):
+            f(n, 1.0)
+    g = fg.jit(lambda scale, x: np.sum(x) * scale)
+    with pytest.warns(RetraceWarning, match=r"argument x \(f64\[\d+\], then f64\[\d+\]\)"):
+        for n in range(RETRACE_WARNING + 1):
+            g(1.0, np.ones(n + 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(50):
+            g(1.0, np.ones(3))
+
+
+def test_mistakes():
+    with pytest.raises(AbstractBooleanError, match=r"argument x"):
+        fg.jit(lambda x: x if x > 0 else -x)(1.0)
+    with pytest.raises(ArgumentError, match="static_argnames"):
+        fg.jit(lambda x: x)("text")
+    with pytest.raises(ArgumentError, match="returned a str"):
+        fg.jit(lambda x: "text")(1.0)
+
+
+def module_level(x):
+    return x * 2.0
+
+
+def test_pickles():
+    assert pickle.loads(pickle.dumps(fg.jit(module_level)))(3.0) == 6.0
+    f = fg.jit(lambda x: np.sin(x) * x)
+    graph = pickle.loads(pickle.dumps(fg.make_jaxpr(fg.grad(f))(1.0)))
+    assert fg.evaluate(graph, 1.0) == [fg.grad(f)(1.0)]
+
+
+Point = namedtuple("Point", "x y")
+
+
+def test_trees_out():
+    assert fg.jit(lambda p: Point(p.y, [p.x]))(Point(1.0, 2.0)) == Point(2.0, [1.0])

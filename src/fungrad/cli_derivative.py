@@ -22,7 +22,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_ENTRIES = 1_000_000
 MOST_COORDINATES = 8
-CHUNK = 64
+CHUNK = 16  # rows of a batched pullback at once: each needs the memory of one backward pass
 EPSILON = float(np.finfo(np.float64).eps)
 STEP = EPSILON ** (1 / 5)  # balances rounding against the error h**4 of the extrapolated difference
 

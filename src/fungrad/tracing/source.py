@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -67,6 +68,13 @@ def _without_library_frames(traceback: types.TracebackType | None) -> types.Trac
     return result
 
 
+_OBJECT_LOOP = "loop of ufunc does not support argument"
+_OBJECT_ADVICE = (
+    "np.array made an array of objects of traced values and plain numbers, of which NumPy's ufuncs take "
+    "traced values only. Make it by fg.numpy.array([...]), or by np.stack."
+)
+
+
 def boundary(f: F) -> F:
     """Wraps a public function so that errors leave it without fungrad's own frames."""
 
@@ -78,6 +86,12 @@ def boundary(f: F) -> F:
             if os.environ.get("FUNGRAD_TRACEBACK") == "full":
                 raise
             short = _without_library_frames(error.__traceback__)
-            raise error.with_traceback(short)
+            cause = error.__cause__
+            if isinstance(cause, FungradError) and not isinstance(error, FungradError):
+                # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
+                raise cause.with_traceback(short) from None
+            if isinstance(error, TypeError) and _OBJECT_LOOP in str(error):
+                error.add_note(_OBJECT_ADVICE)
+            raise error.with_traceback(short)  # noqa: B904 - the same error, without our frames
 
     return cast(F, public)

@@ -58,7 +58,8 @@ def assert_same(found: Any, expected: Any, what: str, rtol: float = 0.0) -> None
     found, expected = np.asarray(found), np.asarray(expected)
     assert found.dtype == expected.dtype, f"{what}: dtype {found.dtype} for {expected.dtype}"
     assert found.shape == expected.shape, f"{what}: shape {found.shape} for {expected.shape}"
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol, err_msg=what)
+    if found.dtype != object:  # a trail of residuals, whose inside is its own business
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol, err_msg=what)
 
 
 def tolerance(*values: Any) -> float:
@@ -185,9 +186,17 @@ def check_batch(primitive: Primitive, sample: Sample) -> None:
         return
     f = call(primitive, sample)
     size = 4
-    for flags in itertools.product((True, False), repeat=len(sample.args)):
-        if not any(flags):
-            continue
+    # A trail of residuals is one for all examples, and only pullbacks read it.
+    kept = [
+        i for i, o in enumerate(outputs(primitive, f(*sample.args))) if typeof(o).dtype != object
+    ]
+
+    def g(*args: Any) -> tuple[Any, ...]:
+        found = outputs(primitive, f(*args))
+        return tuple(found[i] for i in kept)
+
+    combinations = [c for c in itertools.product((True, False), repeat=len(sample.args)) if any(c)]
+    for flags in combinations[:16]:
         args = [stacked(a, size) if b else a for a, b in zip(sample.args, flags, strict=True)]
         with np.errstate(all="ignore"):
             found = outputs(

@@ -77,20 +77,24 @@ def dropped(x: Any) -> Any:
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
-    "wrong sign": negated, "dropped": lambda x: None, "off by 0.1%": scaled,
-}  # fmt: skip
+    "wrong sign": negated,
+    "dropped": lambda x: None,
+    "off by 0.1%": scaled,
+}
 
 
 def differentiated(primitive: Primitive) -> list[int]:
     """The positions of arguments with a derivative, as the samples show them."""
     if primitive.cuts is True:
         return []
-    return sorted({
-        i
-        for sample in samples_of(primitive)
-        for i, arg in enumerate(sample.args)
-        if typeof(arg).inexact and i not in primitive.cuts and typeof(arg).size
-    })  # fmt: skip
+    return sorted(
+        {
+            i
+            for sample in samples_of(primitive)
+            for i, arg in enumerate(sample.args)
+            if typeof(arg).inexact and i not in primitive.cuts and typeof(arg).size
+        }
+    )
 
 
 def mutants(primitive: Primitive) -> Iterator[Mutant]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from checks import CHECKS, OURS, differentiable, samples_of
+from checks import CHECKS, OURS, differentiable, inexact, outputs, samples_of
 from samples import SAMPLES
 
 import fungrad as fg
@@ -41,7 +41,8 @@ def costs():
             where = tuple(i for i, kind in enumerate(kinds) if kind in "fc")
 
             def f(*args, primitive=primitive, sample=sample):
-                out = primitive(*args, **sample.params)
+                results = outputs(primitive, primitive(*args, **sample.params))
+                out = next(r for r in results if inexact(r))
                 out = real(out) if out.dtype.kind == "c" else out
                 return reduce_sum(out, axes=tuple(range(out.ndim)))
 
@@ -54,12 +55,29 @@ def test_a_gradient_costs_at_most_five_times_the_function():
     rows = list(costs())
     assert len(rows) > 500
     assert sum(both for _, _, both in rows) <= 5 * sum(plain for _, plain, _ in rows)
-    # Alone, a function of two arguments with a kink or a limit costs more than five times itself,
-    # before the graph is optimised: both partials look for the tie.
-    dear = {sample.name for sample, plain, both in rows if both > 5 * plain}
-    assert dear <= {
-        "arctan2", "fmax", "fmin", "hypot", "logaddexp", "logaddexp2", "maximum", "minimum",
+    # Alone, some functions cost more than five times themselves before the graph is optimised: both
+    # partials look for the tie, or the limit; products of the others are taken without division.
+    dear = {sample.name: both / plain for sample, plain, both in rows if both > 5 * plain}
+    assert set(dear) <= {
+        "arctan2",
+        "cummax",
+        "cummin",
+        "cumprod",
+        "div",
+        "fmax",
+        "fmin",
+        "fmod",
+        "hypot",
+        "index_max",
+        "index_min",
+        "index_multiply",
+        "index_set",
+        "linear_recurrence",
+        "logaddexp",
+        "logaddexp2",
+        "maximum",
+        "minimum",
         "power",
-        "div", "fmod",
-    }  # fmt: skip
-    assert all(both <= 13 * plain for _, plain, both in rows)
+        "product_of_others",
+    }
+    assert max(dear.values()) <= 20

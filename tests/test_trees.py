@@ -1,4 +1,6 @@
-"""Trees are taken apart and put together again; structures compare, hash, pickle and name their leaves."""
+"""Trees are taken apart and put together again; structures compare, hash, pickle and name
+their leaves.
+"""
 
 from __future__ import annotations
 

@@ -208,8 +208,8 @@ class _Check:
             raise self.failure(
                 path,
                 f"output {position}{list(place) if place else ''} has the tangent "
-                f"{found[place]:.9g}, but {expected[place]:.9g} by central differences: an error of "
-                f"{error[place]:.3g}",
+                f"{found[place]:.9g}, but {expected[place]:.9g} by central differences: an error "
+                f"of {error[place]:.3g}",
             )
 
     def failure(self, path: tuple[str, ...], text: str) -> GradientCheckError:

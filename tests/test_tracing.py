@@ -1,0 +1,302 @@
+"""Traces and tracers: what runs under them, what they hold, and how NumPy meets them."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import LeakedTracerError
+from fungrad.ir.types import Type
+from fungrad.tracing import source
+from fungrad.tracing.scope import current_scope
+from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
+
+X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
+
+
+def test_outside_of_transforms_numpy_is_untouched():
+    assert current() is EVAL
+    assert type(np.sin(X)) is np.ndarray
+    assert type(fg.grad(np.sin)(1.0)) is np.float64
+    assert current() is EVAL
+
+
+def test_the_current_trace_is_of_the_thread():
+    seen = []
+
+    def f(x):
+        thread = threading.Thread(target=lambda: seen.append(current()))
+        thread.start()
+        thread.join()
+        assert current() is not EVAL
+        return x
+
+    fg.grad(f)(1.0)
+    assert seen == [EVAL]
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: fg.grad(lambda x: np.sum(f(x)))(X),
+        lambda f: fg.vmap(f)(X[None])[0],
+        lambda f: fg.make_jaxpr(f)(X),
+        lambda f: fg.jvp(f, (X,), (X,)),
+    ],
+)
+def test_the_attributes_of_a_tracer_are_those_of_the_array(transform):
+    def f(x):
+        assert isinstance(x, Tracer)
+        assert x.shape == (2, 3) and x.ndim == 2 and x.size == 6 and len(x) == 2
+        assert x.dtype == np.float64 and x.itemsize == 8 and x.nbytes == 48
+        assert x.type == typeof(x) == Type((2, 3), np.float64) and shape_of(x) == (2, 3)
+        assert np.shape(x) == (2, 3) and np.ndim(x) == 2 and np.size(x) == 6
+        assert "f64[2,3]" in repr(x)
+        rows = list(x)
+        assert len(rows) == 2 and rows[0].shape == (3,)
+        first, second = x
+        assert first.shape == second.shape == (3,)
+        assert x.T.shape == (3, 2)
+        return x
+
+    transform(f)
+
+
+def test_the_length_of_a_tracer_without_axes():
+    def f(x):
+        with pytest.raises(TypeError, match="len"):
+            len(x)
+        with pytest.raises(TypeError):
+            iter(x)
+        return x
+
+    fg.grad(f)(1.0)
+
+
+def test_tracers_hash_by_identity_and_compare_by_value():
+    def f(x):
+        y = x + 0.0
+        assert hash(x) != hash(y) and len({x: 1, y: 2}) == 2
+        assert x == y and not x != y and x <= y
+        assert x in [1.0, y]
+        return x * y
+
+    assert fg.grad(f)(3.0) == 6.0
+
+
+def test_comparisons_are_no_tracers_under_grad():
+    def f(x):
+        assert not isinstance(x > 0, Tracer) and not isinstance(np.floor(x), Tracer)
+        assert not isinstance(np.isnan(x), Tracer) and not isinstance(fg.stop_gradient(x), Tracer)
+        assert sorted([3.0, x, 1.0])[1] is x
+        assert max(x, 1.0) is x and min(x, 1.0) == 1.0
+        return x
+
+    assert fg.grad(f)(2.0) == 1.0
+    assert fg.jvp(f, (2.0,), (1.0,))[1] == 1.0
+
+
+def test_recursion_on_values():
+    def power(x, n):
+        return 1.0 if n == 0 else x * power(x, n - 1)
+
+    def newton(x, guess=1.0):
+        return guess if abs(guess * guess - x) < 1e-14 else newton(x, 0.5 * (guess + x / guess))
+
+    assert fg.grad(power)(2.0, 5) == 80.0
+    np.testing.assert_allclose(fg.grad(newton)(2.0), 0.5 / np.sqrt(2.0), rtol=1e-12)
+
+
+BINARY = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "**": lambda a, b: a**b,
+    "@": lambda a, b: a @ b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "divmod": lambda a, b: divmod(a, b)[1],
+}
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("kind", ["tracer", "array", "scalar", "numpy scalar", "list"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_operators(name, kind, side):
+    if name == "@" and "scalar" in kind:
+        with pytest.raises((TypeError, ValueError)):
+            fg.make_jaxpr(lambda x: x @ 2.0)(np.ones(3))
+        return
+    x, other = np.array([0.5, 2.0, 1.5]), np.array([1.5, 0.75, 2.0])
+    values = {
+        "tracer": other,
+        "array": other,
+        "scalar": 2.0,
+        "numpy scalar": np.float64(2.0),
+        "list": list(other),
+    }
+    value = values[kind]
+    op = BINARY[name] if side == "left" else lambda a, b: BINARY[name](b, a)
+    expected = op(x, value)
+    if kind == "tracer":
+        graph = fg.make_jaxpr(op)(x, value)
+        found = fg.evaluate(graph, x, value)[0]
+    else:
+        graph = fg.make_jaxpr(lambda x: op(x, value))(x)
+        found = fg.evaluate(graph, x)[0]
+    np.testing.assert_array_equal(found, expected)
+    assert np.asarray(found).dtype == np.asarray(expected).dtype
+
+
+INTEGER = {
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b,
+    "~": lambda a, b: ~a,
+    "%": lambda a, b: a % b,
+    "//": lambda a, b: a // b,
+}
+
+
+@pytest.mark.parametrize("name", INTEGER)
+def test_integer_operators(name):
+    a, b = np.array([6, 3, 8]), np.array([1, 2, 1])
+    for op in (INTEGER[name], lambda a, b: INTEGER[name](b, a)):
+        for found in (fg.vmap(op)(a, b), fg.evaluate(fg.make_jaxpr(op)(a, b), a, b)[0]):
+            np.testing.assert_array_equal(found, op(a, b))
+            assert found.dtype == op(a, b).dtype
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: -x,
+        lambda x: +x,
+        abs,
+        lambda x: x.copy(),
+        lambda x: x.astype(np.float32),
+        lambda x: x.T,
+        lambda x: x.mT,
+        lambda x: x.sum(),
+        lambda x: x.mean(axis=0),
+        lambda x: x.max(1),
+        lambda x: x.min(),
+        lambda x: x.std(),
+        lambda x: x.var(axis=1, ddof=1),
+        lambda x: x.prod(),
+        lambda x: x.reshape(3, 2),
+        lambda x: x.reshape(-1),
+        lambda x: x.ravel(),
+        lambda x: x.flatten(),
+        lambda x: x.transpose(1, 0),
+        lambda x: x.swapaxes(0, 1),
+        lambda x: x[None].squeeze(),
+        lambda x: x.dot(x.T),
+        lambda x: x.cumsum(axis=1),
+        lambda x: x.clip(0.0, 1.0),
+        lambda x: x.argmax(),
+        lambda x: x.argmin(axis=0),
+        lambda x: x.any(),
+        lambda x: x.all(1),
+        lambda x: x.cumprod(0),
+        lambda x: x.trace(),
+        lambda x: x.diagonal(),
+        lambda x: x.repeat(2, axis=0),
+        lambda x: x.take([0, 1], axis=1),
+        lambda x: x.conj(),
+        lambda x: x.real,
+        lambda x: x.imag,
+        lambda x: x.round(1),
+        lambda x: np.stack([x, x]),
+        lambda x: x[:, 1],
+        lambda x: x[..., ::-1],
+        lambda x: x[x > 0] if isinstance(x, np.ndarray) else x[X > 0],
+        lambda x: x.at[0].set(1.0) if isinstance(x, Tracer) else np.stack([np.ones(3), x[1]]),
+    ],
+)
+def test_methods_and_attributes_are_those_of_the_array(f):
+    expected = f(X)
+    graph = fg.make_jaxpr(f)(X)
+    found = fg.evaluate(graph, X)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    assert np.asarray(found).dtype == np.asarray(expected).dtype
+    assert np.shape(found) == np.shape(expected)
+
+
+def test_object_arrays_of_tracers_are_stacked():
+    def f(x):
+        a, b = x[0], x[1]
+        right = np.array([a * b, b - 1.0, 2.0 * a])
+        assert right.dtype == object  # NumPy lets nobody override this
+        return np.sin(right) @ np.asarray([a, b, a])
+
+    def plain(x):
+        return np.sin(np.stack([x[0] * x[1], x[1] - 1.0, 2.0 * x[0]])) @ np.stack(
+            [x[0], x[1], x[0]]
+        )
+
+    x = np.array([0.5, 1.5])
+    for transform in (fg.grad, lambda f: lambda x: fg.vmap(fg.grad(f))(x[None])[0]):
+        np.testing.assert_allclose(transform(f)(x), transform(plain)(x), rtol=1e-14)
+    matrix = fg.vjp(lambda x: np.array([[x[0], 1.0], [x[1], x[0]]]), x)
+    np.testing.assert_array_equal(matrix[0], [[0.5, 1.0], [1.5, 0.5]])
+    np.testing.assert_array_equal(matrix[1](np.ones((2, 2)))[0], [2.0, 1.0])
+
+
+def test_a_foreign_array_type_answers_itself():
+    class Foreign:
+        __array_ufunc__ = None
+
+        def __radd__(self, other):
+            return "mine"
+
+        __rmul__ = __radd__
+
+    def f(x):
+        assert x + Foreign() == "mine" and x * Foreign() == "mine"
+        return x
+
+    assert fg.grad(f)(1.0) == 1.0
+
+
+def test_numpy_scalars_on_the_left_do_not_swallow_tracers():
+    for value in (np.float64(2.0), np.float32(2.0), np.int64(2), np.array(2.0), np.bool_(True)):
+        assert fg.grad(lambda x, v=value: v * x)(3.0) == float(value)
+
+
+def test_scopes_end_with_their_block_also_after_errors():
+    with pytest.raises(KeyError), fg.named_scope("a"), fg.named_scope("b"):
+        assert current_scope() == "a/b"
+        raise KeyError
+    assert current_scope() == ""
+
+
+def test_the_users_line_is_the_innermost_one_outside_fungrad_and_numpy():
+    def helper():
+        return source.user_source()
+
+    found = helper()
+    assert found.file == __file__ and found.function == "helper"
+    assert found.line == helper.__code__.co_firstlineno + 1
+    graph = fg.make_jaxpr(lambda x: np.mean(x, axis=0))(X)
+    assert {e.source.file for e in graph.equations} == {__file__}
+
+
+def test_a_tracer_cannot_be_copied_out_of_its_transform():
+    kept = []
+    fg.grad(lambda x: (kept.append(copy.copy(x)), x)[1])(1.0)
+    with pytest.raises(LeakedTracerError):
+        kept[0] + 1.0

@@ -318,11 +318,13 @@ def _culprit(graph: Graph) -> str:
     """The first equation of a Graph that is not linear in what depends on the inputs, in words."""
     moving = {id(variable) for variable in graph.inputs}
     for equation in graph.equations:
-        inputs = {id(a): a for a in equation.inputs if id(a) in moving and a.type.inexact}
-        if not inputs:
+        read = {id(a): a for a in equation.inputs if id(a) in moving}
+        if not read:
             continue
         moving.update(id(variable) for variable in equation.outputs)
-        if not _is_linear(equation, tuple(inputs.values())):
+        inputs = tuple([a for a in read.values() if a.type.inexact])
+        numeric = any(variable.type.inexact for variable in equation.outputs)
+        if numeric and (len(inputs) < len(read) or not _is_linear(equation, inputs)):
             place = f" at {equation.source}" if equation.source else ""
             return (
                 f"the equation `{equation.primitive.name}`{place} is not linear in what it is given"

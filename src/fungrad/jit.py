@@ -19,7 +19,7 @@ from fungrad.backend.straight import StraightLine, source
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.structural.call import call, run, use
+from fungrad.structural.call import call, compiled, run, use
 from fungrad.optimise.passes import optimised
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
@@ -31,6 +31,7 @@ use(StraightLine())
 
 CACHE_SIZE = 256
 RETRACE_WARNING = 24
+_SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_))
 
 
 class RetraceWarning(UserWarning):
@@ -88,20 +89,64 @@ class Jitted:
         self._misses = 0
         self._streak = 0
         self._last_key: Any = None
+        self._direct: dict[Any, Callable[..., Any]] = {}
+        """Programs by the classes, shapes and dtypes of plain arguments: the short way to a Graph."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method: the instance is an argument, static unless it is a tree."""
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or current() is not EVAL:
+            return self._call(args, kwargs)
+        key: list[Any] = []
+        for arg in args:
+            if arg.__class__ is np.ndarray:
+                key.append(arg.shape)
+                key.append(arg.dtype)
+            elif arg.__class__ in _SCALARS:
+                key.append(arg.__class__)
+            else:
+                return self._call(args, kwargs)
+        program = self._direct.get(tuple(key))
+        if program is None:
+            return self._call(args, kwargs, tuple(key))
+        self._hits += 1
+        self._streak = 0
+        out = program(*args)
+        if len(out) != 1:
+            return tuple(owned(out, args))
+        (result,) = out
+        if result.__class__ is np.ndarray:
+            if result.base is not None or not result.flags.writeable:
+                return result.copy()
+            for arg in args:
+                if arg is result:
+                    return result.copy()
+        return result
+
+    @boundary
+    def _call(self, args: Any, kwargs: Any, key: Any = None) -> Any:
+        """The long way: any tree of arguments, under any trace."""
         leaves, staged = self._staged(args, kwargs)
         if current() is EVAL:
             out = run(staged.graph, leaves)
-        elif self._inline:
+            if key is not None and not self._argnums and not self._argnames:
+                self._remember(key, staged)
+            return trees.unflatten(staged.out, owned(out, leaves))
+        if self._inline:
             out = evaluate(staged.graph, [*staged.captured, *leaves])
         else:
             out = call(*staged.captured, *leaves, graph=staged.graph)
-        return trees.unflatten(staged.out, owned(out, leaves) if current() is EVAL else out)
+        return trees.unflatten(staged.out, out)
+
+    def _remember(self, key: Any, staged: Staged) -> None:
+        """Lets the next call with plain arguments of these types go straight to the program."""
+        plain_tuple = staged.out.type is tuple and all(c is trees.LEAF for c in staged.out.children)
+        if staged.out is trees.LEAF or (plain_tuple and len(staged.out.children) > 1):
+            if len(self._direct) >= CACHE_SIZE:
+                self._direct.clear()
+            self._direct[key] = compiled(staged.graph)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The Graph for arguments of these types, without running it."""
@@ -116,6 +161,7 @@ class Jitted:
         """Forgets all Graphs."""
         with self._lock:
             self._cache.clear()
+            self._direct.clear()
             self._last_key = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -265,6 +311,3 @@ def jit(
     if f is None:
         return lambda g: jit(g, static_argnums=nums, static_argnames=names, inline=inline)
     return Jitted(f, nums, names, inline)
-
-
-Jitted.__call__ = boundary(Jitted.__call__)  # type: ignore[method-assign]

@@ -39,10 +39,15 @@ def use(backend: Backend) -> None:
     _backend = backend
 
 
+def compiled(graph: Graph) -> Runner:
+    """The function of arrays that runs a Graph, made once."""
+    runner: Runner = kept(graph, "compiled", lambda: _backend.compile(graph))
+    return runner
+
+
 def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
-    """The outputs of a Graph on arrays, by its compiled form, which is made once."""
-    compiled: Runner = kept(graph, "compiled", lambda: _backend.compile(graph))
-    return compiled(*args)
+    """The outputs of a Graph on arrays."""
+    return compiled(graph)(*args)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph, **quiet: bool) -> Any:

@@ -236,6 +236,7 @@ INDICES: tuple[tuple[tuple[int, ...], tuple[Any, ...], tuple[Any, ...]], ...] = 
 for shape, entries, arrays in INDICES:
     index = Index(entries)
     specimen = np.zeros(shape)[index.fill(arrays)]
+    add("indexed", *arrays, index=index, shape=shape)
     for dtype in (F64, C128, I64) if len(shape) == 2 else (F64, F32):
         add("getitem", draw("getitem", shape, dtype), *arrays, index=index)
         add("scatter", draw("scatter", specimen.shape, dtype), *arrays, index=index, shape=shape)

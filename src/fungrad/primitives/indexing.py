@@ -16,7 +16,7 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.declare import Primitive, full
+from fungrad.primitives.declare import Primitive, general
 from fungrad.primitives.elementwise import Masked
 from fungrad.primitives.shaping import broadcast_to, inverse_permutation, reshape, transpose
 from fungrad.primitives.stacking import iota
@@ -255,7 +255,7 @@ def _vjp_getitem(ct: Any, output: Any, args: Any, wanted: Any, *, index: Index) 
     result = scatter(ct, *arrays, index=index, shape=x.shape)
     if repeatable(arrays):
         # x[mask] is a `where`: what is not read gets exactly zero, behind an infinite slope too.
-        result = Masked(result, read_at(ct, x.shape, arrays, index))
+        result = Masked(result, indexed(*arrays, index=index, shape=x.shape))
     return [result, *[None] * len(arrays)]
 
 
@@ -287,10 +287,26 @@ def repeatable(arrays: Sequence[Any]) -> bool:
     return any(map(shape_of, arrays))
 
 
-def read_at(picked: Any, shape: Shape, arrays: Sequence[Any], index: Index) -> Any:
-    """A mask of the given shape, true where the index reads what has the shape of `picked`."""
-    ones = full(shape=shape_of(picked), value=True, dtype=np.dtype(np.bool_))
-    return scatter(ones, *arrays, index=index, shape=shape)
+def _eval_indexed(*arrays: Any, index: Index, shape: Shape) -> Any:
+    out = np.zeros(shape, np.bool_)
+    out[index.fill(arrays)] = True
+    return out
+
+
+def _type_indexed(*arrays: Type, index: Index, shape: Shape) -> Type:
+    layout(index, shape, [a.shape for a in arrays])
+    return Type(shape, np.bool_)
+
+
+def _batch_indexed(args: Any, batched: Any, size: int, *, index: Index, shape: Shape) -> Any:
+    wide, aligned, _ = batched_index(index, args, batched, size, shape, (size, *shape))
+    return indexed(*aligned, index=wide, shape=(size, *shape))
+
+
+indexed: Primitive = general(
+    "indexed", eval=_eval_indexed, type=_type_indexed, batch=_batch_indexed, cuts=True
+)
+"""`indexed(*arrays, index=, shape=)`: a mask of that shape, true for the elements of x[index]."""
 
 
 # --- scatter --------------------------------------------------------------------------------------
@@ -372,5 +388,5 @@ scatter: Primitive = Primitive(
 
 __all__ = [
     "ARRAY", "Index", "Layout", "apply_at", "batched_index", "batched_values", "checked_values",
-    "expanded", "getitem", "layout", "of_int", "read_at", "repeatable", "scatter", "with_batch",
+    "expanded", "getitem", "indexed", "layout", "of_int", "repeatable", "scatter", "with_batch",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ from fungrad.primitives.indexing import (
     batched_values,
     checked_values,
     getitem,
-    read_at,
+    indexed,
     repeatable,
     scatter,
     with_batch,
@@ -90,8 +90,7 @@ def _vjp_set(
 ) -> list[Any]:
     for_x = for_values = None
     if wanted[0]:
-        written = read_at(values, x.shape, arrays, index)
-        left = logical_not(written)
+        left = logical_not(indexed(*arrays, index=index, shape=x.shape))
         for_x = Masked(select(left, ct, 0), left)
     if wanted[1]:
         for_values = getitem(ct, *arrays, index=index)

@@ -141,19 +141,22 @@ def cast(value: Any, dtype: str, name: str) -> Any:
             f"--arg {name}:{dtype}: NumPy has no dtype {dtype!r}; write float32, int, bool or "
             "complex, for example."
         ) from None
+    if wanted.kind not in "biufc":
+        raise InputError(f"--arg {name}:{dtype}: {wanted} is no dtype of numbers; write float32.")
     if isinstance(value, (dict, tuple, str, type(None))):
         raise InputError(f"--arg {name}:{dtype}: a dtype goes with numbers, lists and files only.")
     array = np.asarray(value)
-    if wanted.kind in "iu" and array.dtype.kind == "f":
-        wrong = array[~(array == np.floor(array))]
-        if wrong.size:
-            raise InputError(
-                f"--arg {name}:{dtype}: {wrong.flat[0]} is not a whole number; round the data, or "
-                "leave the dtype out."
-            )
     if array.dtype.kind == "c" and wanted.kind != "c":
         raise InputError(f"--arg {name}:{dtype}: complex numbers do not fit into {wanted}.")
-    return array.astype(wanted)[()]
+    with np.errstate(all="ignore"):  # what does not fit is refused here, or later as infinite
+        result = array.astype(wanted)
+    if wanted.kind in "iu" and not np.array_equal(result, array):
+        wrong = array[result != array]
+        raise InputError(
+            f"--arg {name}:{dtype}: {wrong.flat[0]} is not a whole number that {wanted} can hold; "
+            "round the data, or choose another dtype."
+        )
+    return result[()]
 
 
 def read_file(text: str, name: str) -> Any:

@@ -1,8 +1,8 @@
-"""Floor 5: what functions with rules of their own share: their arguments, and the values they close over.
+"""Floor 5: what functions with rules of their own share: arguments, and what they close over.
 
-Parts the arguments of a call into traced inputs and the rest, finds the traced values that a function
-closes over, and lets it run later with other values in their place. Knows staging and batching; knows no
-rule and no structural primitive.
+Parts the arguments of a call into traced inputs and the rest, finds the traced values that a
+function closes over, and lets it run later with other values in their place. Knows staging and
+batching; knows no rule and no structural primitive.
 """
 
 from __future__ import annotations
@@ -46,12 +46,17 @@ class Signature:
 class Arguments:
     """The arguments of one call: its traced leaves, which are `inputs`, and all else as it is.
 
-    What is no tracer is concrete, so it is neither differentiated nor batched, and the function gets it
+    What is no tracer is concrete, so it is neither differentiated nor batched, and the function
+    gets it
     unchanged: an integer stays an integer that Python can loop over, also under jit.
     """
 
     def __init__(
-        self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], passive: Sequence[int] = ()
+        self,
+        f: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        passive: Sequence[int] = (),
     ) -> None:
         self.f = f
         self.inputs: list[Any] = []
@@ -91,7 +96,9 @@ class Arguments:
         args, kwargs = trees.unflatten(self._treedef, leaves)
         return args, kwargs
 
-    def parts(self, of_inputs: Sequence[Any], default: Callable[[Type | None], Any]) -> tuple[Any, ...]:
+    def parts(
+        self, of_inputs: Sequence[Any], default: Callable[[Type | None], Any]
+    ) -> tuple[Any, ...]:
         """One tree for each active argument that holds, leaf by leaf, what belongs to the inputs.
 
         Leaves that are no inputs get `default(type)`.
@@ -110,12 +117,19 @@ class Arguments:
         inside = {self.slots[i] for position in self.active for i in self.spans[position]}
         for i, slot in enumerate(self.slots):
             type_ = self.types[i]
-            if slot is None or slot in inside or not wanted[slot] or type_ is None or not type_.inexact:
+            if (
+                slot is None
+                or slot in inside
+                or not wanted[slot]
+                or type_ is None
+                or not type_.inexact
+            ):
                 continue
             names = [argument_name(self.f, p) for p, span in enumerate(self.spans) if i in span]
             raise ArgumentError(
                 f"{describe(self.f)} is differentiated{user_line()} with respect to "
-                f"{names[0] if names else 'a keyword-only argument'}, for which its rule has no place: take "
+                f"{names[0] if names else 'a keyword-only argument'}, for which its rule has no "
+                "place: take "
                 "it out of nondiff_argnums (make it positional), or pass fg.stop_gradient(x)."
             )
 
@@ -126,7 +140,7 @@ def recording() -> bool:
 
 
 def valueless() -> bool:
-    """Whether what runs now is recorded or batched, so that it is not run on its values here and now."""
+    """Whether what runs now is recorded or batched, so that its values are not all known."""
     return _observed((GraphTrace, BatchTrace))
 
 
@@ -142,7 +156,7 @@ def _observed(kinds: Any) -> bool:
 def captured(
     f: Callable[..., Sequence[Any]], inputs: Sequence[Any], of: Callable[..., Any]
 ) -> tuple[Graph, list[Any]]:
-    """The Graph of a flat function, and the traced values it closes over: the first inputs of the Graph."""
+    """The Graph of a flat function, and the traced values it closes over, its first inputs."""
     names = [f"input {i}" for i in range(len(inputs))]
     name = getattr(of, "__name__", type(of).__name__)
     graph = stage(f, [typeof(x) for x in inputs], names, lambda: describe(of), name)
@@ -167,6 +181,11 @@ class Substituted(Trace):
         """The value that stands for another."""
         return self._values.get(id(value), value) if value.__class__ is Tracer else value
 
+    def over(self, parent: Trace) -> Substituted:
+        """The same substitution above another trace."""
+        values = [self._values[id(tracer)] for tracer in self._kept]
+        return Substituted(parent, self._kept, values)
+
 
 def substituted(
     tracers: Sequence[Tracer], values: Sequence[Any], f: Callable[[], Sequence[Any]]
@@ -179,7 +198,7 @@ def substituted(
 
 
 def user(what: str, of: Callable[..., Any], f: Callable[[], Any]) -> Any:
-    """Calls a part of a user's rule; a traced value that it cannot have is reported as closed over."""
+    """Calls a part of a user's rule; a leaked value is reported as closed over."""
     try:
         return f()
     except LeakedTracerError as error:
@@ -189,8 +208,10 @@ def user(what: str, of: Callable[..., Any], f: Callable[[], Any]) -> Any:
 def closed_over(what: str, of: Callable[..., Any], found: str) -> ClosedOverTracerError:
     """The error for a rule that closes over a value of the transform that uses the rule."""
     return ClosedOverTracerError(
-        f"{what} of {describe(of)} used a traced value that it closes over{user_line()}. A custom rule only "
-        "says how the function depends on its arguments: pass the value as an argument, and give it a "
+        f"{what} of {describe(of)} used a traced value that it closes over{user_line()}. A custom "
+        "rule only "
+        "says how the function depends on its arguments: pass the value as an argument, and give "
+        "it a "
         f"derivative in the rule, or close over fg.stop_gradient(value).\nFound: {found}"
     )
 
@@ -201,7 +222,8 @@ def outputs_of(f: Callable[..., Any], tree: Any) -> tuple[list[Any], trees.TreeD
     for path, leaf in zip(trees.paths(treedef), leaves, strict=True):
         if not has_type(leaf):
             raise ArgumentError(
-                f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a function with rules "
+                f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a "
+                "function with rules "
                 "of its own returns arrays and numbers only."
             )
     return leaves, treedef

@@ -1,7 +1,7 @@
 """Floor 5: custom_vjp and custom_jvp: functions whose derivatives are written by hand.
 
-The interface is JAX's. In eager mode the user's functions get concrete arrays; under other transforms,
-traced ones. Knows the primitive that rules.py declares; knows no other structural primitive.
+The interface is JAX's. In eager mode the user's functions get concrete arrays; under other
+transforms, traced ones. Knows the primitive `custom`; knows no other structural primitive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 from fungrad import trees
 from fungrad.errors import ArgumentError, MissingRuleError
 from fungrad.structural.calling import Arguments, Signature
-from fungrad.structural.rules import Rule, apply
+from fungrad.structural.custom_call import apply
+from fungrad.structural.rules import Rule
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current
 
@@ -38,12 +39,13 @@ class Custom:
         """Gives the reverse rule.
 
         Args:
-          fwd: takes the function's arguments; returns the pair (output, residuals), where the residuals are
-            any tree.
-          bwd: takes the arguments at nondiff_argnums, the residuals and the cotangent of the output;
-            returns a tuple with one cotangent for each other argument. None stands for zero.
-          wanted: whether fwd and bwd are told, by a keyword `wanted`, which cotangents are asked for: a tuple
-            with one tree of booleans for each argument that is not in nondiff_argnums.
+          fwd: takes the function's arguments; returns the pair (output, residuals), where the
+            residuals are any tree.
+          bwd: takes the arguments at nondiff_argnums, the residuals and the cotangent of the
+            output; returns a tuple with one cotangent for each other argument. None stands for
+            zero.
+          wanted: whether fwd and bwd are told, by a keyword `wanted`, which cotangents are asked
+            for: a tuple with one tree of booleans for each argument that is not in nondiff_argnums.
         """
         self.fwd, self.bwd, self.tell_wanted = fwd, bwd, wanted
 
@@ -51,16 +53,16 @@ class Custom:
         """Gives the forward rule, from which reverse mode is made by transposition.
 
         Args:
-          jvp: takes the arguments at nondiff_argnums, a tuple of primals and a tuple of tangents; returns the
-            pair (output, tangent). It has to be linear in the tangents. The tangents of integers and of
-            what is no array are None.
+          jvp: takes the arguments at nondiff_argnums, a tuple of primals and a tuple of tangents;
+            returns the pair (output, tangent). It has to be linear in the tangents. The tangents of
+            integers and of what is no array are None.
           symbolic_zeros: whether zero tangents are given as None too, instead of as arrays.
         """
         self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Gives the forward rule as one function `jvp(tangent, output, *args)` for each argument, or None."""
+        """Gives the rule by one `jvp(tangent, output, *args)` or None for each argument."""
 
         def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             output = self(*primals)
@@ -82,7 +84,8 @@ class Custom:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.bwd is None and self.jvp is None:
             raise MissingRuleError(
-                f"{describe(self.f)} was made a custom function, but no rule was given: call its defvjp(fwd, bwd) "
+                f"{describe(self.f)} was made a custom function, but no rule was given: call its "
+                "defvjp(fwd, bwd) "
                 "or defjvp(rule)."
             )
         if current() is EVAL:
@@ -111,13 +114,13 @@ def custom_vjp(
     """A function whose reverse-mode derivative is given by `f.defvjp(fwd, bwd)`.
 
     Args:
-      f: a function of trees that returns a tree of arrays and numbers. Called outside of transforms it is
-        just called. Under `grad` fwd and bwd get NumPy's arrays, so they may hold any Python.
+      f: a function of trees that returns a tree of arrays and numbers. Called outside of transforms
+        it is just called. Under `grad` fwd and bwd get NumPy's arrays, so they may hold any Python.
       nondiff_argnums: positions of arguments without a derivative, which bwd gets first.
 
     Returns:
-      A `Custom`. Forward mode takes the pullback of the pullback, so bwd has to be linear in the cotangent
-      there; or give `defjvp` too.
+      A `Custom`. Forward mode takes the pullback of the pullback, so bwd has to be linear in the
+      cotangent there; or give `defjvp` too.
 
     Raises:
       MissingRuleError: when it is called before a rule was given.

@@ -1,7 +1,8 @@
-"""Floor 5: `custom`, the primitive of functions with rules of their own, and those rules on flat values.
+"""Floor 5: the rules of functions that have their own, on flat values.
 
-A `Rule` belongs to one call: it knows the user's functions and the trees of the arguments; a `BatchedRule`
-maps another over an axis. Knows the transforms and retracing; does not know how users declare rules.
+A `Rule` belongs to one call: it knows the user's functions and the trees of the arguments; a
+`BatchedRule` maps another over an axis. Knows the transforms and retracing; does not know how users
+declare rules.
 """
 
 from __future__ import annotations
@@ -11,30 +12,22 @@ from typing import Any, Protocol
 
 from fungrad import trees
 from fungrad.errors import StructureMismatchError
-from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, zeros
+from fungrad.primitives.declare import zeros
 from fungrad.primitives.elementwise import mul
 from fungrad.primitives.shaping import broadcast_to, cast, reduce_sum
 from fungrad.structural.calling import (
     Arguments,
-    captured,
     closed_over,
     outputs_of,
-    recording,
     substituted,
     user,
-    valueless,
 )
-from fungrad.structural.call import run
-from fungrad.structural.retrace import batch, strong
-from fungrad.tracing.source import describe, user_line
-from fungrad.tracing.stage import stage
-from fungrad.tracing.trace import EVAL, Tracer, shape_of, typeof
+from fungrad.structural.retrace import strong
+from fungrad.tracing.source import describe
+from fungrad.tracing.trace import Tracer, shape_of, typeof
 from fungrad.transforms.arguments import argument_name, has_type, leaf_type, results
 from fungrad.transforms.batching import batched_call
-from fungrad.transforms.forward import pulled_back_twice
-from fungrad.transforms.reverse import linearized
 
 
 class Functions(Protocol):
@@ -49,7 +42,7 @@ class Functions(Protocol):
 
 
 class Rule:
-    """The function and the rules of one call, on flat values: those closed over, then the inputs."""
+    """The function and the rules of one call; its values are those closed over, then the inputs."""
 
     def __init__(self, functions: Functions, arguments: Arguments) -> None:
         self.functions = functions
@@ -67,10 +60,6 @@ class Rule:
         """The user's function."""
         return self.functions.f
 
-    def rooted(self) -> Rule:
-        """The rule of the user's call that this one stands for."""
-        return self
-
     def check_wanted(self, wanted: Sequence[Any]) -> None:
         """Raises where a derivative is wanted that the rule cannot give."""
         count = len(self.closure)
@@ -79,7 +68,9 @@ class Rule:
             raise closed_over("The rule", self.f, f"it is differentiated with respect to {found}.")
         self.arguments.refuse_passive(wanted[count:])
 
-    def _within(self, values: Sequence[Any], what: str, f: Callable[[Any, Any], Any]) -> Sequence[Any]:
+    def _within(
+        self, values: Sequence[Any], what: str, f: Callable[[Any, Any], Any]
+    ) -> Sequence[Any]:
         """f(args, kwargs), run with the given values of the closure."""
         count = len(self.closure)
         args, kwargs = self.arguments.rebuild(values[count:])
@@ -107,7 +98,8 @@ class Rule:
             result = fwd(*args, **kwargs, **self._told(wanted[count:]))
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise StructureMismatchError(
-                    f"The forward rule of {describe(self.f)} has to return a pair (output, residuals), not "
+                    f"The forward rule of {describe(self.f)} has to return a pair (output, "
+                    "residuals), not "
                     f"{_shown(result)}."
                 )
             leaves, self.out = outputs_of(self.f, result[0])
@@ -148,7 +140,9 @@ class Rule:
         arguments = self.arguments
         names = [argument_name(self.f, p) for p in arguments.active]
         if not isinstance(found, (tuple, list)) or len(found) != len(names):
-            raise self._misfit(found, f"a tuple with {len(names)} entries, one for each argument, is expected")
+            raise self._misfit(
+                found, f"a tuple with {len(names)} entries, one for each argument, is expected"
+            )
         result: list[Any] = [None] * len(arguments.inputs)
         for name, position, part in zip(names, arguments.active, found, strict=True):
             treedef = arguments.treedefs[position]
@@ -159,7 +153,9 @@ class Rule:
             stacked = iter(leaves)
             cotangents = [None if leaf is None else next(stacked) for leaf in full]
             paths = trees.paths(treedef)
-            for i, path, cotangent in zip(arguments.spans[position], paths, cotangents, strict=True):
+            for i, path, cotangent in zip(
+                arguments.spans[position], paths, cotangents, strict=True
+            ):
                 slot, type_ = arguments.slots[i], arguments.types[i]
                 if slot is None or cotangent is None or type_ is None or not type_.inexact:
                     continue
@@ -175,7 +171,8 @@ class Rule:
             types = [arguments.types[i] for i in arguments.spans[position]]
             expected.append(trees.unflatten(arguments.treedefs[position], types))
         return StructureMismatchError(
-            f"The backward rule of {describe(self.f)} returned cotangents that do not fit its arguments, "
+            f"The backward rule of {describe(self.f)} returned cotangents that do not fit its "
+            "arguments, "
             f"{where}.\n  arguments:  {tuple(expected)}\n  cotangents: {_shown(found)}"
         )
 
@@ -189,7 +186,11 @@ class Rule:
         ]
 
         def missing(type_: Type | None) -> Any:
-            return None if type_ is None or self.functions.symbolic_zeros else _materialised(None, type_)
+            return (
+                None
+                if type_ is None or self.functions.symbolic_zeros
+                else _materialised(None, type_)
+            )
 
         def f(args: Any, kwargs: Any) -> Any:
             jvp: Any = self.functions.jvp
@@ -198,15 +199,21 @@ class Rule:
             result = jvp(*nondiff, active, self.arguments.parts(moved, missing), **kwargs)
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise StructureMismatchError(
-                    f"The forward rule of {describe(self.f)} has to return a pair (output, tangent), not "
+                    f"The forward rule of {describe(self.f)} has to return a pair (output, "
+                    "tangent), not "
                     f"{_shown(result)}."
                 )
             leaves, self.out = outputs_of(self.f, result[0])
             pushed = trees.broadcast_prefix(result[1], self.out, "The tangent")
             for leaf, tangent in zip(leaves, pushed, strict=True):
-                if tangent is not None and typeof(leaf).inexact and not _fits(tangent, typeof(leaf)):
+                if (
+                    tangent is not None
+                    and typeof(leaf).inexact
+                    and not _fits(tangent, typeof(leaf))
+                ):
                     raise StructureMismatchError(
-                        f"The rule of {describe(self.f)} returned a tangent that does not fit the output.\n"
+                        f"The rule of {describe(self.f)} returned a tangent that does not fit the "
+                        "output.\n"
                         f"  output:  {_shown(result[0])}\n  tangent: {_shown(result[1])}"
                     )
             made.append(len(leaves))
@@ -228,9 +235,6 @@ class BatchedRule(Rule):
         self.inner = inner
         self.flags = list(flags)
         self.size = size
-
-    def rooted(self) -> Rule:
-        return self.inner.rooted()
 
     def check_wanted(self, wanted: Sequence[Any]) -> None:
         self.inner.check_wanted(wanted)
@@ -315,106 +319,3 @@ def _fits(value: Any, type_: Type) -> bool:
 def _shown(tree: Any) -> Any:
     """A tree with the types of its leaves in their place, for messages."""
     return trees.map(lambda x: typeof(x) if has_type(x) else x, tree)
-
-
-# --- the primitive -----------------------------------------------------------------------------------
-
-
-def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
-    """The output tree of a function with rules, under the current trace."""
-    graph: Graph | None = None
-    if valueless():
-        graph, closure = captured(rule.run, inputs, rule.f)
-        rule.closure = closure
-        if not recording():
-            graph = None
-    leaves = custom(*rule.closure, *inputs, rule=rule, graph=graph)
-    assert rule.out is not None
-    return trees.unflatten(rule.out, leaves)
-
-
-def _eval(*args: Any, rule: Rule, graph: Graph | None) -> tuple[Any, ...]:
-    if graph is not None:
-        return tuple(run(graph, args))
-    return tuple(EVAL.run(rule.run, *args))
-
-
-def _type(*types: Type, rule: Rule, graph: Graph | None) -> tuple[Type, ...]:
-    if graph is None:
-        names = [f"input {i}" for i in range(len(types))]
-        graph = stage(rule.run, types, names, lambda: describe(rule.f))
-    return tuple(graph.output_types)
-
-
-def _forward(args: Sequence[Any], wanted: Sequence[Any], *, rule: Rule, graph: Graph | None) -> Any:
-    rule.check_wanted(wanted)
-    kept = [typeof(arg) for arg in args]
-    if not rule.reverse:
-        return (*_linearized(rule, args, wanted), kept)
-    outputs, saved, meta = rule.forward(args, [bool(w) for w in wanted])
-    found = [strong(typeof(o)) for o in outputs]
-    if graph is not None and found != [strong(t) for t in graph.output_types]:
-        raise StructureMismatchError(
-            f"The forward rule of {describe(rule.f)} returned another output than the function"
-            f"{user_line()}.\n  function: {graph.output_types}\n  rule:     {found}"
-        )
-    return tuple(outputs), (saved, meta), kept
-
-
-def _linearized(rule: Rule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, Any]:
-    """The outputs, and the pullback of the forward rule, which is linear in the tangents."""
-    moved = [i for i, w in enumerate(wanted) if w]
-    outputs: list[Any] = []
-
-    def push(*given: Any) -> list[Any]:
-        tangents: list[Any] = [None] * len(args)
-        for i, tangent in zip(moved, given, strict=True):
-            tangents[i] = tangent
-        found, pushed = rule.push(args, tangents)
-        outputs.extend(found)
-        return pushed
-
-    at_zero = [zeros(strong(typeof(args[i]))) for i in moved]
-    _, pullback = linearized(push, at_zero, lambda: f"the transpose of the rule of {describe(rule.f)}")
-    return tuple(outputs), pullback
-
-
-def _vjp(
-    cotangents: Sequence[Any], saved: Any, args: Sequence[Type], wanted: Sequence[Any],
-    *, rule: Rule, graph: Graph | None,
-) -> list[Any]:  # fmt: skip
-    if rule.reverse:
-        return rule.backward(*saved, cotangents, [bool(w) for w in wanted])
-    moved = iter(saved(cotangents))
-    return [next(moved) if w else None for w in wanted]
-
-
-def _jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, rule: Rule, graph: Graph | None
-) -> Any:
-    if not rule.tangents:
-        return pulled_back_twice(custom)(primals, tangents, rule=rule, graph=graph)
-    rule.check_wanted([t is not None for t in tangents])
-    return rule.push(primals, tangents)
-
-
-def _batch(
-    args: Sequence[Any], batched: Sequence[bool], size: int, *, rule: Rule, graph: Graph | None
-) -> Any:
-    if graph is not None:
-        graph = batch(graph, batched, size, all_outputs=True).graph
-    return custom(*args, rule=BatchedRule(rule, batched, size), graph=graph)
-
-
-custom: Primitive = Primitive(
-    "custom",
-    eval=_eval,
-    type=_type,
-    jvp=_jvp,
-    vjp=_vjp,
-    forward=_forward,
-    batch=_batch,
-    multiple=True,
-)
-"""`custom(*closure, *inputs, rule=, graph=)`: a function with rules of its own; the Graph of the function
-where it is part of one."""

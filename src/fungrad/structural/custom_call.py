@@ -1,0 +1,128 @@
+"""Floor 5: `custom`, the primitive of functions with rules of their own.
+
+It holds the rule of one call, and, where it is part of a Graph, the Graph of the function.
+Knows rules and retracing; does not know how users declare rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad import trees
+from fungrad.errors import StructureMismatchError
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.primitives.declare import Primitive, zeros
+from fungrad.structural.call import run
+from fungrad.structural.calling import captured, recording, valueless
+from fungrad.structural.retrace import batch, strong
+from fungrad.structural.rules import BatchedRule, Rule
+from fungrad.tracing.source import describe, user_line
+from fungrad.tracing.stage import stage
+from fungrad.tracing.trace import EVAL, typeof
+from fungrad.transforms.forward import pulled_back_twice
+from fungrad.transforms.reverse import linearized
+
+
+def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
+    """The output tree of a function with rules, under the current trace."""
+    graph: Graph | None = None
+    if valueless():
+        graph, closure = captured(rule.run, inputs, rule.f)
+        rule.closure = closure
+        if not recording():
+            graph = None
+    leaves = custom(*rule.closure, *inputs, rule=rule, graph=graph)
+    assert rule.out is not None
+    return trees.unflatten(rule.out, leaves)
+
+
+def _eval(*args: Any, rule: Rule, graph: Graph | None) -> tuple[Any, ...]:
+    if graph is not None:
+        return tuple(run(graph, args))
+    return tuple(EVAL.run(rule.run, *args))
+
+
+def _type(*types: Type, rule: Rule, graph: Graph | None) -> tuple[Type, ...]:
+    if graph is None:
+        names = [f"input {i}" for i in range(len(types))]
+        graph = stage(rule.run, types, names, lambda: describe(rule.f))
+    return tuple(graph.output_types)
+
+
+def _forward(args: Sequence[Any], wanted: Sequence[Any], *, rule: Rule, graph: Graph | None) -> Any:
+    rule.check_wanted(wanted)
+    kept = [typeof(arg) for arg in args]
+    if not rule.reverse:
+        return (*_linearized(rule, args, wanted), kept)
+    outputs, saved, meta = rule.forward(args, [bool(w) for w in wanted])
+    found = [strong(typeof(o)) for o in outputs]
+    if graph is not None and found != [strong(t) for t in graph.output_types]:
+        raise StructureMismatchError(
+            f"The forward rule of {describe(rule.f)} returned another output than the function"
+            f"{user_line()}.\n  function: {graph.output_types}\n  rule:     {found}"
+        )
+    return tuple(outputs), (saved, meta), kept
+
+
+def _linearized(rule: Rule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, Any]:
+    """The outputs, and the pullback of the forward rule, which is linear in the tangents."""
+    moved = [i for i, w in enumerate(wanted) if w]
+    outputs: list[Any] = []
+
+    def push(*given: Any) -> list[Any]:
+        tangents: list[Any] = [None] * len(args)
+        for i, tangent in zip(moved, given, strict=True):
+            tangents[i] = tangent
+        found, pushed = rule.push(args, tangents)
+        outputs.extend(found)
+        return pushed
+
+    at_zero = [zeros(strong(typeof(args[i]))) for i in moved]
+    _, pullback = linearized(
+        push, at_zero, lambda: f"the transpose of the rule of {describe(rule.f)}"
+    )
+    return tuple(outputs), pullback
+
+
+def _vjp(
+    cotangents: Sequence[Any], saved: Any, args: Sequence[Type], wanted: Sequence[Any],
+    *, rule: Rule, graph: Graph | None,
+) -> list[Any]:  # fmt: skip
+    if rule.reverse:
+        leaves, meta = saved
+        return rule.backward(leaves, meta, cotangents, [bool(w) for w in wanted])
+    moved = iter(saved(cotangents))
+    return [next(moved) if w else None for w in wanted]
+
+
+def _jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, rule: Rule, graph: Graph | None
+) -> Any:
+    if not rule.tangents:
+        return pulled_back_twice(custom)(primals, tangents, rule=rule, graph=graph)
+    rule.check_wanted([t is not None for t in tangents])
+    return rule.push(primals, tangents)
+
+
+def _batch(
+    args: Sequence[Any], batched: Sequence[bool], size: int, *, rule: Rule, graph: Graph | None
+) -> Any:
+    if graph is not None:
+        graph = batch(graph, batched, size, all_outputs=True).graph
+    return custom(*args, rule=BatchedRule(rule, batched, size), graph=graph)
+
+
+custom: Primitive = Primitive(
+    "custom",
+    eval=_eval,
+    type=_type,
+    jvp=_jvp,
+    vjp=_vjp,
+    forward=_forward,
+    batch=_batch,
+    multiple=True,
+)
+"""`custom(*closure, *inputs, rule=, graph=)`: a function with rules of its own; its
+Graph where it is part of one."""

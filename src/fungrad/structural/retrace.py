@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.ir.graph import Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import broadcast_to
 from fungrad.tracing.evaluate import evaluate
@@ -76,11 +76,20 @@ def differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
 
 
 def _differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
+    whole, reached = joint(graph, wanted)
+    return split(whole, len(graph.inputs), len(graph.outputs), reached)
+
+
+def joint(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]:
+    """One Graph of the outputs and their pullback: (inputs, cotangents) -> (outputs, cotangents).
+
+    With it the positions of the inputs whose cotangents it gives.
+    """
     active = [i for i, want in enumerate(wanted) if want]
     cotangent_types = [strong(t) for t in graph.output_types if t.inexact]
     reached: list[int] = []
 
-    def joint(*values: Any) -> list[Any]:
+    def both(*values: Any) -> list[Any]:
         inputs = list(values[: len(graph.inputs)])
         given = iter(values[len(graph.inputs) :])
 
@@ -96,12 +105,22 @@ def _differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
         reached.extend(i for i, _ in found)
         return [*outputs, *(c for _, c in found)]
 
-    whole = _stage(joint, [*graph.input_types, *cotangent_types], graph, "the gradient")
-    return split(whole, len(graph.inputs), len(graph.outputs), tuple(reached))
+    whole = _stage(both, [*graph.input_types, *cotangent_types], graph, "the gradient")
+    return whole, tuple(reached)
 
 
-def split(whole: Graph, inputs: int, outputs: int, reached: tuple[int, ...]) -> Differentiated:
-    """Cuts a joint Graph where the cotangents, its inputs after the first `inputs`, come in."""
+def split(
+    whole: Graph,
+    inputs: int,
+    outputs: int,
+    reached: tuple[int, ...],
+    saved: Callable[[Sequence[Equation]], set[int]] | None = None,
+) -> Differentiated:
+    """Cuts a joint Graph where the cotangents, its inputs after the first `inputs`, come in.
+
+    `saved` says, by their ids, of which equations before the cut the outputs may be residuals; what else
+    the backward Graph needs, it computes again. Without `saved` all may, and nothing is computed again.
+    """
     tainted = {id(v) for v in whole.inputs[inputs:]}
     first: list[Equation] = []
     second: list[Equation] = []
@@ -111,11 +130,17 @@ def split(whole: Graph, inputs: int, outputs: int, reached: tuple[int, ...]) -> 
             second.append(equation)
         else:
             first.append(equation)
-    constants = {id(v) for v, _ in whole.constants}
+    known = {id(v) for v, _ in whole.constants} | tainted
+    if saved is not None:
+        chosen = saved(first)
+        again = [e for e in first if id(e) not in chosen and not effectful(e)]
+        known.update(id(v) for equation in again for v in equation.outputs)
+        ends = whole.outputs[outputs:]
+        second = list(pruned(Graph((), (), (*again, *second), ends)).equations)
     residuals: dict[int, Variable] = {}
     used = [atom for equation in second for atom in equation.inputs]
     for atom in (*used, *whole.outputs[outputs:]):
-        if isinstance(atom, Variable) and id(atom) not in tainted and id(atom) not in constants:
+        if isinstance(atom, Variable) and id(atom) not in known:
             residuals[id(atom)] = atom
     kept_values = tuple(residuals.values())
     forward = pruned(
@@ -154,12 +179,19 @@ def cut(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
     return result
 
 
+def effectful(equation: Equation) -> bool:
+    """Whether an equation, or one inside its Graphs, is run for what it does."""
+    if equation.primitive.effect:
+        return True
+    return any(effectful(inner) for graph in inner_graphs(equation) for inner in graph.equations)
+
+
 def pruned(graph: Graph) -> Graph:
     """The Graph without equations and constants that no output depends on."""
     live: set[int] = {id(atom) for atom in graph.outputs}
     equations = []
     for equation in reversed(graph.equations):
-        if any(id(v) in live for v in equation.outputs) or equation.primitive.effect:
+        if any(id(v) in live for v in equation.outputs) or effectful(equation):
             live.update(id(atom) for atom in equation.inputs)
             equations.append(equation)
     constants = tuple([(v, value) for v, value in graph.constants if id(v) in live])
@@ -269,6 +301,6 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
 
 
 __all__ = [
-    "Batched", "Differentiated", "Pushed", "batch", "closed", "cut", "derive", "differentiate", "kept", "pruned",
-    "push", "reaches", "settled", "split", "spread", "strong",
+    "Batched", "Differentiated", "Pushed", "batch", "closed", "cut", "derive", "differentiate",
+    "effectful", "joint", "kept", "pruned", "push", "reaches", "settled", "split", "spread", "strong",
 ]  # fmt: skip

@@ -1,1 +1,7 @@
-"""Benchmarks: `python -m benchmarks.eager`. Every figure is a ratio of medians of one interleaved run."""
+"""Benchmarks: `python -m benchmarks.eager`. Figures are ratios of medians of one run, interleaved."""
+
+import os
+
+# Read by the numerical libraries when they are first imported, so it stands before all of them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

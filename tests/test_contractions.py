@@ -165,7 +165,16 @@ def test_einsum(text, shapes):
 
 
 @pytest.mark.parametrize(
-    "optimize", [False, True, "greedy", "optimal", ["einsum_path", (1, 2), (0, 1)]]
+    "optimize",
+    [
+        False,
+        True,
+        "greedy",
+        "optimal",
+        ["einsum_path", (1, 2), (0, 1)],
+        ["einsum_path", [0, 1, 2]],
+        ("greedy", 1000),
+    ],
 )
 def test_einsum_paths(optimize):
     arrays = [values(s, F64, i) for i, s in enumerate(((2, 3), (3, 4), (4, 2)))]
@@ -235,6 +244,10 @@ def test_dot_general_of_any_layout(layout, dtype):
 
     same(f(x, y), expected, "dot_general")
     agrees(f, x, y, order=1)
+    for axes_in in ((0, None), (None, 0)):  # agrees batches both
+        many = [np.stack([a, a * 2]) if i == 0 else a for a, i in zip((x, y), axes_in, strict=True)]
+        rows = np.stack([expected, expected * 2])
+        same(fg.vmap(f, in_axes=axes_in)(*many), rows, f"vmap over {axes_in}")
 
 
 def test_a_matrix_product_and_its_gradients_are_one_call_of_blas_each():

@@ -179,6 +179,17 @@ def test_putting_traced_values_into_an_ndarray_names_the_line(index):
         fg.make_jaxpr(lambda x: put(x, index))(x)
 
 
+def test_lists_of_traced_arrays_are_stacked_whole():
+    def f(x):
+        return np.concatenate([[x, x * 2.0], [x, np.ones(2)]])
+
+    agrees(f, values((2,)))
+    agrees(lambda x: x * [x[0], 1.0], values((2,)))
+    agrees(lambda x: fg.numpy.sum([[x, x], [x, [1, 2]]]), values((2,)))
+    graph = fg.make_jaxpr(lambda x: fg.numpy.asarray([x, x * 2.0]))(np.ones(100))
+    assert [e.primitive.name for e in graph.equations] == ["mul", "stack"]
+
+
 def test_numbers_beside_traced_values_in_an_object_array():
     agrees(lambda x: np.sin(fg.numpy.array([x[0], 1.0])), values((2,)))
     with pytest.raises(TypeError) as caught:

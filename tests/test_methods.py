@@ -124,6 +124,53 @@ def test_membership():
         fg.make_jaxpr(lambda x: 1.0 in x)(np.ones(3))
 
 
+def test_membership_in_a_matrix():
+    assert fg.grad(lambda x: np.sum(x) * (2.0 in x))(np.array([[1.0, 2.0]])).tolist() == [
+        [1.0, 1.0]
+    ]
+
+
+def test_a_traced_number_prints_in_a_format():
+    seen = []
+
+    def f(x):
+        seen.append(f"{x:.2f}")
+        assert "f64[]" in f"{x}" + np.array_str(x)
+        return x**2
+
+    fg.grad(fg.grad(f))(1.0)
+    assert seen == ["1.00"]
+    with pytest.raises(fg.errors.AbstractValueError, match="format"):
+        fg.make_jaxpr(f)(1.0)
+
+
+@pytest.mark.parametrize("name", ["view", "tobytes", "tofile", "byteswap"])
+def test_methods_on_bytes_are_refused_by_name(name):
+    with pytest.raises(fg.errors.UnsupportedFunctionError, match=name):
+        fg.grad(lambda x: getattr(x, name)(np.int64))(np.ones(3))
+
+
+def test_dtypes_are_known_under_every_transform():
+    seen = []
+
+    def f(x):
+        seen.append(
+            (
+                np.result_type(x, np.float16), np.result_type(x, 1.0),
+                np.can_cast(x, np.float64),
+                np.common_type(x, np.ones(2, np.float16)), np.iscomplexobj(x),
+                np.isrealobj(x), x.device,
+            )
+        )  # fmt: skip
+        return np.sum(x)
+
+    x = np.ones(3, F32)
+    fg.grad(f)(x)
+    fg.make_jaxpr(f)(x)
+    fg.vmap(f)(np.stack([x, x]))
+    assert set(seen) == {(np.dtype(F32), np.dtype(F32), True, F32, False, True, "cpu")}
+
+
 def test_math_refuses_and_says_numpys_name():
     with pytest.raises(fg.errors.GradientCutError, match=r"np\.sin"):
         fg.grad(lambda x: math.sin(x))(1.0)

@@ -20,6 +20,7 @@ from fungrad.numpy import updates as updates
 from fungrad.numpy.averages import *
 from fungrad.numpy.contractions import *
 from fungrad.numpy.creation import *
+from fungrad.numpy.dtypes import *
 from fungrad.numpy.einsum import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.indexing import *

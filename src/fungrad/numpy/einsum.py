@@ -161,6 +161,13 @@ def _path(text: str, shapes: Sequence[Shape], optimize: Any) -> list[Shape]:
     return [tuple(pair) for pair in path[1:]]
 
 
+def _hashable(optimize: Any) -> Any:
+    """The `optimize` of a call with tuples for lists (a path may be a list of lists)."""
+    if isinstance(optimize, (list, tuple)):
+        return tuple([_hashable(part) for part in optimize])
+    return optimize
+
+
 # --- the steps ------------------------------------------------------------------------------------
 # While operands are reduced, the list holds them in their places; while a product is made, they
 # stand at its end.
@@ -282,8 +289,7 @@ def einsum(
     text, arrays = _separate(operands)
     if dtype is not None:
         arrays = [cast(x, dtype) for x in arrays]
-    path = tuple(optimize) if isinstance(optimize, list) else optimize
-    plan = _plan(text, tuple([x.shape for x in arrays]), path)
+    plan = _plan(text, tuple([x.shape for x in arrays]), _hashable(optimize))
     for step in plan.steps:
         step(arrays)
     (result,) = arrays

@@ -59,18 +59,6 @@ def isreal(x: Any) -> Any:
     return imag(x) == 0
 
 
-@implements(np.iscomplexobj)
-def iscomplexobj(x: Any) -> bool:
-    """Whether the dtype is complex, as np.iscomplexobj."""
-    return bool(array_of(x).dtype.kind == "c")
-
-
-@implements(np.isrealobj)
-def isrealobj(x: Any) -> bool:
-    """Whether the dtype is not complex, as np.isrealobj."""
-    return not iscomplexobj(x)
-
-
 _real_sign = registry.ufuncs[np.sign]
 
 
@@ -192,6 +180,17 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     if equal_nan and a1.dtype.kind in "fc" and a2.dtype.kind in "fc":
         same = np.logical_or(same, np.logical_and(np.isnan(a1), np.isnan(a2)))
     return np.all(same)
+
+
+@implements(np.array_equiv)
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether two arrays are equal after broadcasting, as np.array_equiv."""
+    a1, a2 = array_of(a1), array_of(a2)
+    try:
+        np.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return False
+    return np.all(a1 == a2)
 
 
 @implements(np.isposinf)
@@ -332,8 +331,6 @@ METHODS: dict[str, Any] = {
 }
 
 __all__ = [
-    "allclose", "angle", "array_equal", "clip", "diff", "ediff1d", "fix", "imag", "isclose",
-    "iscomplex",
-    "iscomplexobj", "isneginf", "isposinf", "isreal", "isrealobj", "nan_to_num", "real", "round",
-    "sinc",
+    "allclose", "angle", "array_equal", "array_equiv", "clip", "diff", "ediff1d", "fix", "imag",
+    "isclose", "iscomplex", "isneginf", "isposinf", "isreal", "nan_to_num", "real", "round", "sinc",
 ]  # fmt: skip

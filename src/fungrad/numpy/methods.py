@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
 from fungrad.errors import AbstractValueError
 from fungrad.numpy import (
     averages,
@@ -21,7 +23,7 @@ from fungrad.numpy import (
     shaping,
 )
 from fungrad.numpy.prepare import refuse_assignment
-from fungrad.tracing.trace import Tracer, registry
+from fungrad.tracing.trace import Tracer, registry, unsupported
 
 
 def _item(self: Tracer, *index: Any) -> Any:
@@ -42,6 +44,24 @@ def _deepcopy(self: Tracer, memo: Any) -> Any:
     return self
 
 
+def _contains(self: Tracer, item: Any) -> bool:
+    return bool(np.any(self == item))
+
+
+def _format(self: Tracer, spec: str) -> str:
+    """A number in a text cuts no gradient that anybody meant."""
+    if not spec:
+        return str(self)
+    return format(self.owner.concrete(self, AbstractValueError, f"format(x, {spec!r})"), spec)
+
+
+def _unsupported(name: str) -> Callable[..., NoReturn]:
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
+        raise unsupported(getattr(np.ndarray, name))
+
+    return method
+
+
 def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
     def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
         refuse_assignment(f"ndarray.{name}", advice)
@@ -54,9 +74,12 @@ _MODULES: tuple[Any, ...] = (
 )  # fmt: skip
 
 METHODS: dict[str, Any] = {
+    "__contains__": _contains,
+    "__format__": _format,
     "__copy__": _copy,
     "__deepcopy__": _deepcopy,
     "copy": _copy,
+    "device": "cpu",
     "item": _item,
     "fill": _refused("fill", "write `a = np.full_like(a, value)`."),
     "itemset": _refused("itemset", "write `a = a.at[index].set(value)`."),
@@ -75,11 +98,17 @@ def _ufunc_method(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+_BYTES = ("byteswap", "dump", "dumps", "getfield", "setflags", "tobytes", "tofile", "view")
+"""Methods that ask for the bytes of an array, which a traced value may not have."""
+
+
 def install() -> None:
     """Puts the methods on Tracer; first those that `np.sin` of an object array calls."""
     for ufunc in registry.ufuncs:
         if "O" in "".join(ufunc.types) and ufunc.nout == 1 and ufunc.nin <= 2:
             setattr(Tracer, ufunc.__name__, _ufunc_method(ufunc))
+    for name in _BYTES:
+        setattr(Tracer, name, _unsupported(name))
     for methods in (*[module.METHODS for module in _MODULES], METHODS):
         for name, member in methods.items():
             setattr(Tracer, name, member)

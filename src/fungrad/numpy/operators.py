@@ -1,33 +1,42 @@
-"""Floor 8: the operator table, which gives Tracer Python's operators. The one upward hook of the house.
+"""Floor 8: the operator table, which gives Tracer Python's operators.
 
-The tracer far below does not know what `+` means until this table says it. ndarray's methods are installed
-in methods.py.
+The one upward hook of the house: the tracer far below does not know what `+` means until this table
+says it. ndarray's methods are installed in methods.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fungrad.numpy.prepare import array_of, promoted
 from fungrad.primitives import elementwise as e
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.declare import Primitive
-from fungrad.primitives.shaping import reshape, stack_first
+from fungrad.primitives.shaping import reshape
+from fungrad.primitives.stacking import stack
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
 
 BINARY: dict[str, Any] = {
     "add": e.add, "sub": e.sub, "mul": e.mul, "truediv": e.div, "floordiv": u.floor_divide,
-    "mod": u.remainder, "pow": u.power, "and": u.bitwise_and, "or": u.bitwise_or, "xor": u.bitwise_xor,
-    "lshift": u.left_shift, "rshift": u.right_shift,
+    "mod": u.remainder, "pow": u.power, "and": u.bitwise_and, "or": u.bitwise_or,
+    "xor": u.bitwise_xor, "lshift": u.left_shift, "rshift": u.right_shift,
 }  # fmt: skip
-COMPARISONS: dict[str, Any] = {"lt": e.lt, "le": e.le, "gt": e.gt, "ge": e.ge, "eq": e.eq, "ne": e.ne}
+COMPARISONS: dict[str, Any] = {
+    "lt": e.lt,
+    "le": e.le,
+    "gt": e.gt,
+    "ge": e.ge,
+    "eq": e.eq,
+    "ne": e.ne,
+}
 UNARY: dict[str, Any] = {"neg": e.neg, "pos": u.positive, "abs": u.abs, "invert": u.invert}
 
 
 def _stand_in(other: Any) -> Any:
-    """The other operand made ready; NotImplemented where it has to answer itself (xarray, pandas)."""
+    """The other operand made ready; NotImplemented where it answers itself (xarray, pandas)."""
     return other if other.__class__ in PLAIN else registry.operand(other)
 
 
@@ -71,8 +80,8 @@ def _unary(primitive: Primitive) -> Callable[..., Any]:
 def operand(value: Any) -> Any:
     """A value that is no tracer and no Python number, made ready to stand beside a tracer.
 
-    Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented where the value
-    has its own way with ufuncs.
+    Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented where the
+    value has its own way with ufuncs.
     """
     if value.__class__ in PLAIN:
         return value
@@ -81,21 +90,42 @@ def operand(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return np.asarray(value) if isinstance(value, np.ndarray) else value
     if isinstance(value, (list, tuple)):
-        return operand(np.array(value))
+        return listed(value)
     if value is None or isinstance(value, (str, bytes)) or hasattr(value, "__array_ufunc__"):
         return NotImplemented
     return operand(np.asarray(value)) if hasattr(value, "__array__") else NotImplemented
 
 
+def listed(values: Sequence[Any]) -> Any:
+    """A list as an array. Traced values in it, at any depth, are stacked as they are.
+
+    NumPy would take them apart first, number by number.
+    """
+    if not holds_tracer(values):
+        return operand(np.array(values))
+    return stack(*promoted([array_of(value) for value in values]))
+
+
+def holds_tracer(values: Sequence[Any]) -> bool:
+    """Whether there is a tracer in a nested list."""
+    for value in values:
+        if value.__class__ is Tracer:
+            return True
+        if isinstance(value, (list, tuple)) and holds_tracer(value):
+            return True
+    return False
+
+
 def stacked(array: Any) -> Any:
     """An object array of numbers and tracers as one array.
 
-    NumPy makes one of `np.array([a * b, c])` where a tracer is among the items: nobody can override that.
+    NumPy makes one of `np.array([a * b, c])` where a tracer is among the items: nobody can override
+    that.
     """
-    items = [item for item in array.ravel()]
+    items = array.ravel().tolist()
     if not any(item.__class__ is Tracer for item in items):
         return array
-    flat = stack_first([item if item.__class__ is Tracer else np.asarray(item)[()] for item in items])
+    flat = stack(*promoted([array_of(item) for item in items]))
     return flat if array.ndim == 1 else reshape(flat, shape=array.shape)
 
 

@@ -105,7 +105,7 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             "elements "
             f"would be undefined. Write np.where(condition, np.{ufunc.__name__}(x), other)."
         )
-    if axis is not None:
+    if axis is not None and ufunc.signature is not None:
         return registry.functions[ufunc](*inputs, axis=axis, dtype=dtype)
     if dtype is not None and ufunc.signature is None:
         wanted = np.dtype(dtype)

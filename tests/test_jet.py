@@ -237,3 +237,18 @@ def test_errors():
         fg.jet(np.add, (1.0, 2.0), ([1.0],))
     with pytest.raises(StructureMismatchError):
         fg.jet(np.sin, (X,), ([1.0],))
+
+
+def test_stop_gradient_stops_all_orders_and_limited_stops_none():
+    # stop_gradient(order=k) is told apart by nested transforms; a jet is one.
+    value, series = fg.jet(lambda x: fg.stop_gradient(x) * x, (3.0,), ([1.0, 0.0],))
+    assert (value, series) == (9.0, [3.0, 0.0])
+    value, series = fg.jet(lambda x: fg.stop_gradient(x, order=2) * x, (3.0,), ([1.0, 0.0],))
+    assert (value, series) == (9.0, [6.0, 2.0])
+    with_block = lambda x: x * _blocked(x)  # noqa: E731
+    assert fg.jet(with_block, (3.0,), ([1.0, 0.0],))[1] == [9.0, 0.0]
+
+
+def _blocked(x):
+    with fg.no_gradient():
+        return x * x

@@ -453,3 +453,14 @@ def test_a_transpose_checks_what_it_is_given():
         transposed(X, 1.0)
     with pytest.raises(NonDifferentiableInputError):
         fg.linear_transpose(lambda x: x, 3)
+
+
+def test_a_pushforward_gives_the_same_however_often_it_is_called():
+    _, push = fg.linearize(lambda x: (np.exp(x) * np.sum(x), x[:2]), X)
+    first = push(X)
+    kept = fg.tree_map(np.copy, first)
+    for _ in range(3):
+        close(push(X), first, 1e-14)
+        close(push(2 * X)[1], 2 * X[:2])
+    close(first, kept)
+    assert not any(np.shares_memory(a, X) for a in fg.tree_leaves(push(X)))

@@ -17,7 +17,7 @@ from fungrad import trees
 from fungrad.errors import ArgumentError, NonLinearError, StructureMismatchError
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.primitives.declare import zeros
-from fungrad.structural.call import call
+from fungrad.structural.call import call, run
 from fungrad.structural.retrace import pruned, strong
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe
@@ -137,9 +137,12 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
         )
     )
     out_types = [leaf_type(value) for value in values[:count]]
+    known = not any(value.__class__ is Tracer for _, value in graph.constants)
+    pushes = 0
 
     @boundary
     def pushforward(*tangents: Any) -> Any:
+        nonlocal pushes
         given = _tangent_leaves(f, treedef, tangents)
         for i, tangent in enumerate(given):
             if tangent is not None and i not in active:
@@ -148,7 +151,11 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
             zeros(type_) if given[i] is None else matching(given[i], type_, "tangent")
             for i, type_ in zip(active, types, strict=True)
         ]
-        found = iter(evaluate(graph, inputs))
+        # Compiling pays from the second call on; the values of other traces cannot be compiled in.
+        again = pushes > 0
+        pushes += 1
+        compiled = again and known and current() is EVAL
+        found = iter(run(graph, inputs) if compiled else evaluate(graph, inputs))
         pushed = [
             next(found) if moved else None if type_ is None else zeros(strong(type_))
             for moved, type_ in zip(moving, out_types, strict=True)

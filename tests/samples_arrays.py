@@ -249,6 +249,8 @@ add(
     shape=(4,),
 )
 
+add("indexed", np.array([0, 1, 2]), np.array([0, 0, 1]), index=Index((ARRAY, ARRAY)), shape=(3, 2))
+
 # --- contractions ---------------------------------------------------------------------
 
 NO = ((), ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,32 +11,34 @@ from sampling import SAMPLES, add
 import fungrad as fg
 from fungrad.ir.graph import Graph, Literal
 
-NAMES = ("call", "while_loop", "scan", "switch")
-FAMILY = {f"{name}{part}" for name in NAMES for part in ("", "_record", "_pullback")}
 
-
-def harvest(f: Callable[..., Any], *args: Any) -> None:
+def harvest(f: Callable[..., Any], *args: Any, upto: int = 2) -> None:
     """Makes a sample of every call of a structural primitive that f makes."""
-    graph: Graph = fg.make_jaxpr(f)(*args)
+    harvest_graph(fg.make_jaxpr(f)(*args), args, upto)
+
+
+def harvest_graph(graph: Graph, args: Sequence[Any], upto: int) -> None:
     values: dict[Any, Any] = {**dict(graph.constants), **dict(zip(graph.inputs, args, strict=True))}
     for equation in graph.equations:
         read = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
-        name, params = equation.primitive.name, equation.params
-        found = equation.primitive(*read, **params)
-        outputs = found if equation.primitive.multiple else (found,)
-        values.update(zip(equation.outputs, outputs, strict=True))
-        if name in FAMILY and name.endswith("_pullback") and params["trailed"]:
+        primitive, params = equation.primitive, equation.params
+        found = primitive(*read, **params)
+        values.update(zip(equation.outputs, found if primitive.multiple else (found,), strict=True))
+        if not primitive.module.startswith("fungrad.structural."):
+            continue
+        if params.get("trailed"):
             # The trail only spares it the recording; without one it is a function of its arguments.
             read = [x for x in read if np.asarray(x).dtype != object]
             params = {**params, "trailed": False}
-        if name in FAMILY:
-            add(name, *read, **params)
+        if primitive.name in ("custom", "checkpoint", "recompute"):
+            harvest_graph(params["graph"], read, upto)
+        add(primitive.name, *read, upto=0 if primitive.cuts is True else upto, **params)
 
 
-def both(f: Callable[..., Any], *args: Any) -> None:
+def both(f: Callable[..., Any], *args: Any, upto: int = 2) -> None:
     """Harvests from f and from its gradient."""
-    harvest(f, *args)
-    harvest(fg.grad(lambda *xs: np.sum(f(*xs))), *args)
+    harvest(f, *args, upto=upto)
+    harvest(fg.grad(lambda *xs: np.sum(f(*xs))), *args, upto=upto)
 
 
 X = np.array([0.3, -0.4, 1.1])
@@ -67,3 +69,26 @@ both(
 for sample in tuple(SAMPLES["scan"]):  # reverse mode makes one of these with checkpoints only
     wanted = tuple(np.asarray(arg).dtype.kind in "fc" for arg in sample.args)
     add("scan_record", *sample.args, wanted=wanted, **sample.params)
+
+
+@fg.custom_vjp
+def cubed(x: Any) -> Any:
+    """x^3, with a rule of its own."""
+    return x**3
+
+
+@fg.custom_jvp
+def squared(x: Any) -> Any:
+    """x^2, with a rule of its own."""
+    return x * x
+
+
+cubed.defvjp(lambda x: (x**3, x), lambda x, g: (3.0 * x**2 * g,))
+squared.defjvps(lambda t, y, x: 2.0 * x * t)
+both(cubed, X)
+both(squared, X)
+both(fg.checkpoint(lambda x: np.sin(np.cos(x)) * x), X)
+both(fg.checkpoint(lambda x: fg.checkpoint_name(np.sin(x), "s") * x, policy=fg.save_names("s")), X)
+harvest(fg.external(np.sin, shape=lambda x: x), X, upto=-1)
+harvest(lambda a: fg.fixed_point(lambda x, a: 0.5 * (x + a / x), 1.0, a, tol=1e-15), 2.0)
+harvest(lambda x: (fg.debug.callback(lambda v: None, x), x)[1], X)

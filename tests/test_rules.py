@@ -22,7 +22,7 @@ def test_no_rule_is_missing():
 
 
 @pytest.mark.parametrize("check", [name for name in CHECKS if name != "rules_exist"])
-@pytest.mark.parametrize("name", sorted(OURS))
+@pytest.mark.parametrize("name", sorted(set(OURS) & set(SAMPLES)))
 def test_primitive(name, check):
     count = 0
     for sample in samples_of(OURS[name]):
@@ -33,7 +33,9 @@ def test_primitive(name, check):
 
 def costs():
     """(sample, equations of f, equations of grad f) for f the sum of a primitive's outputs."""
-    for _, primitive in sorted(OURS.items()):
+    for name, primitive in sorted(OURS.items()):
+        if name == "custom":
+            continue  # what a rule of the user costs is the user's choice
         for sample in samples_of(primitive):
             if not differentiable(primitive, sample) or primitive.cuts is True:
                 continue

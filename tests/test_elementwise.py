@@ -11,7 +11,7 @@ import fungrad as fg
 F32, F64, C128, I64 = np.float32, np.float64, np.complex128, np.int64
 
 FUNCTIONS = {
-    "clip": lambda x: np.clip(x, -0.5, 0.5),
+    "clip": lambda x: np.clip(x, -1, 1),
     "clip low": lambda x: np.clip(x, 0.25, None),
     "clip keywords": lambda x: np.clip(x, min=-1, max=1),
     "clip arrays": lambda x: np.clip(x, [-1.0, 0.0, 1.0], x + 0.5),
@@ -35,6 +35,10 @@ FUNCTIONS = {
 }
 
 
+if np.lib.NumpyVersion(np.__version__) < "2.1.0":
+    del FUNCTIONS["clip keywords"]
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function(name):
     agrees(FUNCTIONS[name], values((2, 3)))
@@ -48,11 +52,9 @@ def test_function_of_complex_numbers(name):
 
 
 @pytest.mark.parametrize("dtype", [I64, np.int8, bool])
-@pytest.mark.parametrize(
-    "name", ["clip keywords", "round", "around", "fix", "nan_to_num", "real", "imag"]
-)
+@pytest.mark.parametrize("name", ["clip", "round", "around", "fix", "nan_to_num", "real", "imag"])
 def test_function_of_integers(name, dtype):
-    if dtype is bool and name in ("clip keywords", "round"):  # NumPy refuses these
+    if dtype is bool and name in ("clip", "round"):  # NumPy refuses these
         return
     agrees(FUNCTIONS[name], values((2, 3), dtype))
 

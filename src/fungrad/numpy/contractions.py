@@ -293,6 +293,9 @@ for _name, _function in (("matvec", _matvec), ("vecmat", _vecmat)):
     if hasattr(np, _name):  # of NumPy 2.2
         registry.ufuncs[getattr(np, _name)] = _function
 
+CALLS: dict[np.ufunc, Any] = {u: registry.functions.pop(u) for u in (np.matmul, np.vecdot)}
+"""The ufuncs that take keywords beside dtype, with their functions."""
+
 METHODS: dict[str, Any] = {
     "__matmul__": _matmul_method,
     "__rmatmul__": _reflected_matmul_method,

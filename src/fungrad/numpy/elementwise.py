@@ -103,8 +103,7 @@ def _round_method(self: Tracer, ndigits: int | None = None) -> Any:
 def fix(x: Any, out: Any = None) -> Any:
     """Rounded towards zero, as np.fix; its derivative is zero."""
     refuse("fix", out=out)
-    x = array_of(x)
-    return x if x.dtype.kind in "iub" else u.trunc(x)
+    return u.trunc(array_of(x))
 
 
 # --- bounds and repairs ---------------------------------------------------------------------------

@@ -249,7 +249,6 @@ def _cumulative(
     return concatenate(full(shape=edge, value=first, dtype=typeof(y).dtype), y, axis=axis)
 
 
-@implements(np.cumulative_sum)
 def cumulative_sum(
     x: Any,
     /,
@@ -265,7 +264,6 @@ def cumulative_sum(
     )
 
 
-@implements(np.cumulative_prod)
 def cumulative_prod(
     x: Any,
     /,
@@ -279,6 +277,11 @@ def cumulative_prod(
     return _cumulative(
         "numpy.cumulative_prod", scanning.cumprod, 1, x, axis, dtype, out, include_initial
     )
+
+
+if hasattr(np, "cumulative_sum"):  # of NumPy 2.1
+    cumulative_sum = implements(np.cumulative_sum)(cumulative_sum)
+    cumulative_prod = implements(np.cumulative_prod)(cumulative_prod)
 
 
 # --- what ufunc.reduce and ufunc.accumulate stand for ---------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.numpy.contractions import CALLS
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.reductions import ACCUMULATE, REDUCE
 from fungrad.primitives.shaping import cast, reshape
@@ -105,8 +106,10 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             "elements "
             f"would be undefined. Write np.where(condition, np.{ufunc.__name__}(x), other)."
         )
-    if axis is not None and ufunc.signature is not None:
-        return registry.functions[ufunc](*inputs, axis=axis, dtype=dtype)
+    if axis is not None:
+        if ufunc not in CALLS:
+            raise TypeError(f"{ufunc.__name__}() got an unexpected keyword argument 'axis'")
+        return CALLS[ufunc](*inputs, axis=axis, dtype=dtype)
     if dtype is not None and ufunc.signature is None:
         wanted = np.dtype(dtype)
         inputs = tuple([cast(array_of(x), wanted) for x in inputs])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.optimise.algebra import simplified
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
 from fungrad.structural.retrace import kept, pruned
@@ -119,7 +120,7 @@ def _key(equation: Equation, inputs: tuple[Atom, ...]) -> Hashable:
     return (equation.primitive, atoms, params)
 
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (inline, erase_stops, share, pruned)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (inline, erase_stops, simplified, share, pruned)
 
 
 def optimised(graph: Graph) -> Graph:

@@ -42,6 +42,7 @@ class Primitive:
         `(cotangent, output, args) -> cotangent`, or None (see elementwise.py).
       degree: "linear" where it is linear in the arguments that are not cut, taken together; "multilinear"
         where it is linear in each alone; else "".
+      ufunc: the NumPy ufunc that eval applies, where it is one: a backend may call it with `out=`.
       multiple: whether the output is a tuple.
       effect: whether it is run for what it does (a print), so that no pass may drop it.
       plain: whether it has one output and no cuts, keep or forward: reverse mode just calls it.
@@ -49,7 +50,7 @@ class Primitive:
 
     __slots__ = (
         "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module", "multiple", "name", "partials",
-        "plain", "type", "vjp",
+        "plain", "type", "ufunc", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class Primitive:
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
+        ufunc: np.ufunc | None = None,
         degree: str = "",
         multiple: bool = False,
         effect: bool = False,
@@ -81,6 +83,7 @@ class Primitive:
         write(self, "forward", forward)
         write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
         write(self, "partials", partials)
+        write(self, "ufunc", ufunc)
         write(self, "degree", degree)
         write(self, "multiple", multiple)
         write(self, "effect", effect)
@@ -101,6 +104,7 @@ class Primitive:
     forward: Rule | None
     cuts: bool | frozenset[int]
     partials: tuple[Any, ...] | None
+    ufunc: np.ufunc | None
     degree: str
     multiple: bool
     effect: bool

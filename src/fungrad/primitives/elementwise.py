@@ -95,16 +95,16 @@ def elementwise(
         dtype, weak = known
         return Type(broadcast_shapes(name, args), dtype, weak)
 
+    source: Any = ufunc if ufunc is not None else eval
     cuts = tuple(i for i, partial in enumerate(partials) if partial is None)
     constant = all(partial is None or partial.__class__ in PYTHON_SCALARS for partial in partials)
     primitive = Primitive(
         name, eval=eval, type=type, jvp=jvp, batch=batch, partials=scalers,
-        degree="linear" if constant else "",
+        degree="linear" if constant else "", ufunc=source if isinstance(source, np.ufunc) else None,
         cuts=True if len(cuts) == len(partials) else cuts,
     )  # fmt: skip
-    source = ufunc if ufunc is not None else eval
-    if isinstance(source, np.ufunc):
-        registry.ufuncs[source] = primitive
+    if primitive.ufunc is not None:
+        registry.ufuncs[primitive.ufunc] = primitive
     return primitive
 
 

@@ -1,4 +1,6 @@
-"""Floor 6: runs a Graph as straight-line Python: one line an equation, dead values dropped at last use.
+"""Floor 6: runs a Graph as straight-line Python: one line an equation or a cluster of elementwise ones.
+
+Dead values are dropped at their last use.
 
 Knows the IR and that a primitive has an `eval`; knows no primitive by name. The reference evaluator walks
 the same equations; this saves its walking.
@@ -10,6 +12,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fungrad.backend.blocked import build as build_cluster
+from fungrad.backend.clusters import Cluster, scheduled
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.optimise.passes import optimised
 from fungrad.structural.call import Backend, Runner
@@ -68,14 +72,35 @@ def _written(graph: Graph) -> tuple[str, dict[str, Any]]:
         namespace[name(variable)] = value
     constants = {id(v) for v, _ in graph.constants}
     lines = [f"def run({', '.join(name(v) for v in graph.inputs)}):"]
-    for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
-        applied = f"{function(equation)}({', '.join(read(a) for a in equation.inputs)})"
-        results = ", ".join(name(v) for v in equation.outputs)
-        if results:
-            applied = f"{results}{',' * equation.primitive.multiple} = {applied}"
+    steps = scheduled(graph)
+    for step, dead in zip(steps, _last_uses(graph, steps), strict=True):
+        if isinstance(step, Cluster):
+            called = f"cluster_{len(namespace)}"
+            namespace[called] = build_cluster(step)
+            applied = f"{called}({', '.join(name(v) for v in step.inputs)})"
+            applied = f"{', '.join(name(v) for v in step.outputs)}, = {applied}"
+        else:
+            applied = f"{function(step)}({', '.join(read(a) for a in step.inputs)})"
+            results = ", ".join(name(v) for v in step.outputs)
+            if results:
+                applied = f"{results}{',' * step.primitive.multiple} = {applied}"
         lines.append(f"    {applied}")
         gone = [name(v) for v in dead if id(v) not in constants]
         if gone:
             lines.append(f"    del {', '.join(gone)}")
     lines.append(f"    return [{', '.join(read(a) for a in graph.outputs)}]")
     return "\n".join(lines), namespace
+
+
+def _last_uses(graph: Graph, steps: Sequence[Equation | Cluster]) -> list[list[Variable]]:
+    """For each step, the variables that no later step and no output reads."""
+    live = {id(atom) for atom in graph.outputs}
+    result: list[list[Variable]] = []
+    for step in reversed(steps):
+        dead = []
+        for atom in (*step.inputs, *step.outputs):
+            if isinstance(atom, Variable) and id(atom) not in live:
+                live.add(id(atom))
+                dead.append(atom)
+        result.append(dead)
+    return result[::-1]

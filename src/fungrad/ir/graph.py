@@ -22,6 +22,7 @@ class PrimitiveLike(Protocol):
     effect: bool
     cuts: bool | frozenset[int]
     eval: Any
+    ufunc: Any
 
     def __call__(self, *args: Any, **params: Any) -> Any: ...
 

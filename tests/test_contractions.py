@@ -111,6 +111,20 @@ def test_kron_and_trace():
     agrees(lambda x: np.trace(x, dtype=np.float64), values((3, 3), F32), order=1)
 
 
+@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors")
+def test_cross():
+    agrees(np.cross, values((3,)), values((3,), seed=1))
+    agrees(np.cross, values((4, 3)), values((3,), seed=1))
+    agrees(np.cross, values((2, 1, 3), C128), values((4, 3), seed=1), order=1)
+    agrees(lambda x, y: np.cross(x, y, axis=0), values((3, 2)), values((3, 2), seed=1))
+    agrees(lambda x, y: np.cross(x, y, 0, -1, 0), values((3, 2)), values((2, 3), seed=1))
+    agrees(np.cross, values((3,), I64), values((3,), np.int8, 1))
+    for left, right in ((2, 2), (2, 3), (3, 2)):
+        agrees(np.cross, values((4, left)), values((4, right), seed=1))
+    with pytest.raises(ValueError, match="2 or 3"):
+        fg.vjp(np.cross, values((4,)), values((4,)))
+
+
 @pytest.mark.parametrize("dtype", [F64, C128])
 def test_the_products_of_vectors_and_matrices_in_stacks(dtype):
     for left, right in (((3,), (3,)), ((2, 3), (3,)), ((2, 1, 3), (4, 3))):

@@ -16,7 +16,7 @@ from fungrad.numpy.prepare import array_of, axis_index, axis_indices
 from fungrad.numpy.wrap import implements, refuse
 from fungrad.primitives.arranging import diagonal
 from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import mul
+from fungrad.primitives.elementwise import mul, neg, sub
 from fungrad.primitives.shaping import (
     broadcast_to,
     cast,
@@ -26,6 +26,7 @@ from fungrad.primitives.shaping import (
     reshape,
     transpose,
 )
+from fungrad.primitives.stacking import stack, unstack
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
 
 NONE: Any = ((), ())
@@ -244,6 +245,37 @@ def last_two(a: Any, axis1: int, axis2: int) -> Any:
     return a if axes == tuple(range(ndim)) else transpose(a, axes=axes)
 
 
+@implements(np.cross)
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    """The vector products of vectors of two or three components, as np.cross."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = _components(array_of(a), axisa), _components(array_of(b), axisb)
+    if {len(x), len(y)} - {2, 3}:
+        raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
+    last = sub(mul(x[0], y[1]), mul(x[1], y[0]))
+    if len(x) == len(y) == 2:
+        return last
+    if len(x) == 3 and len(y) == 3:
+        parts = [
+            sub(mul(x[1], y[2]), mul(x[2], y[1])),
+            sub(mul(x[2], y[0]), mul(x[0], y[2])),
+            last,
+        ]
+    elif len(x) == 3:
+        parts = [neg(mul(x[2], y[1])), mul(x[2], y[0]), last]
+    else:
+        parts = [mul(x[1], y[2]), neg(mul(x[0], y[2])), last]
+    product = stack(*parts)
+    return moveaxis(product, 0, axis_index(axisc, len(product.shape)))
+
+
+def _components(x: Any, axis: int) -> Any:
+    return unstack(moveaxis(x, axis_index(axis, len(x.shape)), 0))
+
+
 def _vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
     x1, x2 = array_of(x1), array_of(x2)
     x1 = moveaxis(x1, axis_index(axis, len(x1.shape)), len(x1.shape) - 1)
@@ -304,5 +336,5 @@ METHODS: dict[str, Any] = {
 }
 
 __all__ = [
-    "dot", "inner", "kron", "matmul", "outer", "tensordot", "trace", "vdot", "vecdot",
+    "cross", "dot", "inner", "kron", "matmul", "outer", "tensordot", "trace", "vdot", "vecdot",
 ]  # fmt: skip

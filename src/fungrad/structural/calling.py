@@ -87,6 +87,11 @@ class Arguments:
                 leaf = leaf.copy()  # a recorded program keeps what it read
             self._rest.append(leaf)
 
+    def take(self) -> list[Any]:
+        """The inputs, which this object then no longer holds: it may outlive the call."""
+        inputs, self.inputs = self.inputs, []
+        return inputs
+
     def rebuild(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """The positional and keyword arguments with other values of the inputs."""
         leaves = [

@@ -129,13 +129,12 @@ class Checkpointed:
             out[:] = [treedef]
             return leaves
 
-        inputs = list(arguments.inputs)
+        inputs = arguments.take()
         leaves: Sequence[Any]
         if valueless():
             graph, closure = captured(flat, inputs, f)
             leaves = checkpointed(*closure, *inputs, graph=graph, policy=self._policy)
         else:
-            arguments.inputs.clear()  # the function outlives the call, its inputs shall not
             leaves = recomputed(flat, inputs, self._policy)
         return trees.unflatten(out[0], leaves)
 

@@ -31,6 +31,8 @@ class Custom:
         self.tell_wanted = False
         self.jvp: Callable[..., Any] | None = None
         self.symbolic_zeros = False
+        self.closes = True
+        """Whether f or its rules may close over traced values."""
         self._signature = Signature(f)
 
     def defvjp(
@@ -92,7 +94,7 @@ class Custom:
             return self.f(*args, **kwargs)
         positional, named = self._signature.bind(args, kwargs)
         arguments = Arguments(self.f, positional, named, self.nondiff_argnums)
-        return apply(Rule(self, arguments), arguments.inputs)
+        return apply(Rule(self, arguments), arguments.take())
 
     def __reduce__(self) -> tuple[Any, ...]:
         rules = (self.fwd, self.bwd, self.tell_wanted, self.jvp, self.symbolic_zeros)

@@ -28,7 +28,7 @@ from fungrad.transforms.reverse import linearized
 def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
     """The output tree of a function with rules, under the current trace."""
     graph: Graph | None = None
-    if valueless():
+    if recording() or (rule.functions.closes and valueless()):
         graph, closure = captured(rule.run, inputs, rule.f)
         rule.closure = closure
         if not recording():

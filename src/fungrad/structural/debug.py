@@ -64,7 +64,7 @@ def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs:
 
     arguments = Arguments(f, args, kwargs)
     host = Host(quiet, arguments, ())
-    debug_callback(*arguments.inputs, host=host)
+    debug_callback(*arguments.take(), host=host)
 
 
 def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:

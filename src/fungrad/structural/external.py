@@ -67,7 +67,7 @@ def _call(
 ) -> Any:
     arguments = Arguments(f, args, kwargs)
     host = Host(f, arguments, result, vectorized)
-    leaves = opaque(*arguments.inputs, host=host)
+    leaves = opaque(*arguments.take(), host=host)
     assert host.out is not None
     return trees.unflatten(host.out, leaves)
 
@@ -90,6 +90,7 @@ class External:
 
         plain.__name__ = getattr(f, "__name__", type(f).__name__)
         self._custom = Custom(plain, ())
+        self._custom.closes = False
         if vjp is not None:
             self._custom.defvjp(self._forward, self._backward, wanted=True)
         if jvp is not None:
@@ -136,7 +137,12 @@ class External:
         if isinstance(self._vjp, External):
             return _as_tuple(self._vjp(cotangent, output, *args), len(args))
         types = trees.map(lambda x: _gradient_type(x), tuple(args))
-        return _call(self._filled, [cotangent, output, *args], {}, types)
+
+        def filled(*values: Any) -> Any:
+            return self._filled(*values)
+
+        filled.__name__ = f"the vjp of {getattr(self._f, '__name__', type(self._f).__name__)}"
+        return _call(filled, [cotangent, output, *args], {}, types)
 
     def _filled(self, cotangent: Any, output: Any, *args: Any) -> Any:
         """What the user's vjp returns, with zeros for None and for what has no derivative."""

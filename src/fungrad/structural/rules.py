@@ -39,6 +39,7 @@ class Functions(Protocol):
     tell_wanted: bool
     jvp: Callable[..., Any] | None
     symbolic_zeros: bool
+    closes: bool
 
 
 class Rule:
@@ -143,12 +144,15 @@ class Rule:
             raise self._misfit(
                 found, f"a tuple with {len(names)} entries, one for each argument, is expected"
             )
-        result: list[Any] = [None] * len(arguments.inputs)
+        result: list[Any] = [None] * sum(slot is not None for slot in arguments.slots)
         for name, position, part in zip(names, arguments.active, found, strict=True):
             treedef = arguments.treedefs[position]
-            leaves, _ = results(trees.broadcast_prefix(part, treedef, f"the cotangent of {name}"))
             full = trees.broadcast_prefix(part, treedef, f"the cotangent of {name}")
-            if len(leaves) != len(trees.leaves(part)):
+            leaves, _ = results(full)
+            whole = part is None or trees.structure(part) == treedef
+            if not whole and (
+                all(c is not None for c in full) or len(leaves) != len(trees.leaves(part))
+            ):
                 raise self._misfit(found, f"the cotangent of {name} has another structure")
             stacked = iter(leaves)
             cotangents = [None if leaf is None else next(stacked) for leaf in full]
@@ -172,8 +176,7 @@ class Rule:
             expected.append(trees.unflatten(arguments.treedefs[position], types))
         return StructureMismatchError(
             f"The backward rule of {describe(self.f)} returned cotangents that do not fit its "
-            "arguments, "
-            f"{where}.\n  arguments:  {tuple(expected)}\n  cotangents: {_shown(found)}"
+            f"arguments, {where}.\n  arguments:  {tuple(expected)}\n  cotangents: {_shown(found)}"
         )
 
     def push(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -1,7 +1,8 @@
 """Eager gradients against autograd, eager JAX and eager PyTorch: `python -m benchmarks.eager`.
 
-The chain is 100 elementwise operations (sin, times, tanh, plus, exp, twenty times over) on 10 doubles, and
-a sum. Peers that are not installed are left out. Times are medians of one interleaved run.
+The chain is 100 elementwise operations (sin, times, tanh, plus, exp, twenty times over) on 10
+doubles, and a sum. Peers that are not installed are left out. Times are medians of one interleaved
+run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Long loops: constant trace size, the memory of reverse mode, Newton and an adaptive ODE solver.
 
-`python -m benchmarks.loops`. Memory is the peak that tracemalloc sees above the start (NumPy reports its
-arrays to it).
+`python -m benchmarks.loops`. Memory is the peak that tracemalloc sees above the start (NumPy
+reports its arrays to it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Interleaved timing: the candidates take turns, so that a drifting machine drifts for all of them."""
+"""Interleaved timing: the candidates take turns, so that a drifting machine drifts for all of
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Control flow: every loop and branch against the same program written with Python's own, under transforms.
+"""Control flow: every loop and branch against the same program written with Python's own, under
+transforms.
 
-Eager fungrad differentiates Python's control flow step by step, so it is the oracle here: the two share no
-code but the elementary rules, which test_rules.py checks by themselves.
+Eager fungrad differentiates Python's control flow step by step, so it is the oracle here: the two
+share no code but the elementary rules, which test_rules.py checks by themselves.
 """
 
 from __future__ import annotations
@@ -287,9 +288,7 @@ def test_short_loops(length):
     x = np.full(length, 3.0)
     assert f(x) == (2.0 if length == 0 else 8.0)
     close(fg.grad(f)(x), np.full(length, 2.0))
-    assert (
-        fg.grad(lambda x: lax.while_loop(lambda c: c < 0, lambda c: c * 2, x))(3.0) == 1.0
-    )
+    assert fg.grad(lambda x: lax.while_loop(lambda c: c < 0, lambda c: c * 2, x))(3.0) == 1.0
     assert lax.fori_loop(3, 3, lambda i, c: c + i, 7) == 7
 
 
@@ -330,7 +329,8 @@ def test_cumulative_operations():
         fg.testing.check_grads(lambda x, f=ours: f(x, 0), (x,), order=2)
 
 
-# --- mistakes -----------------------------------------------------------------------------------------
+# --- mistakes
+# -----------------------------------------------------------------------------------------
 
 
 def test_branches_that_differ():

@@ -38,7 +38,7 @@ def test_under_and_over_other_transforms():
     batch = np.stack([W, 2 * W])
     per_example = fg.vmap(fg.grad(fg.jit(loss)), (0, None, None))(batch, X, Y)
     np.testing.assert_allclose(per_example, [fg.grad(loss)(w, X, Y) for w in batch], rtol=1e-12)
-    out, tangent = fg.jvp(fg.jit(loss), (W, X, Y), (W, None, None))
+    _, tangent = fg.jvp(fg.jit(loss), (W, X, Y), (W, None, None))
     np.testing.assert_allclose(tangent, expected @ W, rtol=1e-12)
 
 
@@ -47,7 +47,11 @@ def test_the_gradient_of_a_jitted_function_stays_staged_and_is_made_once():
     graph = fg.check_graph(fg.make_jaxpr(fg.grad(f))(W, X, Y))
     names = [equation.primitive.name for equation in graph.equations]
     assert names.count("call") == 2
-    inner = [equation.params["graph"] for equation in graph.equations if equation.primitive.name == "call"]
+    inner = [
+        equation.params["graph"]
+        for equation in graph.equations
+        if equation.primitive.name == "call"
+    ]
     again = fg.make_jaxpr(fg.grad(f))(W, X, Y)
     assert [e.params["graph"] for e in again.equations if e.primitive.name == "call"] == inner
 
@@ -121,7 +125,11 @@ def test_closures_over_values_of_outer_transforms():
     assert fg.grad(lambda x: fg.jit(lambda y: x * y)(x))(3.0) == 6.0
     assert fg.grad(lambda x: fg.jit(lambda y: x * y)(2.0))(3.0) == 2.0
     f = fg.jit(lambda y: y * y)
-    assert fg.vmap(lambda x: fg.grad(lambda y: f(y) * x)(x))(np.arange(3.0)).tolist() == [0.0, 2.0, 8.0]
+    assert fg.vmap(lambda x: fg.grad(lambda y: f(y) * x)(x))(np.arange(3.0)).tolist() == [
+        0.0,
+        2.0,
+        8.0,
+    ]
 
 
 def test_results_belong_to_the_user():

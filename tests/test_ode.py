@@ -1,4 +1,6 @@
-"""Solvers that loop until they are done, differentiated through: an adaptive Runge-Kutta against its adjoint."""
+"""Solvers that loop until they are done, differentiated through: an adaptive Runge-Kutta against
+its adjoint.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def objective(theta, y0, tolerance=1e-11):
 
 
 def adjoint(theta, y0):
-    """The gradient by the continuous adjoint equations (Pontryagin et al. 1962), solved backwards."""
+    """The gradient by the continuous adjoint equations (Pontryagin et al. 1962), solved
+    backwards.
+    """
     final = solve(rate(theta), y0, 2.0, 1e-12)
 
     def backwards(state):

@@ -1,7 +1,8 @@
 """Floor 0: every exception that fungrad raises. Knows nothing of the rest of the library.
 
-One class for each mistake. The docstring shows the failing program and the repaired one; the message
-says the cause and the rewrite, names the user's line, and points to the class's entry in docs/errors.md.
+One class for each mistake. The docstring shows the failing program and the repaired one; the
+message says the cause and the rewrite, names the user's line, and points to the class's entry in
+docs/errors.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ class FungradError(Exception):
 
 
 class AbstractBooleanError(FungradError, TypeError):
-    """Python asked for the truth of a value that is only known as a type (under make_jaxpr, jit or vmap).
+    """Python asked for the truth of a value that is only known as a type (under make_jaxpr, jit or
+    vmap).
 
     Fails::
 
@@ -55,7 +57,8 @@ class NonScalarOutputError(FungradError, TypeError):
 
 
 class NonDifferentiableInputError(FungradError, TypeError):
-    """`grad` was asked to differentiate with respect to an integer, boolean, string or other object.
+    """`grad` was asked to differentiate with respect to an integer, boolean, string or other
+    object.
 
     Fails::
 
@@ -217,7 +220,8 @@ class InvalidGraphError(FungradError, ValueError):
 
     Fails: building a Graph by hand with a variable that no equation defines.
 
-    Repaired: define every variable once, before its use, with the type that the primitive's rule gives.
+    Repaired: define every variable once, before its use, with the type that the primitive's rule
+    gives.
     """
 
 

@@ -1,4 +1,5 @@
-"""Floor 8: what extenders need: the families of primitives, and the types that their rules speak of.
+"""Floor 8: what extenders need: the families of primitives, and the types that their rules speak
+of.
 
 A declared primitive is a function that every transform understands:
 
@@ -18,5 +19,5 @@ from fungrad.primitives.elementwise import Over as Over
 from fungrad.primitives.elementwise import elementwise as elementwise
 from fungrad.tracing.trace import Trace as Trace
 from fungrad.tracing.trace import Tracer as Tracer
-from fungrad.tracing.trace import current as current_trace
+from fungrad.tracing.trace import current as current_trace  # noqa: F401 - another name, public
 from fungrad.tracing.trace import typeof as typeof

@@ -1,4 +1,5 @@
-"""Floor 7: jit. Stages a function once per types and structure of its arguments, and calls the Graph.
+"""Floor 7: jit. Stages a function once per types and structure of its arguments, and calls the
+Graph.
 
 Knows staging, `call` and the backend seam; does not know how a Graph is optimised or run.
 """
@@ -19,8 +20,8 @@ from fungrad.backend.straight import StraightLine, source
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.structural.call import call, compiled, run, use
 from fungrad.optimise.passes import optimised
+from fungrad.structural.call import call, compiled, run, use
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe, user_line
@@ -35,11 +36,15 @@ _SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int6
 
 
 class RetraceWarning(UserWarning):
-    """A jitted function is traced again at nearly every call, so that jit costs more than it saves."""
+    """A jitted function is traced again at nearly every call, so that jit costs more than it
+    saves.
+    """
 
 
 class CacheInfo(NamedTuple):
-    """How often a jitted function found a Graph, made one, and how many it holds (of at most maxsize)."""
+    """How often a jitted function found a Graph, made one, and how many it holds (of at most
+    maxsize).
+    """
 
     hits: int
     misses: int
@@ -90,7 +95,9 @@ class Jitted:
         self._streak = 0
         self._last_key: Any = None
         self._direct: dict[Any, Callable[..., Any]] = {}
-        """Programs by the classes, shapes and dtypes of plain arguments: the short way to a Graph."""
+        """Programs by the classes, shapes and dtypes of plain arguments: the short way to a
+        Graph.
+        """
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method: the instance is an argument, static unless it is a tree."""
@@ -170,12 +177,17 @@ class Jitted:
     def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Staged]:
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = trees.flatten(dynamic)
-        key = (treedef, static, tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]))
+        key = (
+            treedef,
+            static,
+            tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]),
+        )
         try:
             staged = self._cache.get(key)
         except TypeError:
             raise ArgumentError(
-                f"A static argument of {describe(self._f)} is not hashable{user_line()}: {static!r}."
+                f"A static argument of {describe(self._f)} is not hashable{user_line()}: "
+                f"{static!r}."
             ) from None
         if staged is not None:
             self._hits += 1
@@ -210,13 +222,18 @@ class Jitted:
         except TypeError:
             name = self._names(dynamic)[index]
             raise ArgumentError(
-                f"The argument {name} of {describe(self._f)} is a {type(leaf).__name__}{user_line()}, not an array "
+                f"The argument {name} of {describe(self._f)} is a "
+                f"{type(leaf).__name__}{user_line()}, not an array "
                 "or a number: close over it, or name it in static_argnames."
             ) from None
 
     def _names(self, dynamic: Any) -> list[str]:
         args, kwargs = dynamic
-        return leaf_names(self._f, [*range(len(args)), *sorted(kwargs)], [*args, *(kwargs[k] for k in sorted(kwargs))])
+        return leaf_names(
+            self._f,
+            [*range(len(args)), *sorted(kwargs)],
+            [*args, *(kwargs[k] for k in sorted(kwargs))],
+        )
 
     def _stage(self, static: Any, treedef: trees.TreeDef, types: Sequence[Type]) -> Staged:
         def apply(dynamic: Any) -> Any:
@@ -232,8 +249,10 @@ class Jitted:
         self._streak += 1
         if self._streak == RETRACE_WARNING and self._last_key is not None:
             warnings.warn(
-                f"{describe(self._f)} was traced anew {RETRACE_WARNING} times in a row{user_line()}: "
-                f"{self._difference(self._last_key, key)} changes from call to call. Keep shapes and dtypes fixed, "
+                f"{describe(self._f)} was traced anew {RETRACE_WARNING} times in a "
+                f"row{user_line()}: "
+                f"{self._difference(self._last_key, key)} changes from call to call. Keep shapes "
+                "and dtypes fixed, "
                 "pass changing numbers as arrays, or do without jit.",
                 RetraceWarning,
                 stacklevel=6,
@@ -245,7 +264,11 @@ class Jitted:
             return f"the structure of the arguments ({trees.difference(old[0], new[0])})"
         for (place, before), (_, after) in zip(old[1], new[1], strict=False):
             if before != after:
-                name = place if isinstance(place, str) else (parameter_names(self._f) or [place])[place]
+                name = (
+                    place
+                    if isinstance(place, str)
+                    else (parameter_names(self._f) or [place])[place]
+                )
                 return f"the static argument {name} ({before!r}, then {after!r})"
         names = self._names(trees.unflatten(new[0], list(range(new[0].leaf_count))))
         for name, before, after in zip(names, old[2], new[2], strict=True):
@@ -278,7 +301,10 @@ def _joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[s
     at = {place: item.value for place, item in static if isinstance(place, int)}
     rest = iter(positional)
     args = [at[i] if i in at else next(rest) for i in range(len(at) + len(positional))]
-    return args, {**named, **{place: item.value for place, item in static if isinstance(place, str)}}
+    return args, {
+        **named,
+        **{place: item.value for place, item in static if isinstance(place, str)},
+    }
 
 
 def jit(
@@ -295,8 +321,8 @@ def jit(
       static_argnums: positions of arguments that are not traced; f is traced once for each of their
         values, which have to be hashable.
       static_argnames: the same by name.
-      inline: whether, under another transform, the equations of f are recorded one by one instead of as
-        one call.
+      inline: whether, under another transform, the equations of f are recorded one by one instead
+        of as one call.
 
     Returns:
       A `Jitted`, with `lower(*args)`, `cache_info()` and `cache_clear()`.

@@ -1,8 +1,10 @@
-"""Floor 0: trees, the nested containers of arguments and results. Knows nothing of arrays or traces.
+"""Floor 0: trees, the nested containers of arguments and results. Knows nothing of arrays or
+traces.
 
-A tree is a leaf, or a registered container of trees: list, tuple, dict, OrderedDict, defaultdict, None,
-named tuples and dataclasses out of the box (a dataclass field with `metadata={"static": True}` is
-structure, not a child). `flatten` gives the leaves and a hashable `TreeDef`; `unflatten` undoes it.
+A tree is a leaf, or a registered container of trees: list, tuple, dict, OrderedDict, defaultdict,
+None, named tuples and dataclasses out of the box (a dataclass field with `metadata={"static":
+True}` is structure, not a child). `flatten` gives the leaves and a hashable `TreeDef`; `unflatten`
+undoes it.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ Tree = Any
 class Node(NamedTuple):
     """How one type of container is taken apart and put together.
 
-    `flatten(tree)` returns (children, aux); `unflatten(aux, children)` rebuilds; `keys(aux, n)` names
-    the children in leaf paths.
+    `flatten(tree)` returns (children, aux); `unflatten(aux, children)` rebuilds; `keys(aux, n)`
+    names the children in leaf paths.
     """
 
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
@@ -152,7 +154,9 @@ def register(
 
 
 def _node_of(type_: type) -> Node | None:
-    """The Node of a type, None for leaves; named tuples and dataclasses are registered when first met."""
+    """The Node of a type, None for leaves; named tuples and dataclasses are registered when first
+    met.
+    """
     node = _registry.get(type_)
     if node is not None:
         return node
@@ -196,9 +200,7 @@ def mark_leaf(type_: type) -> None:
     _LEAF_TYPES.add(type_)
 
 
-def flatten(
-    tree: Tree, is_leaf: Callable[[Any], bool] | None = None
-) -> tuple[list[Any], TreeDef]:
+def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
     """The leaves of a tree, left to right, and its structure.
 
     >>> flatten({"b": (1, None), "a": [2.0]})
@@ -208,9 +210,7 @@ def flatten(
     return leaves, _flatten_into(tree, leaves, is_leaf)
 
 
-def _flatten_into(
-    tree: Tree, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
-) -> TreeDef:
+def _flatten_into(tree: Tree, leaves: list[Any], is_leaf: Callable[[Any], bool] | None) -> TreeDef:
     type_ = tree.__class__
     if type_ in _LEAF_TYPES or (is_leaf is not None and is_leaf(tree)):
         leaves.append(tree)
@@ -293,7 +293,8 @@ def match(treedef: TreeDef, tree: Tree, what: str) -> list[Any]:
     found, other = flatten(tree)
     if other != treedef:
         raise StructureMismatchError(
-            f"The {what} has another structure than expected, first at {difference(treedef, other)}.\n"
+            f"The {what} has another structure than expected, first at "
+            f"{difference(treedef, other)}.\n"
             f"  expected: {treedef}\n  got:      {other}"
         )
     return found

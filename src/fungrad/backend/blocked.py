@@ -1,8 +1,8 @@
 """Floor 6: runs a cluster block by block, so that its intermediates stay in cache.
 
-The program of a cluster is Python source: for each block one line a ufunc, writing into buffers of one block
-that are used again as soon as their value is dead. Blocks are shared among threads. Knows clusters and
-threads; the numbers are those of the same ufuncs unblocked.
+The program of a cluster is Python source: for each block one line a ufunc, writing into buffers of
+one block that are used again as soon as their value is dead. Blocks are shared among threads. Knows
+clusters and threads; the numbers are those of the same ufuncs unblocked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def build(cluster: Cluster) -> Callable[..., tuple[Any, ...]]:
 
 
 def _sliced(type_: Type, shape: tuple[int, ...]) -> bool:
-    """Whether a block of the cluster reads a part of this value, along axis 0, and not all of it."""
+    """Whether a block of the cluster reads a part of this value, along axis 0, and not all of
+    it.
+    """
     return type_.ndim == len(shape) and type_.shape[0] == shape[0] and shape[0] != 1
 
 
@@ -111,8 +113,11 @@ def written(cluster: Cluster) -> tuple[str, dict[str, Any]]:
     """The text of the program of a cluster, and the names that it reads."""
     shape = cluster.shape
     namespace: dict[str, Any] = {
-        "empty": np.empty, "copyto": np.copyto, "share": threads.share, "num_threads": threads.num_threads,
-    }  # fmt: skip
+        "empty": np.empty,
+        "copyto": np.copyto,
+        "share": threads.share,
+        "num_threads": threads.num_threads,
+    }
     writer = _Writer(cluster, namespace)
     sliced = {id(v): _sliced(v.type, shape) for v in cluster.inputs}
     pure = all(v.type.shape in ((), shape) for v in cluster.inputs)
@@ -145,7 +150,8 @@ def written(cluster: Cluster) -> tuple[str, dict[str, Any]]:
     lines.append("    def work(start, stop):")
     lines.append("        size = min(step, stop - start)")
     lines += [
-        f"        a{i} = empty((size, *tail), buffer_dtypes[{i}])" for i in range(len(writer.dtypes))
+        f"        a{i} = empty((size, *tail), buffer_dtypes[{i}])"
+        for i in range(len(writer.dtypes))
     ]
     lines.append("        for i in range(start, stop, step):")
     lines.append("            j = min(i + step, stop)")

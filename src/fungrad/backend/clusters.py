@@ -1,9 +1,10 @@
-"""Floor 6: finds clusters of elementwise equations over large arrays, which are worth running in blocks.
+"""Floor 6: finds clusters of elementwise equations over large arrays, which are worth running in
+blocks.
 
-Every equation gets a level: elementwise ones over one large shape odd levels, all others even ones, each
-at least as high as what it reads, so that what stands on one level needs nothing of a later one. The
-large elementwise equations of one level and shape are a cluster. Knows the IR and which primitives are
-ufuncs; runs nothing.
+Every equation gets a level: elementwise ones over one large shape odd levels, all others even ones,
+each at least as high as what it reads, so that what stands on one level needs nothing of a later
+one. The large elementwise equations of one level and shape are a cluster. Knows the IR and which
+primitives are ufuncs; runs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ LARGE = 32_768
 
 
 class Cluster(NamedTuple):
-    """Elementwise equations over one shape, what they read from outside, and what is read of them."""
+    """Elementwise equations over one shape, what they read from outside, and what is read of
+    them.
+    """
 
     shape: tuple[int, ...]
     equations: list[Equation]
@@ -27,7 +30,9 @@ class Cluster(NamedTuple):
 
 
 def blockable(equation: Equation) -> bool:
-    """Whether an equation is an elementwise one over a large array that can write into a given buffer."""
+    """Whether an equation is an elementwise one over a large array that can write into a given
+    buffer.
+    """
     if len(equation.outputs) != 1 or equation.params:
         return False
     if equation.primitive.ufunc is None and equation.primitive is not select:
@@ -37,7 +42,9 @@ def blockable(equation: Equation) -> bool:
 
 
 def scheduled(graph: Graph) -> list[Equation | Cluster]:
-    """The equations in an order in which clusters stand together; clusters of one equation are none."""
+    """The equations in an order in which clusters stand together; clusters of one equation are
+    none.
+    """
     level_of: dict[int, int] = {}
     cluster_of: dict[int, tuple[int, tuple[int, ...]]] = {}
     groups: dict[tuple[int, tuple[int, ...]], list[Equation]] = {}
@@ -76,7 +83,9 @@ def scheduled(graph: Graph) -> list[Equation | Cluster]:
 
 
 def _readers(graph: Graph) -> dict[int, set[int]]:
-    """For each variable the equations that read it, by identity; 0 stands for the Graph's outputs."""
+    """For each variable the equations that read it, by identity; 0 stands for the Graph's
+    outputs.
+    """
     result: dict[int, set[int]] = {}
     for equation in graph.equations:
         for atom in equation.inputs:

@@ -1,9 +1,10 @@
-"""Floor 6: runs a Graph as straight-line Python: one line an equation or a cluster of elementwise ones.
+"""Floor 6: runs a Graph as straight-line Python: one line an equation or a cluster of elementwise
+ones.
 
 Dead values are dropped at their last use.
 
-Knows the IR and that a primitive has an `eval`; knows no primitive by name. The reference evaluator walks
-the same equations; this saves its walking.
+Knows the IR and that a primitive has an `eval`; knows no primitive by name. The reference evaluator
+walks the same equations; this saves its walking.
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ def _written(graph: Graph) -> tuple[str, dict[str, Any]]:
             namespace[called] = functools.partial(primitive.eval, **equation.params)
             return called
         if id(primitive) not in functions:
-            called = primitive.name if primitive.name not in namespace else f"{primitive.name}_{len(namespace)}"
+            called = (
+                primitive.name
+                if primitive.name not in namespace
+                else f"{primitive.name}_{len(namespace)}"
+            )
             functions[id(primitive)] = called
             namespace[called] = primitive.eval
         return functions[id(primitive)]

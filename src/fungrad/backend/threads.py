@@ -1,8 +1,8 @@
 """Floor 6: runs pieces of work side by side. Knows threads; knows nothing of Graphs.
 
-NumPy releases the GIL inside its loops. The pool is made when first needed and never at import; a forked
-child begins without one. The number of threads is that of the cores one may use, `FUNGRAD_NUM_THREADS`,
-or `set_num_threads`.
+NumPy releases the GIL inside its loops. The pool is made when first needed and never at import; a
+forked child begins without one. The number of threads is that of the cores one may use,
+`FUNGRAD_NUM_THREADS`, or `set_num_threads`.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def _pool(size: int) -> Pool:
 def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) -> list[Any]:
     """The results of `work(start, stop)` on stretches that make up range(total), in their order.
 
-    The stretches are multiples of `step`, one for each thread; the caller's own thread takes the last. An
-    error in any of them is raised here, after all have ended.
+    The stretches are multiples of `step`, one for each thread; the caller's own thread takes the
+    last. An error in any of them is raised here, after all have ended.
     """
     steps = -(-total // step)
     threads = min(threads, steps)

@@ -1,8 +1,9 @@
 """Floor 8: TensorFlow's spellings: `stop_gradient(input, name=None)`, and building a graph by hand.
 
-In the graph-building form a `Scope` belongs to a graph under construction; `StopGradient.create(scope,
-input)` adds the operation under the scope's name and hands back an operation whose `output()` feeds the
-next one. The finished Graph is fungrad's own: it prints, checks, pickles, evaluates and differentiates.
+In the graph-building form a `Scope` belongs to a graph under construction;
+`StopGradient.create(scope, input)` adds the operation under the scope's name and hands back an
+operation whose `output()` feeds the next one. The finished Graph is fungrad's own: it prints,
+checks, pickles, evaluates and differentiates.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Scope:
         return self._trace.input(Type(tuple(shape), dtype), name)
 
     def apply(self, f: Callable[..., Any], *inputs: Any) -> Any:
-        """Adds the operations of a function of handles; the handle, or tree of handles, of its output."""
+        """Adds the operations of a function of handles; the handle, or tree of handles, of its
+        output.
+        """
 
         def scoped() -> Any:
             if not self.name:
@@ -80,7 +83,9 @@ class Scope:
 
 
 class StopGradient:
-    """The operation StopGradient, as a node of a graph under construction (TensorFlow's Java form)."""
+    """The operation StopGradient, as a node of a graph under construction (TensorFlow's Java
+    form).
+    """
 
     def __init__(self, operation: Equation, output: Tracer) -> None:
         self.op = operation
@@ -94,7 +99,9 @@ class StopGradient:
           ArgumentError: where the input is no handle of a floating or complex value of this graph.
         """
         if not isinstance(input, Tracer) or not input.type.inexact:
-            raise ArgumentError(f"StopGradient.create takes a handle of a floating value, not {input!r}.")
+            raise ArgumentError(
+                f"StopGradient.create takes a handle of a floating value, not {input!r}."
+            )
         output = scope.apply(lambda x: _stop_gradient(x, cls.__name__), input)
         return cls(scope.last(), output)
 

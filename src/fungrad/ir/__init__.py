@@ -1,1 +1,3 @@
-"""Floor 1: the intermediate representation. Knows NumPy's dtypes; knows no trace and no transform."""
+"""Floor 1: the intermediate representation. Knows NumPy's dtypes; knows no trace and no
+transform.
+"""

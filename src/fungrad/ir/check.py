@@ -1,8 +1,9 @@
-"""Floor 1: the grammar of the IR, machine-checked. Knows the data of the IR and each primitive's type rule.
+"""Floor 1: the grammar of the IR, machine-checked. Knows the data of the IR and each primitive's
+type rule.
 
-A Graph is well formed when every variable is defined exactly once and before its use, every equation's
-outputs have the types that its primitive's rule infers, constants have the types of their values, and
-the Graphs inside parameters are well formed and closed.
+A Graph is well formed when every variable is defined exactly once and before its use, every
+equation's outputs have the types that its primitive's rule infers, constants have the types of
+their values, and the Graphs inside parameters are well formed and closed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def check(graph: Graph) -> Graph:
         if isinstance(atom, Literal):
             return atom.type
         if id(atom) not in defined:
-            raise InvalidGraphError(f"{where} reads a variable of type {atom.type} before it is defined.")
+            raise InvalidGraphError(
+                f"{where} reads a variable of type {atom.type} before it is defined."
+            )
         return atom.type
 
     for variable, value in graph.constants:
@@ -62,7 +65,9 @@ def _check_equation(equation: Equation, types: list[Type], where: str) -> None:
         raise InvalidGraphError(f"{where} is ill-typed: {error.message}") from error
     declared = tuple(v.type for v in equation.outputs)
     if inferred != declared:
-        raise InvalidGraphError(f"{where} declares its outputs as {declared}, but they are {inferred}.")
+        raise InvalidGraphError(
+            f"{where} declares its outputs as {declared}, but they are {inferred}."
+        )
 
 
 def _type_of_constant(value: Any) -> Type | None:

@@ -1,7 +1,8 @@
 """Floor 1: Variable, Literal, Equation, Graph: the program as plain, frozen, picklable data.
 
-A Graph is a list of equations in single-assignment form, each applying a primitive to atoms (variables
-or literals). It does not know what a primitive does: it only holds it, its parameters and its types.
+A Graph is a list of equations in single-assignment form, each applying a primitive to atoms
+(variables or literals). It does not know what a primitive does: it only holds it, its parameters
+and its types.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ class Equation:
 class Graph:
     """A traced function: inputs, constants with their values, equations, outputs.
 
-    `print(graph)` shows it in the style of a jaxpr; `graph.show(source=True)` adds the user's lines.
-    Graphs are never changed after they are made. They can be pickled.
+    `print(graph)` shows it in the style of a jaxpr; `graph.show(source=True)` adds the user's
+    lines. Graphs are never changed after they are made. They can be pickled.
     """
 
     def __init__(
@@ -140,7 +141,9 @@ class Graph:
 
     @cached_property
     def derived(self) -> dict[Any, Any]:
-        """What transforms have made of this Graph, kept with it: its derivatives, batched forms, plans."""
+        """What transforms have made of this Graph, kept with it: its derivatives, batched forms,
+        plans.
+        """
         return {}
 
     def subgraphs(self) -> Iterator[Graph]:
@@ -158,9 +161,10 @@ class Graph:
         return self.show()
 
     def show(self, source: bool = False) -> str:
-        """The Graph as text; with `source`, each equation is followed by the user's file and line."""
+        """The Graph as text; with `source`, each equation is followed by the user's file and
+        line.
+        """
         return show(self, source)
-
 
 
 def inner_graphs(equation: Equation) -> Iterator[Graph]:

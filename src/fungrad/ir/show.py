@@ -43,7 +43,8 @@ class Names(dict[int, str]):
 def show(graph: Any, source: bool = False) -> str:
     """The text of a Graph.
 
-    `{ lambda a:f64[3]. let b:f64[3] = sin a in (b,) }`, one equation a line where there are several.
+    `{ lambda a:f64[3]. let b:f64[3] = sin a in (b,) }`, one equation a line where there are
+    several.
     """
     return "\n".join(_lines(graph, source))
 
@@ -52,7 +53,9 @@ def _lines(graph: Any, source: bool) -> list[str]:
     names = Names()
     constants = " ".join(names.binder(v) for v, _ in graph.constants)
     inputs = " ".join(names.binder(v) for v in graph.inputs)
-    head = " ".join(["{ lambda", *([constants + ";"] if constants else []), *([inputs] if inputs else [])])
+    head = " ".join(
+        ["{ lambda", *([constants + ";"] if constants else []), *([inputs] if inputs else [])]
+    )
     body = [line for equation in graph.equations for line in _equation(equation, names, source)]
     outputs = "(" + ", ".join(names.of(a) for a in graph.outputs)
     outputs += ",)" if len(graph.outputs) == 1 else ")"

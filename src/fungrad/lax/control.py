@@ -33,7 +33,11 @@ def _strong_leaf(value: Any, type_: Type) -> Any:
         return value
     if value.__class__ in (int, float, bool, complex):
         return type_.dtype.type(value)
-    return convert(value, dtype=type_.dtype) if type_.inexact else to_discrete(value, dtype=type_.dtype)
+    return (
+        convert(value, dtype=type_.dtype)
+        if type_.inexact
+        else to_discrete(value, dtype=type_.dtype)
+    )
 
 
 def _promoted(before: Sequence[Type], after: Sequence[Type]) -> list[Type]:
@@ -63,7 +67,8 @@ def _check_same(
 def _check_tree(what: str, expected: trees.TreeDef, got: trees.TreeDef) -> None:
     if expected != got:
         raise StructureMismatchError(
-            f"{what}{user_line()}: the structures differ, first at {trees.difference(expected, got)}.\n"
+            f"{what}{user_line()}: the structures differ, first at "
+            f"{trees.difference(expected, got)}.\n"
             f"  {expected}\n  {got}"
         )
 
@@ -73,7 +78,7 @@ def _carry_body(
 ) -> tuple[Staged, list[Any], trees.TreeDef, list[Type]]:
     """Stages a body whose output begins with the next carry, with the carry's types settled."""
     leaves, treedef, types = types_of(init, "init")
-    extra_leaves, extra_def, extra_types = extra
+    _, extra_def, extra_types = extra
     both = trees.structure((0, 0))
     whole = trees.TreeDef(both.type, both.aux, (treedef, extra_def))
     names = [*names_of(treedef, "carry"), *names_of(extra_def, "x")]
@@ -104,12 +109,13 @@ def while_loop(
       cond_fun: carry -> one boolean.
       body_fun: carry -> the next carry, a tree of the same structure, shapes and dtypes.
       init_val: the first carry.
-      checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial", O(log n)
-        carries, each step being run O(log n) times; a number of bytes, carries that fit into it.
+      checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial",
+        O(log n) carries, each step being run O(log n) times; a number of bytes, carries that fit
+        into it.
 
     Returns:
-      The carry for which the condition does not hold. Both modes of differentiation work, whatever the
-      number of steps.
+      The carry for which the condition does not hold. Both modes of differentiation work, whatever
+      the number of steps.
 
     Raises:
       StructureMismatchError: where the body's output is no carry, or the condition no boolean.
@@ -129,11 +135,17 @@ def while_loop(
     _check_tree(what, treedef, body.out)
     _check_same(what, "carry in", "carry out", types, body.types, treedef)
     cond = stage_tree(
-        cond_fun, cond_fun, treedef, types, names_of(treedef, "carry"), "the condition of while_loop"
+        cond_fun,
+        cond_fun,
+        treedef,
+        types,
+        names_of(treedef, "carry"),
+        "the condition of while_loop",
     )
     if len(cond.types) != 1 or cond.types[0].shape != () or cond.types[0].dtype != np.bool_:
         raise StructureMismatchError(
-            f"The condition {describe(cond_fun)} of while_loop has to return one boolean{user_line()}, but it "
+            f"The condition {describe(cond_fun)} of while_loop has to return one "
+            f"boolean{user_line()}, but it "
             f"returned {cond.types}."
         )
     out = loop.while_loop(
@@ -146,11 +158,17 @@ def while_loop(
 
 @boundary
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | None = None
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | None = None,
 ) -> Any:
     """Applies `carry = body_fun(i, carry)` for i = lower, ..., upper - 1.
 
-    With bounds that are known numbers it is a scan, otherwise a while_loop; both are differentiable.
+    With bounds that are known numbers it is a scan, otherwise a while_loop; both are
+    differentiable.
 
     >>> int(fori_loop(0, 5, lambda i, total: total + i, 0))
     10
@@ -160,7 +178,9 @@ def fori_loop(
         return scan(lambda c, i: (body_fun(i, c), None), init_val, steps, unroll=unroll or 1)[0]
     first = np.int64(lower) if isinstance(lower, int) else lower
     _, _, result = while_loop(
-        lambda c: c[0] < c[1], lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2])), (first, upper, init_val)
+        lambda c: c[0] < c[1],
+        lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2])),
+        (first, upper, init_val),
     )
     return result
 
@@ -179,14 +199,16 @@ def scan(
     """Applies `carry, y = f(carry, x)` along the leading axis of xs, and stacks the ys.
 
     Args:
-      f: (carry, x) -> (next carry, y); the next carry has the structure, shapes and dtypes of the carry.
+      f: (carry, x) -> (next carry, y); the next carry has the structure, shapes and dtypes of the
+        carry.
       init: the first carry, a tree.
       xs: a tree of arrays with a common length of axis 0; None with `length` steps and x = None.
       length: the number of steps, where xs does not tell.
       reverse: whether to go from the last x to the first; ys stay in the order of xs.
       unroll: how many steps a backend may run at once; changes no number.
-      checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial", O(log n)
-        carries, each step being run O(log n) times; a number of bytes, carries that fit into it.
+      checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial",
+        O(log n) carries, each step being run O(log n) times; a number of bytes, carries that fit
+        into it.
 
     Returns:
       (the last carry, the stacked ys).
@@ -235,7 +257,10 @@ def _scan_length(types: Sequence[Type], treedef: Any, length: int | None) -> int
             raise ArgumentError(f"xs{path} of scan has no axis to go along: it is {type_}.")
         lengths.setdefault(type_.shape[0], f"xs{path}")
     if len(lengths) != 1:
-        told = ", ".join(f"{name}: {n}" for n, name in lengths.items()) or "neither xs nor length was given"
+        told = (
+            ", ".join(f"{name}: {n}" for n, name in lengths.items())
+            or "neither xs nor length was given"
+        )
         raise ArgumentError(f"scan needs one number of steps ({told}).")
     return next(iter(lengths))
 
@@ -244,7 +269,8 @@ def _scan_length(types: Sequence[Type], treedef: Any, length: int | None) -> int
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Applies f to each slice of xs along axis 0, one after the other, and stacks the results.
 
-    With `batch_size`, so many at once by vmap: less memory than vmap of all, less time than one by one.
+    With `batch_size`, so many at once by vmap: less memory than vmap of all, less time than one by
+    one.
 
     >>> import numpy as np
     >>> map(lambda x: x**2, np.arange(3.0))
@@ -264,17 +290,20 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     return trees.map(lambda a, b: np.concatenate([a, b]), done, rest)
 
 
-# --- branches ----------------------------------------------------------------------------------------------
+# --- branches
+# ----------------------------------------------------------------------------------------------
 
 
 @boundary
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+) -> Any:
     """Applies `true_fun` to the operands where `pred` holds, else `false_fun`.
 
     Args:
       pred: one boolean or number, traced or not.
-      true_fun, false_fun: functions of the operands that return trees of the same structure and types.
-      *operands: trees of arrays.
+      true_fun, false_fun: functions of the operands that return trees of the same structure and
+      types. *operands: trees of arrays.
 
     Raises:
       StructureMismatchError: where the branches return different types, both side by side.
@@ -284,7 +313,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     """
     type_ = typeof(pred)
     if type_.shape != ():
-        raise ArgumentError(f"The predicate of cond has to be one boolean, not {type_}{user_line()}.")
+        raise ArgumentError(
+            f"The predicate of cond has to be one boolean, not {type_}{user_line()}."
+        )
     index = pred if type_.dtype == np.bool_ else pred != 0
     return _switch(index, [false_fun, true_fun], operands, "cond", ("false_fun", "true_fun"))
 
@@ -306,7 +337,11 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 
 def _switch(
-    index: Any, functions: Sequence[Callable[..., Any]], operands: Any, what: str, names: Sequence[str]
+    index: Any,
+    functions: Sequence[Callable[..., Any]],
+    operands: Any,
+    what: str,
+    names: Sequence[str],
 ) -> Any:
     leaves, treedef, types = types_of(operands, "operands")
     where = names_of(treedef, "operands")
@@ -320,7 +355,8 @@ def _switch(
     for name, other in zip(names[1:], staged[1:], strict=True):
         if other.out != first.out:
             raise StructureMismatchError(
-                f"{message}{user_line()}: the structures differ, first at {trees.difference(first.out, other.out)}."
+                f"{message}{user_line()}: the structures differ, first at "
+                f"{trees.difference(first.out, other.out)}."
                 f"\n  {names[0]}: {first.out}\n  {name}: {other.out}"
             )
     wanted = [_common(column) for column in zip(*(s.types for s in staged), strict=True)]
@@ -338,12 +374,16 @@ def _switch(
 
 
 def _common(types: Sequence[Type]) -> Type | None:
-    """The one type of an output in all branches, numbers giving way to arrays; None where there is none."""
+    """The one type of an output in all branches, numbers giving way to arrays; None where there
+    is none.
+    """
     firm = {(t.shape, t.dtype) for t in types if not t.weak}
     if not firm:
         return types[0] if len(set(types)) == 1 else None
     shape, dtype = next(iter(firm))
-    fits = len(firm) == 1 and all(not t.weak or (shape == () and np.can_cast(t.dtype, dtype, "same_kind")) for t in types)
+    fits = len(firm) == 1 and all(
+        not t.weak or (shape == () and np.can_cast(t.dtype, dtype, "same_kind")) for t in types
+    )
     return Type(shape, dtype) if fits else None
 
 

@@ -1,4 +1,6 @@
-"""Floor 8: associative_scan, the cumulative operations of lax, and select. Compositions, nothing staged."""
+"""Floor 8: associative_scan, the cumulative operations of lax, and select. Compositions, nothing
+staged.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     """
     if shape_of(on_true) != shape_of(on_false) or shape_of(pred) not in ((), shape_of(on_true)):
         raise ShapeError(
-            f"lax.select takes two arrays of one shape and a predicate of that shape or (){user_line()}, not "
+            f"lax.select takes two arrays of one shape and a predicate of that shape or "
+            f"(){user_line()}, not "
             f"{typeof(pred)}, {typeof(on_true)} and {typeof(on_false)}; np.where broadcasts."
         )
     return elementwise.select(pred, on_true, on_false)
@@ -51,7 +54,9 @@ def associative_scan(
     leaves, treedef = trees.flatten(elems)
     lengths = {shape_of(x)[axis] for x in leaves}
     if len(lengths) != 1:
-        raise ArgumentError(f"associative_scan needs one length along axis {axis}, not {sorted(lengths)}.")
+        raise ArgumentError(
+            f"associative_scan needs one length along axis {axis}, not {sorted(lengths)}."
+        )
     moved = [moveaxis(x, axis % len(shape_of(x)), 0) for x in leaves]
     if reverse:
         moved = [flip(x, axes=(0,)) for x in moved]
@@ -104,7 +109,9 @@ def _cumulative(along: Callable[[Any, int], Any], name: str, what: str) -> Calla
     def cumulative(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
         ndim = len(shape_of(operand))
         if not -ndim <= axis < ndim:
-            raise ArgumentError(f"lax.{name} along axis {axis} of an array of shape {shape_of(operand)}.")
+            raise ArgumentError(
+                f"lax.{name} along axis {axis} of an array of shape {shape_of(operand)}."
+            )
         axis %= ndim
         if not reverse:
             return along(operand, axis)

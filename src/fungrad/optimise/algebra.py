@@ -1,7 +1,7 @@
 """Floor 6: rules that replace an equation by one of its inputs or by a cheaper twin, exactly.
 
-Only what holds for every float, NaN, infinities and the zeros of both signs included: x * 1 is x, but
-x + 0 is not (-0.0 + 0.0 is 0.0), nor is x * 0. Each rule is (primitive name, reason, function).
+Only what holds for every float, NaN, infinities and the zeros of both signs included: x * 1 is x,
+but x + 0 is not (-0.0 + 0.0 is 0.0), nor is x * 0. Each rule is (primitive name, reason, function).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ _BY_NAME = {name: rule for rule in RULES for name in rule.primitives}
 
 
 def simplified(graph: Graph) -> Graph:
-    """Applies the rules once along the Graph, and reads through broadcasts that NumPy does by itself."""
+    """Applies the rules once along the Graph, and reads through broadcasts that NumPy does by
+    itself.
+    """
     names: dict[int, Atom] = {}
     made: dict[int, Equation] = {}
     equations = []
@@ -72,7 +74,12 @@ def simplified(graph: Graph) -> Graph:
             names[id(equation.outputs[0])] = same
             continue
         new = Equation(
-            equation.primitive, inputs, equation.outputs, equation.params, equation.source, equation.scope
+            equation.primitive,
+            inputs,
+            equation.outputs,
+            equation.params,
+            equation.source,
+            equation.scope,
         )
         for output in equation.outputs:
             made[id(output)] = new
@@ -102,4 +109,3 @@ def _without_broadcasts(
 
 def _shape(inputs: tuple[Atom, ...]) -> tuple[int, ...]:
     return broadcast_shapes("an elementwise equation", [a.type for a in inputs])
-

@@ -1,7 +1,7 @@
 """Floor 6: passes over a Graph that is about to be run: inline calls, erase stops, share, prune.
 
-They are for the Graph that runs, after all differentiation: a stop_gradient may be erased here, and only
-here. Each pass is linear in the number of equations.
+They are for the Graph that runs, after all differentiation: a stop_gradient may be erased here, and
+only here. Each pass is linear in the number of equations.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def share(graph: Graph) -> Graph:
 
 
 def _key(equation: Equation, inputs: tuple[Atom, ...]) -> Hashable:
-    """What two equations have in common when they compute the same; None where that cannot be told."""
+    """What two equations have in common when they compute the same; None where that cannot be
+    told.
+    """
     atoms = tuple(
         [
             (atom.type, repr(atom.value)) if isinstance(atom, Literal) else id(atom)

@@ -1,9 +1,11 @@
-"""Floor 3: Primitive, and the families `linear` and `general`. Knows traces; knows no other primitive.
+"""Floor 3: Primitive, and the families `linear` and `general`. Knows traces; knows no other
+primitive.
 
-A primitive is declared once, with all its rules. Inside rules zero is None, the batch axis is axis 0,
-and broadcasting is left alone: the transforms' walks undo it. A rule calls primitives, never NumPy, so
-that it can itself be traced. (`elementwise` and `multilinear` need arithmetic in their rules; they live
-beside their primitives in elementwise.py and contracting.py.)
+A primitive is declared once, with all its rules. Inside rules zero is None, the batch axis is axis
+0,
+and broadcasting is left alone: the transforms' walks undo it. A rule calls primitives, never NumPy,
+so that it can itself be traced. (`elementwise` and `multilinear` need arithmetic in their rules;
+they live beside their primitives in elementwise.py and contracting.py.)
 """
 
 from __future__ import annotations
@@ -30,18 +32,18 @@ class Primitive:
       eval: `eval(*arrays, **params)`, on NumPy values alone.
       type: `type(*types, **params)`, the Type of the output, or a tuple of Types.
       jvp: `jvp(primals, tangents, **params) -> (output, tangent)`; a tangent may be None (zero).
-      vjp: `vjp(cotangent, output, args, wanted, **params)`: one cotangent or None for each argument;
-        those with a false entry in `wanted` (a slot, 0 where unwanted) are not looked at.
+      vjp: `vjp(cotangent, output, args, wanted, **params)`: one cotangent or None for each
+        argument; those with a false entry in `wanted` (a slot, 0 where unwanted) are not looked at.
       batch: `batch(args, batched, size, **params)`: the output with the batch axis first.
-      keep: `keep(args)`, what reverse mode holds on to of the arguments, where that is not all: an entry
-        may be a Type where vjp does not need the value. The output is then not kept.
-      forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in place
-        of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args`.
+      keep: `keep(args)`, what reverse mode holds on to of the arguments, where that is not all: an
+        entry may be a Type where vjp does not need the value. The output is then not kept.
+      forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in
+        place of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args`.
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
       partials: of an elementwise primitive, in place of vjp: for each argument a function
         `(cotangent, output, args) -> cotangent`, or None (see elementwise.py).
-      degree: "linear" where it is linear in the arguments that are not cut, taken together; "multilinear"
-        where it is linear in each alone; else "".
+      degree: "linear" where it is linear in the arguments that are not cut, taken together;
+        "multilinear" where it is linear in each alone; else "".
       ufunc: the NumPy ufunc that eval applies, where it is one: a backend may call it with `out=`.
       multiple: whether the output is a tuple.
       effect: whether it is run for what it does (a print), so that no pass may drop it.
@@ -49,8 +51,8 @@ class Primitive:
     """
 
     __slots__ = (
-        "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module", "multiple", "name", "partials",
-        "plain", "type", "ufunc", "vjp",
+        "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module",
+        "multiple", "name", "partials", "plain", "type", "ufunc", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -139,7 +141,14 @@ primitives: dict[tuple[str, str], Primitive] = {}
 def _declaring_module() -> str:
     """The module that the declaration stands in: the first outside the families' own code."""
     frame = sys._getframe(1)
-    while frame.f_code.co_name in ("__init__", "linear", "general", "elementwise", "multilinear", "structural"):
+    while frame.f_code.co_name in (
+        "__init__",
+        "linear",
+        "general",
+        "elementwise",
+        "multilinear",
+        "structural",
+    ):
         assert frame.f_back is not None
         frame = frame.f_back
     name: str = frame.f_globals.get("__name__", "__main__")
@@ -167,7 +176,8 @@ def linear(
       name: its name in the IR.
       eval: the function on NumPy values.
       type: the type rule.
-      transpose: `transpose(cotangent, *args, **params)`, where the linear arguments are given as Types
+      transpose: `transpose(cotangent, *args, **params)`, where the linear arguments are given as
+        Types
         and the others as values: the cotangent of the linear argument, or a tuple, one for each.
       batch: the batch rule; a loop over the axis where it is missing.
       arguments: positions of the linear arguments where not all are (an index is not).
@@ -204,7 +214,9 @@ def linear(
 
 
 def _passive(arguments: Sequence[int]) -> Sequence[int]:
-    """The positions that are not among the linear ones, for primitives of any number of arguments."""
+    """The positions that are not among the linear ones, for primitives of any number of
+    arguments.
+    """
     return tuple(i for i in range(64) if i not in arguments)
 
 
@@ -221,8 +233,8 @@ def general(
 ) -> Primitive:
     """Declares a primitive by its rules (sort, solve, eigh): see `Primitive` for their signatures.
 
-    Where `jvp` is missing, forward mode takes the pullback of the pullback. `cuts=True` says that its
-    derivative is zero on purpose.
+    Where `jvp` is missing, forward mode takes the pullback of the pullback. `cuts=True` says that
+    its derivative is zero on purpose.
     """
     return Primitive(
         name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch, cuts=cuts, multiple=multiple
@@ -239,7 +251,9 @@ full = general(
     type=lambda *, shape, value, dtype: Type(shape, dtype),
     cuts=True,
 )
-"""An array of one value: `full(shape=, value=, dtype=)`. Takes no arguments, so it is never batched."""
+"""An array of one value: `full(shape=, value=, dtype=)`. Takes no arguments, so it is never
+batched.
+"""
 
 
 def zeros(type_: Type) -> Any:

@@ -1,8 +1,8 @@
 """Floor 3: the family `elementwise`, and the arithmetic that every rule stands on.
 
-An elementwise primitive is declared by its NumPy function and one partial for each argument. The type
-rule, both derivatives and batching are derived. Knows `declare` and `shaping`. The rest of NumPy's
-ufuncs are declared in ufuncs.py.
+An elementwise primitive is declared by its NumPy function and one partial for each argument. The
+type rule, both derivatives and batching are derived. Knows `declare` and `shaping`. The rest of
+NumPy's ufuncs are declared in ufuncs.py.
 
 A partial is one of
   None            the derivative is zero, on purpose
@@ -10,10 +10,10 @@ A partial is one of
   a number        the cotangent is multiplied by it
   a function      `partial(output, *args)`, the local derivative
   Over(function)  one over that: the cotangent is divided by it
-A partial that returns booleans is a mask: the cotangent passes where true and is exactly zero elsewhere;
-one that returns `Masked(factor, mask)` also scales it. The mask travels on with the cotangent, as
-`Masked`, through the elementwise equations behind it, so that an infinite derivative there times that
-zero is zero and never NaN ("the double where", done once, here).
+A partial that returns booleans is a mask: the cotangent passes where true and is exactly zero
+elsewhere; one that returns `Masked(factor, mask)` also scales it. The mask travels on with the
+cotangent, as `Masked`, through the elementwise equations behind it, so that an infinite derivative
+there times that zero is zero and never NaN ("the double where", done once, here).
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def elementwise(
 
     def batch(args: Any, batched: Any, size: int) -> Any:
         ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
-        aligned = [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]
+        aligned = [
+            prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)
+        ]
         return primitive(*aligned)
 
     types: dict[tuple[tuple[np.dtype[Any], bool], ...], tuple[np.dtype[Any], bool]] = {}
@@ -133,7 +135,9 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
             return cotangent * factor
         if factor.__class__ is Masked:
             return Masked(select(factor.mask, cotangent * factor.value, 0), factor.mask)
-        if factor.__class__ is bool or (factor.__class__ not in PYTHON_SCALARS and factor.dtype == _BOOL):
+        if factor.__class__ is bool or (
+            factor.__class__ not in PYTHON_SCALARS and factor.dtype == _BOOL
+        ):
             return Masked(select(factor, cotangent, 0), factor)
         return cotangent * factor
 
@@ -187,19 +191,24 @@ def broadcast_shapes(name: str, args: Sequence[Type]) -> tuple[int, ...]:
         return np.broadcast_shapes(*[a.shape for a in args])
     except ValueError:
         shapes = " and ".join(str(a.shape) for a in args)
-        raise ShapeError(f"`{name}` got arrays of shapes {shapes}, which cannot be broadcast together.") from None
+        raise ShapeError(
+            f"`{name}` got arrays of shapes {shapes}, which cannot be broadcast together."
+        ) from None
 
 
 def _dtype_by_example(name: str, eval: Any, args: Sequence[Type]) -> tuple[np.dtype[Any], bool]:
     """What a ufunc promotes its arguments to, asked of the ufunc itself."""
     examples = [
-        np.ones((), a.dtype).item() if a.weak else np.ones((1,) if a.shape else (), a.dtype) for a in args
+        np.ones((), a.dtype).item() if a.weak else np.ones((1,) if a.shape else (), a.dtype)
+        for a in args
     ]
     try:
         with np.errstate(all="ignore"):
             result = eval(*examples)
     except TypeError as error:
-        raise ShapeError(f"`{name}` has no meaning for {', '.join(map(str, args))}: {error}") from None
+        raise ShapeError(
+            f"`{name}` has no meaning for {', '.join(map(str, args))}: {error}"
+        ) from None
     weak = result.__class__ in PYTHON_SCALARS
     return (typeof(result).dtype, weak)
 
@@ -209,8 +218,12 @@ def python_operator(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 
     What is made of Python scalars alone stays one, and so stays weak, as in unwrapped code.
     """
-    apply = {"divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
-             "power": operator.pow}[ufunc.__name__]  # fmt: skip
+    apply = {
+        "divide": operator.truediv,
+        "floor_divide": operator.floordiv,
+        "remainder": operator.mod,
+        "power": operator.pow,
+    }[ufunc.__name__]
 
     def eval(x: Any, y: Any) -> Any:
         if x.__class__ in PYTHON_SCALARS and y.__class__ in PYTHON_SCALARS:
@@ -220,7 +233,8 @@ def python_operator(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     return eval
 
 
-# --- the arithmetic of rules -------------------------------------------------------------------------
+# --- the arithmetic of rules
+# -------------------------------------------------------------------------
 
 neg = elementwise("neg", operator.neg, ufunc=np.negative, partials=[-1])
 add = elementwise("add", operator.add, ufunc=np.add, partials=[1, 1])
@@ -230,8 +244,9 @@ mul = elementwise("mul", operator.mul, ufunc=np.multiply,
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
                   partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)])  # fmt: skip
 
-select = elementwise("select", np.where,
-                     partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)])  # fmt: skip
+select = elementwise(
+    "select", np.where, partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)]
+)
 """`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
 
 logical_not: Primitive = elementwise("logical_not", np.logical_not, partials=[None])
@@ -247,6 +262,6 @@ ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
 
 __all__ = [
     "Masked", "Over", "add", "add_cotangents", "broadcast_shapes", "div", "elementwise", "eq",
-    "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt", "mul", "ne", "neg", "plain",
-    "select", "sub",
+    "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt", "mul", "ne", "neg",
+    "plain", "select", "sub",
 ]  # fmt: skip

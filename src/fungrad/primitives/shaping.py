@@ -1,4 +1,5 @@
-"""Floor 3: primitives that move elements about: reshape, transpose, broadcast, concatenate, pad, flip, cast.
+"""Floor 3: primitives that move elements about: reshape, transpose, broadcast, concatenate, pad,
+flip, cast.
 
 All are linear. Knows `declare`; does no arithmetic.
 """
@@ -17,7 +18,8 @@ from fungrad.tracing.trace import shape_of, typeof
 
 Shape = tuple[int, ...]
 
-# --- reshape ---------------------------------------------------------------------------------------
+# --- reshape
+# ---------------------------------------------------------------------------------------
 
 
 def _type_reshape(x: Type, *, shape: Shape) -> Type:
@@ -38,7 +40,8 @@ reshape: Primitive = linear(
 )
 """`reshape(x, shape=)`: the same elements in C order; the shape is complete (no -1)."""
 
-# --- transpose -------------------------------------------------------------------------------------
+# --- transpose
+# -------------------------------------------------------------------------------------
 
 
 def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
@@ -70,7 +73,8 @@ def moveaxis(x: Any, source: int, destination: int) -> Any:
     return x if axes == sorted(axes) else transpose(x, axes=tuple(axes))
 
 
-# --- broadcasting ----------------------------------------------------------------------------------
+# --- broadcasting
+# ----------------------------------------------------------------------------------
 
 
 def _type_broadcast(x: Type, *, shape: Shape) -> Type:
@@ -86,7 +90,9 @@ def _batch_broadcast(args: Any, batched: Any, size: int, *, shape: Shape) -> Any
 
 
 def _eval_broadcast(x: Any, *, shape: Shape) -> Any:
-    if shape_of(x) == ():  # the usual case, the cotangent of a sum: without np.broadcast_to's detours
+    if (
+        shape_of(x) == ()
+    ):  # the usual case, the cotangent of a sum: without np.broadcast_to's detours
         x = np.asarray(x)
         view: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
         view.flags.writeable = False
@@ -101,7 +107,9 @@ broadcast_to: Primitive = linear(
     transpose=lambda ct, x, *, shape: sum_to(ct, x.shape),
     batch=_batch_broadcast,
 )
-"""`broadcast_to(x, shape=)`: x repeated by NumPy's broadcasting (a read-only view where it is evaluated)."""
+"""`broadcast_to(x, shape=)`: x repeated by NumPy's broadcasting (a read-only view where it is
+evaluated).
+"""
 
 
 def prepend_axes(x: Any, ndim: int) -> Any:
@@ -118,13 +126,17 @@ def sum_to(x: Any, shape: Shape) -> Any:
     if found == shape:
         return x
     offset = len(found) - len(shape)
-    axes = (*range(offset), *(i + offset for i, n in enumerate(shape) if n == 1 != found[i + offset]))
+    axes = (
+        *range(offset),
+        *(i + offset for i, n in enumerate(shape) if n == 1 != found[i + offset]),
+    )
     if axes:
         x = reduce_sum(x, axes=axes)
     return x if shape_of(x) == shape else reshape(x, shape=shape)
 
 
-# --- sum: the transpose of broadcasting, and so declared beside it ------------------------------------
+# --- sum: the transpose of broadcasting, and so declared beside it
+# ------------------------------------
 
 
 def _type_sum(x: Type, *, axes: tuple[int, ...]) -> Type:
@@ -144,13 +156,12 @@ reduce_sum: Primitive = linear(
     eval=lambda x, *, axes: np.add.reduce(x, axis=axes),
     type=_type_sum,
     transpose=_transpose_sum,
-    batch=lambda args, batched, size, *, axes: reduce_sum(
-        args[0], axes=tuple(a + 1 for a in axes)
-    ),
+    batch=lambda args, batched, size, *, axes: reduce_sum(args[0], axes=tuple(a + 1 for a in axes)),
 )
 """`reduce_sum(x, axes=)`: the sum over the given axes, which are dropped."""
 
-# --- casts -----------------------------------------------------------------------------------------
+# --- casts
+# -----------------------------------------------------------------------------------------
 
 
 def _eval_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
@@ -168,7 +179,9 @@ convert: Primitive = linear(
     transpose=lambda ct, x, *, dtype: convert(ct, dtype=x.dtype),
     batch=lambda args, batched, size, *, dtype: convert(args[0], dtype=dtype),
 )
-"""`convert(x, dtype=)`: x in another floating or complex dtype; the real part where that is real."""
+"""`convert(x, dtype=)`: x in another floating or complex dtype; the real part where that is
+real.
+"""
 
 to_discrete: Primitive = general(
     "to_discrete",
@@ -186,10 +199,15 @@ def cast(x: Any, dtype: Any) -> Any:
     dtype = np.dtype(dtype)
     if type_.dtype == dtype and not type_.weak:
         return x
-    return convert(x, dtype=dtype) if dtype.kind in "fc" and type_.inexact else to_discrete(x, dtype=dtype)
+    return (
+        convert(x, dtype=dtype)
+        if dtype.kind in "fc" and type_.inexact
+        else to_discrete(x, dtype=dtype)
+    )
 
 
-# --- conjugation: linear over the reals -------------------------------------------------------------
+# --- conjugation: linear over the reals
+# -------------------------------------------------------------
 
 conj: Primitive = linear(
     "conj",
@@ -200,7 +218,8 @@ conj: Primitive = linear(
 )
 """The complex conjugate."""
 
-# --- concatenate, pad, flip --------------------------------------------------------------------------
+# --- concatenate, pad, flip
+# --------------------------------------------------------------------------
 
 
 def _type_concatenate(*xs: Type, axis: int) -> Type:
@@ -211,7 +230,8 @@ def _type_concatenate(*xs: Type, axis: int) -> Type:
         )
         if not same:
             raise ShapeError(
-                f"Arrays of shapes {[t.shape for t in xs]} cannot be concatenated along axis {axis}."
+                f"Arrays of shapes {[t.shape for t in xs]} cannot be concatenated along axis "
+                f"{axis}."
             )
     shape = list(first.shape)
     shape[axis] = sum(x.shape[axis] for x in xs)
@@ -230,7 +250,8 @@ def _transpose_concatenate(ct: Any, *xs: Type, axis: int) -> Any:
 
 def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
     full_size = [
-        x if b else broadcast_to(x, shape=(size, *shape_of(x))) for x, b in zip(args, batched, strict=True)
+        x if b else broadcast_to(x, shape=(size, *shape_of(x)))
+        for x, b in zip(args, batched, strict=True)
     ]
     return concatenate(*full_size, axis=axis + 1)
 
@@ -313,7 +334,7 @@ flip: Primitive = linear(
 """`flip(x, axes=)`: the elements in reverse order along the axes."""
 
 __all__ = [
-    "broadcast_to", "cast", "concatenate", "conj", "convert", "flip", "full", "inverse_permutation",
-    "moveaxis", "pad", "prepend_axes", "reduce_sum", "reshape", "slice_axis", "stack_first", "sum_to", "to_discrete",
-    "transpose", "zeros",
+    "broadcast_to", "cast", "concatenate", "conj", "convert", "flip", "full",
+    "inverse_permutation", "moveaxis", "pad", "prepend_axes", "reduce_sum", "reshape",
+    "slice_axis", "stack_first", "sum_to", "to_discrete", "transpose", "zeros",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
-"""Floor 3: stop_gradient, whole: the primitives, the function over trees, the block and the decorator.
+"""Floor 3: stop_gradient, whole: the primitives, the function over trees, the block and the
+decorator.
 
-The value passes as it is; every derivative of order >= `order` is zero, in both modes. Knows traces and
-`declare`. No other file has a special case for it.
+The value passes as it is; every derivative of order >= `order` is zero, in both modes. Knows traces
+and `declare`. No other file has a special case for it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ stop: Primitive = Primitive(
     batch=lambda args, batched, size, *, name: stop(args[0], name=name),
     cuts=True,
 )
-"""Identity on the value; zero derivative of every order. A differentiating trace records nothing for it."""
+"""Identity on the value; zero derivative of every order. A differentiating trace records nothing
+for it.
+"""
 
 
 def _below(x: Any, name: str | None, order: int) -> Any:
@@ -58,17 +61,20 @@ def _apply(x: Any, name: str | None, order: int) -> Any:
 
 def _check_order(order: int) -> None:
     if order.__class__ is not int or order < 1:
-        raise ArgumentError(f"stop_gradient(order=...) takes an integer of at least 1, not {order!r}.")
+        raise ArgumentError(
+            f"stop_gradient(order=...) takes an integer of at least 1, not {order!r}."
+        )
 
 
 def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
     """Passes a tree on as it is, while derivatives treat it as a constant.
 
     Args:
-      tree: an array or number, or a tree of them; integers, booleans, strings and None pass through.
+      tree: an array or number, or a tree of them; integers, booleans, strings and None pass
+        through.
       name: a label, shown in the IR.
-      order: stops only derivatives of this order and above; `order=2` keeps the gradient and stops the
-        Hessian.
+      order: stops only derivatives of this order and above; `order=2` keeps the gradient and stops
+        the Hessian.
 
     Returns:
       The same tree; values, dtypes and buffers are the same ones (nothing is copied).
@@ -127,8 +133,8 @@ _open: ContextVar[tuple[tuple[Token[Trace], Any], ...]] = ContextVar("fungrad_op
 class no_gradient:
     """A block, or a decorator, whose results derivatives treat as constants.
 
-    In a block, what is *computed* inside is stopped; a decorated function's results are all stopped. The
-    block is also a named scope of the IR.
+    In a block, what is *computed* inside is stopped; a decorated function's results are all
+    stopped. The block is also a named scope of the IR.
 
     Args:
       name: a label, shown in the IR.

@@ -1,8 +1,9 @@
-"""Floor 3: the rest of NumPy's ufuncs, each declared by its partials. Knows the family `elementwise`.
+"""Floor 3: the rest of NumPy's ufuncs, each declared by its partials. Knows the family
+`elementwise`.
 
 Formulas: Abramowitz & Stegun 4.3-4.6 for the elementary functions. At kinks the values are those of
-docs/kinks.md: abs at 0 has derivative 0, ties of maximum and minimum are shared half and half, hypot at
-the origin has derivative 0, and powers take their limits.
+docs/kinks.md: abs at 0 has derivative 0, ties of maximum and minimum are shared half and half,
+hypot at the origin has derivative 0, and powers take their limits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from fungrad.primitives.elementwise import Masked, Over, elementwise, python_ope
 from fungrad.primitives.shaping import conj
 from fungrad.tracing.trace import registry, typeof
 
-# --- exponentials and logarithms ----------------------------------------------------------------------
+# --- exponentials and logarithms
+# ----------------------------------------------------------------------
 
 exp = elementwise("exp", np.exp, partials=[lambda y, x: y])
 exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)])
@@ -29,7 +31,8 @@ log2 = elementwise("log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0
 log10 = elementwise("log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))])
 log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)])
 
-# --- trigonometric and hyperbolic ----------------------------------------------------------------------
+# --- trigonometric and hyperbolic
+# ----------------------------------------------------------------------
 
 sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)])
 cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)])
@@ -41,8 +44,9 @@ sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)])
 cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)])
 tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y])
 arcsinh = elementwise("arcsinh", np.arcsinh, partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))])
-arccosh = elementwise("arccosh", np.arccosh,
-                      partials=[Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0))])  # fmt: skip
+arccosh = elementwise(
+    "arccosh", np.arccosh, partials=[Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0))]
+)
 arctanh = elementwise("arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)])
 deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0])
 rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi])
@@ -66,7 +70,8 @@ hypot = elementwise("hypot", np.hypot, partials=[
     lambda z, x, y: y / select(z == 0, 1.0, z),
 ])  # fmt: skip
 
-# --- powers --------------------------------------------------------------------------------------------
+# --- powers
+# --------------------------------------------------------------------------------------------
 
 sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)])
 cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)])
@@ -95,7 +100,8 @@ def _power_by_exponent(z: Any, x: Any, y: Any) -> Any:
 power = elementwise("power", python_operator(np.power), ufunc=np.power,
                     partials=[_power_by_base, _power_by_exponent])  # fmt: skip
 
-# --- kinks ---------------------------------------------------------------------------------------------
+# --- kinks
+# ---------------------------------------------------------------------------------------------
 
 
 def _abs_slope(y: Any, x: Any) -> Any:
@@ -126,11 +132,16 @@ def _smaller_number(z: Any, x: Any, y: Any) -> Masked:
 
 maximum = elementwise("maximum", np.maximum, partials=[_larger, lambda z, x, y: _larger(z, y, x)])
 minimum = elementwise("minimum", np.minimum, partials=[_smaller, lambda z, x, y: _smaller(z, y, x)])
-fmax = elementwise("fmax", np.fmax, partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)])
-fmin = elementwise("fmin", np.fmin, partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)])
+fmax = elementwise(
+    "fmax", np.fmax, partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)]
+)
+fmin = elementwise(
+    "fmin", np.fmin, partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)]
+)
 
-copysign = elementwise("copysign", np.copysign,
-                       partials=[lambda z, x, y: np.sign(x) * np.copysign(1.0, y), None])  # fmt: skip
+copysign = elementwise(
+    "copysign", np.copysign, partials=[lambda z, x, y: np.sign(x) * np.copysign(1.0, y), None]
+)
 heaviside = elementwise("heaviside", np.heaviside, partials=[None, lambda z, x, y: x == 0])
 remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.remainder,
                         partials=[1, lambda z, x, y: -np.floor_divide(x, y)])  # fmt: skip
@@ -139,7 +150,8 @@ nextafter = elementwise("nextafter", np.nextafter, partials=[1, None])
 ldexp: Primitive = elementwise("ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None])
 frexp_exponent = elementwise("frexp_exponent", lambda x: np.frexp(x)[1], partials=[None])
 
-# --- log of a sum of exponentials ------------------------------------------------------------------------
+# --- log of a sum of exponentials
+# ------------------------------------------------------------------------
 
 
 def _share(exponential: Any) -> Any:
@@ -152,22 +164,29 @@ def _share(exponential: Any) -> Any:
     return partial
 
 
-logaddexp = elementwise("logaddexp", np.logaddexp,
-                        partials=[_share(np.exp), lambda z, x, y: _share(np.exp)(z, y, x)])  # fmt: skip
-logaddexp2 = elementwise("logaddexp2", np.logaddexp2,
-                         partials=[_share(np.exp2), lambda z, x, y: _share(np.exp2)(z, y, x)])  # fmt: skip
+logaddexp = elementwise(
+    "logaddexp", np.logaddexp, partials=[_share(np.exp), lambda z, x, y: _share(np.exp)(z, y, x)]
+)
+logaddexp2 = elementwise(
+    "logaddexp2",
+    np.logaddexp2,
+    partials=[_share(np.exp2), lambda z, x, y: _share(np.exp2)(z, y, x)],
+)
 
-# --- complex numbers: `conj` is linear over the reals and stands in shaping.py ----------------------------
+# --- complex numbers: `conj` is linear over the reals and stands in shaping.py
+# ----------------------------
 
 real = elementwise("real", np.real, partials=[1])
 imag = elementwise("imag", np.imag, partials=[-1j])
 registry.ufuncs[np.conjugate] = conj
 
-# --- linear ------------------------------------------------------------------------------------------------
+# --- linear
+# ------------------------------------------------------------------------------------------------
 
 positive = elementwise("positive", operator.pos, ufunc=np.positive, partials=[1])
 
-# --- without a derivative, on purpose -----------------------------------------------------------------------
+# --- without a derivative, on purpose
+# -----------------------------------------------------------------------
 
 floor_divide = elementwise("floor_divide", python_operator(np.floor_divide), ufunc=np.floor_divide,
                            partials=[None, None])  # fmt: skip

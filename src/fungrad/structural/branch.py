@@ -1,8 +1,8 @@
 """Floor 5: `switch`, the primitive that applies one of several Graphs (cond is a switch of two).
 
-`switch(index, *operands, branches=)`: all branches take the operands and give outputs of the same types; the
-index is a clamped integer or a boolean. Batched over the index it runs all branches and selects; what a
-branch was not asked for reaches no derivative, be it NaN.
+`switch(index, *operands, branches=)`: all branches take the operands and give outputs of the same
+types; the index is a clamped integer or a boolean. Batched over the index it runs all branches and
+selects; what a branch was not asked for reaches no derivative, be it NaN.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def _jvp(primals: Any, tangents: Any, *, branches: Branches) -> Any:
     return results[:count], out_tangents
 
 
-def _with_tangents(branch: Graph, pushed: Any, moved: Sequence[bool], moving: Sequence[int]) -> Graph:
+def _with_tangents(
+    branch: Graph, pushed: Any, moved: Sequence[bool], moving: Sequence[int]
+) -> Graph:
     """The pushed branch, giving the tangents of the outputs that move in any branch."""
     count = len(branch.outputs)
 
@@ -69,7 +71,8 @@ def _with_tangents(branch: Graph, pushed: Any, moved: Sequence[bool], moving: Se
     return derive(branch, ("switch_jvp", tuple(moved), tuple(moving)), types, f, "the derivative")
 
 
-# --- batching ----------------------------------------------------------------------------------------
+# --- batching
+# ----------------------------------------------------------------------------------------
 
 
 def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
@@ -96,7 +99,8 @@ def _clamped(index: Any, count: int) -> Any:
     return minimum(maximum(index, 0), count - 1)
 
 
-# --- reverse mode --------------------------------------------------------------------------------------
+# --- reverse mode
+# --------------------------------------------------------------------------------------
 
 
 def _record(args: Any, wanted: Any, *, branches: Branches) -> Any:
@@ -120,7 +124,9 @@ def _replay(args: Any, residuals: Any, cotangents: Any, wanted: Any, *, branches
 
 
 def _batch_record(args: Any, batched: Any, size: int, wanted: Any, *, branches: Branches) -> Any:
-    """One record of the batched branch; none where the index is batched: the pullback is of a select."""
+    """One record of the batched branch; none where the index is batched: the pullback is of a
+    select.
+    """
     args, batched = spread_wanted(args, batched, wanted, size)
     if batched[0]:
         return [*_batch(args, batched, size, branches=branches), Unbatched(as_trail(None))]

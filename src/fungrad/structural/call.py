@@ -1,7 +1,8 @@
-"""Floor 5: `call`, the primitive that applies a Graph: what a jitted function is to every transform.
+"""Floor 5: `call`, the primitive that applies a Graph: what a jitted function is to every
+transform.
 
-Its rules are calls of the transformed Graph, made once and kept on it. How a Graph is run on arrays is the
-backend's business: `run` is the seam, the reference evaluator until a backend replaces it.
+Its rules are calls of the transformed Graph, made once and kept on it. How a Graph is run on arrays
+is the backend's business: `run` is the seam, the reference evaluator until a backend replaces it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Floor 5: `while_loop`, the primitive, differentiable in both modes with an unknown number of steps.
+"""Floor 5: `while_loop`, the primitive, differentiable in both modes with an unknown number of
+steps.
 
-`while_loop(*cond_consts, *body_consts, *carry, cond=, body=, counts=, checkpoint=)`: `cond` maps (cond
-consts, carry) to one boolean, `body` maps (body consts, carry) to the next carry. Reverse mode keeps the
-residuals of each step in a growing list, or less with `checkpoint` (see schedule.py).
+`while_loop(*cond_consts, *body_consts, *carry, cond=, body=, counts=, checkpoint=)`: `cond` maps
+(cond consts, carry) to one boolean, `body` maps (body consts, carry) to the next carry. Reverse
+mode keeps the residuals of each step in a growing list, or less with `checkpoint` (see
+schedule.py).
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ def _eval(*args: Any, cond: Graph, body: Graph, counts: Counts, checkpoint: Any)
     return tuple(carry)
 
 
-def _jvp(primals: Any, tangents: Any, *, cond: Graph, body: Graph, counts: Counts, checkpoint: Any) -> Any:
+def _jvp(
+    primals: Any, tangents: Any, *, cond: Graph, body: Graph, counts: Counts, checkpoint: Any
+) -> Any:
     x, t = parts(primals, counts), parts(tangents, counts)
     constants = counts[1]
     carry_at = range(constants, constants + len(x.carry))
@@ -91,7 +95,9 @@ def _jvp(primals: Any, tangents: Any, *, cond: Graph, body: Graph, counts: Count
         cond, ("while_jvp", n, tuple(map(str, carry_t_types))), [*cond.input_types, *carry_t_types],
         lambda *values: evaluate(cond, values[: len(cond.inputs)]), "the condition",
     )  # fmt: skip
-    carry_t = [zeros(strong(typeof(x.carry[i]))) if t.carry[i] is None else t.carry[i] for i in moving]
+    carry_t = [
+        zeros(strong(typeof(x.carry[i]))) if t.carry[i] is None else t.carry[i] for i in moving
+    ]
     results = while_loop(
         *x.cond, *x.body, *(t.body[i] for i in const_moving), *x.carry, *carry_t,
         cond=new_cond, body=new_body, counts=(counts[0], constants + c), checkpoint=checkpoint,
@@ -102,7 +108,8 @@ def _jvp(primals: Any, tangents: Any, *, cond: Graph, body: Graph, counts: Count
     return results[:n], out_tangents
 
 
-# --- batching ----------------------------------------------------------------------------------------
+# --- batching
+# ----------------------------------------------------------------------------------------
 
 
 class BatchedLoop(NamedTuple):
@@ -116,7 +123,9 @@ class BatchedLoop(NamedTuple):
 def batched_loop(
     cond: Graph, body: Graph, counts: Counts, batched: Sequence[bool], size: int
 ) -> BatchedLoop:
-    """The loop that runs all examples until the last one is done; finished ones keep their carry."""
+    """The loop that runs all examples until the last one is done; finished ones keep their
+    carry.
+    """
     flags = parts(batched, counts)
     n = len(flags.carry)
     carry_at = range(counts[1], counts[1] + n)
@@ -127,7 +136,9 @@ def batched_loop(
     moved = settled(body, [*flags.body, *flags.carry], carry_at, step)
     carry = [moved[k] for k in carry_at]
     predicate = batch(cond, [*flags.cond, *carry], size)
-    if predicate.flags[0] and not all(carry):  # what a finished example keeps differs between examples
+    if predicate.flags[0] and not all(
+        carry
+    ):  # what a finished example keeps differs between examples
         carry = [True] * n
         moved = [*moved[: counts[1]], *carry]
         predicate = batch(cond, [*flags.cond, *carry], size)
@@ -141,12 +152,20 @@ def batched_loop(
         return [reduce_any(evaluate(predicate.graph, values)[0], axes=(0,))]
 
     def body_of_the_rest(*values: Any) -> list[Any]:
-        cond_consts, body_consts, old = values[:cond_count], values[cond_count : cond_count + counts[1]], values[-n:]
+        cond_consts, body_consts, old = (
+            values[:cond_count],
+            values[cond_count : cond_count + counts[1]],
+            values[-n:],
+        )
         left = evaluate(predicate.graph, [*cond_consts, *old])[0]
-        # A finished example is run on, but as a constant, so that nothing of it reaches a derivative.
+        # A finished example is run on, but as a constant, so that nothing of it reaches a
+        # derivative.
         running = [choose(left, x, stop(x, name=None)) for x in old]
         new = evaluate(inner.graph, [*body_consts, *running])
-        return [choose(left, spread(x, b, size), y) for x, y, b in zip(new, old, inner.flags, strict=True)]
+        return [
+            choose(left, spread(x, b, size), y)
+            for x, y, b in zip(new, old, inner.flags, strict=True)
+        ]
 
     types = inner.graph.input_types
     return BatchedLoop(
@@ -182,10 +201,18 @@ def _all_batched(inner: Any, body: Graph, carry: Sequence[bool], size: int, key:
 
 
 def _batched_arguments(
-    args: Sequence[Any], batched: Sequence[bool], size: int, *, cond: Graph, body: Graph, counts: Counts,
+    args: Sequence[Any],
+    batched: Sequence[bool],
+    size: int,
+    *,
+    cond: Graph,
+    body: Graph,
+    counts: Counts,
     checkpoint: Any,
-) -> tuple[list[Any], dict[str, Any], list[bool], list[int]]:  # fmt: skip
-    """Arguments and parameters of the batched loop, its carry flags, and each argument's new position."""
+) -> tuple[list[Any], dict[str, Any], list[bool], list[int]]:
+    """Arguments and parameters of the batched loop, its carry flags, and each argument's new
+    position.
+    """
     loop = batched_loop(cond, body, counts, batched, size)
     x, flags = parts(args, counts), parts(batched, counts)
     carry = [
@@ -205,7 +232,8 @@ def _batch(args: Any, batched: Any, size: int, **params: Any) -> Any:
     return [o if b else Unbatched(o) for o, b in zip(outputs, carry, strict=True)]
 
 
-# --- reverse mode --------------------------------------------------------------------------------------
+# --- reverse mode
+# --------------------------------------------------------------------------------------
 
 
 def _halves(args: Any, wanted: Any, body: Graph, counts: Counts) -> Any:
@@ -216,7 +244,9 @@ def _halves(args: Any, wanted: Any, body: Graph, counts: Counts) -> Any:
     return differentiate(body, active)
 
 
-def _record(args: Any, wanted: Any, *, cond: Graph, body: Graph, counts: Counts, checkpoint: Any) -> Any:
+def _record(
+    args: Any, wanted: Any, *, cond: Graph, body: Graph, counts: Counts, checkpoint: Any
+) -> Any:
     halves = _halves(args, wanted, body, counts)
     x = parts(args, counts)
     carry, n = x.carry, len(x.carry)
@@ -229,9 +259,16 @@ def _record(args: Any, wanted: Any, *, cond: Graph, body: Graph, counts: Counts,
 
 
 def _replay(
-    args: Any, trail: Any, cotangents: Any, wanted: Any, *, cond: Graph, body: Graph, counts: Counts,
+    args: Any,
+    trail: Any,
+    cotangents: Any,
+    wanted: Any,
+    *,
+    cond: Graph,
+    body: Graph,
+    counts: Counts,
     checkpoint: Any,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     halves = _halves(args, wanted, body, counts)
     x, flags = parts(args, counts), parts(wanted, counts)
     constants = counts[1]
@@ -290,7 +327,9 @@ def _replay_in_pieces(
 
 def _batch_record(args: Any, batched: Any, size: int, wanted: Any, **params: Any) -> Any:
     new, new_params, carry, positions = _batched_arguments(args, batched, size, **params)
-    outputs = while_loop_record(*new, wanted=_moved_wanted(wanted, positions, len(new)), **new_params)
+    outputs = while_loop_record(
+        *new, wanted=_moved_wanted(wanted, positions, len(new)), **new_params
+    )
     return [o if b else Unbatched(o) for o, b in zip(outputs, [*carry, False], strict=True)]
 
 
@@ -304,7 +343,9 @@ def _moved_wanted(wanted: Any, positions: Sequence[int], count: int) -> tuple[bo
 def spread_wanted(
     args: Sequence[Any], batched: Sequence[bool], wanted: Sequence[bool], size: int
 ) -> tuple[list[Any], list[bool]]:
-    """The arguments with a batch axis also where a cotangent is wanted, which differs between examples."""
+    """The arguments with a batch axis also where a cotangent is wanted, which differs between
+    examples.
+    """
     new = [spread(a, b, size) if w else a for a, b, w in zip(args, batched, wanted, strict=True)]
     return new, [b or w for b, w in zip(batched, wanted, strict=True)]
 

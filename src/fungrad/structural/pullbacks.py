@@ -1,11 +1,11 @@
 """Floor 5: reverse mode of structural primitives whose residuals are no arrays: loops, branches.
 
 For such a primitive W, `W_record` computes what W does and a trail, one opaque value that holds the
-residuals of the steps that were taken. `W_pullback` takes W's arguments, the trail and cotangents, and
-gives cotangents of the wanted arguments; without a trail it records one first.
+residuals of the steps that were taken. `W_pullback` takes W's arguments, the trail and cotangents,
+and gives cotangents of the wanted arguments; without a trail it records one first.
 
-The pullback is a function of the arguments and the cotangents, P(a, c) = J(a)^T c, whatever is in the
-trail. So its own derivatives need no look into it:
+The pullback is a function of the arguments and the cotangents, P(a, c) = J(a)^T c, whatever is in
+the trail. So its own derivatives need no look into it:
   jvp along (s, d):  the gradient in a of <c, J(a) s>, plus P(a, d)
   vjp of u:          J(a) u for c, and the gradient in a of <c, J(a) u> for a.
 Knows the transforms and how Graphs are retraced; knows no structural primitive by name.
@@ -39,10 +39,11 @@ class Rules(NamedTuple):
     """What a structural primitive gives to get its reverse mode.
 
     record: `(args, wanted, **params) -> (outputs, residuals)`, on arrays.
-    replay: `(args, residuals, cotangents, wanted, **params) -> cotangents of the wanted args`, on arrays.
+    replay: `(args, residuals, cotangents, wanted, **params) -> cotangents of the wanted args`, on
+    arrays.
     batch_record: `(args, batched, size, wanted, **params) -> outputs with the trail last`.
-    batch_replay: `(args, trail or None, cotangents, arg_batched, ct_batched, size, wanted, **params)`,
-      the cotangents of the wanted args, batched.
+    batch_replay: `(args, trail or None, cotangents, arg_batched, ct_batched, size, wanted,
+      **params)`, the cotangents of the wanted args, batched.
     """
 
     record: Callable[..., Any]

@@ -1,9 +1,11 @@
-"""Floor 5: `scan`, the primitive: a loop of a known number of steps over the leading axis of arrays.
+"""Floor 5: `scan`, the primitive: a loop of a known number of steps over the leading axis of
+arrays.
 
-`scan(*consts, *carry, *xs, body=, counts=, length=, reverse=, unroll=, checkpoint=)`: the body maps (consts,
-carry, one slice of each of xs) to (next carry, ys), and the ys are stacked. Its derivatives are scans of
-the body's derivatives: reverse mode stacks the residuals of the steps and scans them backwards, or with
-`checkpoint` keeps few carries and runs the steps again (see schedule.py).
+`scan(*consts, *carry, *xs, body=, counts=, length=, reverse=, unroll=, checkpoint=)`: the body maps
+(consts, carry, one slice of each of xs) to (next carry, ys), and the ys are stacked. Its
+derivatives are scans of the body's derivatives: reverse mode stacks the residuals of the steps and
+scans them backwards, or with `checkpoint` keeps few carries and runs the steps again (see
+schedule.py).
 """
 
 from __future__ import annotations
@@ -61,7 +63,13 @@ def _order(length: int, reverse: bool) -> Sequence[int]:
 
 
 def _eval(
-    *args: Any, body: Graph, counts: Counts, length: int, reverse: bool, unroll: int, checkpoint: Any
+    *args: Any,
+    body: Graph,
+    counts: Counts,
+    length: int,
+    reverse: bool,
+    unroll: int,
+    checkpoint: Any,
 ) -> Any:
     consts, carry, xs = parts(args, counts)
     n = counts[1]
@@ -80,7 +88,8 @@ def _type(*types: Type, body: Graph, counts: Counts, length: int, **params: Any)
     return (*body.output_types[:n], *ys)
 
 
-# --- forward mode ------------------------------------------------------------------------------------------
+# --- forward mode
+# ------------------------------------------------------------------------------------------
 
 
 def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: Any) -> Any:
@@ -129,7 +138,8 @@ def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: 
     return (*carry, *stacks), out_tangents
 
 
-# --- batching ----------------------------------------------------------------------------------------------
+# --- batching
+# ----------------------------------------------------------------------------------------------
 
 
 def _batched_arguments(
@@ -165,7 +175,9 @@ def _batched_arguments(
     return [*x.consts, *carry, *xs], graph, out_flags
 
 
-def _batch(args: Any, batched: Any, size: int, *, body: Graph, counts: Counts, **params: Any) -> Any:
+def _batch(
+    args: Any, batched: Any, size: int, *, body: Graph, counts: Counts, **params: Any
+) -> Any:
     new, graph, flags = _batched_arguments(args, batched, size, body, counts)
     return _unstacked(scan(*new, body=graph, counts=counts, **params), flags, counts[1])
 
@@ -178,7 +190,8 @@ def _unstacked(outputs: Sequence[Any], flags: Sequence[bool], n: int) -> list[An
     ]
 
 
-# --- reverse mode, residuals stacked -------------------------------------------------------------------------
+# --- reverse mode, residuals stacked
+# -------------------------------------------------------------------------
 
 
 class _Plan(NamedTuple):
@@ -187,7 +200,9 @@ class _Plan(NamedTuple):
     active: list[bool]
     halves: Differentiated
     held: list[int]
-    """Where each residual comes from: the position of a const, or -1 where each step has its own."""
+    """Where each residual comes from: the position of a const, or -1 where each step has its
+    own.
+    """
 
 
 def _plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> _Plan:
@@ -225,7 +240,14 @@ def _forward(args: Any, slots: Any, *, body: Graph, counts: Counts, **params: An
 
 
 def _vjp(
-    cotangents: Any, saved: Any, args: Any, slots: Any, *, body: Graph, counts: Counts, **params: Any
+    cotangents: Any,
+    saved: Any,
+    args: Any,
+    slots: Any,
+    *,
+    body: Graph,
+    counts: Counts,
+    **params: Any,
 ) -> list[Any]:
     if params["checkpoint"] is not None:
         found: list[Any] = _checkpointed.vjp(
@@ -258,11 +280,18 @@ def _vjp(
 
     ct_types = [strong(out[i]) for i in inexact]
     totals = [zeros(args[i]) for i in const_at]
-    own_types = [r.type for r, h in zip(plan.halves.forward.outputs[len(out) :], plan.held, strict=True) if h < 0]
+    own_types = [
+        r.type
+        for r, h in zip(plan.halves.forward.outputs[len(out) :], plan.held, strict=True)
+        if h < 0
+    ]
     types = [
-        *(body.input_types[h] for h in plan.held if h >= 0), *(strong(body.input_types[i]) for i in const_at),
-        *ct_types, *(strong(t) for t in own_types), *(strong(out[i]) for i in y_inexact),
-    ]  # fmt: skip
+        *(body.input_types[h] for h in plan.held if h >= 0),
+        *(strong(body.input_types[i]) for i in const_at),
+        *ct_types,
+        *(strong(t) for t in own_types),
+        *(strong(out[i]) for i in y_inexact),
+    ]
     graph = derive(body, ("scan_vjp", tuple(plan.active)), types, back, "the pullback")
     given = [_given(cotangents[i], out[i], ()) for i in inexact]
     y_given = [_given(cotangents[i], out[i], (params["length"],)) for i in y_inexact]
@@ -274,7 +303,9 @@ def _vjp(
     const_cts, carry_cts, x_cts = cut(results, [len(const_at), len(inexact), len(x_at)])
     result: list[Any] = [None] * len(args)
     for i, c in zip(
-        [*const_at, *(constants + i for i in inexact), *x_at], [*const_cts, *carry_cts, *x_cts], strict=True
+        [*const_at, *(constants + i for i in inexact), *x_at],
+        [*const_cts, *carry_cts, *x_cts],
+        strict=True,
     ):
         result[i] = c
     return result
@@ -285,7 +316,8 @@ def _given(cotangent: Any, type_: Type, axes: tuple[int, ...]) -> Any:
     return zeros(full) if cotangent is None else cotangent
 
 
-# --- reverse mode, steps run again -----------------------------------------------------------------------------
+# --- reverse mode, steps run again
+# -----------------------------------------------------------------------------
 
 
 def _record(args: Any, wanted: Any, **params: Any) -> Any:
@@ -293,9 +325,18 @@ def _record(args: Any, wanted: Any, **params: Any) -> Any:
 
 
 def _replay(
-    args: Any, trail: Any, cotangents: Any, wanted: Any, *, body: Graph, counts: Counts, length: int,
-    reverse: bool, unroll: int, checkpoint: Any,
-) -> list[Any]:  # fmt: skip
+    args: Any,
+    trail: Any,
+    cotangents: Any,
+    wanted: Any,
+    *,
+    body: Graph,
+    counts: Counts,
+    length: int,
+    reverse: bool,
+    unroll: int,
+    checkpoint: Any,
+) -> list[Any]:
     constants, n = counts
     plan = _plan(body, counts, wanted)
     x = parts(args, counts)
@@ -363,7 +404,14 @@ def _batch_replay(
         cts.append(moveaxis(c, 0, 1) if flags[i] and i >= counts[1] else c)
     held = () if trail is None else (trail,)
     found = scan_pullback(
-        *new, *held, *cts, wanted=wanted, trailed=trail is not None, body=graph, counts=counts, **params
+        *new,
+        *held,
+        *cts,
+        wanted=wanted,
+        trailed=trail is not None,
+        body=graph,
+        counts=counts,
+        **params,
     )
     xs_from = counts[0] + counts[1]
     return [

@@ -1,8 +1,9 @@
 """Floor 5: the reverse of a long loop in little memory. Knows steps and carries; knows no Graph.
 
-`recorded`: every step's residuals are held. `binomial`: the loop is cut in halves recursively, so that at
-any time O(log n) carries and the residuals of O(log n) steps are held, and each step is run O(log n) times
-(Griewank & Walther 2000, Algorithm 799, in the simple form that needs no schedule). An integer is a budget
+`recorded`: every step's residuals are held. `binomial`: the loop is cut in halves recursively, so
+that at any time O(log n) carries and the residuals of O(log n) steps are held, and each step is run
+O(log n) times (Griewank & Walther 2000, Algorithm 799, in the simple form that needs no schedule).
+An integer is a budget
 in bytes: as many carries as fit into it are held at equal distances, and each stretch is halved.
 """
 

@@ -45,7 +45,8 @@ def stage_tree(
 ) -> Staged:
     """The Graph of `call(tree)` for a tree of the given structure and leaf types.
 
-    `f` is the user's function, for messages, and `what` says what it has become ("a jitted function").
+    `f` is the user's function, for messages, and `what` says what it has become ("a jitted
+    function").
     """
     outs: list[trees.TreeDef] = []
 
@@ -55,7 +56,8 @@ def stage_tree(
         for path, leaf in zip(trees.paths(out), leaves, strict=True):
             if not has_type(leaf):
                 raise ArgumentError(
-                    f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: {what} returns "
+                    f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: "
+                    f"{what} returns "
                     "arrays and numbers only."
                 )
         return leaves

@@ -1,8 +1,8 @@
 """Floor 2: the reference evaluator. Knows that primitives can be called, not what they do.
 
-It calls each equation's primitive under whatever trace is current, so that evaluating a Graph under a
-transform retraces it, and on plain arrays it computes. Values are dropped after their last use. What is
-recorded meanwhile keeps the user's line and the scope of the equation that it comes from.
+It calls each equation's primitive under whatever trace is current, so that evaluating a Graph under
+a transform retraces it, and on plain arrays it computes. Values are dropped after their last use.
+What is recorded meanwhile keeps the user's line and the scope of the equation that it comes from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from fungrad.tracing.trace import EVAL, current
 def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
     """The values of the outputs of a Graph for the given values of its inputs."""
     if len(args) != len(graph.inputs):
-        raise StructureMismatchError(f"The Graph takes {len(graph.inputs)} values, {len(args)} were given.")
+        raise StructureMismatchError(
+            f"The Graph takes {len(graph.inputs)} values, {len(args)} were given."
+        )
     values: dict[int, Any] = {id(variable): value for variable, value in graph.constants}
     values.update((id(variable), arg) for variable, arg in zip(graph.inputs, args, strict=True))
 

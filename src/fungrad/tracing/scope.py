@@ -1,4 +1,6 @@
-"""Floor 2: named scopes, the labels that equations carry, and where a replayed equation came from."""
+"""Floor 2: named scopes, the labels that equations carry, and where a replayed equation came
+from.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from fungrad.ir.graph import Source
 
 _scope: ContextVar[str] = ContextVar("fungrad_scope", default="")
 current_scope = _scope.get
-replayed: ContextVar[tuple[Source | None, str] | None] = ContextVar("fungrad_replayed", default=None)
+replayed: ContextVar[tuple[Source | None, str] | None] = ContextVar(
+    "fungrad_replayed", default=None
+)
 """The source and scope of the equation that is evaluated now, while a Graph is retraced."""
 
 

@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _is_library(filename: str) -> bool:
     if filename.startswith(_PROGRAMS):
         return False
-    return filename.startswith((_PACKAGE, _NUMPY)) or filename.startswith("<__array_function__")
+    return filename.startswith((_PACKAGE, _NUMPY, "<__array_function__"))
 
 
 def user_source() -> Source | None:
@@ -70,7 +70,8 @@ def _without_library_frames(traceback: types.TracebackType | None) -> types.Trac
 
 _OBJECT_LOOP = "loop of ufunc does not support argument"
 _OBJECT_ADVICE = (
-    "np.array made an array of objects of traced values and plain numbers, of which NumPy's ufuncs take "
+    "np.array made an array of objects of traced values and plain numbers, of which NumPy's ufuncs "
+    "take "
     "traced values only. Make it by fg.numpy.array([...]), or by np.stack."
 )
 

@@ -1,4 +1,5 @@
-"""Floor 2: GraphTrace, which records every primitive as an equation; `stage` turns a function into a Graph.
+"""Floor 2: GraphTrace, which records every primitive as an equation; `stage` turns a function into
+a Graph.
 
 Knows the IR and the type rules that primitives carry. Values of other traces become constants.
 """
@@ -28,7 +29,9 @@ class GraphTrace(Trace):
         self.input_names: list[str] = []
         self.equations: list[Equation] = []
         self.constants: dict[int, tuple[Any, Variable, Any]] = {}
-        """By identity of the user's value: (that value, its variable, what it held when recorded)."""
+        """By identity of the user's value: (that value, its variable, what it held when
+        recorded).
+        """
 
     def input(self, type_: Type, name: str) -> Tracer:
         """A new input variable; the name is for messages."""
@@ -77,9 +80,12 @@ class GraphTrace(Trace):
 
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
         raise error(
-            f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while {self.label()} "
-            f"is traced it is only known as a type{self._provenance(tracer.extra)}. Use np.where or "
-            "fg.lax.cond instead of `if`, make the number an argument that is not traced, return it as an "
+            f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while "
+            f"{self.label()} "
+            f"is traced it is only known as a type{self._provenance(tracer.extra)}. Use np.where "
+            "or "
+            "fg.lax.cond instead of `if`, make the number an argument that is not traced, return "
+            "it as an "
             "output, or call the function without tracing it."
         )
 

@@ -1,9 +1,9 @@
 """Floor 2: the current trace, Trace, Tracer, and EvalTrace, the floor on which NumPy computes.
 
-A primitive that is called asks the current trace to process it. A transform's trace keeps its `parent`,
-the trace that was current when it was made; it owns its tracers by identity, and runs primals and rules
-under its parent. No levels. Knows no primitive and no transform: `registry` is where the floors above
-install NumPy's functions and Tracer's operators.
+A primitive that is called asks the current trace to process it. A transform's trace keeps its
+`parent`, the trace that was current when it was made; it owns its tracers by identity, and runs
+primals and rules under its parent. No levels. Knows no primitive and no transform: `registry` is
+where the floors above install NumPy's functions and Tracer's operators.
 """
 
 from __future__ import annotations
@@ -86,9 +86,12 @@ leave = _current.reset
 def leaked(tracer: Tracer) -> LeakedTracerError:
     """The error for a tracer that outlived its transform."""
     return LeakedTracerError(
-        f"A value of type {tracer.owner.typeof(tracer)}{tracer.owner.origin(tracer)} was used{user_line()}, "
-        f"outside of the transform that made it: {tracer.owner.label()}. Its value belongs to that call "
-        "alone (and to its thread). Return it from the function (has_aux=True for extra outputs), or keep "
+        f"A value of type {tracer.owner.typeof(tracer)}{tracer.owner.origin(tracer)} was "
+        f"used{user_line()}, "
+        f"outside of the transform that made it: {tracer.owner.label()}. Its value belongs to that "
+        "call "
+        "alone (and to its thread). Return it from the function (has_aux=True for extra outputs), "
+        "or keep "
         "fg.stop_gradient(value) instead."
     )
 
@@ -111,14 +114,25 @@ registry = Registry()
 ufuncs = registry.ufuncs
 NO_PARAMS: dict[str, Any] = {}
 """The parameters of a primitive that has none; never written to."""
-PLAIN: set[type] = {float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_, np.complex128}
+PLAIN: set[type] = {
+    float,
+    int,
+    bool,
+    complex,
+    np.float64,
+    np.float32,
+    np.int64,
+    np.bool_,
+    np.complex128,
+}
 """The classes of operands that need no preparation; Tracer is added below."""
 
 
 class Tracer:
     """A traced value: what user code holds in place of an ndarray while a transform runs.
 
-    It behaves as an immutable ndarray: operators, attributes, methods, NumPy's ufuncs and functions.
+    It behaves as an immutable ndarray: operators, attributes, methods, NumPy's ufuncs and
+    functions.
     """
 
     __slots__ = ("__weakref__", "extra", "owner", "value")
@@ -215,9 +229,12 @@ class Tracer:
     def _refuse_number(self, kind: str) -> NoReturn:
         self.owner.concrete(self, AbstractValueError, f"{kind}()")
         raise GradientCutError(
-            f"Python asked for {kind}() of a traced value of type {self.type}{user_line()}: by {kind}(x), by "
-            f"a function of `math`, or by putting it into an ndarray (array[i] = x). That would cut its "
-            f"gradient silently. Use NumPy's function (np.sin for math.sin), build arrays with np.stack or "
+            f"Python asked for {kind}() of a traced value of type {self.type}{user_line()}: by "
+            f"{kind}(x), by "
+            f"a function of `math`, or by putting it into an ndarray (array[i] = x). That would "
+            "cut its "
+            f"gradient silently. Use NumPy's function (np.sin for math.sin), build arrays with "
+            "np.stack or "
             f"array.at[i].set(x) (fg.numpy.zeros gives such an array), or cut it on purpose: "
             f"{kind}(fg.stop_gradient(x))."
         )
@@ -228,7 +245,8 @@ class Tracer:
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise ItemAssignmentError(
-            f"Assignment into a traced array of type {self.type}{user_line()}. Arrays are values here: write "
+            f"Assignment into a traced array of type {self.type}{user_line()}. Arrays are values "
+            "here: write "
             "`a = a.at[index].set(value)` for `a[index] = value`, `.add(value)` for `+=`."
         )
 
@@ -284,15 +302,19 @@ def _first_tracer(tree: Any, default: Tracer) -> Tracer:
 
 
 def unsupported(func: Any) -> UnsupportedFunctionError:
-    """The error for a NumPy function without an implementation, naming the nearest supported one."""
+    """The error for a NumPy function without an implementation, naming the nearest supported
+    one.
+    """
     name = f"{getattr(func, '__module__', 'numpy')}.{getattr(func, '__name__', func)}"
     known = {f"{f.__module__}.{f.__name__}": f for f in registry.functions}
     known.update({f"numpy.{f.__name__}": f for f in registry.ufuncs})
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     advice = f" The nearest supported function by name is {near[0]}." if near else ""
     return UnsupportedFunctionError(
-        f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of it.{advice} "
-        "Or wrap it as a primitive with fungrad.extend, or call it on fg.stop_gradient(x) where no gradient "
+        f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of "
+        f"it.{advice} "
+        "Or wrap it as a primitive with fungrad.extend, or call it on fg.stop_gradient(x) where no "
+        "gradient "
         "is wanted."
     )
 

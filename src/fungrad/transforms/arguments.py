@@ -1,7 +1,8 @@
 """Floor 4: what the public transforms share about a user's arguments and results.
 
-Which arguments are meant (by position or name), what their leaves are called in messages, which leaves
-can be differentiated, and the making of results that are the user's own. Knows trees, types and traces.
+Which arguments are meant (by position or name), what their leaves are called in messages, which
+leaves can be differentiated, and the making of results that are the user's own. Knows trees, types
+and traces.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def resolve(
             position = found + len(args) if found < 0 else found
             if not 0 <= position < len(args):
                 raise ArgumentError(
-                    f"argnums={argnums!r} names the argument {key!r}, but {describe(f)} was called with "
+                    f"argnums={argnums!r} names the argument {key!r}, but {describe(f)} was called "
+                    "with "
                     f"{len(args)} positional arguments and the keywords {sorted(kwargs)}."
                 )
             found = position
@@ -97,8 +99,10 @@ def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInput
     type_ = leaf_type(value)
     what = f"of dtype {type_.dtype}" if type_ is not None else f"a {type(value).__name__}"
     return NonDifferentiableInputError(
-        f"{transform} was asked for a derivative with respect to {path}, which is {what}. Make it a float "
-        "(np.asarray(x, float)), leave it out by argnums, or pass nondiff='none' to get None in its place."
+        f"{transform} was asked for a derivative with respect to {path}, which is {what}. Make it "
+        "a float "
+        "(np.asarray(x, float)), leave it out by argnums, or pass nondiff='none' to get None in "
+        "its place."
     )
 
 
@@ -136,7 +140,8 @@ def matching(value: Any, type_: Type | None, what: str) -> Any:
     found = leaf_type(value)
     if found is None or found.shape != type_.shape:
         raise StructureMismatchError(
-            f"A {what} has to have the type of the value that it belongs to, {type_}, but {found or value!r} was given."
+            f"A {what} has to have the type of the value that it belongs to, {type_}, but "
+            f"{found or value!r} was given."
         )
     if found.dtype.kind == "c" and type_.dtype.kind != "c":
         raise StructureMismatchError(
@@ -148,7 +153,9 @@ def matching(value: Any, type_: Type | None, what: str) -> Any:
         return value
     if found.inexact or found.dtype.kind in "iub":
         return value.astype(type_.dtype)
-    raise StructureMismatchError(f"A {what} of dtype {found.dtype} was given for a value of type {type_}.")
+    raise StructureMismatchError(
+        f"A {what} of dtype {found.dtype} was given for a value of type {type_}."
+    )
 
 
 def input_type(leaf: Any, name: str) -> Type:
@@ -160,7 +167,8 @@ def input_type(leaf: Any, name: str) -> Type:
         type_ = Type(tuple(leaf.shape), np.dtype(leaf.dtype))
     if type_ is None or type_.dtype.kind not in "fciub":
         raise ArgumentError(
-            f"The argument {name} is a {type(leaf).__name__}, not an array or a number: close over it, or name "
+            f"The argument {name} is a {type(leaf).__name__}, not an array or a number: close over "
+            "it, or name "
             "its position in static_argnums."
         )
     return type_

@@ -16,7 +16,9 @@ from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of
 
 
 class Unbatched:
-    """An output of the batch rule of a primitive of many outputs that is the same for all examples."""
+    """An output of the batch rule of a primitive of many outputs that is the same for all
+    examples.
+    """
 
     __slots__ = ("value",)
 
@@ -25,7 +27,9 @@ class Unbatched:
 
 
 class BatchTrace(Trace):
-    """Observes a function of one example, run on all. A tracer's `value` has the mapped axis first."""
+    """Observes a function of one example, run on all. A tracer's `value` has the mapped axis
+    first.
+    """
 
     __slots__ = ("batch_size",)
 
@@ -39,8 +43,10 @@ class BatchTrace(Trace):
 
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
         raise error(
-            f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but {self.label()} runs "
-            f"all {self.batch_size} examples at once, so it has no single value. Use np.where or fg.lax.cond "
+            f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but "
+            f"{self.label()} runs "
+            f"all {self.batch_size} examples at once, so it has no single value. Use np.where or "
+            "fg.lax.cond "
             "instead of `if`, return the value as an output, or loop instead of vmap."
         )
 
@@ -75,11 +81,15 @@ def loop_rule(
     """Applies a primitive to one example after the other."""
 
     def example(i: int) -> Any:
-        return primitive(*[take_first(a, i) if b else a for a, b in zip(args, batched, strict=True)], **params)
+        return primitive(
+            *[take_first(a, i) if b else a for a, b in zip(args, batched, strict=True)], **params
+        )
 
     if size == 0:
         types = [typeof(a) for a in args]
-        inner = [Type(t.shape[1:], t.dtype) if b else t for t, b in zip(types, batched, strict=True)]
+        inner = [
+            Type(t.shape[1:], t.dtype) if b else t for t, b in zip(types, batched, strict=True)
+        ]
         empty = [Type((0, *t.shape), t.dtype).zeros() for t in primitive.infer(inner, params)]
         return tuple(empty) if primitive.multiple else empty[0]
     results = [example(i) for i in range(size)]

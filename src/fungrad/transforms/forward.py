@@ -1,7 +1,7 @@
 """Floor 4: forward mode. JvpTrace carries a tangent beside each primal; None is the zero tangent.
 
-A general primitive without a jvp is pushed forward by the pullback of its pullback. Knows the protocol of
-primitives and reverse mode.
+A general primitive without a jvp is pushed forward by the pullback of its pullback. Knows the
+protocol of primitives and reverse mode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from fungrad.transforms.reverse import linearized, match
 
 
 class JvpTrace(Trace):
-    """Observes a function under forward mode. A tracer's `value` is its primal, its `extra` its tangent."""
+    """Observes a function under forward mode. A tracer's `value` is its primal, its `extra` its
+    tangent.
+    """
 
     __slots__ = ()
 
@@ -48,7 +50,10 @@ class JvpTrace(Trace):
             leave(token)
         if primitive.multiple:
             return tuple(
-                [o if t is None else Tracer(self, o, t) for o, t in zip(output, tangent, strict=True)]
+                [
+                    o if t is None else Tracer(self, o, t)
+                    for o, t in zip(output, tangent, strict=True)
+                ]
             )
         return output if tangent is None else Tracer(self, output, tangent)
 
@@ -59,11 +64,15 @@ class JvpTrace(Trace):
 
 
 def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
-    """A jvp rule made of the vjp rule: the pullback is linear, and its own pullback is the pushforward."""
+    """A jvp rule made of the vjp rule: the pullback is linear, and its own pullback is the
+    pushforward.
+    """
     if primitive.vjp is None:
         raise MissingRuleError(
-            f"Forward mode met the primitive `{primitive.name}`{user_line()}, whose declaration has neither a "
-            "jvp nor a vjp. Give one, or declare the derivative to be zero on purpose (`cuts=True`)."
+            f"Forward mode met the primitive `{primitive.name}`{user_line()}, whose declaration "
+            "has neither a "
+            "jvp nor a vjp. Give one, or declare the derivative to be zero on purpose "
+            "(`cuts=True`)."
         )
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
@@ -79,7 +88,8 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
             given: Any = list(cotangents) if primitive.multiple else cotangents[0]
             found = primitive.vjp(given, saved, kept, wanted, **params)
             return [
-                zeros(_strong(kept[i])) if found[i] is None else match(found[i], kept[i]) for i in moved
+                zeros(_strong(kept[i])) if found[i] is None else match(found[i], kept[i])
+                for i in moved
             ]
 
         outputs = output if primitive.multiple else (output,)
@@ -103,11 +113,11 @@ def pushed_forward(
     label: Callable[[], str],
     kind: type[JvpTrace] = JvpTrace,
 ) -> tuple[list[Any], list[Any]]:
-    """Runs a function of flat arguments with tangents (None where zero): flat outputs and tangents."""
+    """Runs a function of flat arguments with tangents (None where zero): flat outputs and
+    tangents.
+    """
     trace = kind(current(), label)
-    args = [
-        p if t is None else Tracer(trace, p, t) for p, t in zip(primals, tangents, strict=True)
-    ]
+    args = [p if t is None else Tracer(trace, p, t) for p, t in zip(primals, tangents, strict=True)]
     outputs = []
     out_tangents = []
     for result in trace.run(f, *args):

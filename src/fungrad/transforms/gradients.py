@@ -97,7 +97,8 @@ class _Inputs:
         for i, value in zip(self.active, found, strict=True):
             if value is None and unconnected == "error":
                 raise UnconnectedError(
-                    f"The output does not depend differentiably on {self.names()[i]}: it is not used, or only "
+                    f"The output does not depend differentiably on {self.names()[i]}: it is not "
+                    "used, or only "
                     "behind stop_gradient, a comparison, a rounding or an index."
                 )
             if value is None and unconnected == "zero":
@@ -109,7 +110,11 @@ class _Inputs:
 
 
 def _pullback_of(
-    f: Callable[..., Any], call: Callable[[Sequence[Any]], Any], inputs: _Inputs, has_aux: bool, verb: str
+    f: Callable[..., Any],
+    call: Callable[[Sequence[Any]], Any],
+    inputs: _Inputs,
+    has_aux: bool,
+    verb: str,
 ) -> tuple[list[Any], trees.TreeDef, Any, Any]:
     """Runs f; returns the output leaves, their structure, the aux tree and the flat pullback."""
     shapes: list[Any] = []
@@ -119,7 +124,8 @@ def _pullback_of(
         if has_aux:
             if not (isinstance(out, tuple) and len(out) == 2):
                 raise ArgumentError(
-                    f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not {type(out).__name__}."
+                    f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not "
+                    f"{type(out).__name__}."
                 )
             out, aux = out
             aux_leaves, aux_def = results(aux)
@@ -149,19 +155,19 @@ def value_and_grad(
 
     Args:
       f: a pure function that returns one real number (shape ()).
-      argnums: which argument, or arguments, to differentiate with respect to: positions or names. The
-        arguments may be trees of floating or complex arrays and numbers.
+      argnums: which argument, or arguments, to differentiate with respect to: positions or names.
+        The arguments may be trees of floating or complex arrays and numbers.
       has_aux: whether f returns a pair (output, aux); aux is handed back undifferentiated.
       holomorphic: whether f is a holomorphic function, complex to complex.
-      unconnected: what stands for an input that the output does not depend on differentiably: "zero",
-        "none" (None), or "error".
-      nondiff: what to do with integer, boolean or other leaves: "error", "none" (None in their place) or
-        "zero".
+      unconnected: what stands for an input that the output does not depend on differentiably:
+        "zero", "none" (None), or "error".
+      nondiff: what to do with integer, boolean or other leaves: "error", "none" (None in their
+        place) or "zero".
 
     Returns:
       A function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The
-      gradient has the structure, shapes and dtypes of the argument; a tuple of gradients where argnums is
-      a sequence. For complex x = a + ib and real f it is df/da - i df/db.
+      gradient has the structure, shapes and dtypes of the argument; a tuple of gradients where
+      argnums is a sequence. For complex x = a + ib and real f it is df/da - i df/db.
 
     Raises:
       NonScalarOutputError, NonDifferentiableInputError, UnconnectedError, ArgumentError.
@@ -229,17 +235,21 @@ def _seed(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: bo
         if treedef is trees.LEAF and type_ is None:
             seen = type(values[0]).__name__
         raise NonScalarOutputError(
-            f"grad needs a function that returns one number (shape ()), but {describe(f)} returned {seen}. Sum "
+            f"grad needs a function that returns one number (shape ()), but {describe(f)} returned "
+            f"{seen}. Sum "
             "it (np.sum), or use fg.vjp with a cotangent of your choice, or a Jacobian: "
             "fg.vmap over the pullback."
         )
     if type_.dtype.kind == "c" and not holomorphic:
         raise NonScalarOutputError(
-            f"grad needs a real output, but {describe(f)} returned a complex number ({type_}). Take its real "
+            f"grad needs a real output, but {describe(f)} returned a complex number ({type_}). "
+            "Take its real "
             "part, or pass holomorphic=True, or use fg.vjp."
         )
     if holomorphic and type_.dtype.kind != "c":
-        raise ArgumentError(f"holomorphic=True needs a complex output, but {describe(f)} returned {type_}.")
+        raise ArgumentError(
+            f"holomorphic=True needs a complex output, but {describe(f)} returned {type_}."
+        )
     return type_.dtype.type(1)
 
 
@@ -289,8 +299,8 @@ def vjp(
       unconnected: "zero", "none" or "error", as in `value_and_grad`.
 
     Returns:
-      (output, pullback) or (output, pullback, aux). `pullback(cotangent)` takes a tree like the output
-      and returns a tuple with one tree for each primal. It may be called many times.
+      (output, pullback) or (output, pullback, aux). `pullback(cotangent)` takes a tree like the
+      output and returns a tuple with one tree for each primal. It may be called many times.
 
     >>> import numpy as np
     >>> out, pullback = vjp(np.multiply, 2.0, 5.0)
@@ -299,7 +309,9 @@ def vjp(
     """
     _choice("unconnected", unconnected, _UNCONNECTED)
     inputs = _Inputs(primals, lambda: leaf_names(f, range(len(primals)), primals), "vjp", "none")
-    values, treedef, aux, flat_pullback = _pullback_of(f, lambda new: f(*new), inputs, has_aux, "vjp")
+    values, treedef, aux, flat_pullback = _pullback_of(
+        f, lambda new: f(*new), inputs, has_aux, "vjp"
+    )
     types = [leaf_type(value) for value in values]
 
     @boundary
@@ -321,13 +333,13 @@ def jvp(
     Args:
       f: a pure function of trees that returns a tree.
       primals: the arguments, as a sequence.
-      tangents: one tree for each primal, of the same structure, shapes and dtypes; None stands for a zero
-        tangent of a whole argument, and for the tangent of a non-differentiable leaf.
+      tangents: one tree for each primal, of the same structure, shapes and dtypes; None stands for
+        a zero tangent of a whole argument, and for the tangent of a non-differentiable leaf.
       has_aux: whether f returns a pair (output, aux).
 
     Returns:
-      (output, tangent) or (output, tangent, aux). Where the output cannot be differentiated, its tangent
-      is a zero of its type.
+      (output, tangent) or (output, tangent, aux). Where the output cannot be differentiated, its
+      tangent is a zero of its type.
 
     >>> import numpy as np
     >>> value, slope = jvp(np.sin, (0.0,), (2.0,))
@@ -335,7 +347,9 @@ def jvp(
     2.0
     """
     if len(primals) != len(tangents):
-        raise StructureMismatchError(f"{len(primals)} primals, but {len(tangents)} tangents were given.")
+        raise StructureMismatchError(
+            f"{len(primals)} primals, but {len(tangents)} tangents were given."
+        )
     leaves: list[Any] = []
     moved: list[Any] = []
     treedefs = []
@@ -344,9 +358,11 @@ def jvp(
         if tangent is None:
             given: list[Any] = [None] * len(part)
         else:
-            given = trees.match(
-                trees.structure(tangent), tangent, "tangent"
-            ) if trees.structure(tangent) == treedef else _sparse_leaves(treedef, tangent, f, position)
+            given = (
+                trees.match(trees.structure(tangent), tangent, "tangent")
+                if trees.structure(tangent) == treedef
+                else _sparse_leaves(treedef, tangent, f, position)
+            )
         for leaf, t in zip(part, given, strict=True):
             type_ = leaf_type(leaf)
             if t is not None and (type_ is None or not type_.inexact):
@@ -372,7 +388,9 @@ def jvp(
     values, pushed = pushed_forward(flat, leaves, moved, lambda: f"jvp of {describe(f)}")
     count, out_def, aux_def = shapes
     full = [
-        zeros(Type(typeof(v).shape, typeof(v).dtype)) if t is None and leaf_type(v) is not None else t
+        zeros(Type(typeof(v).shape, typeof(v).dtype))
+        if t is None and leaf_type(v) is not None
+        else t
         for v, t in zip(values[:count], pushed[:count], strict=True)
     ]
     if current() is EVAL:

@@ -31,10 +31,10 @@ def vmap(
     Args:
       f: a function of trees of arrays.
       in_axes: the axis to map, an integer or None (the same for all examples), for all positional
-        arguments, or a sequence with one entry for each, which may be a prefix tree of it. Keyword arguments
-        are mapped along axis 0.
-      out_axes: where the mapped axis is put in the outputs: an integer, None for outputs that do not
-        depend on the example, or a prefix tree.
+        arguments, or a sequence with one entry for each, which may be a prefix tree of it. Keyword
+        arguments are mapped along axis 0.
+      out_axes: where the mapped axis is put in the outputs: an integer, None for outputs that do
+        not depend on the example, or a prefix tree.
       axis_size: the number of examples, where no argument is mapped.
 
     Raises:
@@ -67,7 +67,8 @@ def vmap(
         outputs, flags = batched_call(flat, moved, mapped, size, lambda: f"vmap of {describe(f)}")
         out = _prefix(out_axes, shapes[0], "out_axes")
         placed = [
-            _place(x, flag, axis, size, f) for x, flag, axis in zip(outputs, flags, out, strict=True)
+            _place(x, flag, axis, size, f)
+            for x, flag, axis in zip(outputs, flags, out, strict=True)
         ]
         return trees.unflatten(shapes[0], owned(placed, leaves) if current() is EVAL else placed)
 
@@ -98,7 +99,8 @@ def _batch_size(
         if shape is None or not -len(shape) <= axis < len(shape):
             found = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
             raise BatchAxisError(
-                f"vmap of {describe(f)} was told to map axis {axis} of the argument at {path[3:]}, which {found}. "
+                f"vmap of {describe(f)} was told to map axis {axis} of the argument at {path[3:]}, "
+                f"which {found}. "
                 "Use None in in_axes for arguments that are the same for all examples."
             )
         sizes.setdefault(shape[axis], []).append(f"{path[3:]} (shape {shape}, axis {axis})")
@@ -124,7 +126,9 @@ def _place(x: Any, batched: bool, axis: int | None, size: int, f: Callable[..., 
         )
     ndim = len(shape_of(x))
     if not -ndim <= axis < ndim:
-        raise BatchAxisError(f"out_axes={axis} for an output of shape {shape_of(x)}, mapped axis included.")
+        raise BatchAxisError(
+            f"out_axes={axis} for an output of shape {shape_of(x)}, mapped axis included."
+        )
     return moveaxis(x, 0, _normal(axis, ndim))
 
 
@@ -149,7 +153,8 @@ def _staged(
         for path, leaf in zip(trees.paths(out_def), out_leaves, strict=True):
             if not has_type(leaf):
                 raise ArgumentError(
-                    f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a traced function "
+                    f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a "
+                    "traced function "
                     "returns arrays and numbers only."
                 )
         return out_leaves
@@ -168,8 +173,8 @@ def make_jaxpr(
       static_argnums: positions of arguments that are not traced but passed to f as they are.
 
     Returns:
-      A function with f's arguments, of which only the types matter (a `Type`, or anything with a shape and
-      a dtype, will do). The Graph prints as a jaxpr and can be pickled.
+      A function with f's arguments, of which only the types matter (a `Type`, or anything with a
+      shape and a dtype, will do). The Graph prints as a jaxpr and can be pickled.
 
     >>> import numpy as np
     >>> make_jaxpr(np.sin)(np.zeros(3))
@@ -201,7 +206,8 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def evaluate(graph: Graph, *args: Any) -> list[Any]:
     """The outputs of a Graph for the given inputs; values are dropped after their last use.
 
-    Called on traced values it retraces the Graph, so that a Graph can be differentiated and batched.
+    Called on traced values it retraces the Graph, so that a Graph can be differentiated and
+    batched.
 
     >>> import numpy as np
     >>> evaluate(make_jaxpr(np.square)(1.0), 3.0)

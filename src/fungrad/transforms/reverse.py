@@ -1,6 +1,8 @@
-"""Floor 4: reverse mode. VjpTrace keeps a tape; `vjp` walks it backwards under whatever trace is current.
+"""Floor 4: reverse mode. VjpTrace keeps a tape; `vjp` walks it backwards under whatever trace is
+current.
 
-That makes grad of grad, vmap of grad and staged grad one code path. An equation that no differentiated
+That makes grad of grad, vmap of grad and staged grad one code path. An equation that no
+differentiated
 input reaches is not recorded: a stopped region keeps no residual and makes no backward equation.
 Knows the protocol of primitives, and the arithmetic that sums cotangents.
 """
@@ -21,7 +23,8 @@ from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, ty
 
 
 class VjpTrace(Trace):
-    """Observes a function under reverse mode. A tracer's `value` is its primal, its `extra` its slot.
+    """Observes a function under reverse mode. A tracer's `value` is its primal, its `extra` its
+    slot.
 
     Slots count from 1; 0 stands for what is not differentiated. The tape holds one record for each
     equation that a differentiated input reaches:
@@ -130,8 +133,10 @@ class VjpTrace(Trace):
 def _missing(primitive: Any, slots: Sequence[int]) -> MissingRuleError:
     positions = ", ".join(str(i) for i, slot in enumerate(slots) if slot)
     return MissingRuleError(
-        f"Reverse mode needs the derivative of the primitive `{primitive.name}` with respect to its argument "
-        f"{positions}{user_line()}, but its declaration has no vjp. Give one (`vjp=...`), or declare the "
+        f"Reverse mode needs the derivative of the primitive `{primitive.name}` with respect to "
+        "its argument "
+        f"{positions}{user_line()}, but its declaration has no vjp. Give one (`vjp=...`), or "
+        "declare the "
         "derivative to be zero on purpose (`cuts=True`, or None among the partials)."
     )
 
@@ -215,8 +220,8 @@ def linearized(
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """Runs a function of flat inexact arguments; returns its flat outputs and its flat pullback.
 
-    The pullback takes one cotangent or None for each output, and gives one or None for each input. It may
-    be called many times, and under other traces than the one it was made under.
+    The pullback takes one cotangent or None for each output, and gives one or None for each input.
+    It may be called many times, and under other traces than the one it was made under.
     """
     trace = VjpTrace(current(), label)
     tracers = [trace.tracer(value) for value in inputs]

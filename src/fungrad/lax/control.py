@@ -14,7 +14,7 @@ from fungrad import trees
 from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
-from fungrad.primitives.shaping import convert, to_discrete
+from fungrad.lax.fitting import carry_body, check_same, check_tree, strong_leaf
 from fungrad.structural import branch, loop
 from fungrad.structural import scan as structural_scan
 from fungrad.structural.retrace import derive
@@ -24,73 +24,6 @@ from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe, user_line
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.mapping import vmap
-
-
-def _strong_leaf(value: Any, type_: Type) -> Any:
-    """A leaf of a carry as an array of the type that the carry has: never weak."""
-    found = typeof(value)
-    if found == type_:
-        return value
-    if value.__class__ in (int, float, bool, complex):
-        return type_.dtype.type(value)
-    return (
-        convert(value, dtype=type_.dtype)
-        if type_.inexact
-        else to_discrete(value, dtype=type_.dtype)
-    )
-
-
-def _promoted(before: Sequence[Type], after: Sequence[Type]) -> list[Type]:
-    """The types of a carry that begins as Python numbers and goes on as arrays."""
-    return [
-        b if not b.weak else Type((), a.dtype if a.shape == () else b.dtype)
-        for b, a in zip(before, after, strict=True)
-    ]
-
-
-def _check_same(
-    what: str, left: str, right: str, first: Sequence[Type], second: Sequence[Type], treedef: Any
-) -> None:
-    """Raises StructureMismatchError, both types side by side, where leaf types differ."""
-    for path, a, b in zip(trees.paths(treedef), first, second, strict=True):
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            rows = [
-                f"    {p or 'the value'}: {x} | {y}"
-                for p, x, y in zip(trees.paths(treedef), first, second, strict=True)
-            ]
-            raise StructureMismatchError(
-                f"{what}{user_line()}: the types differ, first at {path or 'the value itself'}.\n"
-                f"  {left} | {right}\n" + "\n".join(rows)
-            )
-
-
-def _check_tree(what: str, expected: trees.TreeDef, got: trees.TreeDef) -> None:
-    if expected != got:
-        raise StructureMismatchError(
-            f"{what}{user_line()}: the structures differ, first at "
-            f"{trees.difference(expected, got)}.\n"
-            f"  {expected}\n  {got}"
-        )
-
-
-def _carry_body(
-    f: Callable[..., Any], call: Callable[[Any], Any], init: Any, extra: Any, what: str
-) -> tuple[Staged, list[Any], trees.TreeDef, list[Type]]:
-    """Stages a body whose output begins with the next carry, with the carry's types settled."""
-    leaves, treedef, types = types_of(init, "init")
-    _, extra_def, extra_types = extra
-    both = trees.structure((0, 0))
-    whole = trees.TreeDef(both.type, both.aux, (treedef, extra_def))
-    names = [*names_of(treedef, "carry"), *names_of(extra_def, "x")]
-    for _ in range(len(types) + 2):
-        staged = stage_tree(f, call, whole, [*types, *extra_types], names, what)
-        out = staged.types[: len(types)]
-        settled = _promoted(types, out) if len(out) == len(types) else types
-        if settled == types:
-            break
-        types = settled
-    return staged, [_strong_leaf(x, t) for x, t in zip(leaves, types, strict=True)], treedef, types
-
 
 _NOTHING: tuple[list[Any], trees.TreeDef, list[Type]] = ([], trees.structure(()), [])
 
@@ -128,12 +61,12 @@ def while_loop(
     0.25
     """
     check_checkpoint(checkpoint)
-    body, carry, treedef, types = _carry_body(
+    body, carry, treedef, types = carry_body(
         body_fun, lambda both: body_fun(both[0]), init_val, _NOTHING, "the body of while_loop"
     )
     what = f"The body {describe(body_fun)} of while_loop has to return a carry like the one it gets"
-    _check_tree(what, treedef, body.out)
-    _check_same(what, "carry in", "carry out", types, body.types, treedef)
+    check_tree(what, treedef, body.out)
+    check_same(what, "carry in", "carry out", types, body.types, treedef)
     cond = stage_tree(
         cond_fun,
         cond_fun,
@@ -225,14 +158,14 @@ def scan(
     x_leaves, x_def, x_types = types_of(xs, "xs")
     count = _scan_length(x_types, x_def, length)
     slices = [Type(t.shape[1:], t.dtype) for t in x_types]
-    body, carry, treedef, types = _carry_body(
+    body, carry, treedef, types = carry_body(
         f, lambda both: _pair(f, f(*both)), init, ([], x_def, slices), "the body of scan"
     )
     what = f"The body {describe(f)} of scan has to return a carry like the one it gets"
     carry_def, y_def = body.out.children
-    _check_tree(what, treedef, carry_def)
+    check_tree(what, treedef, carry_def)
     n = len(carry)
-    _check_same(what, "carry in", "carry out", types, body.types[:n], treedef)
+    check_same(what, "carry in", "carry out", types, body.types[:n], treedef)
     out = structural_scan.scan(
         *body.captured, *carry, *x_leaves,
         body=body.graph, counts=(len(body.captured), n), length=count, reverse=bool(reverse),
@@ -362,7 +295,7 @@ def _switch(
     wanted = [_common(column) for column in zip(*(s.types for s in staged), strict=True)]
     for name, other in zip(names[1:], staged[1:], strict=True):
         if any(t is None for t in wanted):
-            _check_same(message, names[0], name, first.types, other.types, first.out)
+            check_same(message, names[0], name, first.types, other.types, first.out)
     captured = [value for s in staged for value in s.captured]
     graphs = []
     start = 0
@@ -398,7 +331,7 @@ def _branch(staged: Staged, captured: Sequence[Any], start: int, wanted: Sequenc
         return whole
     return derive(
         whole, "cast", whole.input_types,
-        lambda *xs: [_strong_leaf(x, t) for x, t in zip(evaluate(whole, xs), wanted, strict=True)],
+        lambda *xs: [strong_leaf(x, t) for x, t in zip(evaluate(whole, xs), wanted, strict=True)],
         "a branch",
     )  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""Floor 5: transforms of Graphs into Graphs, each made once and kept on the Graph that it was made of.
+"""Floor 5: transforms of Graphs into Graphs, each made once and kept on the Graph that it was made
+of.
 
-The reverse mode of a Graph is one joint trace of its outputs and its pullback, cut in two: what does not
-depend on the cotangents is the forward Graph, whose extra outputs are the residuals; the rest is the
-backward Graph. Knows staging and the transforms; knows no structural primitive.
+The reverse mode of a Graph is one joint trace of its outputs and its pullback, cut in two: what
+does not depend on the cotangents is the forward Graph, whose extra outputs are the residuals; the
+rest is the backward Graph. Knows staging and the transforms; knows no structural primitive.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from fungrad.transforms.reverse import linearized
 class Differentiated(NamedTuple):
     """The two halves of the reverse mode of a Graph.
 
-    forward: inputs -> (outputs, residuals). backward: (residuals, cotangents of the inexact outputs) ->
-    the cotangents of the inputs in `reached`, positions of the inputs that the outputs depend on.
+    forward: inputs -> (outputs, residuals). backward: (residuals, cotangents of the inexact
+    outputs) -> the cotangents of the inputs in `reached`, positions of the inputs that the outputs
+    depend on.
     """
 
     forward: Graph
@@ -99,7 +101,8 @@ def joint(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]
                 merged[i] = x
             return evaluate(graph, merged)
 
-        outputs, pullback = linearized(f, [inputs[i] for i in active], lambda: f"grad of {graph.name}")
+        outputs, pullback = linearized(f, [inputs[i] for i in active], lambda: f"grad of "
+            f"{graph.name}")
         cotangents = pullback([next(given) if t.inexact else None for t in graph.output_types])
         found = [(i, c) for i, c in zip(active, cotangents, strict=True) if c is not None]
         reached.extend(i for i, _ in found)
@@ -118,8 +121,9 @@ def split(
 ) -> Differentiated:
     """Cuts a joint Graph where the cotangents, its inputs after the first `inputs`, come in.
 
-    `saved` says, by their ids, of which equations before the cut the outputs may be residuals; what else
-    the backward Graph needs, it computes again. Without `saved` all may, and nothing is computed again.
+    `saved` says, by their ids, of which equations before the cut the outputs may be residuals; what
+    else the backward Graph needs, it computes again. Without `saved` all may, and nothing is
+    computed again.
     """
     tainted = {id(v) for v in whole.inputs[inputs:]}
     first: list[Equation] = []
@@ -260,7 +264,9 @@ def derive(
 
 
 def reaches(graph: Graph, moved: Sequence[bool]) -> list[bool]:
-    """Which outputs depend differentiably on the given inputs (at most: inner Graphs are not looked into)."""
+    """Which outputs depend differentiably on the given inputs (at most: inner Graphs are not
+    looked into).
+    """
     live = {id(v) for v, m in zip(graph.inputs, moved, strict=True) if m}
     for equation in graph.equations:
         cuts: Any = equation.primitive.cuts
@@ -276,8 +282,9 @@ def settled(
 ) -> list[bool]:
     """Which inputs of a loop's body have a property, where outputs 0, 1, ... are the next carry.
 
-    `carry` are the positions of the carry among the inputs; `step` tells which outputs have the property
-    when given inputs have it (`reaches`, or whether they are batched). The least fixed point.
+    `carry` are the positions of the carry among the inputs; `step` tells which outputs have the
+    property when given inputs have it (`reaches`, or whether they are batched). The least fixed
+    point.
     """
     state = list(moved)
     while True:

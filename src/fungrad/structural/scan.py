@@ -11,7 +11,7 @@ schedule.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from fungrad.structural.call import run
 from fungrad.structural.loop import spread_wanted
 from fungrad.structural.pullbacks import Rules, reverse_mode
 from fungrad.structural.retrace import (
-    Differentiated,
     batch,
     cut,
     derive,
-    differentiate,
     kept,
     push,
     reaches,
@@ -35,31 +33,10 @@ from fungrad.structural.retrace import (
     spread,
     strong,
 )
-from fungrad.structural.schedule import Steps
-from fungrad.structural.schedule import reverse as go_back
+from fungrad.structural.steps import Counts, Plan, order_of, parts, plan, replay
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.batching import Unbatched
-
-Counts = tuple[int, int]
-
-
-class Parts(NamedTuple):
-    """The arguments of a scan, or anything that there is one of for each."""
-
-    consts: list[Any]
-    carry: list[Any]
-    xs: list[Any]
-
-
-def parts(values: Sequence[Any], counts: Counts) -> Parts:
-    """Splits what there is one of for each argument; counts are those of consts and carry."""
-    first, second = counts[0], counts[0] + counts[1]
-    return Parts(list(values[:first]), list(values[first:second]), list(values[second:]))
-
-
-def _order(length: int, reverse: bool) -> Sequence[int]:
-    return range(length - 1, -1, -1) if reverse else range(length)
 
 
 def _eval(
@@ -74,7 +51,7 @@ def _eval(
     consts, carry, xs = parts(args, counts)
     n = counts[1]
     stacks = [np.empty((length, *t.shape), t.dtype) for t in body.output_types[n:]]
-    for i in _order(length, reverse):
+    for i in order_of(length, reverse):
         results = run(body, [*consts, *carry, *[x[i] for x in xs]])
         carry = list(results[:n])
         for stack, y in zip(stacks, results[n:], strict=True):
@@ -194,48 +171,27 @@ def _unstacked(outputs: Sequence[Any], flags: Sequence[bool], n: int) -> list[An
 # -------------------------------------------------------------------------
 
 
-class _Plan(NamedTuple):
-    """How a body is differentiated for given wanted arguments."""
-
-    active: list[bool]
-    halves: Differentiated
-    held: list[int]
-    """Where each residual comes from: the position of a const, or -1 where each step has its
-    own.
-    """
-
-
-def _plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> _Plan:
-    constants, n = counts
-    active = settled(body, [bool(w) for w in wanted], range(constants, constants + n), reaches)
-    active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
-    halves = differentiate(body, active)
-    position = {id(v): i for i, v in enumerate(halves.forward.inputs[:constants])}
-    residuals = halves.forward.outputs[len(body.outputs) :]
-    return _Plan(active, halves, [position.get(id(r), -1) for r in residuals])
-
-
-def _stacking_body(body: Graph, plan: _Plan) -> Graph:
+def _stacking_body(body: Graph, how: Plan) -> Graph:
     """The forward half without those residuals that are consts."""
 
     def make() -> Graph:
-        graph = plan.halves.forward
+        graph = how.halves.forward
         count = len(body.outputs)
-        own = tuple(r for r, h in zip(graph.outputs[count:], plan.held, strict=True) if h < 0)
+        own = tuple(r for r, h in zip(graph.outputs[count:], how.held, strict=True) if h < 0)
         outputs = (*graph.outputs[:count], *own)
         return Graph(graph.inputs, graph.constants, graph.equations, outputs, graph.name)
 
-    result: Graph = kept(body, ("scan_forward", tuple(plan.active)), make)
+    result: Graph = kept(body, ("scan_forward", tuple(how.active)), make)
     return result
 
 
 def _forward(args: Any, slots: Any, *, body: Graph, counts: Counts, **params: Any) -> Any:
     if params["checkpoint"] is not None:
         return _checkpointed.forward(args, slots, body=body, counts=counts, **params)
-    plan = _plan(body, counts, slots)
-    results = scan(*args, body=_stacking_body(body, plan), counts=counts, **params)
+    how = plan(body, counts, slots)
+    results = scan(*args, body=_stacking_body(body, how), counts=counts, **params)
     count = len(body.outputs)
-    consts = [args[h] for h in plan.held if h >= 0]
+    consts = [args[h] for h in how.held if h >= 0]
     return results[:count], (results[count:], consts), [strong(typeof(a)) for a in args]
 
 
@@ -255,12 +211,12 @@ def _vjp(
         )
         return found
     constants, n = counts
-    plan = _plan(body, counts, slots)
+    how = plan(body, counts, slots)
     stacked, held = saved
     out = body.output_types
     inexact = [i for i in range(n) if out[i].inexact]
     y_inexact = [i for i in range(n, len(out)) if out[i].inexact]
-    reached = list(plan.halves.reached)
+    reached = list(how.halves.reached)
     const_at = [i for i in range(constants) if i in reached]
     x_at = [i for i in range(constants + n, len(body.inputs)) if i in reached]
     widths = [len(held), len(const_at), len(inexact), len(stacked), len(y_inexact)]
@@ -268,8 +224,8 @@ def _vjp(
     def back(*values: Any) -> list[Any]:
         res_held, totals, carry_cts, res_own, y_cts = cut(values, widths)
         own, shared = iter(res_own), iter(res_held)
-        residuals = [next(shared) if h >= 0 else next(own) for h in plan.held]
-        found = evaluate(plan.halves.backward, [*residuals, *carry_cts, *y_cts])
+        residuals = [next(shared) if h >= 0 else next(own) for h in how.held]
+        found = evaluate(how.halves.backward, [*residuals, *carry_cts, *y_cts])
         by_input = dict(zip(reached, found, strict=True))
         carry = [
             by_input[constants + i] if constants + i in by_input else zeros(strong(out[i]))
@@ -282,17 +238,17 @@ def _vjp(
     totals = [zeros(args[i]) for i in const_at]
     own_types = [
         r.type
-        for r, h in zip(plan.halves.forward.outputs[len(out) :], plan.held, strict=True)
+        for r, h in zip(how.halves.forward.outputs[len(out) :], how.held, strict=True)
         if h < 0
     ]
     types = [
-        *(body.input_types[h] for h in plan.held if h >= 0),
+        *(body.input_types[h] for h in how.held if h >= 0),
         *(strong(body.input_types[i]) for i in const_at),
         *ct_types,
         *(strong(t) for t in own_types),
         *(strong(out[i]) for i in y_inexact),
     ]
-    graph = derive(body, ("scan_vjp", tuple(plan.active)), types, back, "the pullback")
+    graph = derive(body, ("scan_vjp", tuple(how.active)), types, back, "the pullback")
     given = [_given(cotangents[i], out[i], ()) for i in inexact]
     y_given = [_given(cotangents[i], out[i], (params["length"],)) for i in y_inexact]
     results = scan(
@@ -322,64 +278,6 @@ def _given(cotangent: Any, type_: Type, axes: tuple[int, ...]) -> Any:
 
 def _record(args: Any, wanted: Any, **params: Any) -> Any:
     return _eval(*args, **params), None
-
-
-def _replay(
-    args: Any,
-    trail: Any,
-    cotangents: Any,
-    wanted: Any,
-    *,
-    body: Graph,
-    counts: Counts,
-    length: int,
-    reverse: bool,
-    unroll: int,
-    checkpoint: Any,
-) -> list[Any]:
-    constants, n = counts
-    plan = _plan(body, counts, wanted)
-    x = parts(args, counts)
-    out = body.output_types
-    inexact = [i for i in range(n) if out[i].inexact]
-    y_given = list(cotangents[len(inexact) :])
-    order = _order(length, reverse)
-    empty = [strong(t).zeros() for t in body.input_types]
-
-    def inputs(carry: Any, i: int) -> list[Any]:
-        return [*x.consts, *carry, *[v[order[i]] for v in x.xs]]
-
-    def advance(carry: Any, i: int) -> Any:
-        return run(body, inputs(carry, i))[:n]
-
-    def record(carry: Any, i: int) -> Any:
-        results = run(plan.halves.forward, inputs(carry, i))
-        return results[:n], results[len(out) :]
-
-    totals = {i: empty[i] for i in range(constants) if wanted[i]}
-    stacks = {
-        i: np.zeros((length, *body.input_types[i].shape), body.input_types[i].dtype)
-        for i in range(constants + n, len(body.inputs))
-        if wanted[i]
-    }
-
-    def back(residuals: Any, i: int, state: Any) -> Any:
-        sums, cts = state
-        step = order[i]
-        found = run(plan.halves.backward, [*residuals, *cts, *[y[step] for y in y_given]])
-        by_input = dict(zip(plan.halves.reached, found, strict=True))
-        for k, stack in stacks.items():
-            if k in by_input:
-                stack[step] = by_input[k]
-        sums = {k: v + by_input[k] if k in by_input else v for k, v in sums.items()}
-        return sums, [by_input.get(constants + k, empty[constants + k]) for k in inexact]
-
-    steps = Steps(length, advance, record, back)
-    totals, cts = go_back(steps, x.carry, (totals, list(cotangents[: len(inexact)])), checkpoint)
-    carry_cts = dict(zip(inexact, cts, strict=True))
-    result = [totals[i] for i in range(constants) if wanted[i]]
-    result += [carry_cts[i] for i in range(n) if wanted[constants + i]]
-    return result + list(stacks.values())
 
 
 def _batch_record(args: Any, batched: Any, size: int, wanted: Any, **params: Any) -> Any:
@@ -421,7 +319,7 @@ def _batch_replay(
 
 
 _checkpointed = reverse_mode(
-    "scan", __name__, Rules(_record, _replay, _batch_record, _batch_replay), lambda: scan
+    "scan", __name__, Rules(_record, replay, _batch_record, _batch_replay), lambda: scan
 )
 scan_record = _checkpointed.record
 scan_pullback = _checkpointed.pullback

@@ -16,7 +16,6 @@ from fungrad.errors import (
     ArgumentError,
     NonScalarOutputError,
     StructureMismatchError,
-    UnconnectedError,
 )
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
@@ -24,7 +23,6 @@ from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.transforms.arguments import (
     argument_name,
-    differentiable,
     leaf_names,
     leaf_type,
     matching,
@@ -34,85 +32,14 @@ from fungrad.transforms.arguments import (
     results,
 )
 from fungrad.transforms.forward import pushed_forward
+from fungrad.transforms.inputs import NONDIFF, UNCONNECTED, Inputs, check_choice
 from fungrad.transforms.reverse import linearized
-
-_UNCONNECTED = ("zero", "none", "error")
-_NONDIFF = ("error", "none", "zero")
-
-
-def _choice(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ArgumentError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}.")
-
-
-class _Inputs:
-    """The leaves of some arguments, and which of them are differentiated."""
-
-    def __init__(
-        self, parts: Sequence[Any], names: Callable[[], list[str]], transform: str, nondiff: str
-    ) -> None:
-        self.names = names
-        self.nondiff = nondiff
-        self.leaves: list[Any] = []
-        self.treedefs = []
-        for part in parts:
-            leaves, treedef = trees.flatten(part)
-            self.leaves += leaves
-            self.treedefs.append(treedef)
-        self.active: list[int] = []
-        for i, leaf in enumerate(self.leaves):
-            if differentiable(leaf):
-                self.active.append(i)
-            elif nondiff == "error":
-                raise refuse_leaf(leaf, names()[i], transform)
-
-    def differentiated(self) -> list[Any]:
-        return [self.leaves[i] for i in self.active]
-
-    def rebuild(self, leaves: Sequence[Any]) -> list[Any]:
-        """One tree for each argument."""
-        result = []
-        start = 0
-        for treedef in self.treedefs:
-            stop = start + treedef.leaf_count
-            result.append(trees.unflatten(treedef, leaves[start:stop]))
-            start = stop
-        return result
-
-    def with_active(self, values: Sequence[Any]) -> list[Any]:
-        leaves = list(self.leaves)
-        for i, value in zip(self.active, values, strict=True):
-            leaves[i] = value
-        return self.rebuild(leaves)
-
-    def cotangents(
-        self, found: Sequence[Any], unconnected: str, foreign: Sequence[Any] = ()
-    ) -> list[Any]:
-        """One tree of cotangents for each argument."""
-        leaves: list[Any] = [None] * len(self.leaves)
-        if self.nondiff == "zero":
-            for i, leaf in enumerate(self.leaves):
-                type_ = leaf_type(leaf)
-                leaves[i] = None if type_ is None else zeros(type_)
-        for i, value in zip(self.active, found, strict=True):
-            if value is None and unconnected == "error":
-                raise UnconnectedError(
-                    f"The output does not depend differentiably on {self.names()[i]}: it is not "
-                    "used, or only "
-                    "behind stop_gradient, a comparison, a rounding or an index."
-                )
-            if value is None and unconnected == "zero":
-                type_ = typeof(self.leaves[i])
-                value = zeros(Type(type_.shape, type_.dtype))
-                value = value[()] if value.__class__ is np.ndarray else value
-            leaves[i] = value
-        return self.rebuild(owned(leaves, foreign) if current() is EVAL else leaves)
 
 
 def _pullback_of(
     f: Callable[..., Any],
     call: Callable[[Sequence[Any]], Any],
-    inputs: _Inputs,
+    inputs: Inputs,
     has_aux: bool,
     verb: str,
 ) -> tuple[list[Any], trees.TreeDef, Any, Any]:
@@ -177,8 +104,8 @@ def value_and_grad(
     >>> float(value), float(slope)
     (0.0, 1.0)
     """
-    _choice("unconnected", unconnected, _UNCONNECTED)
-    _choice("nondiff", nondiff, _NONDIFF)
+    check_choice("unconnected", unconnected, UNCONNECTED)
+    check_choice("nondiff", nondiff, NONDIFF)
     several = isinstance(argnums, (tuple, list))
 
     @functools.wraps(f)
@@ -200,7 +127,7 @@ def value_and_grad(
                     named[key] = part
             return f(*positional, **named)
 
-        inputs = _Inputs(parts, lambda: leaf_names(f, keys, parts), "grad", nondiff)
+        inputs = Inputs(parts, lambda: leaf_names(f, keys, parts), "grad", nondiff)
         if holomorphic:
             _require_complex(inputs, "input")
         values, treedef, aux, pullback = _pullback_of(f, call, inputs, has_aux, "grad")
@@ -216,7 +143,7 @@ def value_and_grad(
 _ONE = np.float64(1.0)
 
 
-def _require_complex(inputs: _Inputs, what: str) -> None:
+def _require_complex(inputs: Inputs, what: str) -> None:
     for i in inputs.active:
         if typeof(inputs.leaves[i]).dtype.kind != "c":
             raise ArgumentError(
@@ -307,8 +234,8 @@ def vjp(
     >>> tuple(float(c) for c in pullback(1.0))
     (5.0, 2.0)
     """
-    _choice("unconnected", unconnected, _UNCONNECTED)
-    inputs = _Inputs(primals, lambda: leaf_names(f, range(len(primals)), primals), "vjp", "none")
+    check_choice("unconnected", unconnected, UNCONNECTED)
+    inputs = Inputs(primals, lambda: leaf_names(f, range(len(primals)), primals), "vjp", "none")
     values, treedef, aux, flat_pullback = _pullback_of(
         f, lambda new: f(*new), inputs, has_aux, "vjp"
     )

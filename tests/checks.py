@@ -185,7 +185,7 @@ def stacked(x: Any, size: int) -> Any:
 
 
 def check_batch(primitive: Primitive, sample: Sample) -> None:
-    """The batch rule is the loop, for every combination of batched arguments."""
+    """The batch rule is the loop, for every combination of batched arguments (16 at most)."""
     if not sample.args:
         return
     f = call(primitive, sample)

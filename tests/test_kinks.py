@@ -63,6 +63,8 @@ ROWS = {
         (lambda x: np.hypot(x, 0.0), 0.0, 0.0),
         (lambda x: np.hypot(x, x), 0.0, 0.0),
     ],
+    ("`np.std(x)`", "all equal"): [(np.std, np.ones(3), [0.0, 0.0, 0.0])],
+    ("`np.ptp(x)`", "ties"): [(np.ptp, np.array([1.0, 1.0, 2.0]), [-0.5, -0.5, 1.0])],
     ("`np.arctan2(y, x)`", "(0, 0)"): [
         (lambda x: np.arctan2(x, 0.0), 0.0, 0.0),
         (lambda x: np.arctan2(0.0, x), 0.0, 0.0),

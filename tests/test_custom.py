@@ -369,6 +369,20 @@ def test_closing_over_a_value_of_a_program_that_is_differentiated_later():
     assert_close(fg.vmap(fg.grad(f), (None, 0))(2.0, XS), np.sin(XS))
 
 
+def test_such_a_rule_may_hold_programs_of_its_own():
+    @fg.jit
+    def f(x, w):
+        c = np.sin(w)
+        h = fg.custom_vjp(lambda x: fg.jit(lambda y: y * c)(x))
+        scan = lambda g: fg.lax.scan(lambda a, _: (a * c, None), g, None, length=1)[0]  # noqa: E731
+        h.defvjp(lambda x: (h(x), None), lambda _, g: (scan(g),))
+        return h(x)
+
+    for transform in (lambda g: g, fg.jit):
+        assert_close(transform(fg.grad(f))(2.0, 3.0), math.sin(3.0))
+    assert_close(fg.vmap(fg.grad(f), (None, 0))(2.0, XS), np.sin(XS))
+
+
 def test_closing_over_a_body_value_in_a_scan():
     def loss(x, ws):
         return fg.lax.scan(lambda c, w: (scaled(fg.stop_gradient(np.sin(w)))(c), None), x, ws)[0]

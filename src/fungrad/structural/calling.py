@@ -33,10 +33,14 @@ class Signature:
             self._signature: inspect.Signature | None = inspect.signature(f)
         except (TypeError, ValueError):  # builtins without a signature take what they are given
             self._signature = None
+        parameters = self._signature.parameters.values() if self._signature else ()
+        positional = all(p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
+        self._complete = len(parameters) if positional else -1
+        """The number of arguments that need no binding."""
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The positional arguments, and what can only be passed by keyword."""
-        if self._signature is None:
+        if self._signature is None or (len(args) == self._complete and not kwargs):
             return list(args), kwargs
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
@@ -181,6 +185,9 @@ class Substituted(Trace):
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent: Trace = self.parent  # type: ignore[assignment]
         return parent.process(primitive, [self.of(arg) for arg in args], params)
+
+    def stands_for(self, tracer: Tracer) -> bool:
+        return id(tracer) in self._values
 
     def of(self, value: Any) -> Any:
         """The value that stands for another."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from fungrad import trees
 from fungrad.errors import StructureMismatchError
 from fungrad.ir.types import Type
@@ -139,34 +141,45 @@ class Rule:
     def _inputs_of(self, found: Any) -> list[Any]:
         """The cotangents of the inputs, out of what bwd returned."""
         arguments = self.arguments
-        names = [argument_name(self.f, p) for p in arguments.active]
-        if not isinstance(found, (tuple, list)) or len(found) != len(names):
+        active = arguments.active
+        if not isinstance(found, (tuple, list)) or len(found) != len(active):
             raise self._misfit(
-                found, f"a tuple with {len(names)} entries, one for each argument, is expected"
+                found, f"a tuple with {len(active)} entries, one for each argument, is expected"
             )
         result: list[Any] = [None] * sum(slot is not None for slot in arguments.slots)
-        for name, position, part in zip(names, arguments.active, found, strict=True):
+        for position, part in zip(active, found, strict=True):
             treedef = arguments.treedefs[position]
-            full = trees.broadcast_prefix(part, treedef, f"the cotangent of {name}")
+            if treedef is trees.LEAF and part.__class__ is np.ndarray and part.dtype.char != "O":
+                self._place(result, position, [part], found)
+                continue
+            full = trees.broadcast_prefix(part, treedef, f"cotangent {active.index(position)}")
             leaves, _ = results(full)
             whole = part is None or trees.structure(part) == treedef
             if not whole and (
                 all(c is not None for c in full) or len(leaves) != len(trees.leaves(part))
             ):
+                name = argument_name(self.f, position)
                 raise self._misfit(found, f"the cotangent of {name} has another structure")
             stacked = iter(leaves)
             cotangents = [None if leaf is None else next(stacked) for leaf in full]
-            paths = trees.paths(treedef)
-            for i, path, cotangent in zip(
-                arguments.spans[position], paths, cotangents, strict=True
-            ):
-                slot, type_ = arguments.slots[i], arguments.types[i]
-                if slot is None or cotangent is None or type_ is None or not type_.inexact:
-                    continue
-                if not _fits(cotangent, type_):
-                    raise self._misfit(found, f"first at {name}{path}")
-                result[slot] = cast(cotangent, type_.dtype)
+            self._place(result, position, cotangents, found)
         return result
+
+    def _place(
+        self, result: list[Any], position: int, cotangents: Sequence[Any], found: Any
+    ) -> None:
+        """Puts the cotangents of one argument where its inputs are, if they fit."""
+        arguments = self.arguments
+        span = arguments.spans[position]
+        for i, cotangent in zip(span, cotangents, strict=True):
+            slot, type_ = arguments.slots[i], arguments.types[i]
+            if slot is None or cotangent is None or type_ is None or not type_.inexact:
+                continue
+            if not _fits(cotangent, type_):
+                path = trees.paths(arguments.treedefs[position])[i - span.start]
+                name = argument_name(self.f, position)
+                raise self._misfit(found, f"first at {name}{path}")
+            result[slot] = cast(cotangent, type_.dtype)
 
     def _misfit(self, found: Any, where: str) -> StructureMismatchError:
         arguments = self.arguments

@@ -50,6 +50,8 @@ class GraphTrace(Trace):
             while ancestor is not value.owner:
                 if ancestor is None:
                     raise leaked(value)
+                if ancestor.stands_for(value):
+                    break
                 ancestor = ancestor.parent
         elif value.__class__ in PYTHON_SCALARS or isinstance(value, np.generic):
             return Literal(value)

@@ -51,6 +51,10 @@ class Trace:
         """The value under a tracer, for Python to look at; raises `error` where there is none."""
         return tracer.value
 
+    def stands_for(self, tracer: Tracer) -> bool:
+        """Whether this trace gives another value in the place of a tracer that it does not own."""
+        return False
+
     def origin(self, tracer: Tracer) -> str:
         """What made a tracer, for messages."""
         return ""

@@ -19,7 +19,7 @@ SHORT_NAMES = {
 }  # fmt: skip
 
 PYTHON_SCALARS = (float, int, bool, complex)
-_PYTHON_DTYPES = {
+PYTHON_DTYPES = {
     float: np.dtype(np.float64),
     int: np.dtype(np.int64),
     bool: np.dtype(np.bool_),
@@ -108,7 +108,7 @@ def of_value(value: Any) -> Type:
     """
     if value.__class__ is np.ndarray or isinstance(value, (np.ndarray, np.generic)):
         return Type(value.shape, value.dtype)
-    dtype = _PYTHON_DTYPES.get(value.__class__)
+    dtype = PYTHON_DTYPES.get(value.__class__)
     if dtype is None:
         raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
     return Type((), dtype, True)

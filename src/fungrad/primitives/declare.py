@@ -19,7 +19,7 @@ import numpy as np
 
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type
-from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, leaked, typeof
 
 Rule = Callable[..., Any]
 
@@ -116,6 +116,9 @@ class Primitive:
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = current()
         if trace is EVAL:
+            for arg in args:
+                if arg.__class__ is Tracer:
+                    raise leaked(arg)
             return self.eval(*args, **params)
         return trace.process(self, args, params)
 

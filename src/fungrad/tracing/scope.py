@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from fungrad.ir.graph import Source
+from fungrad.tracing.source import user_source
 
 _scope: ContextVar[str] = ContextVar("fungrad_scope", default="")
 current_scope = _scope.get
@@ -35,3 +36,8 @@ def named_scope(name: str) -> Iterator[str]:
         yield _scope.get()
     finally:
         _scope.reset(token)
+
+
+def place() -> tuple[Source | None, str]:
+    """The source and scope of what is done now: the user's line, or that of a replayed equation."""
+    return replayed.get() or (user_source(), current_scope())

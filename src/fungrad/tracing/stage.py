@@ -13,8 +13,8 @@ import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.tracing.scope import current_scope, replayed
-from fungrad.tracing.source import user_line, user_source
+from fungrad.tracing.scope import place
+from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, leaked, typeof
 
 
@@ -25,6 +25,7 @@ class GraphTrace(Trace):
 
     def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
         super().__init__(parent, label)
+        self.records = True
         self.inputs: list[Variable] = []
         self.input_names: list[str] = []
         self.equations: list[Equation] = []
@@ -70,7 +71,7 @@ class GraphTrace(Trace):
         atoms = tuple([self.atom(arg) for arg in args])
         types = primitive.infer([atom.type for atom in atoms], params)
         outputs = tuple([Variable(type_) for type_ in types])
-        source, scope = replayed.get() or (user_source(), current_scope())
+        source, scope = place()
         self.equations.append(Equation(primitive, atoms, outputs, params, source, scope))
         if primitive.multiple:
             return tuple([Tracer(self, None, variable) for variable in outputs])
@@ -79,6 +80,12 @@ class GraphTrace(Trace):
     def typeof(self, tracer: Tracer) -> Type:
         type_: Type = tracer.extra.type
         return type_
+
+    def shape(self, tracer: Tracer) -> tuple[int, ...]:
+        return self.typeof(tracer).shape
+
+    def dtype(self, tracer: Tracer) -> np.dtype[Any]:
+        return self.typeof(tracer).dtype
 
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
         raise error(

@@ -26,18 +26,20 @@ from fungrad.errors import (
     LeakedTracerError,
     UnsupportedFunctionError,
 )
-from fungrad.ir.types import PYTHON_SCALARS, Type, of_value
+from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.tracing.source import user_line
 
 
 class Trace:
     """One observer of a running program: a transform in the middle of its work."""
 
-    __slots__ = ("label", "parent")
+    __slots__ = ("label", "parent", "records")
 
     def __init__(self, parent: Trace | None, label: Callable[[], str]) -> None:
         self.parent = parent
         self.label = label
+        self.records = parent is not None and parent.records
+        """Whether what is done here ends up in a Graph, so that sources are worth finding."""
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """Applies a primitive to values, some of which may be tracers of this trace."""
@@ -46,6 +48,15 @@ class Trace:
     def typeof(self, tracer: Tracer) -> Type:
         """The Type of one of this trace's tracers."""
         return typeof(tracer.value)
+
+    def shape(self, tracer: Tracer) -> tuple[int, ...]:
+        """The shape of one of this trace's tracers (its Type costs more to make)."""
+        return shape_of(tracer.value)
+
+    def dtype(self, tracer: Tracer) -> np.dtype[Any]:
+        """The dtype of one of this trace's tracers."""
+        value = tracer.value
+        return PYTHON_DTYPES[value.__class__] if value.__class__ in PYTHON_SCALARS else value.dtype
 
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
         """The value under a tracer, for Python to look at; raises `error` where there is none."""
@@ -90,13 +101,10 @@ leave = _current.reset
 def leaked(tracer: Tracer) -> LeakedTracerError:
     """The error for a tracer that outlived its transform."""
     return LeakedTracerError(
-        f"A value of type {tracer.owner.typeof(tracer)}{tracer.owner.origin(tracer)} was "
-        f"used{user_line()}, "
-        f"outside of the transform that made it: {tracer.owner.label()}. Its value belongs to that "
-        "call "
-        "alone (and to its thread). Return it from the function (has_aux=True for extra outputs), "
-        "or keep "
-        "fg.stop_gradient(value) instead."
+        f"A value of type {tracer.owner.typeof(tracer)}{tracer.owner.origin(tracer)} was used"
+        f"{user_line()}, outside of the transform that made it: {tracer.owner.label()}. Its value "
+        "belongs to that call alone (and to its thread). Return it from the function "
+        "(has_aux=True for extra outputs), or keep fg.stop_gradient(value) instead."
     )
 
 
@@ -164,17 +172,17 @@ class Tracer:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape, as of an ndarray."""
-        return self.owner.typeof(self).shape
+        return self.owner.shape(self)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype, as of an ndarray."""
-        return self.owner.typeof(self).dtype
+        return self.owner.dtype(self)
 
     @property
     def ndim(self) -> int:
         """The number of axes, as of an ndarray."""
-        return len(self.owner.typeof(self).shape)
+        return len(self.owner.shape(self))
 
     @property
     def size(self) -> int:
@@ -234,12 +242,9 @@ class Tracer:
         self.owner.concrete(self, AbstractValueError, f"{kind}()")
         raise GradientCutError(
             f"Python asked for {kind}() of a traced value of type {self.type}{user_line()}: by "
-            f"{kind}(x), by "
-            f"a function of `math`, or by putting it into an ndarray (array[i] = x). That would "
-            "cut its "
-            f"gradient silently. Use NumPy's function (np.sin for math.sin), build arrays with "
-            "np.stack or "
-            f"array.at[i].set(x) (fg.numpy.zeros gives such an array), or cut it on purpose: "
+            f"{kind}(x), by a function of `math`, or by putting it into an ndarray (array[i] = x). "
+            "That would cut its gradient silently. Use NumPy's function (np.sin for math.sin), "
+            "build arrays with np.stack or `a = fg.numpy.at(a)[i].set(x)`, or cut it on purpose: "
             f"{kind}(fg.stop_gradient(x))."
         )
 
@@ -250,8 +255,8 @@ class Tracer:
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise ItemAssignmentError(
             f"Assignment into a traced array of type {self.type}{user_line()}. Arrays are values "
-            "here: write "
-            "`a = a.at[index].set(value)` for `a[index] = value`, `.add(value)` for `+=`."
+            "here: write `a = a.at[index].set(value)` for `a[index] = value`, `.add(value)` for "
+            "`+=`."
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -305,21 +310,23 @@ def _first_tracer(tree: Any, default: Tracer) -> Tracer:
     return found[0] if found else default
 
 
+def _full_name(func: Any) -> str:
+    module = getattr(func, "__module__", None) or "numpy"  # a ufunc has none before NumPy 2.1
+    return f"{module}.{getattr(func, '__name__', func)}"
+
+
 def unsupported(func: Any) -> UnsupportedFunctionError:
     """The error for a NumPy function without an implementation, naming the nearest supported
     one.
     """
-    name = f"{getattr(func, '__module__', 'numpy')}.{getattr(func, '__name__', func)}"
-    known = {f"{f.__module__}.{f.__name__}": f for f in registry.functions}
-    known.update({f"numpy.{f.__name__}": f for f in registry.ufuncs})
+    name = _full_name(func)
+    known = [_full_name(f) for f in (*registry.functions, *registry.ufuncs)]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     advice = f" The nearest supported function by name is {near[0]}." if near else ""
     return UnsupportedFunctionError(
         f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of "
-        f"it.{advice} "
-        "Or wrap it as a primitive with fungrad.extend, or call it on fg.stop_gradient(x) where no "
-        "gradient "
-        "is wanted."
+        f"it.{advice} Or wrap it as a primitive with fungrad.extend, or call it on "
+        "fg.stop_gradient(x) where no gradient is wanted."
     )
 
 

@@ -41,6 +41,9 @@ class BatchTrace(Trace):
         type_ = typeof(tracer.value)
         return Type(type_.shape[1:], type_.dtype)
 
+    def shape(self, tracer: Tracer) -> tuple[int, ...]:
+        return shape_of(tracer.value)[1:]
+
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
         raise error(
             f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but "

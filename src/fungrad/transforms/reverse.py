@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import MissingRuleError
-from fungrad.ir.types import PYTHON_SCALARS
+from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
 from fungrad.primitives.elementwise import Masked, add_cotangents, plain, scale_masked
 from fungrad.primitives.shaping import convert, sum_to
+from fungrad.tracing.scope import place, replayed
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, typeof
 
@@ -28,7 +29,8 @@ class VjpTrace(Trace):
 
     Slots count from 1; 0 stands for what is not differentiated. The tape holds one record for each
     equation that a differentiated input reaches:
-    (primitive, params, input slots, args, output, output slot or slots).
+    (primitive, params, input slots, args, output, output slot or slots, place). The place, the
+    user's line and scope, is only known where a Graph records.
     """
 
     __slots__ = ("slots", "tape")
@@ -53,7 +55,9 @@ class VjpTrace(Trace):
                     value = arg.value
                     output = primitive.eval(value)
                     self.slots = slot = self.slots + 1
-                    self.tape.append((primitive, params, (arg.extra,), (value,), output, slot))
+                    self.tape.append(
+                        (primitive, params, (arg.extra,), (value,), output, slot, None)
+                    )
                     return Tracer(self, output, slot)
             elif len(args) == 2:
                 x, y = args
@@ -67,7 +71,9 @@ class VjpTrace(Trace):
                 if (slot_x or slot_y) and x.__class__ is not Tracer and y.__class__ is not Tracer:
                     output = primitive.eval(x, y)
                     self.slots = slot = self.slots + 1
-                    self.tape.append((primitive, params, (slot_x, slot_y), (x, y), output, slot))
+                    self.tape.append(
+                        (primitive, params, (slot_x, slot_y), (x, y), output, slot, None)
+                    )
                     return Tracer(self, output, slot)
         values = []
         slots = []
@@ -120,11 +126,12 @@ class VjpTrace(Trace):
         else:
             traced = self.tracer(output)
             out = traced.extra
-        self.tape.append((primitive, params, slots, args, saved, out))
+        origin = place() if self.records else None
+        self.tape.append((primitive, params, slots, args, saved, out, origin))
         return traced
 
     def origin(self, tracer: Tracer) -> str:
-        for primitive, _, _, _, _, out in self.tape:
+        for primitive, _, _, _, _, out, _ in self.tape:
             if out == tracer.extra or (out.__class__ is list and tracer.extra in out):
                 return f", made by `{primitive.name}`,"
         return ", an input of the differentiated function,"
@@ -134,10 +141,9 @@ def _missing(primitive: Any, slots: Sequence[int]) -> MissingRuleError:
     positions = ", ".join(str(i) for i, slot in enumerate(slots) if slot)
     return MissingRuleError(
         f"Reverse mode needs the derivative of the primitive `{primitive.name}` with respect to "
-        "its argument "
-        f"{positions}{user_line()}, but its declaration has no vjp. Give one (`vjp=...`), or "
-        "declare the "
-        "derivative to be zero on purpose (`cuts=True`, or None among the partials)."
+        f"its argument {positions}{user_line()}, but its declaration has no vjp. Give one "
+        "(`vjp=...`), or declare the derivative to be zero on purpose (`cuts=True`, or None among "
+        "the partials)."
     )
 
 
@@ -150,7 +156,22 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
     for slot, seed in seeds:
         held = cotangents[slot]
         cotangents[slot] = seed if held is None else add_cotangents(held, seed)
-    for primitive, params, slots, args, output, out in reversed(trace.tape):
+    if not trace.records:
+        _walk(trace.tape, cotangents)
+    else:  # what is recorded now keeps the user's line of the equation that it comes from
+        token = replayed.set(replayed.get())
+        try:
+            _walk(trace.tape, cotangents)
+        finally:
+            replayed.reset(token)
+    return [plain(c) for c in cotangents[1 : wanted + 1]]
+
+
+def _walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
+    """Goes back along a tape, from the cotangents of the outputs to those of the inputs."""
+    for primitive, params, slots, args, output, out, origin in reversed(tape):
+        if origin is not None:
+            replayed.set(origin)
         if out.__class__ is int:
             cotangent = cotangents[out]
             if cotangent is None:
@@ -192,7 +213,6 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
                 new = match(new, arg)
                 held = cotangents[slot]
                 cotangents[slot] = new if held is None else add_cotangents(held, new)
-    return [plain(c) for c in cotangents[1 : wanted + 1]]
 
 
 def match(cotangent: Any, arg: Any) -> Any:
@@ -202,7 +222,7 @@ def match(cotangent: Any, arg: Any) -> Any:
         same = typeof(value).shape == typeof(cotangent.value).shape
         return Masked(value, cotangent.mask) if same else value
     if arg.__class__ in PYTHON_SCALARS:
-        shape, dtype = (), _PYTHON_DTYPES[arg.__class__]
+        shape, dtype = (), PYTHON_DTYPES[arg.__class__]
     else:
         shape, dtype = arg.shape, arg.dtype
     if cotangent.shape != shape:
@@ -210,9 +230,6 @@ def match(cotangent: Any, arg: Any) -> Any:
     if cotangent.dtype != dtype:
         cotangent = convert(cotangent, dtype=dtype)
     return cotangent
-
-
-_PYTHON_DTYPES = {float: np.dtype(np.float64), complex: np.dtype(np.complex128)}
 
 
 def linearized(

@@ -1,0 +1,162 @@
+"""The backend: straight-line programs and blocked clusters give the numbers of the reference
+evaluator.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.backend import threads
+from fungrad.backend.blocked import written
+from fungrad.backend.clusters import LARGE, Cluster, scheduled
+from fungrad.backend.straight import build, source
+from fungrad.errors import ArgumentError
+from fungrad.optimise.passes import optimised
+
+# Both sides compute the same infinities and NaN; NumPy warns on each.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+RNG = np.random.default_rng(0)
+N = 3 * LARGE + 17
+
+
+def chain(x):
+    y = np.tanh(x) * 1.5 + x**2
+    z = np.where(y > 0.5, np.sqrt(np.abs(y)) / (1.0 + x * x), np.exp(-y))
+    return np.maximum(z, 0.1) - fg.stop_gradient(y) ** -1 + np.hypot(x, z) ** 0.5
+
+
+def rows(x, row, column):
+    return np.sin(x * row) * column + np.where(x > row, x**3, row) + column
+
+
+CASES = {
+    "chain": (chain, (RNG.normal(size=N),)),
+    "float32": (chain, (RNG.normal(size=N).astype(np.float32),)),
+    "matrix": (chain, (RNG.normal(size=(211, 500)),)),
+    "few_long_rows": (chain, (RNG.normal(size=(2, N)),)),
+    "not_contiguous": (chain, (RNG.normal(size=(500, 211)).T,)),
+    "complex": (lambda x: np.exp(1j * x) * x + np.abs(x), (RNG.normal(size=N) + 0.5j,)),
+    "integers": (lambda x: (x * 3 + 1) % 7 - x // 2, (np.arange(N),)),
+    "rows": (rows, (RNG.normal(size=(300, 200)), RNG.normal(size=200), RNG.normal(size=(300, 1)))),
+    "two_shapes": (
+        lambda x, r: np.exp(np.sin(r) * 2.0 + r) + np.sin(x) * x,
+        (RNG.normal(size=(3, LARGE)), RNG.normal(size=LARGE)),
+    ),
+}
+
+
+def run_all(graph, args):
+    expected = fg.evaluate(graph, *args)
+    compiled = build(optimised(graph))
+    return expected, compiled(*args)
+
+
+@pytest.fixture(params=[1, 2, 3], ids="threads{}".format)
+def thread_count(request):
+    before = threads.num_threads()
+    threads.set_num_threads(request.param)
+    yield request.param
+    threads.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_agree_with_the_reference(name, thread_count):
+    f, args = CASES[name]
+    graphs = [fg.make_jaxpr(f)(*args)]
+    if args[0].dtype.kind == "f":
+        graphs.append(fg.make_jaxpr(fg.grad(lambda *xs: np.sum(f(*xs))))(*args))
+    for graph in graphs:
+        for want, got in zip(*run_all(graph, args), strict=True):
+            assert got.dtype == want.dtype and got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
+
+
+def test_clusters_are_found_and_their_intermediates_are_not_kept():
+    graph = optimised(fg.make_jaxpr(fg.grad(lambda x: np.sum(chain(x))))(np.zeros(N)))
+    clusters = [step for step in scheduled(graph) if isinstance(step, Cluster)]
+    assert len(clusters) == 1
+    assert len(clusters[0].equations) > 30 and len(clusters[0].outputs) == 1
+    text, _ = written(clusters[0])
+    assert text.count("empty((size, *tail)") <= 12
+    small = optimised(fg.make_jaxpr(chain)(np.zeros(10)))
+    assert not any(isinstance(step, Cluster) for step in scheduled(small))
+    assert "tanh(" in source(small)
+
+
+def test_what_a_cluster_reads_is_there_before_it_runs():
+    def f(x):  # elementwise, then a reduction, then elementwise over what it gave
+        y = np.exp(x) + 1.0
+        total = np.sum(y)
+        z = y / total
+        return z - np.mean(z) * x, np.sin(x) * np.cos(x)
+
+    x = RNG.normal(size=N)
+    for want, got in zip(*run_all(fg.make_jaxpr(f)(x), (x,)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_inputs_and_outputs_are_not_written_to():
+    x = RNG.normal(size=N)
+    before = x.copy()
+    f = fg.jit(lambda x: (np.sin(x) + 1.0, x * 2.0 - 1.0))
+    first = f(x)
+    kept = [array.copy() for array in first]
+    f(2 * x)
+    np.testing.assert_array_equal(x, before)
+    for array, copy in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_many_threads_of_the_user(thread_count):
+    f = fg.jit(fg.grad(lambda x: np.sum(chain(x))))
+    inputs = [RNG.normal(size=N) for _ in range(4)]
+    expected = [f(x) for x in inputs]
+    wrong = []
+
+    def work(i):
+        for _ in range(5):
+            if not np.array_equal(f(inputs[i]), expected[i]):
+                wrong.append(i)
+
+    users = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert wrong == []
+
+
+def test_errstate_reaches_the_threads(thread_count):
+    f = fg.jit(lambda x: np.log(x) * 2.0 + 1.0 / x)
+    x = np.zeros(16 * LARGE)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(x)
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        f(x)
+    np.testing.assert_array_equal(f(x + 1.0), 1.0)  # the pool lives on
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    f = fg.jit(lambda x: np.sin(x) * np.cos(x) + x)
+    x = RNG.normal(size=16 * LARGE)
+    expected = f(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking a process with threads
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(f(x), expected) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_number_of_threads_is_checked():
+    for wrong in (0, -1, True, 1.5):
+        with pytest.raises(ArgumentError):
+            threads.set_num_threads(wrong)

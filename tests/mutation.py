@@ -248,6 +248,9 @@ def survivors(names: list[str]) -> tuple[int, list[str]]:
     count = 0
     alive = []
     for name in names:
+        for check in CHECKS.values():  # a check that fails anyway would notice nothing
+            for sample in samples_of(UNMUTATED[name]):
+                check(UNMUTATED[name], sample)
         for mutant in mutants(UNMUTATED[name]):
             count += 1
             if not caught(mutant):

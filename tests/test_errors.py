@@ -269,9 +269,7 @@ def test_an_unsupported_function():
 
 
 def test_the_nearest_function_is_named():
-    error = raised(
-        errors.UnsupportedFunctionError, lambda: fg.grad(lambda x: np.packbits(x))(X)
-    )
+    error = raised(errors.UnsupportedFunctionError, lambda: fg.grad(lambda x: np.packbits(x))(X))
     assert re.search(r"nearest supported function by name is numpy\.\w+", error.message)
 
 

@@ -18,17 +18,27 @@ from fungrad.numpy import operators as operators
 from fungrad.numpy import ufunc_methods as ufunc_methods
 from fungrad.numpy import updates as updates
 from fungrad.numpy.averages import *
+from fungrad.numpy.calculus import *
 from fungrad.numpy.contractions import *
 from fungrad.numpy.creation import *
 from fungrad.numpy.dtypes import *
 from fungrad.numpy.einsum import *
+from fungrad.numpy.editing import *
 from fungrad.numpy.elementwise import *
+from fungrad.numpy.functional import *
+from fungrad.numpy.histograms import *
 from fungrad.numpy.indexing import *
+from fungrad.numpy.inspection import *
 from fungrad.numpy.joining import *
 from fungrad.numpy.nan_reductions import *
+from fungrad.numpy.polynomials import *
+from fungrad.numpy.quantiles import *
 from fungrad.numpy.rearranging import *
 from fungrad.numpy.reductions import *
+from fungrad.numpy.sets import *
 from fungrad.numpy.shaping import *
+from fungrad.numpy.sorting import *
+from fungrad.numpy.statistics import *
 from fungrad.tracing.trace import registry as _registry
 
 _registry.namespace = sys.modules[__name__]

@@ -21,6 +21,7 @@ from fungrad.numpy import (
     rearranging,
     reductions,
     shaping,
+    sorting,
 )
 from fungrad.numpy.prepare import refuse_assignment
 from fungrad.tracing.trace import Tracer, registry, unsupported
@@ -71,6 +72,7 @@ def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
 
 _MODULES: tuple[Any, ...] = (
     averages, contractions, elementwise, indexing, rearranging, reductions, shaping,
+    sorting,
 )  # fmt: skip
 
 METHODS: dict[str, Any] = {

@@ -1,0 +1,154 @@
+"""Floor 8: NumPy's functions that insert and delete elements, and that compute indices, for traced
+values.
+
+Where to insert and what to delete has to be known, since shapes depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.axes import axis_index, flattened
+from fungrad.numpy.joining import concatenate
+from fungrad.numpy.prepare import array_of, sizes
+from fungrad.numpy.wrap import implements, known
+from fungrad.primitives.indexing import ARRAY, Index, getitem
+from fungrad.primitives.shaping import broadcast_to, cast, moveaxis, reshape
+from fungrad.tracing.trace import Tracer, shape_of
+
+
+def _along(arr: Any, axis: Any) -> tuple[Any, int]:
+    arr = array_of(arr)
+    if axis is None:
+        return flattened(arr), 0
+    return arr, axis_index(axis, len(arr.shape))
+
+
+def _taken(x: Any, places: Any, axis: int, unique: bool = False) -> Any:
+    return getitem(x, places, index=Index((*[slice(None)] * axis, ARRAY), unique=unique))
+
+
+def _plain(obj: Any, function: str) -> Any:
+    """The places of an index that has to be known."""
+    return obj if isinstance(obj, slice) else known(obj, f"{function}(obj)")
+
+
+@implements(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    """Without the elements at known places of an axis, as numpy.delete."""
+    arr, axis = _along(arr, axis)
+    places = np.arange(shape_of(arr)[axis])
+    return _taken(arr, np.delete(places, _plain(obj, "np.delete")), axis, unique=True)
+
+
+@implements(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    """With values put in before known places of an axis, as numpy.insert."""
+    arr, axis = _along(arr, axis)
+    shape = shape_of(arr)
+    length = shape[axis]
+    where = _plain(obj, "np.insert")
+    values = cast(array_of(values), arr.dtype)
+    single = not isinstance(where, slice) and np.size(where) == 1
+    single = single and np.asarray(where).dtype.kind != "b"
+    if single:
+        missing = max(len(shape) - len(values.shape), 0)
+        values = reshape(values, shape=(*[1] * missing, *values.shape))
+        if not np.ndim(where):
+            values = moveaxis(values, 0, axis)
+        count = values.shape[axis]
+        wide = (*shape[:axis], count, *shape[axis + 1 :])
+        where = np.full(count, np.asarray(where).item())
+    else:
+        count = len(np.insert(np.arange(length), where, 0)) - length
+        wide = (*shape[:axis], count, *shape[axis + 1 :])
+    new = np.insert(np.arange(length), where, np.arange(length, length + count))
+    values = broadcast_to(values, shape=wide)
+    return _taken(concatenate([arr, values], axis), new, axis, unique=True)
+
+
+# --- indices --------------------------------------------------------------------------------------
+
+
+@implements(np.ix_)
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Vectors of indices as arrays that span an open mesh, as numpy.ix_; masks have to be known."""
+    result = []
+    for i, given in enumerate(args):
+        x = array_of(given)
+        if len(x.shape) != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        if x.dtype.kind == "b":
+            x = known(x, "np.ix_ of a mask").nonzero()[0]
+        elif not x.size:
+            x = cast(x, np.intp)
+        result.append(reshape(x, shape=tuple([x.size if j == i else 1 for j in range(len(args))])))
+    return tuple(result)
+
+
+def _square(arr: Any, function: str) -> tuple[int, int]:
+    shape = shape_of(array_of(arr))
+    if len(shape) != 2:
+        raise ValueError("input array must be 2-d")
+    return shape[0], shape[1]
+
+
+@implements(np.tril_indices_from)
+def tril_indices_from(arr: Any, k: int = 0) -> Any:
+    """The indices of the lower triangle, as numpy.tril_indices_from."""
+    n, m = _square(arr, "tril_indices_from")
+    return np.tril_indices(n, k, m)
+
+
+@implements(np.triu_indices_from)
+def triu_indices_from(arr: Any, k: int = 0) -> Any:
+    """The indices of the upper triangle, as numpy.triu_indices_from."""
+    n, m = _square(arr, "triu_indices_from")
+    return np.triu_indices(n, k, m)
+
+
+@implements(np.diag_indices_from)
+def diag_indices_from(arr: Any) -> Any:
+    """The indices of the diagonal, as numpy.diag_indices_from."""
+    return np.diag_indices_from(np.broadcast_to(0, shape_of(array_of(arr))))
+
+
+@implements(np.unravel_index)
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
+    """Positions in a flattened array as indices, as numpy.unravel_index."""
+    rest = array_of(indices)
+    result = []
+    for length in sizes(shape) if order == "F" else sizes(shape)[::-1]:
+        result.append(rest % length)
+        rest = rest // length
+    return tuple(result if order == "F" else result[::-1])
+
+
+@implements(np.ravel_multi_index)
+def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
+    """Indices as positions in the flattened array, as numpy.ravel_multi_index.
+
+    Indices out of range are an error only where they are known.
+    """
+    lengths = sizes(dims)
+    modes = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
+    total: Any = 0
+    for i, (index, length, kind) in enumerate(zip(multi_index, lengths, modes, strict=True)):
+        place = array_of(index)
+        if kind == "wrap":
+            place = place % length
+        elif kind == "clip":
+            place = np.minimum(np.maximum(place, 0), length - 1)
+        elif place.__class__ is not Tracer and np.any((place < 0) | (place >= length)):
+            raise ValueError("invalid entry in coordinates array")
+        total = total + place * math.prod(lengths[:i] if order == "F" else lengths[i + 1 :])
+    return total
+
+
+__all__ = [
+    "delete", "diag_indices_from", "insert", "ix_", "ravel_multi_index", "tril_indices_from",
+    "triu_indices_from", "unravel_index",
+]  # fmt: skip

@@ -1,0 +1,112 @@
+"""Floor 8: NumPy's questions about arrays, asked of traced values: dtypes, equality, memory, text.
+
+The answers are Python's and NumPy's objects, or traced booleans; none has a derivative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.prepare import array_of
+from fungrad.numpy.wrap import implements, known
+from fungrad.tracing.trace import Tracer, shape_of, typeof
+
+
+def _stand_in(value: Any) -> Any:
+    """What promotes as a value does: a Python number for a weak one, otherwise its dtype."""
+    if value.__class__ is not Tracer:
+        return value
+    type_ = typeof(value)
+    return type_.dtype.type(0).item() if type_.weak else type_.dtype
+
+
+@implements(np.result_type)
+def result_type(*arrays_and_dtypes: Any) -> Any:
+    """The dtype that values promote to, as numpy.result_type."""
+    return np.result_type(*[_stand_in(value) for value in arrays_and_dtypes])
+
+
+@implements(np.can_cast)
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Whether a dtype can be cast to another, as numpy.can_cast."""
+    return np.can_cast(array_of(from_).dtype if from_.__class__ is Tracer else from_, to, casting)
+
+
+@implements(np.common_type)
+def common_type(*arrays: Any) -> Any:
+    """The inexact scalar type that arrays have in common, as numpy.common_type."""
+    return np.common_type(*[np.zeros(0, array_of(a).dtype) for a in arrays])
+
+
+@implements(np.min_scalar_type)
+def min_scalar_type(a: Any) -> Any:
+    """The smallest dtype that holds a number, as numpy.min_scalar_type; that of an array."""
+    return np.min_scalar_type(a if not shape_of(a) and a.__class__ is not Tracer else _smallest(a))
+
+
+def _smallest(a: Any) -> Any:
+    return np.zeros(1, a.dtype) if shape_of(a) else known(a, "np.min_scalar_type")
+
+
+@implements(np.real_if_close)
+def real_if_close(a: Any, tol: Any = 100) -> Any:
+    """The real part where all imaginary parts are small, as numpy.real_if_close.
+
+    Which it is has to be known, since the dtype depends on it.
+    """
+    a = array_of(a)
+    if a.dtype.kind != "c":
+        return a
+    if tol > 1:
+        tol = np.finfo(a.dtype).eps * tol
+    imaginary = known(np.imag(a), "np.real_if_close (its dtype depends on the values)")
+    return np.real(a) if np.all(np.absolute(imaginary) < tol) else a
+
+
+@implements(np.array_equiv)
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether arrays broadcast to the same elements, as numpy.array_equiv."""
+    a1, a2 = array_of(a1), array_of(a2)
+    try:
+        np.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return False
+    return np.all(a1 == a2)
+
+
+@implements(np.einsum_path)
+def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+    """The order of contractions of an einsum, as numpy.einsum_path: shapes alone decide."""
+    shapes = [
+        np.broadcast_to(x.dtype.type(0), x.shape) if x.__class__ is Tracer else x for x in operands
+    ]
+    return np.einsum_path(*shapes, optimize=optimize)
+
+
+def _shares(a: Any, b: Any, /, max_work: Any = None) -> bool:
+    """False: a traced value has no memory of its own that could be written to."""
+    return a is b
+
+
+may_share_memory = implements(np.may_share_memory)(_shares)
+shares_memory = implements(np.shares_memory)(_shares)
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _text(a: Any, *args: Any, **kwargs: Any) -> str:
+    """The text of a traced value: its type, and the transform that traces it."""
+    return repr(a)
+
+
+array_repr = implements(np.array_repr)(_text)
+array_str = implements(np.array_str)(_text)
+array2string = implements(np.array2string)(_text)
+
+__all__ = [
+    "array2string", "array_equiv", "array_repr", "array_str", "can_cast", "common_type",
+    "einsum_path", "may_share_memory", "min_scalar_type", "real_if_close", "result_type",
+    "shares_memory",
+]  # fmt: skip

@@ -1,0 +1,237 @@
+"""Floor 8: NumPy's set operations for traced values. The values that they pick have derivatives.
+
+How many elements are unique decides on the shape of the result, so that the values have to be known
+(under jit and vmap only `fungrad.numpy.unique(x, size=n)` is); which are equal is asked of NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.numpy.axes import axis_index, flattened
+from fungrad.numpy.prepare import array_of, promoted
+from fungrad.numpy.sorting import joined_flat
+from fungrad.numpy.wrap import implements, known
+from fungrad.primitives import sorting as s
+from fungrad.primitives.elementwise import select
+from fungrad.primitives.indexing import ARRAY, Index, getitem
+from fungrad.primitives.shaping import concatenate, reshape
+from fungrad.tracing.trace import EVAL, current, registry, shape_of
+
+_PLAIN_UNIQUE: Any = np.unique
+
+
+def _picked(x: Any, places: Any) -> Any:
+    return getitem(x, places, index=Index((ARRAY,)))
+
+
+def _unique_flat(x: Any, values: Any) -> Any:
+    """The known unique values of a vector, read from the sorted one, where ties share."""
+    ordered = s.sort(x, axis=0)
+    return _picked(ordered, np.searchsorted(known(ordered, "np.unique"), values))
+
+
+def _unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    ar = array_of(ar)
+    concrete = known(ar, "np.unique (its number of results depends on the values)")
+    result = _PLAIN_UNIQUE(
+        concrete, return_index=True, return_inverse=return_inverse, return_counts=return_counts,
+        axis=axis, equal_nan=equal_nan,
+    )  # fmt: skip
+    places = result[1]
+    if axis is not None:
+        axis = axis_index(axis, len(ar.shape))
+        values = getitem(ar, places, index=Index((*[slice(None)] * axis, ARRAY)))
+    elif np.isnan(result[0]).any() if ar.dtype.kind in "fc" else False:
+        values = _picked(flattened(ar), places)
+    else:
+        values = _unique_flat(flattened(ar), result[0])
+    extras = result[2:] if not return_index else result[1:]
+    return (values, *extras) if extras else values
+
+
+registry.functions[np.unique] = _unique
+
+
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The different elements in ascending order, as numpy.unique; equal ones share the derivative.
+
+    Args:
+      ar: the array; it has to be known, but where `size` is given.
+      return_index, return_inverse, return_counts, axis, equal_nan, sorted: as in NumPy.
+      size: the number of results, where the shape must not depend on the values (under jit and
+        vmap): of more the first are taken, and `fill_value` (the smallest element, if None) is put
+        in for what is missing. Only the values can be asked for then.
+
+    >>> import numpy as np, fungrad as fg
+    >>> fg.vmap(lambda x: unique(x, size=3))(np.array([[1, 2, 1], [3, 3, 3]]))
+    array([[1, 2, 1],
+           [3, 3, 3]])
+    """
+    if size is None:
+        function = _PLAIN_UNIQUE if current() is EVAL else _unique
+        return function(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+    if return_index or return_inverse or return_counts or axis is not None:
+        raise TypeError("unique(size=...) gives the values of the flattened array alone.")
+    x = s.sort(flattened(array_of(ar)), axis=0)
+    number = shape_of(x)[0]
+    first = concatenate(np.ones(min(number, 1), np.bool_), x[1:] != x[:-1], axis=0)
+    order = s.argsort(np.logical_not(first), axis=0, kind="stable")
+    places = order[np.minimum(np.arange(size), number - 1)]
+    fill = x[0] if fill_value is None else fill_value
+    return select(np.arange(size) < np.sum(first), _picked(x, places), fill)
+
+
+class UniqueAll(NamedTuple):
+    """What unique_all returns."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What unique_counts returns."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What unique_inverse returns."""
+
+    values: Any
+    inverse_indices: Any
+
+
+@implements(np.unique_all)
+def unique_all(x: Any) -> Any:
+    """The different elements, their places, the inverse and the counts, as numpy.unique_all."""
+    return UniqueAll(*_unique(x, True, True, True, equal_nan=False))
+
+
+@implements(np.unique_counts)
+def unique_counts(x: Any) -> Any:
+    """The different elements and their counts, as numpy.unique_counts."""
+    return UniqueCounts(*_unique(x, return_counts=True, equal_nan=False))
+
+
+@implements(np.unique_inverse)
+def unique_inverse(x: Any) -> Any:
+    """The different elements and the places of all among them, as numpy.unique_inverse."""
+    return UniqueInverse(*_unique(x, return_inverse=True, equal_nan=False))
+
+
+@implements(np.unique_values)
+def unique_values(x: Any) -> Any:
+    """The different elements, as numpy.unique_values; in ascending order."""
+    return _unique(x, equal_nan=False)
+
+
+@implements(np.isin)
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: Any = None,
+) -> Any:
+    """Which elements are among others, as numpy.isin."""
+    element, test = promoted([array_of(element), flattened(array_of(test_elements))])
+    number = shape_of(test)[0]
+    if not number:
+        return np.full(shape_of(element), bool(invert))
+    ordered = s.sort(test, axis=0)
+    places = s.searchsorted(ordered, element, side="left")
+    found = _picked(ordered, np.minimum(places, number - 1))
+    return found != element if invert else found == element
+
+
+@implements(np.union1d)
+def union1d(ar1: Any, ar2: Any) -> Any:
+    """The different elements of both arrays, as numpy.union1d."""
+    return _unique(joined_flat([ar1, ar2]))
+
+
+@implements(np.intersect1d)
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    """The elements that are in both arrays, as numpy.intersect1d; read from the first."""
+    x, y = promoted([flattened(array_of(ar1)), flattened(array_of(ar2))])
+    _, first, second = np.intersect1d(
+        known(x, "np.intersect1d"), known(y, "np.intersect1d"), assume_unique, return_indices=True
+    )
+    picked = _picked(x, first)
+    return (picked, first, second) if return_indices else picked
+
+
+@implements(np.setdiff1d)
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """The different elements of the first array that are not in the second, as numpy.setdiff1d."""
+    x, y = flattened(array_of(ar1)), flattened(array_of(ar2))
+    values, others = known(x, "np.setdiff1d"), known(y, "np.setdiff1d")
+    if assume_unique:
+        return _picked(x, np.flatnonzero(np.isin(values, others, invert=True)))
+    return _unique_flat(x, np.setdiff1d(values, others))
+
+
+@implements(np.setxor1d)
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """The elements that are in one array alone, as numpy.setxor1d."""
+    x, y = promoted([flattened(array_of(ar1)), flattened(array_of(ar2))])
+    values = np.setxor1d(known(x, "np.setxor1d"), known(y, "np.setxor1d"), assume_unique)
+    return _unique_flat(joined_flat([x, y]), values)
+
+
+# --- trimming -------------------------------------------------------------------------------------
+
+
+@implements(np.trim_zeros)
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    """Without the zeros at the front and the back, as numpy.trim_zeros; they have to be known."""
+    x = array_of(filt)
+    sides = trim.lower()
+    if sides not in ("fb", "bf", "f", "b"):
+        raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
+    ndim = len(x.shape)
+    axes = range(ndim) if axis is None else [axis_index(a, ndim) for a in np.atleast_1d(axis)]
+    used = np.argwhere(known(x, "np.trim_zeros"))
+    entries = [slice(None)] * ndim
+    for i in axes:
+        if not len(used):
+            entries[i] = slice(0, 0)
+            continue
+        first, last = int(used[:, i].min()), int(used[:, i].max()) + 1
+        entries[i] = slice(first if "f" in sides else None, last if "b" in sides else None)
+    return getitem(x, index=Index(tuple(entries))) if ndim else reshape(x, shape=())
+
+
+__all__ = [
+    "intersect1d", "isin", "setdiff1d", "setxor1d", "trim_zeros", "union1d", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values",
+]  # fmt: skip

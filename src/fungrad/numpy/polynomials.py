@@ -15,7 +15,6 @@ from fungrad.errors import AbstractValueError
 from fungrad.numpy.calculus import convolve
 from fungrad.numpy.joining import concatenate
 from fungrad.numpy.prepare import array_of
-from fungrad.numpy.rearranging import vander
 from fungrad.numpy.wrap import implements, known
 from fungrad.primitives.polynomial_roots import polynomial_roots
 from fungrad.primitives.shaping import cast, pad, reduce_sum, reshape, slice_axis
@@ -205,7 +204,7 @@ def polyfit(
         raise TypeError("expected x and y to have same length")
     if rcond is None:
         rcond = x.size * np.finfo(x.dtype).eps
-    lhs, rhs = vander(x, order), y
+    lhs, rhs = np.vander(x, order), y
     if w is not None:
         w = array_of(w) + 0.0
         if len(w.shape) != 1:
@@ -214,7 +213,7 @@ def polyfit(
             raise TypeError("expected w and y to have the same length")
         lhs = lhs * w[:, None]
         rhs = rhs * (w[:, None] if len(y.shape) == 2 else w)
-    scale = np.sqrt(reduce_sum(lhs * lhs, axes=(0,)))
+    scale = np.sqrt((lhs * lhs).sum(axis=0))
     lhs = lhs / scale
     c, residuals, rank, values = _least_squares(lhs, rhs, rcond)
     c = (c.T / scale).T

@@ -160,6 +160,10 @@ def _quantile(
 ) -> Any:
     _checked_method(method, weights)
     shape = shape_of(a)
+    nan = np.isnan(a) if a.dtype.kind == "f" else None
+    ignore = ignore and nan is not None
+    if ignore:
+        a = select(nan, np.inf, a)  # first of all, so that what is NaN has exactly no derivative
     rows, axes = _rows(a, axis)
     last = len(shape_of(rows)) - 1
     n = shape_of(rows)[-1]
@@ -169,19 +173,19 @@ def _quantile(
     if rows.dtype.kind == "b":
         rows = cast(rows, np.uint8) if method in _WHOLE else rows
     count = len(q.shape)
-    nan = np.isnan(rows) if a.dtype.kind in "fc" else None
     ordered = s.sort(rows, axis=last)
     if weights is not None:
         order = s.argsort(rows, axis=last, kind=None)
         places = _weighted(ordered, order, weights, q, a, axis)
         found = registry.functions[np.take_along_axis](ordered, places, -1)
         result = reshape(moveaxis(found, last, 0), shape=(*q.shape, *shape_of(ordered)[:-1]))
-    elif ignore and nan is not None:
-        number = reduce_sum(np.logical_not(nan), axes=(last,))
+    elif ignore:
+        number = reduce_sum(np.logical_not(_rows(nan, axis)[0]), axes=(last,))
         wide = reshape(q, shape=(*q.shape, *[1] * last))
         below, above, part = _between(np.maximum(number, 1), wide, method)
         picked = [_at_each(ordered, places, count) for places in (below, above)]
         result = picked[0] if method in _WHOLE else _lerp(picked[0], picked[1], part)
+        result = select(number == 0, np.nan, result)
         nan = None
     else:
         below, above, part = _between(n, q, method)
@@ -324,16 +328,19 @@ def nanmedian(
     if a.dtype.kind not in "fc":
         return median(a, axis, keepdims=keepdims is not NO_VALUE and bool(keepdims))
     shape = shape_of(a)
+    nan = np.isnan(a)
+    a = select(nan, np.inf, a)  # first of all, so that what is NaN has exactly no derivative
     rows, axes = _rows(a, axis)
     last = len(shape_of(rows)) - 1
     n = shape_of(rows)[-1]
     if not n:
         return _kept(registry.functions[np.nanmean](rows, -1), 0, shape, axes, keepdims)
-    number = reduce_sum(np.logical_not(np.isnan(rows)), axes=(last,))
+    number = reduce_sum(np.logical_not(_rows(nan, axis)[0]), axes=(last,))
     ordered = s.sort(rows, axis=last)
     low = _at_each(ordered, np.maximum(number - 1, 0) // 2, 0)
     high = _at_each(ordered, np.minimum(number // 2, n - 1), 0)
-    return _kept(cast((low + high) / 2, a.dtype), 0, shape, axes, keepdims)
+    result = select(number == 0, np.nan, (low + high) / 2)
+    return _kept(cast(result, a.dtype), 0, shape, axes, keepdims)
 
 
 __all__ = [

@@ -1,0 +1,154 @@
+"""Measures which of NumPy's functions work on traced values, and writes docs/support-table.md.
+
+    python docs/support_table.py            writes the table
+    python docs/support_table.py --check    fails if the committed one differs
+
+Nothing in the table is written by hand: each function is called as tests/surface_table.py says, under
+each transform, and compared with NumPy, with a loop, and with finite differences.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from surface import inexact, same  # noqa: E402
+from surface_table import CASES, EXCLUDED, Case, public  # noqa: E402
+
+import fungrad as fg  # noqa: E402
+from fungrad import trees  # noqa: E402
+from fungrad.testing import check_grads  # noqa: E402
+
+TARGET = Path(__file__).resolve().parent / "support-table.md"
+COLUMNS = ("eager", "derivatives", "vmap", "staged")
+
+
+def function_of(name: str, case: Case) -> Callable[..., Any]:
+    """The call as a function of arrays alone."""
+    function = getattr(np, name)
+    call = case.call
+    return function if call is None else lambda *args: call(function, *args)
+
+
+def check_eager(f: Callable[..., Any], case: Case, expected: Any) -> str:
+    """NumPy's results under reverse and forward mode."""
+    same(fg.vjp(f, *case.args)[0], expected, "under vjp")
+    if inexact(case.args):
+        moved = [np.ones_like(a) if np.asarray(a).dtype.kind in "fc" else None for a in case.args]
+        same(fg.jvp(f, case.args, moved)[0], expected, "under jvp")
+    return "yes"
+
+
+def check_derivatives(f: Callable[..., Any], case: Case, expected: Any) -> str:
+    """Derivatives of two orders in both modes, against finite differences."""
+    if not case.order:
+        return "zero"
+    check_grads(f, case.args, order=case.order)
+    return f"order {case.order}"
+
+
+def check_vmap(f: Callable[..., Any], case: Case, expected: Any) -> str:
+    """All examples at once, against a loop."""
+    if not case.vmap:
+        return "shape depends on values"
+    batches = []
+    for arg in map(np.asarray, case.args):
+        other = arg * 1.1 if arg.dtype.kind == "f" else arg
+        batches.append(np.stack([arg, other.astype(arg.dtype)]))
+    rows = [trees.leaves(f(*[b[i] for b in batches])) for i in range(2)]
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    same(trees.leaves(fg.vmap(f)(*batches)), columns, "under vmap")
+    return "yes"
+
+
+def check_staged(f: Callable[..., Any], case: Case, expected: Any) -> str:
+    """The Graph, evaluated and compiled, dtypes included."""
+    if not case.staged:
+        return "shape depends on values"
+    graph = fg.make_jaxpr(f)(*case.args)
+    fg.check_graph(graph)
+    same(fg.evaluate(graph, *case.args), trees.leaves(expected), "staged")
+    same(fg.jit(f)(*case.args), expected, "compiled")
+    return "yes"
+
+
+CHECKS = (check_eager, check_derivatives, check_vmap, check_staged)
+
+
+def measure(name: str) -> list[str]:
+    """What each check says of a function; "no" where it does not hold."""
+    case = CASES[name]
+    f = function_of(name, case)
+    row = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        expected = f(*case.args)
+        for check in CHECKS:
+            try:
+                row.append(check(f, case, expected))
+            except Exception as error:  # the table says so, and the tests name the error
+                row.append(f"no: {type(error).__name__}")
+    return row
+
+
+def measured() -> dict[str, list[str]]:
+    """The rows of all functions of the table."""
+    return {name: measure(name) for name in sorted(CASES) if name in public()}
+
+
+def coverage(rows: dict[str, list[str]]) -> tuple[int, int]:
+    """How many of the functions that are counted work on traced values, and how many there are."""
+    counted = [name for name in public() if name not in EXCLUDED]
+    return sum(name in rows and rows[name][0] == "yes" for name in counted), len(counted)
+
+
+def text(rows: dict[str, list[str]]) -> str:
+    """The page."""
+    works, counted = coverage(rows)
+    lines = [
+        "# Which of NumPy's functions work on traced values",
+        "",
+        "Written by `python docs/support_table.py`, which calls each function of `numpy` by plain",
+        "`np.` under every transform; a test asserts that this page is what it writes. *eager*:",
+        "NumPy's results under `grad`, `vjp` and `jvp`; *derivatives*: up to which order they agree",
+        "with finite differences in both modes (zero: there is none, on purpose); *vmap*: as a loop;",
+        "*staged*: as eagerly, in a Graph and compiled, dtypes included.",
+        "",
+        f"Of {counted} public functions that take arrays of floats and return arrays, {works} work",
+        f"({100 * works / counted:.1f} %); {len(EXCLUDED)} others are listed below with the reason.",
+        "",
+        "| function | " + " | ".join(COLUMNS) + " |",
+        "|---" * (len(COLUMNS) + 1) + "|",
+        *[f"| `np.{name}` | " + " | ".join(row) + " |" for name, row in rows.items()],
+        "",
+        "## Not counted",
+        "",
+    ]
+    reasons: dict[str, list[str]] = {}
+    for name in public():
+        if name in EXCLUDED:
+            reasons.setdefault(EXCLUDED[name], []).append(f"`{name}`")
+    for reason, names in reasons.items():
+        lines += [f"- {reason}: {', '.join(names)}"]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Writes the table, or compares it."""
+    page = text(measured())
+    if "--check" in sys.argv[1:]:
+        return 0 if TARGET.read_text(encoding="utf-8") == page else 1
+    TARGET.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -313,3 +315,16 @@ def test_unconnected_leaves_are_named_by_their_path():
 def test_the_choice_is_checked():
     with pytest.raises(ArgumentError, match="unconnected='None'"):
         fg.grad(np.sin, unconnected="None")
+
+
+def test_a_stopped_output_keeps_no_residual():
+    kept = []
+
+    def f(x):
+        stopped = fg.stop_gradient(np.exp(np.sin(x)))
+        kept.append(weakref.ref(stopped))
+        return np.sum(stopped) + np.sum(x)
+
+    _, pullback = fg.vjp(f, np.ones(3))
+    assert kept[0]() is None
+    np.testing.assert_array_equal(pullback(1.0)[0], np.ones(3))

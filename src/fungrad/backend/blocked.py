@@ -93,7 +93,7 @@ class _Writer:
         else:
             ufunc, arguments = _called(equation, arguments)
             self.namespace[ufunc.__name__] = ufunc
-            self.lines.append(f"{ufunc.__name__}({', '.join(arguments)}, {target})")
+            self.lines.append(f"{ufunc.__name__}({', '.join(arguments)}, out={target})")
         self.place[id(variable)] = target
 
 

@@ -13,7 +13,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.optimise.algebra import simplified
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
-from fungrad.structural.retrace import kept, pruned
+from fungrad.structural.retrace import effectful, kept, pruned
 
 Renaming = dict[int, Atom]
 
@@ -89,7 +89,7 @@ def share(graph: Graph) -> Graph:
     equations = []
     for equation in graph.equations:
         inputs = _renamed(equation.inputs, names)
-        key = None if equation.primitive.effect else _key(equation, inputs)
+        key = None if effectful(equation) else _key(equation, inputs)
         twin = seen.get(key) if key is not None else None
         if twin is not None:
             names.update({id(v): t for v, t in zip(equation.outputs, twin.outputs, strict=True)})

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
@@ -131,13 +132,15 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
 
     def scale(cotangent: Any, output: Any, args: Any) -> Any:
         factor = function(output, args[0]) if len(args) == 1 else function(output, *args)
-        if factor.__class__ is np.ndarray and factor.dtype is not _BOOL:
+        kind = factor.__class__
+        if kind is ndarray:
+            if factor.dtype is not _BOOL:
+                return cotangent * factor
+        elif kind is float:
             return cotangent * factor
-        if factor.__class__ is Masked:
+        elif kind is Masked:
             return Masked(select(factor.mask, cotangent * factor.value, 0), factor.mask)
-        if factor.__class__ is bool or (
-            factor.__class__ not in PYTHON_SCALARS and factor.dtype == _BOOL
-        ):
+        if kind is bool or (kind not in PYTHON_SCALARS and factor.dtype == _BOOL):
             return Masked(select(factor, cotangent, 0), factor)
         return cotangent * factor
 
@@ -244,8 +247,14 @@ mul = elementwise("mul", operator.mul, ufunc=np.multiply,
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
                   partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)])  # fmt: skip
 
+
+def _eval_select(condition: Any, x: Any, y: Any) -> Any:
+    chosen = np.where(condition, x, y)
+    return chosen if chosen.ndim else chosen[()]
+
+
 select = elementwise(
-    "select", np.where, partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)]
+    "select", _eval_select, partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)]
 )
 """`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
 

@@ -35,11 +35,13 @@ class Trace:
 
     __slots__ = ("label", "parent", "records")
 
+    records: bool
+    """Whether what is done here ends up in a Graph, so that sources are worth finding."""
+
     def __init__(self, parent: Trace | None, label: Callable[[], str]) -> None:
         self.parent = parent
         self.label = label
         self.records = parent is not None and parent.records
-        """Whether what is done here ends up in a Graph, so that sources are worth finding."""
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """Applies a primitive to values, some of which may be tracers of this trace."""
@@ -266,7 +268,7 @@ class Tracer:
         if method == "__call__" and not kwargs:
             function = ufuncs.get(ufunc)
             if function is not None:
-                for value in inputs:
+                for value in inputs if len(inputs) > 1 else ():
                     if value.__class__ not in PLAIN:
                         inputs = tuple([registry.operand(v) for v in inputs])
                         if any(v is NotImplemented for v in inputs):

@@ -62,7 +62,9 @@ def _pullback_of(
         shapes.extend((len(leaves), treedef, aux_def))
         return [*leaves, *aux_leaves]
 
-    values, pullback = linearized(flat, inputs.differentiated(), lambda: f"{verb} of {describe(f)}")
+    values, pullback = linearized(
+        flat, inputs.differentiated(), lambda: f"{verb} of {describe(f)}", prune=verb == "vjp"
+    )
     count, treedef, aux_def = shapes
     aux = trees.unflatten(aux_def, values[count:]) if has_aux else None
     padding = [None] * (len(values) - count)

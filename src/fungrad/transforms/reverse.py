@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+from numpy import ndarray
 
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
@@ -27,8 +27,8 @@ class VjpTrace(Trace):
     """Observes a function under reverse mode. A tracer's `value` is its primal, its `extra` its
     slot.
 
-    Slots count from 1; 0 stands for what is not differentiated. The tape holds one record for each
-    equation that a differentiated input reaches:
+    Slots count from 1; 0 stands for what is not differentiated; one slot alone is of a unary
+    primitive. The tape holds one record for each equation that a differentiated input reaches:
     (primitive, params, input slots, args, output, output slot or slots, place). The place, the
     user's line and scope, is only known where a Graph records.
     """
@@ -55,9 +55,7 @@ class VjpTrace(Trace):
                     value = arg.value
                     output = primitive.eval(value)
                     self.slots = slot = self.slots + 1
-                    self.tape.append(
-                        (primitive, params, (arg.extra,), (value,), output, slot, None)
-                    )
+                    self.tape.append((primitive, params, arg.extra, (value,), output, slot, None))
                     return Tracer(self, output, slot)
             elif len(args) == 2:
                 x, y = args
@@ -130,6 +128,18 @@ class VjpTrace(Trace):
         self.tape.append((primitive, params, slots, args, saved, out, origin))
         return traced
 
+    def prune(self, slots: Sequence[int]) -> None:
+        """Drops the records, and so the residuals, that do not reach the given slots."""
+        live = set(slots)
+        kept = []
+        for record in reversed(self.tape):
+            out = record[5]
+            if out in live if out.__class__ is int else not live.isdisjoint(out):
+                slots = record[2]
+                live.update((slots,) if slots.__class__ is int else filter(None, slots))
+                kept.append(record)
+        self.tape = kept[::-1]
+
     def origin(self, tracer: Tracer) -> str:
         for primitive, _, _, _, _, out, _ in self.tape:
             if out == tracer.extra or (out.__class__ is list and tracer.extra in out):
@@ -180,17 +190,30 @@ def _walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
             partials = primitive.partials
             if partials is not None:
                 masked = cotangent.__class__ is Masked
-                for i, slot in enumerate(slots):
+                if slots.__class__ is int:
+                    if masked:
+                        new = scale_masked(cotangent, partials[0], output, args)
+                    else:
+                        new = partials[0](cotangent, output, args)
+                    arg = args[0]
+                    if (
+                        new.__class__ is not ndarray
+                        or arg.__class__ is not ndarray
+                        or new.dtype is not arg.dtype
+                    ):
+                        new = match(new, arg)
+                    held = cotangents[slots]
+                    cotangents[slots] = new if held is None else add_cotangents(held, new)
+                    continue
+                for slot, scale, arg in zip(slots, partials, args):  # noqa: B905 - the hot loop
                     if slot:
-                        new: Any
                         if masked:
-                            new = scale_masked(cotangent, partials[i], output, args)
+                            new = scale_masked(cotangent, scale, output, args)
                         else:
-                            new = partials[i](cotangent, output, args)
-                        arg = args[i]
+                            new = scale(cotangent, output, args)
                         if (
-                            new.__class__ is not np.ndarray
-                            or arg.__class__ is not np.ndarray
+                            new.__class__ is not ndarray
+                            or arg.__class__ is not ndarray
                             or new.shape != arg.shape
                             or new.dtype is not arg.dtype
                         ):
@@ -233,7 +256,10 @@ def match(cotangent: Any, arg: Any) -> Any:
 
 
 def linearized(
-    f: Callable[..., Sequence[Any]], inputs: Sequence[Any], label: Callable[[], str]
+    f: Callable[..., Sequence[Any]],
+    inputs: Sequence[Any],
+    label: Callable[[], str],
+    prune: bool = False,
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """Runs a function of flat inexact arguments; returns its flat outputs and its flat pullback.
 
@@ -249,6 +275,8 @@ def linearized(
         mine = result.__class__ is Tracer and result.owner is trace
         values.append(result.value if mine else result)
         slots.append(result.extra if mine else 0)
+    if prune:
+        trace.prune([slot for slot in slots if slot])
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
         seeds = [(s, c) for s, c in zip(slots, cotangents, strict=True) if s and c is not None]

@@ -47,6 +47,7 @@ def applied(mutant: Mutant) -> Iterator[Primitive]:
     write(primitive, mutant.rule, mutant.new)
     if mutant.rule == "cuts":
         rest = primitive.forward or primitive.keep or primitive.multiple
+        rest = rest or primitive.partials is None
         write(primitive, "plain", not (mutant.new or rest))
     try:
         yield primitive

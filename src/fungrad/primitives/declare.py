@@ -47,7 +47,7 @@ class Primitive:
       ufunc: the NumPy ufunc that eval applies, where it is one: a backend may call it with `out=`.
       multiple: whether the output is a tuple.
       effect: whether it is run for what it does (a print), so that no pass may drop it.
-      plain: whether it has one output and no cuts, keep or forward: reverse mode just calls it.
+      plain: whether it is elementwise and without cuts: reverse mode just calls it.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Primitive:
         write(self, "degree", degree)
         write(self, "multiple", multiple)
         write(self, "effect", effect)
-        write(self, "plain", not (cuts or forward or keep or multiple))
+        write(self, "plain", partials is not None and not (cuts or forward or keep or multiple))
         write(self, "module", module or _declaring_module())
         key = (self.module, name)
         if key in primitives:

@@ -128,14 +128,14 @@ class VjpTrace(Trace):
         self.tape.append((primitive, params, slots, args, saved, out, origin))
         return traced
 
-    def prune(self, slots: Sequence[int]) -> None:
+    def prune(self, reached: Sequence[int]) -> None:
         """Drops the records, and so the residuals, that do not reach the given slots."""
-        live = set(slots)
+        live = set(reached)
         kept = []
         for record in reversed(self.tape):
             out = record[5]
             if out in live if out.__class__ is int else not live.isdisjoint(out):
-                slots = record[2]
+                slots: Any = record[2]
                 live.update((slots,) if slots.__class__ is int else filter(None, slots))
                 kept.append(record)
         self.tape = kept[::-1]
@@ -190,6 +190,7 @@ def _walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
             partials = primitive.partials
             if partials is not None:
                 masked = cotangent.__class__ is Masked
+                new: Any
                 if slots.__class__ is int:
                     if masked:
                         new = scale_masked(cotangent, partials[0], output, args)

@@ -3,8 +3,8 @@
     python docs/support_table.py            writes the table
     python docs/support_table.py --check    fails if the committed one differs
 
-Nothing in the table is written by hand: each function is called as tests/surface_table.py says, under
-each transform, and compared with NumPy, with a loop, and with finite differences.
+Nothing in the table is written by hand: each function is called as tests/surface_table.py says,
+under each transform, and compared with NumPy, with a loop, and with finite differences.
 """
 
 from __future__ import annotations
@@ -116,14 +116,15 @@ def text(rows: dict[str, list[str]]) -> str:
     lines = [
         "# Which of NumPy's functions work on traced values",
         "",
-        "Written by `python docs/support_table.py`, which calls each function of `numpy` by plain",
-        "`np.` under every transform; a test asserts that this page is what it writes. *eager*:",
-        "NumPy's results under `grad`, `vjp` and `jvp`; *derivatives*: up to which order they agree",
-        "with finite differences in both modes (zero: there is none, on purpose); *vmap*: as a loop;",
-        "*staged*: as eagerly, in a Graph and compiled, dtypes included.",
+        "Written by `python docs/support_table.py`, which calls each function of `numpy` by",
+        "plain `np.` under every transform; a test asserts that this page is what it writes.",
+        "*eager*: NumPy's results under `grad`, `vjp` and `jvp`; *derivatives*: up to which order",
+        "they agree with finite differences in both modes (zero: none, on purpose); *vmap*: as a",
+        "loop; *staged*: as eagerly, in a Graph and compiled, dtypes included.",
         "",
-        f"Of {counted} public functions that take arrays of floats and return arrays, {works} work",
-        f"({100 * works / counted:.1f} %); {len(EXCLUDED)} others are listed below with the reason.",
+        f"Of {counted} public functions that take arrays of floats and return arrays, {works}",
+        f"work ({100 * works / counted:.1f} %); {len(EXCLUDED)} others are listed below with the",
+        "reason.",
         "",
         "| function | " + " | ".join(COLUMNS) + " |",
         "|---" * (len(COLUMNS) + 1) + "|",

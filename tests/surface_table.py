@@ -21,7 +21,8 @@ class Case(NamedTuple):
     order: int = 2
     """Up to which order there are derivatives; 0: none, on purpose."""
     vmap: bool = True
-    """Whether shapes do not depend on values, so that there are no examples at once and no Graph."""
+    """Whether shapes do not depend on values, so that "
+    "there are no examples at once and no Graph."""
     staged: bool = True
 
 
@@ -56,7 +57,8 @@ CASES: dict[str, Case] = {}
 # --- ufuncs ---------------------------------------------------------------------------------------
 
 FLAT = (
-    "ceil floor trunc rint sign signbit spacing isnan isinf isfinite logical_not equal not_equal less "
+    "ceil floor trunc rint sign signbit spacing "
+    "isnan isinf isfinite logical_not equal not_equal less "
     "less_equal greater greater_equal logical_and logical_or logical_xor floor_divide"
 ).split()  # fmt: skip
 SPECIAL: dict[str, Case] = {
@@ -80,15 +82,19 @@ for _name in np.__all__:
         CASES[_name] = case(*(V, W)[: _function.nin], order=0 if _name in FLAT else 2)
 CASES.update({name: c for name, c in SPECIAL.items() if name in np.__all__})
 
-# --- functions of one array by itself ---------------------------------------------------------------
+# --- functions of one array by itself -------------------------------------------------------------
 
 for _name in (
-    "amax amin average cumprod cumsum cumulative_prod cumulative_sum diff ediff1d gradient max mean "
+    "amax amin average cumprod cumsum cumulative_prod "
+    "cumulative_sum diff ediff1d gradient max mean "
     "median min prod ptp std sum trapezoid unwrap var angle clip copy fix flip i0 imag nan_to_num "
     "real sinc ravel reshape squeeze atleast_1d atleast_2d atleast_3d diagflat fliplr flipud rot90 "
-    "transpose permute_dims matrix_transpose tril triu sort sort_complex corrcoef cov trace diagonal "
-    "diag nansum nanprod nanmax nanmin nanmean nanmedian nanvar nanstd nancumsum nancumprod unstack "
-    "real_if_close astype hstack vstack dstack column_stack row_stack concatenate concat stack block "
+    "transpose permute_dims matrix_transpose tril triu "
+    "sort sort_complex corrcoef cov trace diagonal "
+    "diag nansum nanprod nanmax nanmin nanmean "
+    "nanmedian nanvar nanstd nancumsum nancumprod unstack "
+    "real_if_close astype hstack vstack dstack "
+    "column_stack row_stack concatenate concat stack block "
     "broadcast_arrays"
 ).split():  # fmt: skip
     if _name in np.__all__:
@@ -233,7 +239,8 @@ _GROUPS: dict[str, str] = {
         "broadcast_shapes can_cast common_type diag_indices_from einsum_path get_include "
         "get_printoptions getbufsize geterr geterrcall iscomplexobj isdtype isfortran isrealobj "
         "isscalar issubdtype iterable may_share_memory min_scalar_type mintypecode printoptions "
-        "promote_types result_type set_printoptions setbufsize seterr seterrcall shares_memory test "
+        "promote_types result_type set_printoptions setbufsize "
+        "seterr seterrcall shares_memory test "
         "tril_indices_from triu_indices_from typename"
     ),
     "makes a function or an iterator": "frompyfunc nested_iters",

@@ -55,6 +55,20 @@ ROWS = {
         ),
         (lambda x: x.max(), np.array([2.0, 2.0]), [0.5, 0.5]),
     ],
+    (
+        "`np.sort(x)`, `np.partition(x, k)`, `np.median(x)`, `np.quantile(x, q)`, `np.unique(x)`",
+        "ties",
+    ): [
+        (lambda x: np.sort(x)[0], np.array([1.0, 0.0, 0.0]), [0.0, 0.5, 0.5]),
+        (lambda x: np.partition(x, 1)[1], np.array([1.0, 0.0, 1.0]), [0.5, 0.0, 0.5]),
+        (np.median, np.array([1.0, 1.0, 0.0]), [0.5, 0.5, 0.0]),
+        (lambda x: np.quantile(x, 0.5), np.array([1.0, 1.0, 0.0]), [0.5, 0.5, 0.0]),
+        (lambda x: np.unique(x)[1], np.array([1.0, 1.0, 0.0]), [0.5, 0.5, 0.0]),
+    ],
+    ("`np.interp(x, xp, fp)`, by x", "x is one of xp"): [
+        (lambda x: np.interp(x, [0.0, 1.0, 2.0], [0.0, 1.0, 5.0]), 1.0, 2.5),
+        (lambda x: np.interp(x, [0.0, 1.0, 2.0], [0.0, 1.0, 5.0]), 0.0, 0.5),
+    ],
     ("`np.maximum.accumulate(x)`, `np.minimum.accumulate(x)`", "ties"): [
         (lambda x: np.sum(np.maximum.accumulate(x)), np.array([1.0, 1.0, 0.0]), [2.0, 1.0, 0.0]),
         (lambda x: np.sum(np.minimum.accumulate(x)), np.array([1.0, 1.0, 2.0]), [2.0, 1.0, 0.0]),

@@ -11,8 +11,8 @@ from surface import agrees, same, values
 import fungrad as fg
 
 METHODS = (
-    "inverted_cdf averaged_inverted_cdf closest_observation interpolated_inverted_cdf hazen weibull "
-    "linear median_unbiased normal_unbiased lower higher midpoint nearest"
+    "inverted_cdf averaged_inverted_cdf closest_observation interpolated_inverted_cdf hazen "
+    "weibull linear median_unbiased normal_unbiased lower higher midpoint nearest"
 ).split()  # fmt: skip
 FUNCTIONS = (np.quantile, np.percentile, np.nanquantile, np.nanpercentile)
 X = values((3, 5, 2))

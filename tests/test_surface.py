@@ -23,14 +23,15 @@ _SPEC.loader.exec_module(support_table)
 # own tests.
 AUTOGRAD = """
 abs absolute acos acosh add amax amin angle append arccos arccosh arcsin arcsinh arctan arctan2
-arctanh array_split asin asinh astype atan atan2 atanh atleast_1d atleast_2d atleast_3d broadcast_to
-clip column_stack concatenate conj conjugate cos cosh cross cumsum deg2rad degrees diag diagonal diff
-divide dot dsplit einsum exp exp2 expand_dims expm1 fabs fliplr flipud fmax fmin gradient hsplit
-hstack hypot imag inner kron linspace log log10 log1p log2 logaddexp logaddexp2 matmul max maximum
-mean min minimum mod moveaxis multiply nan_to_num negative outer pad partition permute_dims pow power
-prod rad2deg radians ravel real real_if_close reciprocal remainder repeat reshape roll rollaxis rot90
-select sin sinc sinh sort split sqrt square squeeze stack std subtract sum swapaxes tan tanh tensordot
-tile trace transpose tril triu true_divide var vsplit vstack where
+arctanh array_split asin asinh astype atan atan2 atanh atleast_1d atleast_2d atleast_3d
+broadcast_to clip column_stack concatenate conj conjugate cos cosh cross cumsum deg2rad degrees
+diag diagonal diff divide dot dsplit einsum exp exp2 expand_dims expm1 fabs fliplr flipud fmax
+fmin gradient hsplit hstack hypot imag inner kron linspace log log10 log1p log2 logaddexp
+logaddexp2 matmul max maximum mean min minimum mod moveaxis multiply nan_to_num negative outer pad
+partition permute_dims pow power prod rad2deg radians ravel real real_if_close reciprocal
+remainder repeat reshape roll rollaxis rot90 select sin sinc sinh sort split sqrt square squeeze
+stack std subtract sum swapaxes tan tanh tensordot tile trace transpose tril triu true_divide var
+vsplit vstack where
 """.split()
 
 

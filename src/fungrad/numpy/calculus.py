@@ -250,6 +250,9 @@ def _cut(a: Any, v: Any, mode: str, start: int) -> Any:
 @implements(np.correlate)
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     """The correlation of two vectors, as numpy.correlate."""
+    a, v = array_of(a), array_of(v)
+    if not a.shape or not v.shape:
+        raise ValueError("object of too small depth for desired array")
     a, v = _vectors(a, v)
     if not a.size or not v.size:
         raise ValueError(f"{'first' if not a.size else 'second'} array argument cannot be empty")

@@ -240,7 +240,7 @@ def _least_squares(lhs: Any, rhs: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
         found: tuple[Any, Any, Any, Any] = np.linalg.lstsq(lhs, rhs, rcond)
         return found
     values = np.linalg.svd(lhs, compute_uv=False)
-    rank = int(np.sum(values > rcond * values[0]))
+    rank = np.int32(np.sum(values > rcond * values[0]))
     c = np.linalg.pinv(lhs, rcond) @ rhs
     rest = rhs - lhs @ c
     residuals = np.zeros(0, rest.dtype)

@@ -6,7 +6,7 @@ How many elements are unique decides on the shape of the result, so that the val
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -104,45 +104,27 @@ def unique(
     return select(np.arange(size) < np.sum(first), _picked(x, places), fill)
 
 
-class UniqueAll(NamedTuple):
-    """What unique_all returns."""
-
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
-
-
-class UniqueCounts(NamedTuple):
-    """What unique_counts returns."""
-
-    values: Any
-    counts: Any
-
-
-class UniqueInverse(NamedTuple):
-    """What unique_inverse returns."""
-
-    values: Any
-    inverse_indices: Any
+def _result(function: Any, *parts: Any) -> Any:
+    """What a function of NumPy's returns, with other contents: its class is NumPy's own."""
+    return type(function(np.zeros(0)))(*parts)
 
 
 @implements(np.unique_all)
 def unique_all(x: Any) -> Any:
     """The different elements, their places, the inverse and the counts, as numpy.unique_all."""
-    return UniqueAll(*_unique(x, True, True, True, equal_nan=False))
+    return _result(np.unique_all, *_unique(x, True, True, True, equal_nan=False))
 
 
 @implements(np.unique_counts)
 def unique_counts(x: Any) -> Any:
     """The different elements and their counts, as numpy.unique_counts."""
-    return UniqueCounts(*_unique(x, return_counts=True, equal_nan=False))
+    return _result(np.unique_counts, *_unique(x, return_counts=True, equal_nan=False))
 
 
 @implements(np.unique_inverse)
 def unique_inverse(x: Any) -> Any:
     """The different elements and the places of all among them, as numpy.unique_inverse."""
-    return UniqueInverse(*_unique(x, return_inverse=True, equal_nan=False))
+    return _result(np.unique_inverse, *_unique(x, return_inverse=True, equal_nan=False))
 
 
 @implements(np.unique_values)

@@ -64,7 +64,7 @@ def sort_complex(a: Any) -> Any:
     a = sort(a)
     if a.dtype.kind == "c":
         return a
-    return cast(a, np.complex64 if a.dtype.char in "bhBH?fe" else np.complex128)
+    return cast(a, {**dict.fromkeys("bhBH", "F"), "g": "G"}.get(a.dtype.char, "D"))
 
 
 @implements(np.lexsort)
@@ -138,14 +138,12 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
     steps = None if bins.__class__ is Tracer else np.diff(bins)
+    side = "left" if right else "right"
     if steps is not None and np.any(steps < 0):
         if np.any(steps > 0):
             raise ValueError("bins must be monotonically increasing or decreasing")
-        length = shape_of(bins)[0]
-        return sub(
-            length, searchsorted(flip(bins, axes=(0,)), x, side="right" if right else "left")
-        )
-    return searchsorted(bins, x, side="left" if right else "right")
+        return sub(shape_of(bins)[0], searchsorted(flip(bins, axes=(0,)), x, side=side))
+    return searchsorted(bins, x, side=side)
 
 
 def joined_flat(arrays: Any) -> Any:

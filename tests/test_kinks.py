@@ -63,7 +63,7 @@ ROWS = {
         (lambda x: np.partition(x, 1)[1], np.array([1.0, 0.0, 1.0]), [0.5, 0.0, 0.5]),
         (np.median, np.array([1.0, 1.0, 0.0]), [0.5, 0.5, 0.0]),
         (lambda x: np.quantile(x, 0.5), np.array([1.0, 1.0, 0.0]), [0.5, 0.5, 0.0]),
-        (lambda x: np.unique(x)[1], np.array([1.0, 1.0, 0.0]), [0.5, 0.5, 0.0]),
+        (lambda x: fg.numpy.unique(x, size=2)[1], np.array([1.0, 1.0, 0.0]), [0.5, 0.5, 0.0]),
     ],
     ("`np.interp(x, xp, fp)`, by x", "x is one of xp"): [
         (lambda x: np.interp(x, [0.0, 1.0, 2.0], [0.0, 1.0, 5.0]), 1.0, 2.5),

@@ -171,9 +171,14 @@ def inner(xs: Any, ys: Any) -> tuple[float, float]:
     )
 
 
-def stacked(x: Any, size: int) -> Any:
-    """A batch of different values: the first is x itself, the others have its elements in turn."""
+def stacked(x: Any, size: int, scaled: bool = False) -> Any:
+    """A batch of different values: the first is x itself, the others have its elements in turn.
+
+    Where turned elements would leave the domain (of positive definite matrices) they are scaled.
+    """
     x = np.asarray(x)
+    if scaled:
+        return np.stack([x * (1 + i / 4) for i in range(size)]).astype(x.dtype)
     if x.dtype == bool:
         return np.stack([x ^ bool(i % 2) for i in range(size)])
     turned = [np.roll(x.ravel(), i).reshape(x.shape) for i in range(size)]
@@ -201,7 +206,10 @@ def check_batch(primitive: Primitive, sample: Sample) -> None:
 
     combinations = [c for c in itertools.product((True, False), repeat=len(sample.args)) if any(c)]
     for flags in combinations[:16]:
-        args = [stacked(a, size) if b else a for a, b in zip(sample.args, flags, strict=True)]
+        scaled = primitive.name == "cholesky"
+        args = [
+            stacked(a, size, scaled) if b else a for a, b in zip(sample.args, flags, strict=True)
+        ]
         with np.errstate(all="ignore"):
             found = outputs(
                 primitive, fg.vmap(f, in_axes=tuple(0 if b else None for b in flags))(*args)

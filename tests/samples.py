@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import samples_arrays
 import samples_elementwise
+import samples_linalg
 import samples_sorting
 import samples_structural
 from sampling import SAMPLES, Sample
 
-TABLES = (samples_arrays, samples_elementwise, samples_sorting, samples_structural)
+TABLES = (samples_arrays, samples_elementwise, samples_linalg, samples_sorting, samples_structural)
 
 __all__ = ["SAMPLES", "TABLES", "Sample"]

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as _numpy
 
+from fungrad.numpy import fft as fft
+from fungrad.numpy import linalg as linalg
 from fungrad.numpy import methods as methods
 from fungrad.numpy import operators as operators
 from fungrad.numpy import ufunc_methods as ufunc_methods

@@ -1,0 +1,260 @@
+"""Floor 8: numpy.linalg for traced values (`fungrad.numpy.linalg`), with NumPy's signatures.
+
+Here stand equations and factorisations; norms stand in linalg_norms.py, products in
+linalg_products.py. Knows NumPy's arguments and named results; the work is done in
+primitives/linalg*.py, and what happens at equal eigenvalues is said in docs/linalg.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import UnsupportedArgumentError
+from fungrad.numpy import contractions, linalg_norms, reductions
+from fungrad.numpy.linalg_norms import cond, matrix_norm, matrix_rank, norm, vector_norm
+from fungrad.numpy.linalg_products import (
+    Error,
+    common,
+    cross,
+    diagonal,
+    matmul,
+    matrices,
+    matrix_power,
+    matrix_transpose,
+    multi_dot,
+    outer,
+    squares,
+    tensordot,
+    tensorinv,
+    tensorsolve,
+    trace,
+    vecdot,
+)
+from fungrad.numpy.prepare import array_of
+from fungrad.numpy.wrap import NO_VALUE, implements
+from fungrad.primitives import linalg as p
+from fungrad.primitives import linalg_determinants, linalg_factors, linalg_spectra
+from fungrad.primitives.elementwise import select, sub
+from fungrad.primitives.linalg_forms import adjoint, bar, columns, real_part
+from fungrad.primitives.shaping import cast, concatenate, pad, reduce_sum, reshape
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import Tracer
+
+LinAlgError = np.linalg.LinAlgError
+
+# NumPy keeps the classes of its named results to itself.
+_ONE = np.ones((1, 1))
+EigResult: Any = type(np.linalg.eig(_ONE))
+EighResult: Any = type(np.linalg.eigh(_ONE))
+QRResult: Any = type(np.linalg.qr(_ONE))
+SlogdetResult: Any = type(np.linalg.slogdet(_ONE))
+SVDResult: Any = type(np.linalg.svd(_ONE))
+
+# --- equations ------------------------------------------------------------------------------------
+
+
+@implements(np.linalg.solve)
+def solve(a: Any, b: Any) -> Any:
+    """x with a @ x = b, as numpy.linalg.solve: b is a vector where it has one axis."""
+    b = array_of(b)
+    (a,) = squares("solve", a)
+    a, b = common([a, b])
+    if len(b.shape) != 1:
+        return p.solve(a, b, triangle="")
+    x = p.solve(a, reshape(b, shape=(*b.shape, 1)), triangle="")
+    return reshape(x, shape=x.shape[:-1])
+
+
+@implements(np.linalg.inv)
+def inv(a: Any) -> Any:
+    """The inverses of square matrices, as numpy.linalg.inv."""
+    return p.inv(*squares("inv", a))
+
+
+@implements(np.linalg.pinv)
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Any:
+    """The pseudoinverses, as numpy.linalg.pinv; the derivative is that at constant rank."""
+    (a,) = matrices("pinv", a)
+    if rcond is None:
+        if rtol is NO_VALUE:
+            rcond = 1e-15
+        elif rtol is None:
+            rcond = max(a.shape[-2:]) * np.finfo(a.dtype).eps
+        else:
+            rcond = rtol
+    elif rtol is not NO_VALUE:
+        raise ValueError("`rtol` and `rcond` can't be both set.")
+    if hermitian:
+        (a,) = squares("pinv", a)
+        a = linalg_factors.hermitian_part(a, True)
+    rcond = np.asarray(rcond)
+    if rcond.ndim == 0:
+        return p.pinv(a, rtol=float(rcond))
+    u, s, vh = linalg_spectra.svd(a, full=False)
+    large = s > rcond[..., None] * reductions.max(s, axis=-1, keepdims=True)
+    inverse = select(large, 1.0 / select(large, s, 1.0), 0.0)
+    return contractions.matmul(adjoint(vh) * columns(inverse), adjoint(u))
+
+
+@implements(np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    """The x of least |a @ x - b|, the squared residuals, the rank and the singular values of a, as
+    numpy.linalg.lstsq.
+
+    Where the rank is not known (under jit and vmap) the residuals are NaN, and not left out, for a
+    matrix without full rank.
+    """
+    b = array_of(b)
+    (a,) = matrices("lstsq", a)
+    a, b = common([a, b])
+    if len(a.shape) != 2 or len(b.shape) not in (1, 2):
+        raise Error("lstsq takes a matrix, and a vector or a matrix of right-hand sides")
+    m, n = a.shape
+    if b.shape[0] != m:
+        raise Error("Incompatible dimensions")
+    eps = np.finfo(a.dtype).eps
+    rcond = eps * max(m, n) if rcond is None else float(rcond)
+    rcond = eps if rcond < 0 else rcond
+    s = linalg_norms.singular_values(a)
+    rank = cast(reductions.count_nonzero(s > rcond * reductions.max(s, initial=0)), np.int32)
+    x = contractions.matmul(p.pinv(a, rtol=float(rcond)), b)
+    nothing = np.zeros(0, s.dtype)
+    traced = rank.__class__ is Tracer
+    if m <= n or (not traced and rank != n):
+        return x, nothing, rank, s
+    error = sub(contractions.matmul(a, x), b)
+    squared = reduce_sum(real_part(bar(error) * error), axes=(0,))
+    squared = squared if len(b.shape) == 2 else reshape(squared, shape=(1,))
+    return x, select(rank == n, squared, np.nan) if traced else squared, rank, s
+
+
+# --- determinants ---------------------------------------------------------------------------------
+
+
+@implements(np.linalg.det)
+def det(a: Any) -> Any:
+    """The determinants, as numpy.linalg.det; with derivatives at singular matrices too."""
+    return linalg_determinants.det(*squares("det", a))
+
+
+@implements(np.linalg.slogdet)
+def slogdet(a: Any) -> Any:
+    """Signs and logarithms of the sizes of determinants, as numpy.linalg.slogdet."""
+    return SlogdetResult(*linalg_determinants.slogdet(*squares("slogdet", a)))
+
+
+# --- factorisations -------------------------------------------------------------------------------
+
+
+@implements(np.linalg.cholesky)
+def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+    """The lower (or upper) Cholesky factors of positive definite matrices, as
+    numpy.linalg.cholesky."""
+    (a,) = squares("cholesky", a)
+    if upper:
+        return adjoint(linalg_factors.cholesky(adjoint(a)))
+    return linalg_factors.cholesky(a)
+
+
+@implements(np.linalg.qr)
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """The QR factorisation in the modes "reduced", "complete" and "r", as numpy.linalg.qr.
+
+    Raises:
+      UnsupportedArgumentError: for the mode "raw", LAPACK's own layout of reflectors.
+    """
+    if mode == "raw":
+        raise UnsupportedArgumentError(
+            f"numpy.linalg.qr was called with mode='raw' on a traced value{user_line()}: it gives "
+            "LAPACK's own layout of reflectors, which has no derivative here. Use 'reduced', "
+            "'complete' or 'r'."
+        )
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueError(f"Unrecognized mode '{mode}'")
+    (a,) = matrices("qr", a)
+    q, r = linalg_factors.qr(a)
+    if mode == "r":
+        return r
+    m, n = a.shape[-2:]
+    if mode == "reduced" or m <= n:
+        return QRResult(q, r)
+    axis = len(a.shape) - 1
+    q = concatenate(q, linalg_factors.complement(q), axis=axis)
+    below = ((0, 0),) * (axis - 1) + ((0, m - n), (0, 0))
+    return QRResult(q, pad(r, widths=below))
+
+
+@implements(np.linalg.svd)
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    """The singular value decomposition, as numpy.linalg.svd."""
+    if hermitian:
+        return _hermitian_svd(a) if compute_uv else _hermitian_values(a)
+    (a,) = matrices("svd", a)
+    if compute_uv:
+        return SVDResult(*linalg_spectra.svd(a, full=bool(full_matrices)))
+    return linalg_spectra.svdvals(a)
+
+
+def _hermitian_values(a: Any) -> Any:
+    (a,) = squares("svd", a)
+    return np.sort(np.abs(linalg_spectra.eigvalsh(a, lower=True)))[..., ::-1]
+
+
+def _hermitian_svd(a: Any) -> Any:
+    w, u = linalg_spectra.eigh(*squares("svd", a), lower=True)
+    order = np.argsort(np.abs(w))[..., ::-1]
+    w = np.take_along_axis(w, order, axis=-1)
+    u = np.take_along_axis(u, order[..., None, :], axis=-1)
+    vh = adjoint(u * columns(np.copysign(1.0, w)))
+    return SVDResult(u, np.abs(w), vh)
+
+
+@implements(np.linalg.svdvals)
+def svdvals(x: Any, /) -> Any:
+    """The singular values, as numpy.linalg.svdvals."""
+    return svd(x, compute_uv=False, hermitian=False)
+
+
+def _lower(UPLO: str) -> bool:
+    if UPLO.upper() not in ("L", "U"):
+        raise ValueError("UPLO argument must be 'L' or 'U'")
+    return UPLO.upper() == "L"
+
+
+@implements(np.linalg.eigh)
+def eigh(a: Any, UPLO: str = "L") -> Any:
+    """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh."""
+    return EighResult(*linalg_spectra.eigh(*squares("eigh", a), lower=_lower(UPLO)))
+
+
+@implements(np.linalg.eigvalsh)
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+    """The eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh."""
+    return linalg_spectra.eigvalsh(*squares("eigvalsh", a), lower=_lower(UPLO))
+
+
+@implements(np.linalg.eig)
+def eig(a: Any) -> Any:
+    """Eigenvalues and eigenvectors, as numpy.linalg.eig, but complex where they happen to be real.
+
+    A dtype that depends on the values is no dtype of a traced program.
+    """
+    return EigResult(*linalg_spectra.eig(*squares("eig", a)))
+
+
+@implements(np.linalg.eigvals)
+def eigvals(a: Any) -> Any:
+    """The eigenvalues, as numpy.linalg.eigvals, but complex where they happen to be real."""
+    return linalg_spectra.eigvals(*squares("eigvals", a))
+
+
+__all__ = [
+    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals",
+    "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank",
+    "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd",
+    "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
+]  # fmt: skip

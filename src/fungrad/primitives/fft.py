@@ -1,0 +1,105 @@
+"""Floor 3: discrete Fourier transforms: `fft` along axes, and `rfft` and `irfft` along one.
+
+All are linear and, unlike the textbook's, transposed without conjugation: the pairing of complex
+numbers here is Re(sum(c * x)), under which the matrix exp(-2 pi i j k / n) is symmetric. Knows
+`declare` and the arithmetic of `elementwise`; knows nothing of padding, cropping and NumPy's names.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.types import Type
+from fungrad.primitives.declare import Primitive, linear
+from fungrad.primitives.elementwise import mul
+from fungrad.primitives.shaping import conj
+
+Axes = tuple[int, ...]
+
+OPPOSITE = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+"""By norm: the norm under which the transform in the other direction has the same factor."""
+
+
+@lru_cache(maxsize=64)
+def _complex(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.fft.fft(np.zeros(1, dtype)).dtype
+
+
+@lru_cache(maxsize=64)
+def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.fft.irfft(np.zeros(1, dtype), 1).dtype
+
+
+def _with_length(shape: Axes, axis: int, length: int) -> Axes:
+    return (*shape[:axis], length, *shape[axis + 1 :])
+
+
+def _eval_fft(x: Any, *, axes: Axes, inverse: bool, norm: str) -> Any:
+    return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes, norm=norm)  # type: ignore[arg-type]
+
+
+fft: Primitive = linear(
+    "fft",
+    eval=_eval_fft,
+    type=lambda x, *, axes, inverse, norm: Type(x.shape, _complex(x.dtype)),
+    transpose=lambda ct, x, *, axes, inverse, norm: fft(ct, axes=axes, inverse=inverse, norm=norm),
+    batch=lambda args, batched, size, *, axes, inverse, norm: fft(
+        args[0], axes=tuple([axis + 1 for axis in axes]), inverse=inverse, norm=norm
+    ),
+)
+"""`fft(x, axes=, inverse=, norm=)`: the transform along each of one or more different axes; the
+norm is "backward", "ortho" or "forward", as in NumPy."""
+
+rfft: Primitive = linear(
+    "rfft",
+    eval=lambda x, *, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
+    type=lambda x, *, axis, norm: Type(
+        _with_length(x.shape, axis, x.shape[axis] // 2 + 1), _complex(x.dtype)
+    ),
+    transpose=lambda ct, x, *, axis, norm: _transpose_rfft(ct, x, axis, norm),
+    batch=lambda args, batched, size, *, axis, norm: rfft(args[0], axis=axis + 1, norm=norm),
+)
+"""`rfft(x, axis=, norm=)`: the first n // 2 + 1 frequencies of a real x of length n."""
+
+irfft: Primitive = linear(
+    "irfft",
+    eval=lambda x, *, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
+    type=lambda x, *, axis, length, norm: Type(_with_length(x.shape, axis, length), _real(x.dtype)),
+    transpose=lambda ct, x, *, axis, length, norm: _transpose_irfft(ct, x, axis, length, norm),
+    batch=lambda args, batched, size, *, axis, length, norm: irfft(
+        args[0], axis=axis + 1, length=length, norm=norm
+    ),
+)
+"""`irfft(x, axis=, length=, norm=)`: the real array of that length whose first length // 2 + 1
+frequencies, all there are in x, are given. The imaginary parts that such frequencies cannot have
+are ignored."""
+
+
+@lru_cache(maxsize=256)
+def _interior(length: int, behind: int, factor: float, dtype: np.dtype[Any]) -> Any:
+    """`factor` for each frequency that stands for its conjugate too, 1 for the others."""
+    weights = np.full(length // 2 + 1, factor, dtype)
+    weights[0] = 1
+    if length % 2 == 0:
+        weights[-1] = 1
+    weights = weights.reshape((-1,) + (1,) * behind)
+    weights.flags.writeable = False
+    return weights
+
+
+def _transpose_rfft(ct: Any, x: Type, axis: int, norm: str) -> Any:
+    # x_t gets Re sum_k c_k exp(-2 pi i k t / n): an irfft that counts each frequency once.
+    length = x.shape[axis]
+    half = _interior(length, x.ndim - axis - 1, 0.5, _real(ct.dtype))
+    return irfft(mul(conj(ct), half), axis=axis, length=length, norm=OPPOSITE[norm])
+
+
+def _transpose_irfft(ct: Any, x: Type, axis: int, length: int, norm: str) -> Any:
+    twice = _interior(length, x.ndim - axis - 1, 2.0, ct.dtype)
+    return mul(conj(rfft(ct, axis=axis, norm=OPPOSITE[norm])), twice)
+
+
+__all__ = ["OPPOSITE", "fft", "irfft", "rfft"]

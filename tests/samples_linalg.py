@@ -1,0 +1,113 @@
+"""Samples of linear algebra and of Fourier transforms.
+
+Vectors of a complex factorisation have a phase that LAPACK chooses: their derivatives are compared
+among the modes here, and with differences, by what does not depend on it, in test_linalg.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sampling import C64, C128, F32, F64, add, draw
+
+DTYPES = (F64, C128, F32, C64)
+
+
+def regular(key: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Square matrices far from singular, with eigenvalues far from each other."""
+    x = 0.25 * draw(key, shape, dtype)
+    return (x + np.diag(1.0 + np.arange(shape[-1]))).astype(dtype)
+
+
+def positive(key: str, shape: tuple[int, ...], dtype: Any, hermitian: bool) -> Any:
+    """Matrices whose lower triangle is that of a positive definite one."""
+    x = regular(key, shape, dtype)
+    x = x @ x.conj().mT
+    return x if hermitian else (x + np.triu(draw(key, shape, dtype), 1)).astype(dtype)
+
+
+def upto(dtype: Any, order: int = 2) -> int:
+    """Differences of single precision are too coarse for second derivatives."""
+    return order if dtype in (F64, C128) else min(order, 1)
+
+
+# --- equations ------------------------------------------------------------------------------------
+
+for dtype in DTYPES:
+    key = "solve"
+    for shape_a, shape_b in (
+        ((3, 3), (3, 2)),
+        ((2, 3, 3), (3, 1)),
+        ((2, 2), (2, 2, 3)),
+        ((1, 2, 2), (3, 1, 2, 1)),
+    ):
+        a, b = regular(key, shape_a, dtype), draw(key, shape_b, dtype)
+        for triangle in ("", "lower", "upper"):
+            add("solve", a, b, triangle=triangle, upto=upto(dtype))
+    for shape in ((3, 3), (2, 2, 2), (1, 1)):
+        a = regular("inv", shape, dtype)
+        for name in ("inv", "det", "cofactors"):
+            add(name, a, upto=upto(dtype))
+        add("cofactors_along", a, draw("along", shape, dtype), upto=upto(dtype))
+        add("slogdet", a, upto=upto(dtype))
+    for shape in ((3, 2), (2, 3), (2, 3, 2)):
+        add("pinv", draw("pinv", shape, dtype), rtol=1e-6, upto=upto(dtype))
+    add("cholesky", positive("cholesky", (3, 3), dtype, False), upto=upto(dtype))
+    add("cholesky", positive("cholesky", (2, 2, 2), dtype, False), upto=upto(dtype))
+    add("cholesky", positive("cholesky", (3, 3), dtype, True), upto=0)
+    add("hermitian_weights", positive("weights", (3, 3), dtype, True), lower=True)
+    add("hermitian_weights", positive("weights", (3, 3), dtype, False), lower=False)
+    for shape in ((3, 3), (4, 2), (2, 3), (2, 3, 2), (1, 1)):
+        add("qr", draw("qr", shape, dtype), upto=upto(dtype))
+    # --- spectra
+    real = dtype.kind == "f"
+    for lower in (True, False):
+        add("eigh", positive("eigh", (3, 3), dtype, False), lower=lower, upto=upto(dtype, 2 * real))
+    add("eigh", positive("eigh", (2, 2, 2), dtype, True), lower=True, upto=0)
+    for shape in ((3, 3), (4, 2), (2, 3), (2, 2, 2)):
+        whole = shape[-1] == shape[-2]
+        add("svd", draw("svd", shape, dtype), full=False, upto=upto(dtype, 2 * real))
+        add("svd", draw("svd", shape, dtype), full=True, upto=upto(dtype, 2 * real * whole))
+    for shape in ((3, 3), (2, 2, 2)):
+        add("eig", regular("eig", shape, dtype), upto=upto(dtype))
+        add("eigvals", regular("eig", shape, dtype), upto=upto(dtype))
+        add("eigvalsh", positive("eigh", shape, dtype, False), lower=True, upto=upto(dtype))
+    add("eigvalsh", positive("eigh", (3, 3), dtype, True), lower=False, upto=0)
+    for shape in ((3, 3), (4, 2), (2, 2, 3)):
+        add("svdvals", draw("svd", shape, dtype), upto=upto(dtype))
+
+for singular in (np.diag([2.0, 1.0, 0.0]), np.diag([1.0, 0.0, 0.0]), np.zeros((2, 2))):
+    turn = np.linalg.qr(draw("turn", singular.shape, F64))[0]
+    a = turn @ singular @ turn[::-1]
+    add("det", a)
+    add("cofactors", a, upto=1)
+    add("invertible", a)
+add("eig", np.array([[0.5, -2.0], [1.0, 0.25]]))  # a pair of complex ones
+
+numbers = np.array([1.0, 1.0 + 1e-16, 2.0, -2.0])
+for opposite in (False, True):
+    add("coincide", numbers, opposite=opposite)
+    add("coincide", numbers.astype(C64), opposite=opposite)
+    add("coincide", np.stack([numbers, -numbers]), opposite=opposite)
+add("anchors", np.linalg.eig(regular("anchors", (3, 3), C128))[1])
+for dtype in (F64, C64):
+    x = draw("apart", (3, 3), dtype)
+    same = np.eye(3, dtype=bool)
+    weight = draw("weight", (3,), F64)
+    add("apart", x, same, weight, values="values", strict=False, upto=upto(dtype), fixed=(1, 2))
+
+# --- Fourier transforms ---------------------------------------------------------------------------
+
+for dtype in DTYPES:
+    for shape, axes in (((4,), (0,)), ((3,), (0,)), ((2, 3), (0, 1)), ((2, 1, 5), (2, 0))):
+        for inverse, norm in ((False, "backward"), (True, "ortho"), (True, "backward")):
+            x = draw("fft", shape, dtype)
+            add("fft", x, axes=axes, inverse=inverse, norm=norm, upto=upto(dtype))
+    for shape, axis in (((4,), 0), ((3, 2), 0), ((2, 5), 1), ((1,), 0)):
+        for norm in ("backward", "ortho", "forward"):
+            if dtype.kind == "f":
+                add("rfft", draw("rfft", shape, dtype), axis=axis, norm=norm, upto=upto(dtype))
+            for length in {2 * shape[axis] - 1, max(1, 2 * shape[axis] - 2)}:
+                add("irfft", draw("irfft", shape, dtype), axis=axis, length=length, norm=norm,
+                    upto=upto(dtype))  # fmt: skip

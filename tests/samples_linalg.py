@@ -90,6 +90,10 @@ for opposite in (False, True):
     add("coincide", numbers, opposite=opposite)
     add("coincide", numbers.astype(C64), opposite=opposite)
     add("coincide", np.stack([numbers, -numbers]), opposite=opposite)
+for dtype in (F64, C64):
+    add("shares", numbers.astype(dtype))
+for dtype in (F64, C64):
+    add("trusted", regular("trusted", (2, 2), dtype), upto=upto(dtype))
 add("anchors", np.linalg.eig(regular("anchors", (3, 3), C128))[1])
 for dtype in (F64, C64):
     x = draw("apart", (3, 3), dtype)

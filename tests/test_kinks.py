@@ -225,3 +225,33 @@ def test_a_condition_may_be_any_array():
             fg.grad(lambda x, c=condition: np.sum(np.where(c, x, -x)))(x), [1.0, -1.0, 1.0]
         )
     np.testing.assert_array_equal(fg.grad(lambda c: np.sum(np.where(c, x, 2 * x)))(x), np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda y: y.reshape(2, 2),
+        lambda y: y.reshape(2, 2).T,
+        lambda y: y[::-1],
+        lambda y: np.concatenate([y, y]),
+        lambda y: np.stack([y, y], axis=1),
+        lambda y: np.pad(y, 1, constant_values=1.0),
+        lambda y: np.roll(y, 1),
+    ],
+)
+def test_a_mask_goes_through_what_only_moves_elements(moved):
+    x = np.array([0.0, 1.0, 4.0, 0.0])
+
+    def f(x):
+        y = moved(np.sqrt(x))
+        return np.sum(np.where(y > 0.5, y, 0.0))
+
+    gradient = fg.grad(f)(x)
+    assert gradient[0] == gradient[3] == 0.0
+    assert gradient[1] > 0.0 and gradient[1] == 2 * gradient[2]
+
+
+def test_a_sum_not_taken_has_no_derivative():
+    x = np.array([0.0, 1.0])
+    f = fg.grad(lambda x: np.where(x[1] > 5.0, np.sum(np.sqrt(x)), 0.0))
+    np.testing.assert_array_equal(f(x), 0.0)

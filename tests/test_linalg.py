@@ -365,6 +365,34 @@ def test_the_nuclear_norm_of_an_orthogonal_matrix():
     np.testing.assert_allclose(fg.grad(lambda a: np.linalg.norm(a, "nuc"))(a), a, atol=1e-12)
 
 
+def test_a_matrix_with_too_few_eigenvectors_warns():
+    for a in ([[1.0, 1.0], [0.0, 1.0]], [[3.0, 1.0, 0.5], [-1.0, 1.0, 0.2], [0.0, 0.0, 2.0]]):
+        with pytest.warns(RuntimeWarning, match="nearly dependent"):
+            fg.grad(lambda a: np.sum(np.linalg.eigvals(a) ** 2).real)(np.array(a))
+
+
+def test_equal_values_are_a_tie():
+    for f in (np.linalg.eigvalsh, np.linalg.svdvals, lambda a: np.linalg.eigvals(a).real):
+        for i in range(3):
+            g = quiet(fg.grad(lambda a, f=f, i=i: f(a)[i]), np.eye(3))
+            np.testing.assert_allclose(g, np.eye(3) / 3, atol=1e-15)
+    a = degenerate([1.0, 1.0, 2.0])
+    g = fg.grad(lambda a: np.linalg.eigvalsh(a)[0])(a)
+    np.testing.assert_allclose(g, (2 * np.eye(3) - a) / 2, atol=1e-12)
+    moved = fg.jvp(np.linalg.eigvalsh, (np.eye(3),), (np.diag([1.0, 2.0, 6.0]),))[1]
+    np.testing.assert_allclose(moved, 3.0)
+    orthogonal = np.linalg.qr(values((3, 3)))[0]
+    g = fg.grad(lambda a: np.linalg.norm(a, 2))(orthogonal)
+    np.testing.assert_allclose(g, orthogonal / 3, atol=1e-12)
+    np.testing.assert_allclose(fg.grad(np.linalg.cond)(orthogonal), 0.0, atol=1e-12)
+
+
+def test_values_far_smaller_than_others_are_no_tie():
+    a = np.diag([1e-17, 3e-17, 1.0])
+    g = fg.grad(lambda a: np.sum(np.log(np.linalg.eigvalsh(a))))(a)
+    np.testing.assert_allclose(np.diag(g), 1 / np.diag(a))
+
+
 def test_a_matrix_without_inverse_is_named_as_such():
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         fg.grad(lambda a: np.linalg.slogdet(a)[1])(np.zeros((2, 2)))
@@ -442,7 +470,8 @@ def test_condition_numbers(p):
 
 
 def test_condition_of_a_singular_matrix_is_infinite():
-    assert np.isinf(fg.jit(np.linalg.cond)(np.diag([1.0, 0.0])))
+    with np.errstate(divide="ignore"):
+        assert np.isinf(fg.jit(np.linalg.cond)(np.diag([1.0, 0.0])))
     agrees(np.linalg.cond, values((3, 2)))
 
 
@@ -555,6 +584,32 @@ def test_single_precision_is_kept(dtype):
         agrees(f, a, order=0)
         g = fg.vjp(f, a)[1](fg.trees.map(np.ones_like, f(a)))[0]
         assert g.dtype == a.dtype
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 2, 2), (2, 0), (0, 3), (2, 0, 2)])
+def test_empty_matrices(shape):
+    a = np.zeros(shape)
+    functions = [np.linalg.qr, np.linalg.svdvals, np.linalg.svd, np.linalg.pinv, np.linalg.norm]
+    if shape[-1] == shape[-2]:
+        functions += [np.linalg.inv, np.linalg.det, np.linalg.slogdet, np.linalg.cholesky]
+        functions += [np.linalg.eigh, np.linalg.eigvalsh]
+    for f in functions:
+        agrees(f, a, order=0, batch=False)
+        expected = f(a)
+        ones = (
+            type(expected)(*fg.trees.map(np.ones_like, tuple(expected)))
+            if isinstance(expected, tuple)
+            else np.ones_like(expected)
+        )
+        assert fg.vjp(f, a)[1](ones)[0].shape == shape
+
+
+def test_taylor_coefficients_pass_through():
+    a = regular("taylor", (3, 3), REAL)
+    found = fg.nth_derivative(lambda t: np.linalg.det(t * a), 3)(0.5)
+    np.testing.assert_allclose(found, 6 * np.linalg.det(a), rtol=1e-9)
+    found = fg.nth_derivative(lambda t: np.linalg.inv(t * a), 2)(0.5)
+    np.testing.assert_allclose(found, 16 * np.linalg.inv(a), rtol=1e-9)
 
 
 def test_integers_become_doubles():

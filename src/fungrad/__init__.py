@@ -6,7 +6,7 @@ from fungrad import lax as lax
 from fungrad import numpy as numpy
 from fungrad import testing as testing
 from fungrad import trees as trees
-from fungrad.ir.check import check as check_graph
+from fungrad.ir.check import check_graph as check_graph
 from fungrad.ir.graph import Graph as Graph
 from fungrad.ir.types import Type as Type
 from fungrad.jit import jit as jit

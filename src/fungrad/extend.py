@@ -19,5 +19,7 @@ from fungrad.primitives.elementwise import Over as Over
 from fungrad.primitives.elementwise import elementwise as elementwise
 from fungrad.tracing.trace import Trace as Trace
 from fungrad.tracing.trace import Tracer as Tracer
-from fungrad.tracing.trace import current as current_trace  # noqa: F401 - another name, public
+from fungrad.tracing.trace import current
 from fungrad.tracing.trace import typeof as typeof
+
+current_trace = current

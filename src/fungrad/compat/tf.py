@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.ir.check import check
+from fungrad.ir.check import check_graph
 from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.stopping import stop_gradient as _stop_gradient
@@ -75,7 +75,7 @@ class Scope:
 
     def graph(self, *outputs: Any) -> Graph:
         """The finished, checked Graph with the given handles as outputs."""
-        return check(self._trace.graph(outputs))
+        return check_graph(self._trace.graph(outputs))
 
     def last(self) -> Equation:
         """The operation that was added last."""

@@ -15,7 +15,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type, of_value
 
 
-def check(graph: Graph) -> Graph:
+def check_graph(graph: Graph) -> Graph:
     """Returns the Graph where it is well formed.
 
     Raises:
@@ -54,7 +54,7 @@ def check(graph: Graph) -> Graph:
     for atom in graph.outputs:
         use(atom, "the list of outputs")
     for inner in graph.subgraphs():
-        check(inner)
+        check_graph(inner)
     return graph
 
 

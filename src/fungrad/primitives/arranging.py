@@ -22,6 +22,7 @@ def _diagonal_length(shape: Sequence[int], offset: int) -> int:
 
 diagonal: Primitive = linear(
     "diagonal",
+    moves=True,
     eval=lambda x, *, offset: np.diagonal(x, offset, -2, -1),
     type=lambda x, *, offset: x.with_shape((*x.shape[:-2], _diagonal_length(x.shape, offset))),
     transpose=lambda ct, x, *, offset: from_diagonal(ct, offset=offset, shape=x.shape[-2:]),
@@ -52,6 +53,7 @@ from_diagonal: Primitive = linear(
 
 roll: Primitive = linear(
     "roll",
+    moves=True,
     eval=lambda x, *, shifts, axes: np.roll(x, shifts, axes),
     type=lambda x, *, shifts, axes: x,
     transpose=lambda ct, x, *, shifts, axes: roll(ct, shifts=tuple(-s for s in shifts), axes=axes),

@@ -45,13 +45,14 @@ class Primitive:
       degree: "linear" where it is linear in the arguments that are not cut, taken together;
         "multilinear" where it is linear in each alone; else "".
       ufunc: the NumPy ufunc that eval applies, where it is one: a backend may call it with `out=`.
+      moves: whether its vjp only moves elements, so that a mask goes through it as a cotangent does.
       multiple: whether the output is a tuple.
       effect: whether it is run for what it does (a print), so that no pass may drop it.
       plain: whether it is elementwise and without cuts: reverse mode just calls it.
     """
 
     __slots__ = (
-        "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module",
+        "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module", "moves",
         "multiple", "name", "partials", "plain", "type", "ufunc", "vjp",
     )  # fmt: skip
 
@@ -70,6 +71,7 @@ class Primitive:
         partials: tuple[Any, ...] | None = None,
         ufunc: np.ufunc | None = None,
         degree: str = "",
+        moves: bool = False,
         multiple: bool = False,
         effect: bool = False,
         module: str | None = None,
@@ -87,6 +89,7 @@ class Primitive:
         write(self, "partials", partials)
         write(self, "ufunc", ufunc)
         write(self, "degree", degree)
+        write(self, "moves", moves)
         write(self, "multiple", multiple)
         write(self, "effect", effect)
         write(self, "plain", partials is not None and not (cuts or forward or keep or multiple))
@@ -108,6 +111,7 @@ class Primitive:
     partials: tuple[Any, ...] | None
     ufunc: np.ufunc | None
     degree: str
+    moves: bool
     multiple: bool
     effect: bool
     module: str
@@ -172,6 +176,7 @@ def linear(
     transpose: Rule,
     batch: Rule | None = None,
     arguments: Sequence[int] | None = None,
+    moves: bool = False,
 ) -> Primitive:
     """Declares a primitive that is linear in its arguments taken together (reshape, sum, indexing).
 
@@ -183,6 +188,7 @@ def linear(
         Types
         and the others as values: the cotangent of the linear argument, or a tuple, one for each.
       batch: the batch rule; a loop over the axis where it is missing.
+      moves: whether the transpose only moves elements (no sum, no product).
       arguments: positions of the linear arguments where not all are (an index is not).
     """
 
@@ -212,6 +218,7 @@ def linear(
     primitive = Primitive(
         name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, keep=keep, cuts=passive,
         degree="linear",
+        moves=moves,
     )  # fmt: skip
     return primitive
 

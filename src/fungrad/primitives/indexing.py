@@ -278,6 +278,7 @@ getitem: Primitive = Primitive(
     vjp=_vjp_getitem,
     batch=_batch_getitem,
     keep=lambda args: [typeof(args[0]), *args[1:]],
+    moves=True,
 )
 """`getitem(x, *arrays, index=)`: NumPy's x[index]; the arrays go into their places."""
 

@@ -30,6 +30,7 @@ def _type_reshape(x: Type, *, shape: Shape) -> Type:
 
 reshape: Primitive = linear(
     "reshape",
+    moves=True,
     # The methods cost a fifth of the functions, which serve what is no array.
     eval=lambda x, *, shape: (
         x.reshape(shape) if x.__class__ is np.ndarray else np.reshape(x, shape)
@@ -54,6 +55,7 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
 
 transpose: Primitive = linear(
     "transpose",
+    moves=True,
     eval=lambda x, *, axes: (
         x.transpose(axes) if x.__class__ is np.ndarray else np.transpose(x, axes)
     ),
@@ -153,6 +155,7 @@ def _transpose_sum(ct: Any, x: Type, *, axes: tuple[int, ...]) -> Any:
 
 reduce_sum: Primitive = linear(
     "reduce_sum",
+    moves=True,
     eval=lambda x, *, axes: np.add.reduce(x, axis=axes),
     type=_type_sum,
     transpose=_transpose_sum,
@@ -258,6 +261,7 @@ def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
 
 concatenate: Primitive = linear(
     "concatenate",
+    moves=True,
     eval=lambda *xs, axis: np.concatenate(xs, axis),
     type=_type_concatenate,
     transpose=_transpose_concatenate,
@@ -287,6 +291,7 @@ def _transpose_slice(ct: Any, x: Type, *, axis: int, start: int, stop: int) -> A
 
 slice_axis: Primitive = linear(
     "slice_axis",
+    moves=True,
     eval=_eval_slice,
     type=_type_slice,
     transpose=_transpose_slice,
@@ -317,6 +322,7 @@ def _transpose_pad(ct: Any, x: Type, *, widths: tuple[tuple[int, int], ...]) -> 
 
 pad: Primitive = linear(
     "pad",
+    moves=True,
     eval=_eval_pad,
     type=_type_pad,
     transpose=_transpose_pad,
@@ -326,6 +332,7 @@ pad: Primitive = linear(
 
 flip: Primitive = linear(
     "flip",
+    moves=True,
     eval=lambda x, *, axes: np.flip(x, axes),
     type=lambda x, *, axes: x,
     transpose=lambda ct, x, *, axes: flip(ct, axes=axes),

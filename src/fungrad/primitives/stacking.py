@@ -35,6 +35,7 @@ def _batch_stack(args: Sequence[Any], batched: Sequence[bool], size: int) -> Any
 
 stack: Primitive = linear(
     "stack",
+    moves=True,
     eval=lambda *xs: np.array(xs),
     type=_type_stack,
     transpose=lambda ct, *xs: unstack(ct),

@@ -101,8 +101,9 @@ def joint(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]
                 merged[i] = x
             return evaluate(graph, merged)
 
-        outputs, pullback = linearized(f, [inputs[i] for i in active], lambda: f"grad of "
-            f"{graph.name}")
+        outputs, pullback = linearized(
+            f, [inputs[i] for i in active], lambda: f"grad of {graph.name}"
+        )
         cotangents = pullback([next(given) if t.inexact else None for t in graph.output_types])
         found = [(i, c) for i, c in zip(active, cotangents, strict=True) if c is not None]
         reached.extend(i for i, _ in found)
@@ -227,9 +228,7 @@ def _push(graph: Graph, moved: Sequence[bool]) -> Pushed:
     return Pushed(whole, tuple(moving))
 
 
-def batch(
-    graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool = False
-) -> Batched:
+def batch(graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool = False) -> Batched:
     """A Graph of a batch of `size`; with `all_outputs` every output gets the batch axis."""
     key = ("batch", tuple(batched), size, all_outputs)
     result: Batched = kept(graph, key, lambda: _batch(graph, key[1], size, all_outputs))
@@ -278,7 +277,10 @@ def reaches(graph: Graph, moved: Sequence[bool]) -> list[bool]:
 
 
 def settled(
-    graph: Graph, moved: Sequence[bool], carry: range, step: Callable[[Graph, Sequence[bool]], Sequence[bool]]
+    graph: Graph,
+    moved: Sequence[bool],
+    carry: range,
+    step: Callable[[Graph, Sequence[bool]], Sequence[bool]],
 ) -> list[bool]:
     """Which inputs of a loop's body have a property, where outputs 0, 1, ... are the next carry.
 
@@ -309,5 +311,6 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
 
 __all__ = [
     "Batched", "Differentiated", "Pushed", "batch", "closed", "cut", "derive", "differentiate",
-    "effectful", "joint", "kept", "pruned", "push", "reaches", "settled", "split", "spread", "strong",
+    "effectful", "joint", "kept", "pruned", "push", "reaches", "settled", "split", "spread",
+    "strong",
 ]  # fmt: skip

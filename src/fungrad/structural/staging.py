@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fungrad import trees
 from fungrad.errors import ArgumentError
-from fungrad.ir.check import check
+from fungrad.ir.check import check_graph
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.structural.retrace import closed
@@ -64,7 +64,7 @@ def stage_tree(
 
     name = getattr(f, "__name__", type(f).__name__)
     graph, captured = closed(stage(flat, types, names, lambda: describe(f), name))
-    return Staged(check(graph), outs[0], captured)
+    return Staged(check_graph(graph), outs[0], captured)
 
 
 def types_of(tree: Any, what: str) -> tuple[list[Any], trees.TreeDef, list[Type]]:

@@ -17,10 +17,10 @@ from numpy import ndarray
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
 from fungrad.primitives.elementwise import Masked, add_cotangents, plain, scale_masked
-from fungrad.primitives.shaping import convert, sum_to
+from fungrad.primitives.shaping import broadcast_to, convert, sum_to
 from fungrad.tracing.scope import place, replayed
 from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, typeof
+from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, shape_of, typeof
 
 
 class VjpTrace(Trace):
@@ -222,7 +222,8 @@ def _walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                         held = cotangents[slot]
                         cotangents[slot] = new if held is None else add_cotangents(held, new)
                 continue
-            cotangent = plain(cotangent)
+            if cotangent.__class__ is Masked and not primitive.moves:
+                cotangent = cotangent.value
         else:
             cotangent = tuple([plain(cotangents[slot]) if slot else None for slot in out])
             if all(c is None for c in cotangent):
@@ -231,12 +232,30 @@ def _walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                 cotangents[slot] = None
         if primitive.vjp is None:
             raise _missing(primitive, slots)
-        found = primitive.vjp(cotangent, output, args, slots, **params)
+        if cotangent.__class__ is Masked:
+            found = _moved(primitive, params, cotangent, args, slots)
+        else:
+            found = primitive.vjp(cotangent, output, args, slots, **params)
         for slot, new, arg in zip(slots, found, args, strict=True):
             if slot and new is not None:
                 new = match(new, arg)
                 held = cotangents[slot]
                 cotangents[slot] = new if held is None else add_cotangents(held, new)
+
+
+def _moved(
+    primitive: Any, params: Any, cotangent: Masked, args: Sequence[Any], slots: Any
+) -> list[Any]:
+    """The pullback of a masked cotangent through a primitive that moves elements: masked again."""
+    value, mask = cotangent.value, cotangent.mask
+    if shape_of(mask) != shape_of(value):
+        mask = broadcast_to(mask, shape=shape_of(value))
+    values = primitive.vjp(value, None, args, slots, **params)
+    masks = primitive.vjp(mask, None, args, slots, **params)
+    return [
+        None if v is None else Masked(plain(v), plain(m))
+        for v, m in zip(values, masks, strict=True)
+    ]
 
 
 def match(cotangent: Any, arg: Any) -> Any:

@@ -7,6 +7,7 @@ primitives/linalg*.py, and what happens at equal eigenvalues is said in docs/lin
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from fungrad.numpy.linalg_products import (
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.wrap import NO_VALUE, implements
 from fungrad.primitives import linalg as p
-from fungrad.primitives import linalg_determinants, linalg_factors, linalg_spectra
+from fungrad.primitives import linalg_determinants, linalg_eig, linalg_factors, linalg_spectra
 from fungrad.primitives.elementwise import select, sub
 from fungrad.primitives.linalg_forms import adjoint, bar, columns, real_part
 from fungrad.primitives.shaping import cast, concatenate, pad, reduce_sum, reshape
@@ -44,13 +45,12 @@ from fungrad.tracing.trace import Tracer
 
 LinAlgError = np.linalg.LinAlgError
 
-# NumPy keeps the classes of its named results to itself.
-_ONE = np.ones((1, 1))
-EigResult: Any = type(np.linalg.eig(_ONE))
-EighResult: Any = type(np.linalg.eigh(_ONE))
-QRResult: Any = type(np.linalg.qr(_ONE))
-SlogdetResult: Any = type(np.linalg.slogdet(_ONE))
-SVDResult: Any = type(np.linalg.svd(_ONE))
+
+@lru_cache(maxsize=8)
+def _named(function: Any) -> Any:
+    """The class of a function's named result, which NumPy keeps to itself."""
+    return type(function(np.ones((1, 1))))
+
 
 # --- equations ------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ def det(a: Any) -> Any:
 @implements(np.linalg.slogdet)
 def slogdet(a: Any) -> Any:
     """Signs and logarithms of the sizes of determinants, as numpy.linalg.slogdet."""
-    return SlogdetResult(*linalg_determinants.slogdet(*squares("slogdet", a)))
+    return _named(np.linalg.slogdet)(*linalg_determinants.slogdet(*squares("slogdet", a)))
 
 
 # --- factorisations -------------------------------------------------------------------------------
@@ -179,11 +179,11 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         return r
     m, n = a.shape[-2:]
     if mode == "reduced" or m <= n:
-        return QRResult(q, r)
+        return _named(np.linalg.qr)(q, r)
     axis = len(a.shape) - 1
     q = concatenate(q, linalg_factors.complement(q), axis=axis)
     below = ((0, 0),) * (axis - 1) + ((0, m - n), (0, 0))
-    return QRResult(q, pad(r, widths=below))
+    return _named(np.linalg.qr)(q, pad(r, widths=below))
 
 
 @implements(np.linalg.svd)
@@ -195,7 +195,7 @@ def svd(
         return _hermitian_svd(a) if compute_uv else _hermitian_values(a)
     (a,) = matrices("svd", a)
     if compute_uv:
-        return SVDResult(*linalg_spectra.svd(a, full=bool(full_matrices)))
+        return _named(np.linalg.svd)(*linalg_spectra.svd(a, full=bool(full_matrices)))
     return linalg_spectra.svdvals(a)
 
 
@@ -210,7 +210,7 @@ def _hermitian_svd(a: Any) -> Any:
     w = np.take_along_axis(w, order, axis=-1)
     u = np.take_along_axis(u, order[..., None, :], axis=-1)
     vh = adjoint(u * columns(np.copysign(1.0, w)))
-    return SVDResult(u, np.abs(w), vh)
+    return _named(np.linalg.svd)(u, np.abs(w), vh)
 
 
 @implements(np.linalg.svdvals)
@@ -228,7 +228,7 @@ def _lower(UPLO: str) -> bool:
 @implements(np.linalg.eigh)
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh."""
-    return EighResult(*linalg_spectra.eigh(*squares("eigh", a), lower=_lower(UPLO)))
+    return _named(np.linalg.eigh)(*linalg_spectra.eigh(*squares("eigh", a), lower=_lower(UPLO)))
 
 
 @implements(np.linalg.eigvalsh)
@@ -243,13 +243,13 @@ def eig(a: Any) -> Any:
 
     A dtype that depends on the values is no dtype of a traced program.
     """
-    return EigResult(*linalg_spectra.eig(*squares("eig", a)))
+    return _named(np.linalg.eig)(*linalg_eig.eig(*squares("eig", a)))
 
 
 @implements(np.linalg.eigvals)
 def eigvals(a: Any) -> Any:
     """The eigenvalues, as numpy.linalg.eigvals, but complex where they happen to be real."""
-    return linalg_spectra.eigvals(*squares("eigvals", a))
+    return linalg_eig.eigvals(*squares("eigvals", a))
 
 
 __all__ = [

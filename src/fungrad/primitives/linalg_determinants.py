@@ -57,16 +57,24 @@ det: Primitive = general(
 singular matrices too; the third is NaN there, or inv raises."""
 
 
-def _products_of_others(s: Any, left_out: int) -> Any:
-    """For each one (or two different ones) of the numbers: the product of all others."""
+def _products_of_others(s: Any) -> Any:
+    """For each of the numbers the product of all others, without a division."""
+    ones = np.ones((*s.shape[:-1], 1), s.dtype)
+    before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
+    return before * after
+
+
+def _products_of_others_of_two(s: Any) -> Any:
+    """For each two different ones of the numbers the product of all others; 0 on the diagonal."""
     n = s.shape[-1]
-    kept = ~np.eye(n, dtype=bool)
-    if left_out == 2:
-        kept = kept[:, None, :] & kept[None, :, :]
-    values = np.broadcast_to(
-        s[(..., *[None] * left_out, slice(None))], (*s.shape[:-1], *kept.shape)
-    )
-    return np.prod(values, axis=-1, where=kept)
+    ones = np.ones((*s.shape[:-1], 1), s.dtype)
+    before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)[..., :, None]
+    after = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., None, ::-1]
+    inside = np.where(np.tri(n, dtype=bool), 1, s[..., None, :])
+    between = np.cumprod(np.concatenate([ones[..., None].repeat(n, -2), inside], -1), -1)[..., :-1]
+    found = np.triu(before * between * after, 1)
+    return found + found.mT
 
 
 def _turned(a: Any) -> tuple[Any, Any, Any, Any]:
@@ -106,7 +114,7 @@ def _eval_cofactors(a: Any) -> Any:
         return np.linalg.det(a)[..., None, None] * inverse.mT
     u, s, vh, turn = _turned(a)
     # The cofactors of U S V^H are det(U) det(V^H) conj(U) C V^T, for the cofactors C of S.
-    found = turn * np.conj((u * _products_of_others(s, 1)[..., None, :]) @ vh)
+    found = turn * np.conj((u * _products_of_others(s)[..., None, :]) @ vh)
     return found.astype(a.dtype, copy=False)
 
 
@@ -129,9 +137,8 @@ def _eval_cofactors_along(a: Any, e: Any) -> Any:
         return np.linalg.det(a)[..., None, None] * (trace * inverse - x @ inverse).mT
     u, s, vh, turn = _turned(a)
     e = u.conj().mT @ e @ vh.conj().mT
-    others = _products_of_others(s, 2)
+    others = _products_of_others_of_two(s)
     diagonal_ = np.arange(s.shape[-1])
-    others[..., diagonal_, diagonal_] = 0
     found = -others * e.mT
     found[..., diagonal_, diagonal_] = (others @ e[..., diagonal_, diagonal_, None])[..., 0]
     return (turn * (u.conj() @ found @ vh.conj())).astype(np.result_type(a, e), copy=False)

@@ -1,137 +1,33 @@
-"""Floor 3: eigh, eig and svd, and what becomes of their derivatives where values coincide.
+"""Floor 3: eigh and svd, and their values alone.
 
-A derivative of vectors divides by differences of values. Where those are zero (to rounding) the
-vectors are free to turn among each other, and so have no derivative; a function that does not see
-that turn has one, to which the pair adds nothing. `apart` takes such pairs out, and warns where the
-function does see the turn. docs/linalg.md states the policy.
-
-Knows the forms of linalg_forms.py, `solve` and `hermitian_weights`.
+Knows the forms of linalg_forms.py and `hermitian_weights`; what becomes of equal values is said in
+linalg_ties.py.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, general, zeros
+from fungrad.primitives.declare import Primitive, general
 from fungrad.primitives.elementwise import select
-from fungrad.primitives.linalg import solve
 from fungrad.primitives.linalg_factors import hermitian_weights
 from fungrad.primitives.linalg_forms import (
     adjoint,
-    aligned,
     bar,
     columns,
     diagonal_matrix,
     diagonals,
     real_dtype,
-    real_part,
     result,
     rows,
     square,
 )
+from fungrad.primitives.linalg_ties import apart, coincide, gaps, or_zero, shared
 from fungrad.primitives.shaping import reduce_sum, slice_axis
-from fungrad.primitives.ufuncs import imag
-from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import shape_of, typeof
-
-# --- values that coincide -------------------------------------------------------------------------
-
-
-def _eval_coincide(w: Any, *, opposite: bool) -> Any:
-    size = np.abs(w).max(-1, initial=0)[..., None, None]
-    tolerance = 4 * w.shape[-1] * np.finfo(w.dtype).eps * size
-    left, right = w[..., :, None], w[..., None, :]
-    return np.abs(left + right if opposite else left - right) <= tolerance
-
-
-coincide: Primitive = general(
-    "coincide",
-    eval=_eval_coincide,
-    type=lambda w, *, opposite: Type((*w.shape, w.shape[-1]), np.bool_),
-    batch=lambda args, batched, size, *, opposite: coincide(args[0], opposite=opposite),
-    cuts=True,
-)
-"""`coincide(w, opposite=)`: for each pair of numbers whether they are equal (or, where `opposite`,
-whether their sum is zero), up to the rounding errors of the largest."""
-
-_ADVICE = (
-    "The derivative of a factorisation was taken{line} at a matrix with equal {values} (to "
-    "rounding), whose vectors are not determined, along something that depends on their choice, or "
-    "that its cotangents cannot tell from that. What the equal ones add to the derivative is not "
-    "determined either, and was taken as zero (docs/linalg.md)."
-)
-
-
-def _eval_apart(x: Any, same: Any, g: Any, *, values: str, strict: bool) -> Any:
-    if same.ndim >= 2 and same.shape[-1] == same.shape[-2]:
-        pairs = same & ~np.eye(same.shape[-1], dtype=bool)
-    else:
-        pairs = same
-    if pairs.any():
-        size = np.abs(x)
-        limit = 1e3 * x.shape[-1] * np.finfo(x.dtype).eps * np.max(size, initial=0)
-        seen = size > limit
-        if not strict and not g.any():
-            seen = np.abs(x - x.conj().mT) > limit
-        if np.any(seen & pairs):
-            message = _ADVICE.format(values=values, line=user_line())
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-    return np.where(same, np.zeros((), x.dtype), x)
-
-
-apart: Primitive = general(
-    "apart",
-    eval=_eval_apart,
-    type=lambda x, same, g, *, values, strict: Type(
-        np.broadcast_shapes(x.shape, same.shape), x.dtype
-    ),
-    # Transposed it meets the tangents of matrices: there any element of a pair turns the vectors.
-    vjp=lambda ct, y, args, wanted, *, values, strict: [
-        apart(ct, args[1], args[2], values=values, strict=True), None, None
-    ],
-    jvp=lambda primals, tangents, *, values, strict: (
-        apart(*primals, values=values, strict=strict),
-        apart(tangents[0], *primals[1:], values=values, strict=strict),
-    ),
-    batch=lambda args, batched, size, *, values, strict: _batch_apart(
-        args, batched, values, strict
-    ),
-    cuts=(1, 2),
-)  # fmt: skip
-"""`apart(x, same, g, values=, strict=)`: x, and zero where `same` holds.
-
-It warns where a function with cotangents x of the turns and g of the values has no derivative, or
-one that is lost: x has to be Hermitian at such pairs, and zero unless g is zero (or `strict`)."""
-
-
-def _batch_apart(args: Any, batched: Any, values: str, strict: bool) -> Any:
-    x, same, g = args
-    x, same = aligned((x, same), batched[:2])
-    if not batched[0] and not batched[1]:
-        x = x + np.zeros((shape_of(g)[0], *[1] * len(shape_of(x))), typeof(x).dtype)
-    return apart(x, same, g, values=values, strict=strict)
-
-
-def _or_zero(g: Any, like: Any) -> Any:
-    if g is not None:
-        return g
-    type_ = typeof(like)
-    return zeros(Type(type_.shape, type_.dtype))
-
-
-def _gaps(w: Any, same: Any) -> Any:
-    """w_j - w_i for each pair; where that is zero 1 or -1, skew as the others.
-
-    So nothing that `apart` has to see, in either direction, cancels before it gets there.
-    """
-    index = np.arange(shape_of(w)[-1])
-    sign = np.sign(index - index[:, None]).astype(real_dtype(w.dtype))
-    return select(same, sign + np.eye(len(index), dtype=sign.dtype), columns(w) - rows(w))
-
+from fungrad.tracing.trace import shape_of
 
 # --- eigh -----------------------------------------------------------------------------------------
 
@@ -145,13 +41,14 @@ def _type_eigh(a: Type, *, lower: bool) -> tuple[Type, Type]:
 def _vjp_eigh(cts: Any, outputs: Any, args: Any, wanted: Any, *, lower: bool) -> list[Any]:
     w, v = outputs
     gw, gv = cts
+    gw = None if gw is None else shared(gw, w)
     v_h = adjoint(v)
     if gv is None:
         gradient = (v * columns(gw)) @ v_h
     else:
         same = coincide(w, opposite=False)
-        x = apart(v_h @ bar(gv), same, _or_zero(gw, w), values="eigenvalues", strict=False)
-        inner = 0.5 * (x - adjoint(x)) / _gaps(w, same)
+        x = apart(v_h @ bar(gv), same, or_zero(gw, w), values="eigenvalues", strict=False)
+        inner = 0.5 * (x - adjoint(x)) / gaps(w, same)
         if gw is not None:
             inner = inner + diagonal_matrix(gw)
         gradient = v @ inner @ v_h
@@ -209,15 +106,20 @@ def _without_rest(u: Any, gu: Any, k: int) -> tuple[Any, Any]:
     u2 = slice_axis(u, axis=ndim - 1, start=k, stop=count)
     g1 = slice_axis(gu, axis=ndim - 1, start=0, stop=k)
     g2 = slice_axis(gu, axis=ndim - 1, start=k, stop=count)
-    free = adjoint(u2) @ g2
-    same = np.ones((count - k, count - k), bool)
-    none = apart(free, same, 0.0 * real_part(free), values="singular values (zero)", strict=False)
-    return u1, g1 - u2 @ (adjoint(g2) @ u1) + u2 @ (none @ (adjoint(u2) @ u1))
+    g1 = g1 - u2 @ (adjoint(g2) @ u1)
+    if count - k > 1:
+        same = np.ones((count - k, count - k), bool)
+        values = "singular values (zero)"
+        free = apart(adjoint(u2) @ g2, same, np.zeros(()), values=values, strict=False)
+        nothing = reduce_sum(free, axes=(ndim - 2, ndim - 1)) * 0.0  # asked for, so that it warns
+        g1 = g1 + columns(rows(nothing))
+    return u1, g1
 
 
 def _vjp_svd(cts: Any, outputs: Any, args: Any, wanted: Any, *, full: bool) -> list[Any]:
     gu, gs, gvh = cts
     s = outputs[1]
+    gs = None if gs is None else shared(gs, s)
     k = shape_of(s)[-1]
     u, gu = _without_rest(outputs[0], None if gu is None else bar(gu), k)
     v, gv = _without_rest(adjoint(outputs[2]), None if gvh is None else adjoint(bar(gvh)), k)
@@ -225,7 +127,7 @@ def _vjp_svd(cts: Any, outputs: Any, args: Any, wanted: Any, *, full: bool) -> l
     if gu is None and gv is None:
         return [bar((u * columns(gs)) @ v_h)]
     values = "singular values"
-    weight = _or_zero(gs, s)
+    weight = or_zero(gs, s)
     x: Any = None if gu is None else u_h @ gu
     y: Any = None if gv is None else v_h @ gv
     plus = y if x is None else x if y is None else x + y
@@ -233,7 +135,7 @@ def _vjp_svd(cts: Any, outputs: Any, args: Any, wanted: Any, *, full: bool) -> l
     same = coincide(s, opposite=False)
     null = coincide(s, opposite=True)
     plus = apart(plus, same, weight, values=values, strict=False)
-    inner = (plus - adjoint(plus)) / _gaps(s, same)
+    inner = (plus - adjoint(plus)) / gaps(s, same)
     # Alone the sum of two values that are both zero is; of a real pair the diagonal is zero too.
     minus = apart(minus - adjoint(minus), null, weight, values=values + " (zero)", strict=False)
     inner = 0.5 * (inner + minus / select(null, 1.0, columns(s) + rows(s)))
@@ -278,84 +180,4 @@ svdvals: Primitive = general(
 )
 """`svdvals(a)`: the singular values alone; see `eigvalsh`."""
 
-# --- eig ------------------------------------------------------------------------------------------
-
-
-def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """complex64 for float32, and complex128 for float64."""
-    return np.result_type(dtype, np.complex64)
-
-
-def _eval_eig(a: Any) -> Any:
-    dtype = complex_dtype(a.dtype)
-    w, v = np.linalg.eig(a)
-    return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
-
-
-def _type_eig(a: Type) -> tuple[Type, Type]:
-    square("eig", a)
-    dtype = complex_dtype(result(a))
-    return Type(a.shape[:-1], dtype), Type(a.shape, dtype)
-
-
-def _eval_anchors(v: Any) -> Any:
-    size = np.where(v.imag == 0, np.abs(v), -1.0)
-    found = np.argmax(size, axis=-2, keepdims=True) if v.size else np.zeros(v.shape, int)
-    return np.arange(v.shape[-2])[:, None] == found
-
-
-anchors: Primitive = general(
-    "anchors",
-    eval=_eval_anchors,
-    type=lambda v: Type(v.shape, np.bool_),
-    batch=lambda args, batched, size: anchors(args[0]),
-    cuts=True,
-)
-"""`anchors(v)`: in each column the one element, the largest, that LAPACK made real."""
-
-
-def _vjp_eig(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
-    w, v = outputs
-    gw, gv = [None if ct is None else bar(ct) for ct in cts]
-    v_h = adjoint(v)
-    inner = None if gw is None else diagonal_matrix(gw)
-    if gv is not None:
-        # A column u of V P moves v by u - v Re(v^H u) - i v Im(u_k) / v_k: its length stays 1, and
-        # its element k real.
-        axis = len(shape_of(v)) - 2
-        place = anchors(v)
-        along = columns(reduce_sum(bar(v) * gv, axes=(axis,)))
-        real_v = select(place, real_part(v), 1.0)
-        turned = imag(bar(along)) / real_v * 1j
-        gv = gv - v * real_part(along) + select(place, turned, 0.0)
-        same = coincide(w, opposite=False)
-        x = apart(v_h @ gv, same, _or_zero(gw, w), values="eigenvalues", strict=True)
-        vectors = x / bar(_gaps(w, same))
-        inner = vectors if inner is None else inner + vectors
-    return [bar(solve(v_h, inner @ v_h, triangle=""))]
-
-
-eig: Primitive = general(
-    "eig",
-    eval=_eval_eig,
-    type=_type_eig,
-    vjp=_vjp_eig,
-    batch=lambda args, batched, size: eig(args[0]),
-    multiple=True,
-)
-"""`eig(a)`: eigenvalues and eigenvectors, always complex; the vectors as LAPACK scales them, of
-length 1 and with a real largest element. M. Giles (2008), section 3.1; C. Boeddeker et al., "On the
-computation of complex-valued gradients with application to statistically optimum beamforming"
-(2017), for complex ones. Where a has too few eigenvectors it has no derivative: solve raises, or
-the derivative is as large as the inverse of nearly dependent vectors."""
-
-eigvals: Primitive = general(
-    "eigvals",
-    eval=lambda a: np.linalg.eigvals(a).astype(complex_dtype(a.dtype), copy=False),
-    type=lambda a: _type_eig(a)[0],
-    vjp=lambda ct, w, args, wanted: _vjp_eig((ct, None), eig(args[0]), args, wanted),
-    batch=lambda args, batched, size: eigvals(args[0]),
-)
-"""`eigvals(a)`: the eigenvalues alone, always complex; see `eigvalsh`."""
-
-__all__ = ["coincide", "complex_dtype", "eig", "eigh", "eigvals", "eigvalsh", "svd", "svdvals"]
+__all__ = ["eigh", "eigvalsh", "svd", "svdvals"]

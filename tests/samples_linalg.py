@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 from sampling import C64, C128, F32, F64, add, draw
 
+# The primitives of linear algebra and of transforms are declared when they are first needed.
+import fungrad.numpy.fft
+import fungrad.numpy.linalg  # noqa: F401
+
 DTYPES = (F64, C128, F32, C64)
 
 

@@ -10,9 +10,9 @@ from samples_linalg import positive, regular
 from surface import agrees, same, values
 
 import fungrad as fg
+from fungrad.primitives.linalg import solve
 from fungrad.testing import check_grads
 
-SOLVE = fg.primitives.linalg.solve
 REAL, COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 BOTH = pytest.mark.parametrize("dtype", (REAL, COMPLEX), ids=("real", "complex"))
 
@@ -48,9 +48,9 @@ def test_solve_of_mixed_dtypes():
 
 def test_solve_of_triangles_is_solve():
     a, b = regular("triangle", (150, 150), REAL), values((150, 3))
-    from_lower = fg.jit(lambda a, b: SOLVE(a, b, triangle="lower"))(a, b)
+    from_lower = fg.jit(lambda a, b: solve(a, b, triangle="lower"))(a, b)
     np.testing.assert_allclose(from_lower, np.linalg.solve(np.tril(a), b), rtol=1e-10)
-    from_upper = SOLVE(a, b, triangle="upper")
+    from_upper = solve(a, b, triangle="upper")
     np.testing.assert_allclose(from_upper, np.linalg.solve(np.triu(a), b), rtol=1e-10)
 
 
@@ -572,6 +572,16 @@ def test_what_is_no_square_matrix_is_refused_as_by_numpy(name):
             fg.make_jaxpr(lambda a, f=f, args=args: f(a, *args))(bad)
     with pytest.raises(TypeError, match="float16"):
         fg.make_jaxpr(lambda a: f(a, *args))(np.ones((2, 2), np.float16))
+
+
+def test_a_matrix_of_traced_elements():
+    def f(x):
+        return np.linalg.det(fg.numpy.array([[x, 1.0], [0.5, x]]))
+
+    assert fg.grad(f)(2.0) == pytest.approx(4.0)
+    with pytest.raises(TypeError) as caught:
+        fg.grad(lambda x: np.linalg.det(np.array([[x, 1.0], [0.5, x]])))(2.0)
+    assert "fg.numpy.array" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

@@ -68,11 +68,12 @@ def _without_library_frames(traceback: types.TracebackType | None) -> types.Trac
     return result
 
 
-_OBJECT_LOOP = "loop of ufunc does not support argument"
+_OBJECT_LOOPS = ("loop of ufunc does not support argument", "from dtype('O') to")
 _OBJECT_ADVICE = (
     "np.array made an array of objects of traced values and plain numbers, of which NumPy's ufuncs "
     "take "
-    "traced values only. Make it by fg.numpy.array([...]), or by np.stack."
+    "traced values only, and numpy.linalg's nothing. Make it by fg.numpy.array([...]), or by "
+    "np.stack."
 )
 
 
@@ -91,7 +92,7 @@ def boundary(f: F) -> F:
             if isinstance(cause, FungradError) and not isinstance(error, FungradError):
                 # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
                 raise cause.with_traceback(short) from None
-            if isinstance(error, TypeError) and _OBJECT_LOOP in str(error):
+            if isinstance(error, TypeError) and any(s in str(error) for s in _OBJECT_LOOPS):
                 error.add_note(_OBJECT_ADVICE)
             raise error.with_traceback(short)  # noqa: B904 - the same error, without our frames
 

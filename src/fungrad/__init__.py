@@ -1,10 +1,13 @@
-"""fungrad: grad, vjp, jvp, vmap and make_jaxpr for plain NumPy functions."""
+"""fungrad: grad, vjp, jvp, vmap, jit and make_jaxpr for plain NumPy functions.
+
+The public names, and nothing else. Those below TYPE_CHECKING are imported when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from fungrad import errors as errors
-from fungrad import extend as extend
-from fungrad import lax as lax
 from fungrad import numpy as numpy
-from fungrad import testing as testing
 from fungrad import trees as trees
 from fungrad.ir.check import check_graph as check_graph
 from fungrad.ir.graph import Graph as Graph
@@ -12,25 +15,6 @@ from fungrad.ir.types import Type as Type
 from fungrad.jit import jit as jit
 from fungrad.primitives.stopping import no_gradient as no_gradient
 from fungrad.primitives.stopping import stop_gradient as stop_gradient
-from fungrad.structural import debug as debug
-from fungrad.structural.checkpoint import checkpoint as checkpoint
-from fungrad.structural.checkpoint import remat as remat
-from fungrad.structural.custom import custom_jvp as custom_jvp
-from fungrad.structural.custom import custom_vjp as custom_vjp
-from fungrad.structural.external import external as external
-from fungrad.structural.external import pure_callback as pure_callback
-from fungrad.structural.implicit import custom_linear_solve as custom_linear_solve
-from fungrad.structural.implicit import custom_root as custom_root
-from fungrad.structural.implicit import fixed_point as fixed_point
-from fungrad.structural.jets import jet as jet
-from fungrad.structural.jets import nth_derivative as nth_derivative
-from fungrad.structural.linear import linear_transpose as linear_transpose
-from fungrad.structural.linear import linearize as linearize
-from fungrad.structural.policies import checkpoint_name as checkpoint_name
-from fungrad.structural.policies import save_dots as save_dots
-from fungrad.structural.policies import save_everything as save_everything
-from fungrad.structural.policies import save_names as save_names
-from fungrad.structural.policies import save_nothing as save_nothing
 from fungrad.tracing.scope import named_scope as named_scope
 from fungrad.transforms.derived import elementwise_grad as elementwise_grad
 from fungrad.transforms.derived import gauss_newton_product as gauss_newton_product
@@ -64,5 +48,69 @@ from fungrad.tree_util import tree_reduce as tree_reduce
 from fungrad.tree_util import tree_structure as tree_structure
 from fungrad.tree_util import tree_transpose as tree_transpose
 from fungrad.tree_util import tree_unflatten as tree_unflatten
+
+if TYPE_CHECKING:
+    from fungrad import extend as extend
+    from fungrad import lax as lax
+    from fungrad import testing as testing
+    from fungrad.structural import debug as debug
+    from fungrad.structural.checkpoint import checkpoint as checkpoint
+    from fungrad.structural.checkpoint import remat as remat
+    from fungrad.structural.custom import custom_jvp as custom_jvp
+    from fungrad.structural.custom import custom_vjp as custom_vjp
+    from fungrad.structural.external import external as external
+    from fungrad.structural.external import pure_callback as pure_callback
+    from fungrad.structural.implicit import custom_linear_solve as custom_linear_solve
+    from fungrad.structural.implicit import custom_root as custom_root
+    from fungrad.structural.implicit import fixed_point as fixed_point
+    from fungrad.structural.jets import jet as jet
+    from fungrad.structural.jets import nth_derivative as nth_derivative
+    from fungrad.structural.linear import linear_transpose as linear_transpose
+    from fungrad.structural.linear import linearize as linearize
+    from fungrad.structural.policies import checkpoint_name as checkpoint_name
+    from fungrad.structural.policies import save_dots as save_dots
+    from fungrad.structural.policies import save_everything as save_everything
+    from fungrad.structural.policies import save_names as save_names
+    from fungrad.structural.policies import save_nothing as save_nothing
+
+_LATER = {
+    "checkpoint": "fungrad.structural.checkpoint",
+    "checkpoint_name": "fungrad.structural.policies",
+    "custom_jvp": "fungrad.structural.custom",
+    "custom_linear_solve": "fungrad.structural.implicit",
+    "custom_root": "fungrad.structural.implicit",
+    "custom_vjp": "fungrad.structural.custom",
+    "debug": "fungrad.structural.debug",
+    "extend": "fungrad.extend",
+    "external": "fungrad.structural.external",
+    "fixed_point": "fungrad.structural.implicit",
+    "jet": "fungrad.structural.jets",
+    "lax": "fungrad.lax",
+    "linear_transpose": "fungrad.structural.linear",
+    "linearize": "fungrad.structural.linear",
+    "nth_derivative": "fungrad.structural.jets",
+    "pure_callback": "fungrad.structural.external",
+    "remat": "fungrad.structural.checkpoint",
+    "save_dots": "fungrad.structural.policies",
+    "save_everything": "fungrad.structural.policies",
+    "save_names": "fungrad.structural.policies",
+    "save_nothing": "fungrad.structural.policies",
+    "testing": "fungrad.testing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_LATER[name])
+    is_module = module.__name__ in (f"fungrad.{name}", f"fungrad.structural.{name}")
+    value = getattr(module, name) if hasattr(module, name) or not is_module else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 __version__ = "0.1.0"

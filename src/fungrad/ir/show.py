@@ -6,7 +6,6 @@ a literal is an atom with a value, a graph is a parameter with equations.
 
 from __future__ import annotations
 
-import string
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ def name_of(index: int) -> str:
     >>> [name_of(i) for i in (0, 25, 26, 27)]
     ['a', 'z', 'ba', 'bb']
     """
-    letters = string.ascii_lowercase
+    letters = "abcdefghijklmnopqrstuvwxyz"
     name = letters[index % 26]
     while index >= 26:
         index //= 26

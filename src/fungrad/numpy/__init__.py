@@ -8,13 +8,12 @@ and `asarray` of lists of traced values, and `at`. All other names are NumPy's: 
 ufuncs, `zeros`, `arange`.
 """
 
+import importlib
 import sys
 from typing import Any
 
 import numpy as _numpy
 
-from fungrad.numpy import fft as fft
-from fungrad.numpy import linalg as linalg
 from fungrad.numpy import methods as methods
 from fungrad.numpy import operators as operators
 from fungrad.numpy import ufunc_methods as ufunc_methods
@@ -24,8 +23,8 @@ from fungrad.numpy.calculus import *
 from fungrad.numpy.contractions import *
 from fungrad.numpy.creation import *
 from fungrad.numpy.dtypes import *
-from fungrad.numpy.einsum import *
 from fungrad.numpy.editing import *
+from fungrad.numpy.einsum import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.functional import *
 from fungrad.numpy.histograms import *
@@ -43,10 +42,26 @@ from fungrad.numpy.sorting import *
 from fungrad.numpy.statistics import *
 from fungrad.tracing.trace import registry as _registry
 
+_LATER = ("fft", "linalg")
+"""NumPy's own submodules, imported when one of their functions is first asked for."""
+
+
+def _later(func: Any) -> Any:
+    """The implementation of a function of a submodule that was not imported so far."""
+    package, _, name = str(getattr(func, "__module__", "")).rpartition(".")
+    if package != "numpy" or name not in _LATER:
+        return None
+    importlib.import_module(f"{__name__}.{name}")
+    return _registry.functions.get(func)
+
+
 _registry.namespace = sys.modules[__name__]
+_registry.later = _later
 
 
 def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f"{__name__}.{name}")
     if name.startswith("__") and not name.startswith("__array_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_numpy, name)

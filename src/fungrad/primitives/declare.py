@@ -45,7 +45,8 @@ class Primitive:
       degree: "linear" where it is linear in the arguments that are not cut, taken together;
         "multilinear" where it is linear in each alone; else "".
       ufunc: the NumPy ufunc that eval applies, where it is one: a backend may call it with `out=`.
-      moves: whether its vjp only moves elements, so that a mask goes through it as a cotangent does.
+      moves: whether its vjp only moves elements, so that a mask goes through it as a cotangent
+        does.
       multiple: whether the output is a tuple.
       effect: whether it is run for what it does (a print), so that no pass may drop it.
       plain: whether it is elementwise and without cuts: reverse mode just calls it.

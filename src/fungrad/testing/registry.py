@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Iterator
 
+import fungrad.primitives
+import fungrad.structural
 from fungrad.primitives.declare import Primitive, primitives
+
+
+def all_primitives() -> dict[tuple[str, str], Primitive]:
+    """Every declared primitive by (module, name), those of fungrad that were not used yet
+    included.
+    """
+    for package in (fungrad.primitives, fungrad.structural):
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    return primitives
 
 
 def missing_rules(package: str = "") -> list[tuple[str, str]]:
@@ -22,7 +36,7 @@ def missing_rules(package: str = "") -> list[tuple[str, str]]:
     """
     return [
         (primitive.name, rule)
-        for (module, _), primitive in sorted(primitives.items())
+        for (module, _), primitive in sorted(all_primitives().items())
         if module.startswith(package)
         for rule in _missing(primitive)
     ]

@@ -118,6 +118,8 @@ class Registry:
         """A primitive, or a plain function composed of primitives, for each ufunc."""
         self.ufunc_method: Callable[..., Any] | None = None
         self.functions: dict[Any, Callable[..., Any]] = {}
+        self.later: Callable[[Any], Callable[..., Any] | None] = lambda func: None
+        """Looks for a function in submodules that are imported only when needed."""
         self.namespace: Any = None
         self.at: Callable[[Any], Any] | None = None
         self.operand: Callable[[Any], Any] = lambda value: value
@@ -287,7 +289,7 @@ class Tracer:
         for type_ in types:
             if type_ is not Tracer and not issubclass(type_, np.ndarray):
                 return NotImplemented
-        function = registry.functions.get(func)
+        function = registry.functions.get(func) or registry.later(func)
         if function is None:
             raise unsupported(func)
         return function(*args, **kwargs)

@@ -1,0 +1,52 @@
+"""The public names: what `import fungrad` offers is there, typed, and what comes later comes by
+itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fungrad as fg
+
+
+def type_checked_names():
+    tree = ast.parse(Path(fg.__file__).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    return {
+        alias.asname: (node.module, alias.name)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_what_is_imported_later_is_what_type_checkers_see():
+    names = type_checked_names()
+    assert set(names) == set(fg._LATER)
+    for name, (module, attribute) in names.items():
+        found = getattr(fg, name)
+        home = importlib.import_module(module)
+        expected = getattr(home, attribute, None) or sys.modules[f"{module}.{attribute}"]
+        assert found is expected, name
+    assert set(names) <= set(dir(fg))
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'gradient'"):
+        fg.gradient  # noqa: B018 - the access is what is tested
+
+
+def test_import_loads_no_more_than_it_has_to():
+    code = (
+        "import sys, fungrad; "
+        "print(*(m for m in ('fungrad.structural.taylor', 'fungrad.numpy.linalg', 'hypothesis', "
+        "'rich', 'scipy', 'fungrad.testing') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -157,6 +157,8 @@ def test_qr(dtype, shape):
 def test_qr_refuses_raw_by_name():
     with pytest.raises(fg.errors.UnsupportedArgumentError, match="raw"):
         fg.grad(lambda a: np.sum(np.linalg.qr(a, "raw")[0]))(np.eye(2))
+    with pytest.warns(DeprecationWarning):
+        same(fg.jit(lambda a: np.linalg.qr(a, "full"))(np.eye(2)), np.linalg.qr(np.eye(2)), "full")
     with pytest.raises(ValueError, match="mode"):
         fg.grad(lambda a: np.sum(np.linalg.qr(a, "other")[0]))(np.eye(2))
 

@@ -7,6 +7,7 @@ primitives/linalg*.py, and what happens at equal eigenvalues is said in docs/lin
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -163,14 +164,19 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     """The QR factorisation in the modes "reduced", "complete" and "r", as numpy.linalg.qr.
 
     Raises:
-      UnsupportedArgumentError: for the mode "raw", LAPACK's own layout of reflectors.
+      UnsupportedArgumentError: for the modes "raw" and (deprecated) "economic", LAPACK's own layout
+        of reflectors.
     """
-    if mode == "raw":
+    if mode in ("raw", "e", "economic"):
         raise UnsupportedArgumentError(
-            f"numpy.linalg.qr was called with mode='raw' on a traced value{user_line()}: it gives "
-            "LAPACK's own layout of reflectors, which has no derivative here. Use 'reduced', "
+            f"numpy.linalg.qr was called with mode={mode!r} on a traced value{user_line()}: it "
+            "gives LAPACK's own layout of reflectors, which has no derivative here. Use 'reduced', "
             "'complete' or 'r'."
         )
+    if mode in ("f", "full"):
+        message = "The 'full' option is deprecated in favor of 'reduced'."
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        mode = "reduced"
     if mode not in ("reduced", "complete", "r"):
         raise ValueError(f"Unrecognized mode '{mode}'")
     (a,) = matrices("qr", a)

@@ -21,7 +21,7 @@ from fungrad.primitives.stopping import stop
 from fungrad.primitives.ufuncs import maximum, minimum
 from fungrad.structural.call import call, run
 from fungrad.structural.loop import choose, spread_wanted
-from fungrad.structural.pullbacks import Rules, as_trail, reverse_mode
+from fungrad.structural.pullbacks import Reverse, Rules, as_trail
 from fungrad.structural.retrace import batch, derive, differentiate, push, spread, strong
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import typeof
@@ -168,7 +168,7 @@ def _type(*types: Type, branches: Branches) -> Any:
     return tuple(branches[0].output_types)
 
 
-_reverse = reverse_mode(
+_reverse = Reverse(
     "switch", __name__, Rules(_record, _replay, _batch_record, _batch_replay), lambda: switch
 )
 switch_record = _reverse.record

@@ -20,7 +20,7 @@ from fungrad.primitives.reducing import reduce_any
 from fungrad.primitives.shaping import reshape
 from fungrad.primitives.stopping import stop
 from fungrad.structural.call import run
-from fungrad.structural.pullbacks import Rules, reverse_mode
+from fungrad.structural.pullbacks import Reverse, Rules
 from fungrad.structural.retrace import (
     batch,
     cut,
@@ -377,7 +377,7 @@ def _type(*types: Type, cond: Graph, body: Graph, counts: Counts, checkpoint: An
     return tuple(body.output_types)
 
 
-_reverse = reverse_mode(
+_reverse = Reverse(
     "while_loop", __name__,
     Rules(_record, _replay, _batch_record_wanted, _batch_replay), lambda: while_loop,
 )  # fmt: skip

@@ -52,67 +52,91 @@ class Rules(NamedTuple):
     batch_replay: Callable[..., Any]
 
 
-class Reverse(NamedTuple):
-    """The `forward` and `vjp` of a structural primitive, and the two primitives that they use."""
-
-    forward: Callable[..., Any]
-    vjp: Callable[..., Any]
-    record: Primitive
-    pullback: Primitive
+def parted(values: Sequence[Any], wanted: Any, trailed: bool) -> tuple[Any, Any, Any]:
+    """The arguments, the trail (or None) and the cotangents among the inputs of a pullback."""
+    count = len(wanted)
+    trail = values[count] if trailed else None
+    return values[:count], trail, values[count + trailed :]
 
 
-def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primitive]) -> Reverse:
-    """Declares the primitives `name_record` and `name_pullback` for the primitive that `get` gives.
+class Reverse:
+    """The reverse mode of a structural primitive W: its `forward` and `vjp` rules.
 
-    (It is asked for late, because its own declaration needs the rules that this returns.)
+    Declares the primitives `W_record` and `W_pullback`. W itself is asked for late (`get`), because
+    its own declaration needs these rules.
     """
 
-    def apply(*args: Any, **params: Any) -> Any:
-        return get()(*args, **params)
+    def __init__(self, name: str, module: str, rules: Rules, get: Callable[[], Primitive]) -> None:
+        self.name = name
+        self.rules = rules
+        self.get = get
+        self.record = Primitive(
+            f"{name}_record",
+            eval=self.record_eval,
+            type=self.record_type,
+            jvp=self.record_jvp,
+            vjp=self.record_vjp,
+            forward=self.record_forward,
+            batch=self.record_batch,
+            multiple=True,
+            module=module,
+        )
+        self.pullback = Primitive(
+            f"{name}_pullback",
+            eval=self.pullback_eval,
+            type=self.pullback_type,
+            jvp=self.pullback_jvp,
+            vjp=self.pullback_vjp,
+            batch=self.pullback_batch,
+            multiple=True,
+            module=module,
+        )
 
-    def record_eval(*args: Any, wanted: Any, **params: Any) -> Any:
-        outputs, residuals = rules.record(args, wanted, **params)
+    def apply(self, *args: Any, **params: Any) -> Any:
+        """W itself."""
+        return self.get()(*args, **params)
+
+    # --- W_record ---------------------------------------------------------------------------------
+
+    def record_eval(self, *args: Any, wanted: Any, **params: Any) -> Any:
+        outputs, residuals = self.rules.record(args, wanted, **params)
         return (*outputs, as_trail(residuals))
 
-    def record_jvp(primals: Any, tangents: Any, *, wanted: Any, **params: Any) -> Any:
-        outputs = record(*primals, wanted=wanted, **params)
+    def record_type(self, *types: Type, wanted: Any, **params: Any) -> Any:
+        return (*self.get().type(*types, **params), TRAIL)
+
+    def record_jvp(self, primals: Any, tangents: Any, *, wanted: Any, **params: Any) -> Any:
+        outputs = self.record(*primals, wanted=wanted, **params)
         _, moved = pushed_forward(
-            lambda *xs: apply(*xs, **params), primals, tangents, lambda: f"jvp of {name}"
+            lambda *xs: self.apply(*xs, **params), primals, tangents, lambda: f"jvp of {self.name}"
         )
         return outputs, (*moved, None)
 
-    def record_forward(args: Any, slots: Any, *, wanted: Any, **params: Any) -> Any:
-        return record(*args, wanted=wanted, **params), None, list(args)
+    def record_forward(self, args: Any, slots: Any, *, wanted: Any, **params: Any) -> Any:
+        return self.record(*args, wanted=wanted, **params), None, list(args)
 
-    def record_vjp(cts: Any, _: Any, args: Any, slots: Any, *, wanted: Any, **params: Any) -> Any:
-        return vjp(cts[:-1], None, args, slots, **params)
+    def record_vjp(
+        self, cts: Any, _: Any, args: Any, slots: Any, *, wanted: Any, **params: Any
+    ) -> Any:
+        return self.vjp(cts[:-1], None, args, slots, **params)
 
-    def record_batch(args: Any, batched: Any, size: int, *, wanted: Any, **params: Any) -> Any:
-        return rules.batch_record(args, batched, size, wanted, **params)
+    def record_batch(
+        self, args: Any, batched: Any, size: int, *, wanted: Any, **params: Any
+    ) -> Any:
+        return self.rules.batch_record(args, batched, size, wanted, **params)
 
-    record = Primitive(
-        f"{name}_record",
-        eval=record_eval,
-        type=lambda *types, wanted, **params: (*get().type(*types, **params), TRAIL),
-        jvp=record_jvp, vjp=record_vjp, forward=record_forward, batch=record_batch,
-        multiple=True, module=module,
-    )  # fmt: skip
+    # --- W_pullback -------------------------------------------------------------------------------
 
-    def parted(values: Sequence[Any], wanted: Any, trailed: bool) -> tuple[Any, Any, Any]:
-        count = len(wanted)
-        trail = values[count] if trailed else None
-        return values[:count], trail, values[count + trailed :]
-
-    def pullback_eval(*values: Any, wanted: Any, trailed: bool, **params: Any) -> Any:
+    def pullback_eval(self, *values: Any, wanted: Any, trailed: bool, **params: Any) -> Any:
         args, trail, cotangents = parted(values, wanted, trailed)
         residuals = None if trail is None else trail[()]
-        return tuple(rules.replay(args, residuals, cotangents, wanted, **params))
+        return tuple(self.rules.replay(args, residuals, cotangents, wanted, **params))
 
-    def pullback_type(*types: Type, wanted: Any, trailed: bool, **params: Any) -> Any:
+    def pullback_type(self, *types: Type, wanted: Any, trailed: bool, **params: Any) -> Any:
         return tuple(strong(t) for t, w in zip(types, wanted, strict=False) if w)
 
     def slopes(
-        args: Any, params: Any, tangents: Any, positions: Sequence[int]
+        self, args: Any, params: Any, tangents: Any, positions: Sequence[int]
     ) -> tuple[list[Any], Callable[[Any], list[Any]]]:
         """J(a) t as a function of the arguments at `positions`: its value and its pullback."""
 
@@ -121,7 +145,10 @@ def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primiti
             for position, x in zip(positions, xs, strict=True):
                 merged[position] = x
             outputs, moved = pushed_forward(
-                lambda *ys: apply(*ys, **params), merged, tangents, lambda: f"jvp of {name}"
+                lambda *ys: self.apply(*ys, **params),
+                merged,
+                tangents,
+                lambda: f"jvp of {self.name}",
             )
             return [
                 zeros(strong(typeof(o))) if t is None else t
@@ -129,18 +156,20 @@ def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primiti
                 if typeof(o).inexact
             ]
 
-        return linearized(pushed, [args[i] for i in positions], lambda: f"grad of {name}_pullback")
+        return linearized(
+            pushed, [args[i] for i in positions], lambda: f"grad of {self.name}_pullback"
+        )
 
     def pullback_jvp(
-        primals: Any, tangents: Any, *, wanted: Any, trailed: bool, **params: Any
+        self, primals: Any, tangents: Any, *, wanted: Any, trailed: bool, **params: Any
     ) -> Any:
         args, trail, cotangents = parted(primals, wanted, trailed)
         arg_tangents, _, ct_tangents = parted(tangents, wanted, trailed)
-        outputs = pullback(*primals, wanted=wanted, trailed=trailed, **params)
+        outputs = self.pullback(*primals, wanted=wanted, trailed=trailed, **params)
         inner = [i for i, want in enumerate(wanted) if want]
         total: list[Any] = [None] * len(inner)
         if any(t is not None for t in arg_tangents):
-            _, pull = slopes(args, params, arg_tangents, inner)
+            _, pull = self.slopes(args, params, arg_tangents, inner)
             total = pull(cotangents)
         if any(t is not None for t in ct_tangents):
             moved = [
@@ -148,12 +177,12 @@ def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primiti
                 for c, t in zip(cotangents, ct_tangents, strict=True)
             ]
             held = () if trail is None else (trail,)
-            more = pullback(*args, *held, *moved, wanted=wanted, trailed=trailed, **params)
+            more = self.pullback(*args, *held, *moved, wanted=wanted, trailed=trailed, **params)
             total = [m if t is None else t + m for t, m in zip(total, more, strict=True)]
         return outputs, tuple(total)
 
     def pullback_vjp(
-        us: Any, _: Any, values: Any, slots: Any, *, wanted: Any, trailed: bool, **params: Any
+        self, us: Any, _: Any, values: Any, slots: Any, *, wanted: Any, trailed: bool, **params: Any
     ) -> list[Any]:
         args, _, cotangents = parted(values, wanted, trailed)
         given = iter(us)
@@ -163,7 +192,7 @@ def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primiti
                 u = next(given)
                 tangents[position] = zeros(strong(typeof(args[position]))) if u is None else u
         outer = [i for i in range(len(args)) if slots[i]]
-        pushed, pull = slopes(args, params, tangents, outer)
+        pushed, pull = self.slopes(args, params, tangents, outer)
         result: list[Any] = [None] * len(values)
         for position, cotangent in zip(outer, pull(cotangents), strict=True):
             result[position] = cotangent
@@ -171,31 +200,28 @@ def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primiti
         return result
 
     def pullback_batch(
-        values: Any, batched: Any, size: int, *, wanted: Any, trailed: bool, **params: Any
+        self, values: Any, batched: Any, size: int, *, wanted: Any, trailed: bool, **params: Any
     ) -> Any:
         args, trail, cotangents = parted(values, wanted, trailed)
         arg_batched, _, ct_batched = parted(batched, wanted, trailed)
         if not any(arg_batched):  # then the trail is of one example, while the pullback is of many
             trail = None
-        return rules.batch_replay(
+        return self.rules.batch_replay(
             args, trail, cotangents, arg_batched, ct_batched, size, wanted, **params
         )
 
-    pullback = Primitive(
-        f"{name}_pullback",
-        eval=pullback_eval, type=pullback_type, jvp=pullback_jvp, vjp=pullback_vjp,
-        batch=pullback_batch, multiple=True, module=module,
-    )  # fmt: skip
+    # --- the rules of W
+    # -----------------------------------------------------------------------------
 
-    def forward(args: Any, slots: Any, **params: Any) -> Any:
+    def forward(self, args: Any, slots: Any, **params: Any) -> Any:
         if params.get("checkpoint") is not None:  # recorded again, piece by piece, on the way back
-            return apply(*args, **params), None, list(args)
-        results = record(*args, wanted=tuple(map(bool, slots)), **params)
+            return self.apply(*args, **params), None, list(args)
+        results = self.record(*args, wanted=tuple(map(bool, slots)), **params)
         return results[:-1], results[-1], list(args)
 
-    def vjp(cotangents: Any, trail: Any, args: Any, slots: Any, **params: Any) -> list[Any]:
+    def vjp(self, cotangents: Any, trail: Any, args: Any, slots: Any, **params: Any) -> list[Any]:
         wanted = tuple(map(bool, slots))
-        types = get().type(*[typeof(a) for a in args], **params)
+        types = self.get().type(*[typeof(a) for a in args], **params)
         given = [
             zeros(strong(t)) if c is None else c
             for c, t in zip(cotangents, types, strict=True)
@@ -203,8 +229,6 @@ def reverse_mode(name: str, module: str, rules: Rules, get: Callable[[], Primiti
         ]
         held = () if trail is None else (trail,)
         found = iter(
-            pullback(*args, *held, *given, wanted=wanted, trailed=trail is not None, **params)
+            self.pullback(*args, *held, *given, wanted=wanted, trailed=trail is not None, **params)
         )
         return [next(found) if want else None for want in wanted]
-
-    return Reverse(forward, vjp, record, pullback)

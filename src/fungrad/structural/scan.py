@@ -21,7 +21,7 @@ from fungrad.primitives.declare import Primitive, zeros
 from fungrad.primitives.shaping import moveaxis
 from fungrad.structural.call import run
 from fungrad.structural.loop import spread_wanted
-from fungrad.structural.pullbacks import Rules, reverse_mode
+from fungrad.structural.pullbacks import Reverse, Rules
 from fungrad.structural.retrace import (
     batch,
     cut,
@@ -318,7 +318,7 @@ def _batch_replay(
     ]
 
 
-_checkpointed = reverse_mode(
+_checkpointed = Reverse(
     "scan", __name__, Rules(_record, replay, _batch_record, _batch_replay), lambda: scan
 )
 scan_record = _checkpointed.record

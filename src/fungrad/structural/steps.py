@@ -36,6 +36,7 @@ def parts(values: Sequence[Any], counts: Counts) -> Parts:
 
 
 def order_of(length: int, reverse: bool) -> Sequence[int]:
+    """The steps in the order in which they are taken."""
     return range(length - 1, -1, -1) if reverse else range(length)
 
 
@@ -51,6 +52,7 @@ class Plan(NamedTuple):
 
 
 def plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> Plan:
+    """How a body is differentiated when cotangents of the wanted arguments are asked for."""
     constants, n = counts
     active = settled(body, [bool(w) for w in wanted], range(constants, constants + n), reaches)
     active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
@@ -73,6 +75,7 @@ def replay(
     unroll: int,
     checkpoint: Any,
 ) -> list[Any]:
+    """The cotangents of the wanted arguments, from those of the outputs; steps are run again."""
     constants, n = counts
     how = plan(body, counts, wanted)
     x = parts(args, counts)

@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
-
 import numpy as np
 import pytest
+from refusals import HERE, X, raised
 
 import fungrad as fg
 import fungrad.testing
 from fungrad import errors
 from fungrad.primitives.declare import general, primitives
-
-CLASSES = {
-    name: value
-    for name, value in vars(errors).items()
-    if inspect.isclass(value) and issubclass(value, errors.FungradError)
-}
-DOCS = Path(__file__).parents[1] / "docs" / "errors.md"
-X = np.array([1.0, 2.0, 3.0])
-
-
-HERE = "the line of the failing lambda"
-
-
-def raised(class_, f, *words):
-    """Calls f, which has to raise; the message has to hold all words and the address of its
-    entry.
-    """
-    with pytest.raises(class_) as info:
-        f()
-    message = str(info.value)
-    assert type(info.value) is class_
-    for word in words:
-        if word is HERE:
-            word = f"{__file__}:{f.__code__.co_firstlineno} "
-        assert word in message, f"{word!r} is not in: {message}"
-    assert message.endswith(f"(docs/errors.md#{class_.__name__.lower()})")
-    return info.value
 
 
 @pytest.fixture

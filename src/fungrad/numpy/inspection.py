@@ -11,33 +11,7 @@ import numpy as np
 
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.wrap import implements, known
-from fungrad.tracing.trace import Tracer, shape_of, typeof
-
-
-def _stand_in(value: Any) -> Any:
-    """What promotes as a value does: a Python number for a weak one, otherwise its dtype."""
-    if value.__class__ is not Tracer:
-        return value
-    type_ = typeof(value)
-    return type_.dtype.type(0).item() if type_.weak else type_.dtype
-
-
-@implements(np.result_type)
-def result_type(*arrays_and_dtypes: Any) -> Any:
-    """The dtype that values promote to, as numpy.result_type."""
-    return np.result_type(*[_stand_in(value) for value in arrays_and_dtypes])
-
-
-@implements(np.can_cast)
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Whether a dtype can be cast to another, as numpy.can_cast."""
-    return np.can_cast(array_of(from_).dtype if from_.__class__ is Tracer else from_, to, casting)
-
-
-@implements(np.common_type)
-def common_type(*arrays: Any) -> Any:
-    """The inexact scalar type that arrays have in common, as numpy.common_type."""
-    return np.common_type(*[np.zeros(0, array_of(a).dtype) for a in arrays])
+from fungrad.tracing.trace import Tracer, shape_of
 
 
 @implements(np.min_scalar_type)
@@ -63,17 +37,6 @@ def real_if_close(a: Any, tol: Any = 100) -> Any:
         tol = np.finfo(a.dtype).eps * tol
     imaginary = known(np.imag(a), "np.real_if_close (its dtype depends on the values)")
     return np.real(a) if np.all(np.absolute(imaginary) < tol) else a
-
-
-@implements(np.array_equiv)
-def array_equiv(a1: Any, a2: Any) -> Any:
-    """Whether arrays broadcast to the same elements, as numpy.array_equiv."""
-    a1, a2 = array_of(a1), array_of(a2)
-    try:
-        np.broadcast_shapes(a1.shape, a2.shape)
-    except ValueError:
-        return False
-    return np.all(a1 == a2)
 
 
 @implements(np.einsum_path)
@@ -106,7 +69,7 @@ array_str = implements(np.array_str)(_text)
 array2string = implements(np.array2string)(_text)
 
 __all__ = [
-    "array2string", "array_equiv", "array_repr", "array_str", "can_cast", "common_type",
-    "einsum_path", "may_share_memory", "min_scalar_type", "real_if_close", "result_type",
+    "array2string", "array_repr", "array_str",
+    "einsum_path", "may_share_memory", "min_scalar_type", "real_if_close",
     "shares_memory",
 ]  # fmt: skip

@@ -10,14 +10,19 @@ import warnings
 
 import numpy as np
 import pytest
+from checks import OURS
+from hypothesis import given, settings
+from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import threads
+from fungrad.backend import blocked, clusters, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.clusters import LARGE, Cluster, scheduled
 from fungrad.backend.straight import build, source
 from fungrad.errors import ArgumentError
 from fungrad.optimise.passes import optimised
+from fungrad.primitives.elementwise import eq
+from fungrad.testing import programs
 
 # Both sides compute the same infinities and NaN; NumPy warns on each.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -160,3 +165,56 @@ def test_number_of_threads_is_checked():
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(ArgumentError):
             threads.set_num_threads(wrong)
+
+
+@given(programs(scalar=False))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_random_programs_in_tiny_blocks(program):
+    """Every elementwise equation of two elements or more is clustered, in blocks of three."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clusters, "LARGE", 2)
+        patch.setattr(blocked, "BLOCK", 3)
+        patch.setattr(blocked, "SHARED", 1)
+        functions = [
+            program,
+            fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args)))),
+        ]
+        for f in functions:
+            graph = fg.make_jaxpr(f)(*program.args)
+            for want, got in zip(*run_all(graph, program.args), strict=True):
+                assert np.shape(got) == np.shape(want)
+                np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cases_in_tiny_blocks(name, thread_count):
+    f, args = CASES[name]
+    cut = tuple(a[..., :23] if a.shape[-1] > 23 else a for a in args)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clusters, "LARGE", 2)
+        patch.setattr(blocked, "BLOCK", 5)
+        patch.setattr(blocked, "SHARED", 1)
+        for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
+
+
+ELEMENTWISE = [name for name in SAMPLES if OURS[name].partials is not None]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_every_elementwise_primitive_in_tiny_blocks(name):
+    primitive = OURS[name]
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(clusters, "LARGE", 2)
+        patch.setattr(blocked, "BLOCK", 3)
+        for sample in SAMPLES[name]:
+
+            def f(*args, params=sample.params):
+                value = primitive(*args, **params)
+                return value, eq(value, value)
+
+            for want, got in zip(
+                *run_all(fg.make_jaxpr(f)(*sample.args), sample.args), strict=True
+            ):
+                assert np.asarray(got).dtype == np.asarray(want).dtype
+                np.testing.assert_array_equal(got, want)

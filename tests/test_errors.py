@@ -280,3 +280,9 @@ def test_a_leak_names_the_transform(transform):
         assert birth in error.message and "`sin`" in error.message
     if transform == "grad":
         assert "`sin`" in error.message
+
+
+def test_a_traced_number_as_a_shape():
+    with pytest.raises(TypeError) as caught:
+        fg.jit(lambda n: np.zeros(n))(3)
+    assert "static_argnames" in caught.value.__notes__[0]

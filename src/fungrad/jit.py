@@ -223,8 +223,8 @@ class Jitted:
             name = self._names(dynamic)[index]
             raise ArgumentError(
                 f"The argument {name} of {describe(self._f)} is a "
-                f"{type(leaf).__name__}{user_line()}, not an array "
-                "or a number: close over it, or name it in static_argnames."
+                f"{type(leaf).__name__}{user_line()}, not an array or a number: close over it, or "
+                "name it in static_argnames."
             ) from None
 
     def _names(self, dynamic: Any) -> list[str]:
@@ -250,10 +250,9 @@ class Jitted:
         if self._streak == RETRACE_WARNING and self._last_key is not None:
             warnings.warn(
                 f"{describe(self._f)} was traced anew {RETRACE_WARNING} times in a "
-                f"row{user_line()}: "
-                f"{self._difference(self._last_key, key)} changes from call to call. Keep shapes "
-                "and dtypes fixed, "
-                "pass changing numbers as arrays, or do without jit.",
+                f"row{user_line()}: {self._difference(self._last_key, key)} changes from call to "
+                "call. Keep shapes and dtypes fixed, pass changing numbers as arrays, or do "
+                "without jit.",
                 RetraceWarning,
                 stacklevel=6,
             )

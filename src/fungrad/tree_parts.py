@@ -46,8 +46,7 @@ def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
         if leaf_type(leaf) is None:
             raise ArgumentError(
                 f"ravel_pytree takes arrays and numbers, but the leaf {path} is a "
-                f"{type(leaf).__name__}. Take it "
-                "out with fg.partition first."
+                f"{type(leaf).__name__}. Take it out with fg.partition first."
             )
     types = [typeof(leaf) for leaf in leaves]
     dtype = np.result_type(*[t.dtype for t in types]) if types else np.dtype(np.float64)
@@ -134,7 +133,7 @@ def combine(*parts: Any) -> Any:
         leaves, treedef = trees.flatten(part, _is_hole)
         if first is not None and treedef != first:
             raise StructureMismatchError(
-                f"combine got trees of different shapes, first at "
+                "combine got trees of different shapes, first at "
                 f"{trees.difference(first, treedef)}."
             )
         first = treedef

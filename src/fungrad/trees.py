@@ -294,8 +294,7 @@ def match(treedef: TreeDef, tree: Tree, what: str) -> list[Any]:
     if other != treedef:
         raise StructureMismatchError(
             f"The {what} has another structure than expected, first at "
-            f"{difference(treedef, other)}.\n"
-            f"  expected: {treedef}\n  got:      {other}"
+            f"{difference(treedef, other)}.\n  expected: {treedef}\n  got:      {other}"
         )
     return found
 
@@ -336,8 +335,8 @@ def _spread(part: Tree, full: TreeDef, path: str, what: str, result: list[Any]) 
     children, aux = node.flatten(part)
     if part.__class__ is not full.type or aux != full.aux or len(children) != len(full.children):
         raise StructureMismatchError(
-            f"{what} has to be a prefix of the tree that it is for, but at {path or 'the root'} "
-            f"it holds {part!r} where the tree has {full}."
+            f"{what} has to be a prefix of the tree that it is for, but at {path or 'the root'} it "
+            f"holds {part!r} where the tree has {full}."
         )
     keys = node.keys(aux, len(children))
     for key, child, rest in zip(keys, children, full.children, strict=True):

@@ -39,7 +39,7 @@ def _sliced(type_: Type, shape: tuple[int, ...]) -> bool:
     """Whether a block of the cluster reads a part of this value, along axis 0, and not all of
     it.
     """
-    return type_.ndim == len(shape) and type_.shape[0] == shape[0] and shape[0] != 1
+    return type_.ndim == len(shape) and type_.shape[0] == shape[0]
 
 
 class _Writer:

@@ -78,8 +78,7 @@ def while_loop(
     if len(cond.types) != 1 or cond.types[0].shape != () or cond.types[0].dtype != np.bool_:
         raise StructureMismatchError(
             f"The condition {describe(cond_fun)} of while_loop has to return one "
-            f"boolean{user_line()}, but it "
-            f"returned {cond.types}."
+            f"boolean{user_line()}, but it returned {cond.types}."
         )
     out = loop.while_loop(
         *cond.captured, *body.captured, *carry,
@@ -289,8 +288,8 @@ def _switch(
         if other.out != first.out:
             raise StructureMismatchError(
                 f"{message}{user_line()}: the structures differ, first at "
-                f"{trees.difference(first.out, other.out)}."
-                f"\n  {names[0]}: {first.out}\n  {name}: {other.out}"
+                f"{trees.difference(first.out, other.out)}.\n  {names[0]}: {first.out}\n  {name}: "
+                f"{other.out}"
             )
     wanted = [_common(column) for column in zip(*(s.types for s in staged), strict=True)]
     for name, other in zip(names[1:], staged[1:], strict=True):

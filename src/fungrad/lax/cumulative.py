@@ -26,9 +26,9 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     """
     if shape_of(on_true) != shape_of(on_false) or shape_of(pred) not in ((), shape_of(on_true)):
         raise ShapeError(
-            f"lax.select takes two arrays of one shape and a predicate of that shape or "
-            f"(){user_line()}, not "
-            f"{typeof(pred)}, {typeof(on_true)} and {typeof(on_false)}; np.where broadcasts."
+            "lax.select takes two arrays of one shape and a predicate of that shape or "
+            f"(){user_line()}, not {typeof(pred)}, {typeof(on_true)} and {typeof(on_false)}; "
+            "np.where broadcasts."
         )
     return elementwise.select(pred, on_true, on_false)
 

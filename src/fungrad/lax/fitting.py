@@ -59,8 +59,7 @@ def check_tree(what: str, expected: trees.TreeDef, got: trees.TreeDef) -> None:
     if expected != got:
         raise StructureMismatchError(
             f"{what}{user_line()}: the structures differ, first at "
-            f"{trees.difference(expected, got)}.\n"
-            f"  {expected}\n  {got}"
+            f"{trees.difference(expected, got)}.\n  {expected}\n  {got}"
         )
 
 

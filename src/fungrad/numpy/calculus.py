@@ -77,8 +77,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     for place, step in zip(axes, steps, strict=True):
         if shape[place] < edge_order + 1:
             raise ValueError(
-                "Shape of array too small to calculate a numerical gradient, at least "
-                "(edge_order + 1) elements are required."
+                "Shape of array too small to calculate a numerical gradient, at least (edge_order "
+                "+ 1) elements are required."
             )
         results.append(cast(_slopes(f, place, step, edge_order), f.dtype))
     return results[0] if len(results) == 1 else tuple(results)

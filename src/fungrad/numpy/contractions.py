@@ -47,15 +47,14 @@ def _matmul(x1: Any, x2: Any) -> Any:
     if n1 == 0 or n2 == 0:
         raise ShapeError(
             f"matmul needs arrays with at least one axis, but got shapes {shape1} and {shape2}. "
-            "Use x * y to "
-            "scale by a number."
+            "Use x * y to scale by a number."
         )
     rows, columns = shape1[-1], shape2[-2 if n2 > 1 else 0]
     if rows != columns:
         raise ShapeError(
             f"matmul got arrays of shapes {shape1} and {shape2}: the last axis of the first "
-            f"({rows}) has to "
-            f"be as long as the {'second last' if n2 > 1 else 'last'} of the second ({columns})."
+            f"({rows}) has to be as long as the {'second last' if n2 > 1 else 'last'} of the "
+            f"second ({columns})."
         )
     if n2 <= 2:
         return _last_by_first(x1, x2, n1)
@@ -119,8 +118,7 @@ def _dot(a: Any, b: Any) -> Any:
     if a.shape[-1] != b.shape[axis]:
         raise ShapeError(
             f"dot got arrays of shapes {a.shape} and {b.shape}: the last axis of the first "
-            f"({a.shape[-1]}) has "
-            f"to be as long as axis {axis} of the second ({b.shape[axis]})."
+            f"({a.shape[-1]}) has to be as long as axis {axis} of the second ({b.shape[axis]})."
         )
     return dot_general(a, b, contract=((na - 1,), (axis,)), batch=NONE)
 
@@ -148,9 +146,8 @@ def _contract(function: str, a: Any, b: Any, axes: tuple[tuple[int, ...], tuple[
     if lengths[0] != lengths[1]:
         raise ShapeError(
             f"{function} got arrays of shapes {a.shape} and {b.shape}: the axes {axes[0]} of the "
-            "first and "
-            f"{axes[1]} of the second, which are summed together, have lengths {lengths[0]} and "
-            f"{lengths[1]}."
+            f"first and {axes[1]} of the second, which are summed together, have lengths "
+            f"{lengths[0]} and {lengths[1]}."
         )
     if len(a.shape) == 0 or len(b.shape) == 0:
         return mul(a, b)

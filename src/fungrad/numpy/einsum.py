@@ -141,9 +141,8 @@ def _lengths(text: str, labels: Sequence[Labels], shapes: Sequence[Shape]) -> di
             elif length not in (1, known):
                 name = label if isinstance(label, str) else "..."
                 raise ShapeError(
-                    f"einsum {text!r} got operands of shapes {list(shapes)}: the axis {name!r} "
-                    "has length "
-                    f"{known} in one and {length} in another."
+                    f"einsum {text!r} got operands of shapes {list(shapes)}: the axis {name!r} has "
+                    f"length {known} in one and {length} in another."
                 )
     return lengths
 

@@ -86,8 +86,8 @@ def _entry(item: Any) -> Any:
     kind = typeof(array).dtype.kind
     if kind not in "iub":
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer "
-            f"or boolean arrays are valid indices, not {typeof(array)}"
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
+            f"boolean arrays are valid indices, not {typeof(array)}"
         )
     return known(array, "a boolean index (x[mask])") if kind == "b" else array
 

@@ -155,8 +155,8 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     size = math.prod(shape)
     if a.size != size**2:
         raise Error(
-            "Input arrays must satisfy the requirement "
-            "prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
+            "Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == "
+            "prod(a.shape[:b.ndim])"
         )
     a, b = common([reshape(a, shape=(size, size)), reshape(b, shape=(size, 1))])
     return reshape(p.solve(a, b, triangle=""), shape=shape)
@@ -182,8 +182,8 @@ def outer(x1: Any, x2: Any, /) -> Any:
     x1, x2 = array_of(x1), array_of(x2)
     if len(x1.shape) != 1 or len(x2.shape) != 1:
         raise ValueError(
-            "Input arrays must be one-dimensional, but they are "
-            f"x1.ndim={len(x1.shape)} and x2.ndim={len(x2.shape)}."
+            f"Input arrays must be one-dimensional, but they are x1.ndim={len(x1.shape)} and "
+            f"x2.ndim={len(x2.shape)}."
         )
     return contractions.outer(x1, x2)
 

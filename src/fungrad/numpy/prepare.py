@@ -103,8 +103,7 @@ def refuse_assignment(function: str, advice: str) -> NoReturn:
     """
     raise ItemAssignmentError(
         f"{function} writes into an array{user_line()}, or puts a traced value into one. Arrays "
-        "are values "
-        f"here: {advice}"
+        f"are values here: {advice}"
     )
 
 

@@ -172,9 +172,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if mode not in _PLACES:
         raise UnsupportedArgumentError(
             f"np.pad was called with mode={mode!r}{user_line()}, which fungrad does not have for "
-            "traced values. "
-            f"The modes are constant, {', '.join(_PLACES)}; join other borders on by "
-            "np.concatenate."
+            f"traced values. The modes are constant, {', '.join(_PLACES)}; join other borders on "
+            "by np.concatenate."
         )
     kind = kwargs.pop("reflect_type", "even")
     _refuse_options(mode, kwargs)

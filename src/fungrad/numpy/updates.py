@@ -158,14 +158,14 @@ def _fitting(name: str, values: Any, dtype: np.dtype[Any]) -> Any:
         )
     if found.kind in "fc" and dtype.kind in "iub" and values.__class__ is Tracer:
         raise GradientCutError(
-            f"x.at[...].{name} of values of dtype {found} into an array of dtype {dtype}"
-            f"{user_line()} would round them and cut their gradient silently. Make the array a "
-            "float first: x.astype(float)."
+            f"x.at[...].{name} of values of dtype {found} into an array of dtype "
+            f"{dtype}{user_line()} would round them and cut their gradient silently. Make the "
+            "array a float first: x.astype(float)."
         )
     if not _writable(name, found, dtype, typeof(values).weak):
         raise ShapeError(
-            f"x.at[...].{name} cannot write values of dtype {found} into an array of dtype {dtype}"
-            f"{user_line()}. Make the array a {found} first: x.astype(...)."
+            f"x.at[...].{name} cannot write values of dtype {found} into an array of dtype "
+            f"{dtype}{user_line()}. Make the array a {found} first: x.astype(...)."
         )
     return cast(values, dtype)
 

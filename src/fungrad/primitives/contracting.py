@@ -90,9 +90,8 @@ def _check_lengths(x: Axes, y: Axes, contract: Pair, batch: Pair) -> None:
         for i, j in zip(*pair, strict=True):
             if x[i] != y[j]:
                 raise ShapeError(
-                    f"Arrays of shapes {x} and {y} cannot be multiplied: axis {i} of the first "
-                    "has length "
-                    f"{x[i]}, axis {j} of the second, which it meets, has length {y[j]}."
+                    f"Arrays of shapes {x} and {y} cannot be multiplied: axis {i} of the first has "
+                    f"length {x[i]}, axis {j} of the second, which it meets, has length {y[j]}."
                 )
 
 

@@ -68,10 +68,10 @@ def _eval_trusted(inverse: Any) -> Any:
     if np.abs(inverse).max(initial=0) > 1e6:
         warnings.warn(
             f"The derivative of the eigenvalues of a general matrix was taken{user_line()} where "
-            "its eigenvectors are nearly dependent: the matrix has too few of them, or is close to "
-            "one that has, and the derivative is infinite or wrong (docs/linalg.md). Differentiate "
-            "a function of the matrix itself instead: a trace of powers, a determinant, an "
-            "exponential.",
+            "its eigenvectors are nearly dependent: the matrix has too few of them, or is close "
+            "to one that has, and the derivative is infinite or wrong (docs/linalg.md). "
+            "Differentiate a function of the matrix itself instead: a trace of powers, a "
+            "determinant, an exponential.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -138,8 +138,8 @@ class Arguments:
             raise ArgumentError(
                 f"{describe(self.f)} is differentiated{user_line()} with respect to "
                 f"{names[0] if names else 'a keyword-only argument'}, for which its rule has no "
-                "place: take "
-                "it out of nondiff_argnums (make it positional), or pass fg.stop_gradient(x)."
+                "place: take it out of nondiff_argnums (make it positional), or pass "
+                "fg.stop_gradient(x)."
             )
 
 
@@ -221,10 +221,9 @@ def closed_over(what: str, of: Callable[..., Any], found: str) -> ClosedOverTrac
     """The error for a rule that closes over a value of the transform that uses the rule."""
     return ClosedOverTracerError(
         f"{what} of {describe(of)} used a traced value that it closes over{user_line()}. A custom "
-        "rule only "
-        "says how the function depends on its arguments: pass the value as an argument, and give "
-        "it a "
-        f"derivative in the rule, or close over fg.stop_gradient(value).\nFound: {found}"
+        "rule only says how the function depends on its arguments: pass the value as an argument, "
+        "and give it a derivative in the rule, or close over fg.stop_gradient(value).\nFound: "
+        f"{found}"
     )
 
 
@@ -235,7 +234,6 @@ def outputs_of(f: Callable[..., Any], tree: Any) -> tuple[list[Any], trees.TreeD
         if not has_type(leaf):
             raise ArgumentError(
                 f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a "
-                "function with rules "
-                "of its own returns arrays and numbers only."
+                "function with rules of its own returns arrays and numbers only."
             )
     return leaves, treedef

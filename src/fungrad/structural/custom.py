@@ -87,8 +87,7 @@ class Custom:
         if self.bwd is None and self.jvp is None:
             raise MissingRuleError(
                 f"{describe(self.f)} was made a custom function, but no rule was given: call its "
-                "defvjp(fwd, bwd) "
-                "or defjvp(rule)."
+                "defvjp(fwd, bwd) or defjvp(rule)."
             )
         if current() is EVAL:
             return self.f(*args, **kwargs)

@@ -60,8 +60,8 @@ def _forward(args: Sequence[Any], wanted: Sequence[Any], *, rule: Rule, graph: G
     found = [strong(typeof(o)) for o in outputs]
     if graph is not None and found != [strong(t) for t in graph.output_types]:
         raise StructureMismatchError(
-            f"The forward rule of {describe(rule.f)} returned another output than the function"
-            f"{user_line()}.\n  function: {graph.output_types}\n  rule:     {found}"
+            f"The forward rule of {describe(rule.f)} returned another output than the "
+            f"function{user_line()}.\n  function: {graph.output_types}\n  rule:     {found}"
         )
     return tuple(outputs), (saved, meta), kept
 

@@ -31,10 +31,8 @@ NUMERIC = ("finite_differences", "complex_step")
 def _missing(host: Host) -> MissingRuleError:
     return MissingRuleError(
         f"The opaque function {describe(host.f)} is differentiated{user_line()}, but has no rule. "
-        "Declare "
-        "it by fg.external(f, vjp=...), with a function or with 'finite_differences' or "
-        "'complex_step', or "
-        "pass it fg.stop_gradient(x)."
+        "Declare it by fg.external(f, vjp=...), with a function or with 'finite_differences' or "
+        "'complex_step', or pass it fg.stop_gradient(x)."
     )
 
 
@@ -159,8 +157,8 @@ class External:
                 if np.shape(g) != np.shape(x):
                     raise StructureMismatchError(
                         f"The vjp of {describe(self._f)} returned a cotangent of another shape "
-                        "than its "
-                        f"argument's.\n  argument:  {typeof(x)}\n  cotangent: {leaf_type(g) or g}"
+                        f"than its argument's.\n  argument:  {typeof(x)}\n  cotangent: "
+                        f"{leaf_type(g) or g}"
                     )
             result.append(trees.unflatten(treedef, full))
         return tuple(result)
@@ -199,8 +197,7 @@ def _as_tuple(found: Any, count: int) -> tuple[Any, ...]:
         return (found,)
     raise StructureMismatchError(
         f"The vjp of an external function of {count} arguments has to return a tuple with {count} "
-        "cotangents, "
-        f"not {type(found).__name__}."
+        f"cotangents, not {type(found).__name__}."
     )
 
 

@@ -53,9 +53,8 @@ class Host:
         """
         if self.declared is None:
             raise ArgumentError(
-                f"{describe(self.f)} is recorded{user_line()} without being run, so its result "
-                "has to be "
-                "declared: give shape= (a fg.Type, a tree of them, or a function of the "
+                f"{describe(self.f)} is recorded{user_line()} without being run, so its result has "
+                "to be declared: give shape= (a fg.Type, a tree of them, or a function of the "
                 "arguments' types)."
             )
         return self.declared
@@ -83,9 +82,9 @@ class Host:
             expected = trees.unflatten(self.out, self.declared)
             shown = trees.unflatten(treedef, [leaf_type(leaf) or leaf for leaf in leaves])
             raise StructureMismatchError(
-                f"{describe(self.f)} returned another result than was declared for it{user_line()}"
-                f"{f' (with the leading axes {lead})' if lead else ''}.\n"
-                f"  declared: {expected}\n  returned: {shown}"
+                f"{describe(self.f)} returned another result than was declared for "
+                f"it{user_line()}{f' (with the leading axes {lead})' if lead else ''}.\n  "
+                f"declared: {expected}\n  returned: {shown}"
             )
         return arrays
 

@@ -54,9 +54,9 @@ def _require_same(
     expected = [(typeof(x).shape, typeof(x).dtype) for x in leaves]
     if out != treedef or [(t.shape, t.dtype) for t in graph.output_types] != expected:
         raise StructureMismatchError(
-            f"{what} {describe(f)} has to return a tree of the types of its argument.\n"
-            f"  argument: {trees.unflatten(treedef, [typeof(x) for x in leaves])}\n"
-            f"  result:   {trees.unflatten(out, graph.output_types)}"
+            f"{what} {describe(f)} has to return a tree of the types of its argument.\n  argument: "
+            f"{trees.unflatten(treedef, [typeof(x) for x in leaves])}\n  result:   "
+            f"{trees.unflatten(out, graph.output_types)}"
         )
 
 
@@ -201,8 +201,7 @@ def _linear_solution(
         if backwards is None:
             raise MissingRuleError(
                 "custom_linear_solve is differentiated in reverse mode, which has to solve the "
-                "transposed equation: "
-                "give transpose_solve, or symmetric=True."
+                "transposed equation: give transpose_solve, or symmetric=True."
             )
         back = _linear_solution(transposed, backwards, solve, symmetric, has_aux)
         y = back(closure, cotangent[0])[0]

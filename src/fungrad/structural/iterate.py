@@ -55,10 +55,8 @@ def _search(
             break
     raise ArgumentError(
         f"The iteration of a fixed point has not come to rest within maxiter={maxiter} steps and "
-        "the tolerance "
-        f"{tol}, or left the finite numbers. The function has to be a contraction near the "
-        "solution: damp "
-        "it, begin nearer, or raise maxiter or tol."
+        f"the tolerance {tol}, or left the finite numbers. The function has to be a contraction "
+        "near the solution: damp it, begin nearer, or raise maxiter or tol."
     )
 
 

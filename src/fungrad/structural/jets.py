@@ -152,9 +152,8 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
         for value in values:
             if type_.shape and shape_of(value) != type_.shape:
                 raise ShapeError(
-                    f"nth_derivative of {describe(f)}: the output has shape {shape_of(value)}, "
-                    f"the argument "
-                    f"{type_.shape}, so f is not elementwise. Use jet along a direction."
+                    f"nth_derivative of {describe(f)}: the output has shape {shape_of(value)}, the "
+                    f"argument {type_.shape}, so f is not elementwise. Use jet along a direction."
                 )
         last = [_arrays(value, terms)[-1] for value, terms in zip(values, found, strict=True)]
         return trees.unflatten(out_defs[0], last)

@@ -116,8 +116,8 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
         if has_aux:
             if not (isinstance(out, tuple) and len(out) == 2):
                 raise ArgumentError(
-                    f"With has_aux=True, {describe(f)} has to return a pair (output, aux), "
-                    f"not {type(out).__name__}."
+                    f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not "
+                    f"{type(out).__name__}."
                 )
             out, aux = out
             aux_leaves, aux_def = results(aux)
@@ -177,8 +177,7 @@ def _tangent_leaves(f: Callable[..., Any], treedef: trees.TreeDef, tangents: Any
     if found != treedef:
         raise StructureMismatchError(
             f"The tangents given to the linear map of {describe(f)} have another structure than "
-            f"the primals, "
-            f"first at {trees.difference(treedef, found)}."
+            f"the primals, first at {trees.difference(treedef, found)}."
         )
     return leaves
 

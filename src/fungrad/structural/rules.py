@@ -102,8 +102,7 @@ class Rule:
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise StructureMismatchError(
                     f"The forward rule of {describe(self.f)} has to return a pair (output, "
-                    "residuals), not "
-                    f"{_shown(result)}."
+                    f"residuals), not {_shown(result)}."
                 )
             leaves, self.out = outputs_of(self.f, result[0])
             nondiff = [args[i] for i in sorted(self.arguments.passive)]
@@ -216,8 +215,7 @@ class Rule:
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise StructureMismatchError(
                     f"The forward rule of {describe(self.f)} has to return a pair (output, "
-                    "tangent), not "
-                    f"{_shown(result)}."
+                    f"tangent), not {_shown(result)}."
                 )
             leaves, self.out = outputs_of(self.f, result[0])
             pushed = trees.broadcast_prefix(result[1], self.out, "The tangent")
@@ -229,8 +227,7 @@ class Rule:
                 ):
                     raise StructureMismatchError(
                         f"The rule of {describe(self.f)} returned a tangent that does not fit the "
-                        "output.\n"
-                        f"  output:  {_shown(result[0])}\n  tangent: {_shown(result[1])}"
+                        f"output.\n  output:  {_shown(result[0])}\n  tangent: {_shown(result[1])}"
                     )
             made.append(len(leaves))
             cast_ = [

@@ -57,8 +57,7 @@ def stage_tree(
             if not has_type(leaf):
                 raise ArgumentError(
                     f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: "
-                    f"{what} returns "
-                    "arrays and numbers only."
+                    f"{what} returns arrays and numbers only."
                 )
         return leaves
 

@@ -218,8 +218,8 @@ class _Check:
         inner = "".join(f" of the {verbs[mode]}" for mode in reversed(path[:-1]))
         return GradientCheckError(
             f"{mode}{inner} of {self.what}, order {len(path)}, with respect to "
-            f"{', '.join(self.names)}: {text} "
-            f"(atol={self.atol:g}, rtol={self.rtol:g}, eps={self.eps:g})."
+            f"{', '.join(self.names)}: {text} (atol={self.atol:g}, rtol={self.rtol:g}, "
+            f"eps={self.eps:g})."
         )
 
 

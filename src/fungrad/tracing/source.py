@@ -68,13 +68,26 @@ def _without_library_frames(traceback: types.TracebackType | None) -> types.Trac
     return result
 
 
-_OBJECT_LOOPS = ("loop of ufunc does not support argument", "from dtype('O') to")
-_OBJECT_ADVICE = (
-    "np.array made an array of objects of traced values and plain numbers, of which NumPy's ufuncs "
-    "take "
-    "traced values only, and numpy.linalg's nothing. Make it by fg.numpy.array([...]), or by "
-    "np.stack."
-)
+_ADVICE = {
+    "loop of ufunc does not support argument": (
+        "np.array made an array of objects of traced values and plain numbers, of which NumPy's "
+        "ufuncs take traced values only, and numpy.linalg's nothing. Make it by "
+        "fg.numpy.array([...]), or by np.stack."
+    ),
+    "a single integer, got 'Tracer(": (
+        "NumPy needs a number here, and a traced value is only known as a type. Make it an "
+        "argument that is not traced (jit: static_argnames), or call the function without tracing "
+        "it."
+    ),
+}
+_ADVICE["from dtype('O') to"] = _ADVICE["loop of ufunc does not support argument"]
+"""What to add to NumPy's own messages, which name no cause that a user could mend."""
+
+
+def _advise(error: Exception) -> None:
+    for text, advice in _ADVICE.items():
+        if text in str(error) and advice not in getattr(error, "__notes__", ()):
+            error.add_note(advice)
 
 
 def boundary(f: F) -> F:
@@ -92,8 +105,8 @@ def boundary(f: F) -> F:
             if isinstance(cause, FungradError) and not isinstance(error, FungradError):
                 # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
                 raise cause.with_traceback(short) from None
-            if isinstance(error, TypeError) and any(s in str(error) for s in _OBJECT_LOOPS):
-                error.add_note(_OBJECT_ADVICE)
+            if isinstance(error, TypeError):
+                _advise(error)
             raise error.with_traceback(short)  # noqa: B904 - the same error, without our frames
 
     return cast(F, public)

@@ -90,12 +90,9 @@ class GraphTrace(Trace):
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
         raise error(
             f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while "
-            f"{self.label()} "
-            f"is traced it is only known as a type{self._provenance(tracer.extra)}. Use np.where "
-            "or "
-            "fg.lax.cond instead of `if`, make the number an argument that is not traced, return "
-            "it as an "
-            "output, or call the function without tracing it."
+            f"{self.label()} is traced it is only known as a type{self._provenance(tracer.extra)}. "
+            "Use np.where or fg.lax.cond instead of `if`, make the number an argument that is not "
+            "traced, return it as an output, or call the function without tracing it."
         )
 
     def origin(self, tracer: Tracer) -> str:

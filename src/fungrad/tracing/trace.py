@@ -103,9 +103,9 @@ leave = _current.reset
 def leaked(tracer: Tracer) -> LeakedTracerError:
     """The error for a tracer that outlived its transform."""
     return LeakedTracerError(
-        f"A value of type {tracer.owner.typeof(tracer)}{tracer.owner.origin(tracer)} was used"
-        f"{user_line()}, outside of the transform that made it: {tracer.owner.label()}. Its value "
-        "belongs to that call alone (and to its thread). Return it from the function "
+        f"A value of type {tracer.owner.typeof(tracer)}{tracer.owner.origin(tracer)} was "
+        f"used{user_line()}, outside of the transform that made it: {tracer.owner.label()}. Its "
+        "value belongs to that call alone (and to its thread). Return it from the function "
         "(has_aux=True for extra outputs), or keep fg.stop_gradient(value) instead."
     )
 

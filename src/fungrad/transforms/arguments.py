@@ -67,8 +67,7 @@ def resolve(
             if not 0 <= position < len(args):
                 raise ArgumentError(
                     f"argnums={argnums!r} names the argument {key!r}, but {describe(f)} was called "
-                    "with "
-                    f"{len(args)} positional arguments and the keywords {sorted(kwargs)}."
+                    f"with {len(args)} positional arguments and the keywords {sorted(kwargs)}."
                 )
             found = position
         result.append(found)
@@ -100,9 +99,8 @@ def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInput
     what = f"of dtype {type_.dtype}" if type_ is not None else f"a {type(value).__name__}"
     return NonDifferentiableInputError(
         f"{transform} was asked for a derivative with respect to {path}, which is {what}. Make it "
-        "a float "
-        "(np.asarray(x, float)), leave it out by argnums, or pass nondiff='none' to get None in "
-        "its place."
+        "a float (np.asarray(x, float)), leave it out by argnums, or pass nondiff='none' to get "
+        "None in its place."
     )
 
 
@@ -168,7 +166,6 @@ def input_type(leaf: Any, name: str) -> Type:
     if type_ is None or type_.dtype.kind not in "fciub":
         raise ArgumentError(
             f"The argument {name} is a {type(leaf).__name__}, not an array or a number: close over "
-            "it, or name "
-            "its position in static_argnums."
+            "it, or name its position in static_argnums."
         )
     return type_

@@ -47,10 +47,9 @@ class BatchTrace(Trace):
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
         raise error(
             f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but "
-            f"{self.label()} runs "
-            f"all {self.batch_size} examples at once, so it has no single value. Use np.where or "
-            "fg.lax.cond "
-            "instead of `if`, return the value as an output, or loop instead of vmap."
+            f"{self.label()} runs all {self.batch_size} examples at once, so it has no single "
+            "value. Use np.where or fg.lax.cond instead of `if`, return the value as an output, "
+            "or loop instead of vmap."
         )
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:

@@ -109,17 +109,15 @@ def elementwise_grad(
         if call.outputs is not trees.LEAF:
             raise StructureMismatchError(
                 f"elementwise_grad needs a function that returns one array, but {describe(f)} "
-                f"returned "
-                f"{call.outputs}."
+                f"returned {call.outputs}."
             )
         out = typeof(values[0])
         for leaf, name in zip(call.leaves, call.names, strict=True):
             if shape_of(leaf) != out.shape:
                 raise ShapeError(
                     f"elementwise_grad of {describe(f)}: the output has shape {out.shape}, but "
-                    f"{name} has "
-                    f"{shape_of(leaf)}, so f is not elementwise in it. Use jacobian, or grad of a "
-                    f"sum."
+                    f"{name} has {shape_of(leaf)}, so f is not elementwise in it. Use jacobian, or "
+                    "grad of a sum."
                 )
         ones = np.ones(out.shape, out.dtype)
         slopes = [

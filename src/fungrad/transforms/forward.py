@@ -70,9 +70,8 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
     if primitive.vjp is None:
         raise MissingRuleError(
             f"Forward mode met the primitive `{primitive.name}`{user_line()}, whose declaration "
-            "has neither a "
-            "jvp nor a vjp. Give one, or declare the derivative to be zero on purpose "
-            "(`cuts=True`)."
+            "has neither a jvp nor a vjp. Give one, or declare the derivative to be zero on "
+            "purpose (`cuts=True`)."
         )
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

@@ -165,15 +165,13 @@ def _seed(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: bo
             seen = type(values[0]).__name__
         raise NonScalarOutputError(
             f"grad needs a function that returns one number (shape ()), but {describe(f)} returned "
-            f"{seen}. Sum "
-            "it (np.sum), or use fg.vjp with a cotangent of your choice, or a Jacobian: "
-            "fg.vmap over the pullback."
+            f"{seen}. Sum it (np.sum), or use fg.jacobian, or fg.vjp with a cotangent of your "
+            "choice."
         )
     if type_.dtype.kind == "c" and not holomorphic:
         raise NonScalarOutputError(
             f"grad needs a real output, but {describe(f)} returned a complex number ({type_}). "
-            "Take its real "
-            "part, or pass holomorphic=True, or use fg.vjp."
+            "Take its real part, or pass holomorphic=True, or use fg.vjp."
         )
     if holomorphic and type_.dtype.kind != "c":
         raise ArgumentError(

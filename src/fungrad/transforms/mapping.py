@@ -100,8 +100,8 @@ def _batch_size(
             found = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
             raise BatchAxisError(
                 f"vmap of {describe(f)} was told to map axis {axis} of the argument at {path[3:]}, "
-                f"which {found}. "
-                "Use None in in_axes for arguments that are the same for all examples."
+                f"which {found}. Use None in in_axes for arguments that are the same for all "
+                "examples."
             )
         sizes.setdefault(shape[axis], []).append(f"{path[3:]} (shape {shape}, axis {axis})")
     if axis_size is not None:
@@ -154,8 +154,7 @@ def _staged(
             if not has_type(leaf):
                 raise ArgumentError(
                     f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a "
-                    "traced function "
-                    "returns arrays and numbers only."
+                    "traced function returns arrays and numbers only."
                 )
         return out_leaves
 

@@ -161,6 +161,15 @@ def test_a_forked_child_has_threads_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_settings():
+    before = fg.config.num_threads
+    fg.config.num_threads = before + 1
+    assert threads.num_threads() == fg.config.num_threads == before + 1
+    fg.config.num_threads = before
+    with pytest.raises(ArgumentError, match="no setting 'threads'; it has num_threads"):
+        fg.config.threads = 2
+
+
 def test_number_of_threads_is_checked():
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(ArgumentError):

@@ -25,7 +25,7 @@ FLOORS = (
     ("optimise",),
     ("backend",),
     ("jit",),
-    ("numpy", "scipy", "nn", "random", "lax", "extend", "compat", "tree_util", "tree_parts"),
+    ("numpy", "scipy", "nn", "random", "lax", "extend", "compat", "config", "tree_util", "tree_parts"),
     ("testing", "inspect", "data"),
     ("__init__",),
     ("demo",),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fungrad import errors as errors
 from fungrad import numpy as numpy
 from fungrad import trees as trees
+from fungrad.config import config as config
 from fungrad.ir.check import check_graph as check_graph
 from fungrad.ir.graph import Graph as Graph
 from fungrad.ir.types import Type as Type

@@ -1,0 +1,44 @@
+"""Floor 8: settings of this process, as attributes: `fungrad.config.num_threads = 1`.
+
+Knows the floors that own the settings; holds none itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fungrad.backend import threads
+from fungrad.errors import ArgumentError
+
+
+class Config:
+    """The settings. What is not one cannot be set."""
+
+    __slots__ = ()
+
+    @property
+    def num_threads(self) -> int:
+        """How many threads large elementwise work of jitted functions is shared among.
+
+        At the start as many as there are cores that this process may use, or what the environment
+        variable FUNGRAD_NUM_THREADS says.
+
+        >>> import fungrad as fg
+        >>> before = fg.config.num_threads
+        >>> fg.config.num_threads = 1
+        >>> fg.config.num_threads = before
+        """
+        return threads.num_threads()
+
+    @num_threads.setter
+    def num_threads(self, count: int) -> None:
+        threads.set_num_threads(count)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not isinstance(getattr(type(self), name, None), property):
+            known = [n for n, v in vars(type(self)).items() if isinstance(v, property)]
+            raise ArgumentError(f"fungrad has no setting {name!r}; it has {', '.join(known)}.")
+        object.__setattr__(self, name, value)
+
+
+config = Config()

@@ -198,9 +198,7 @@ PYTHON_TRANSFORMS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["scan", "scan_binomial", "while", "while_binomial", "cond", "map"]
-)
+@each_program
 @pytest.mark.parametrize("mix", list(itertools.permutations(TRANSFORMS, 3)), ids="-".join)
 def test_three_deep_mixes(name, mix):
     staged, python = PROGRAMS[name]

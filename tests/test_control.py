@@ -364,3 +364,16 @@ def test_other_mistakes():
         lax.scan(lambda c, x: (c, x), 1.0, XS, checkpoint="some")
     with pytest.raises(ArgumentError, match="one integer"):
         lax.switch(1.5, [lambda: 1])
+
+
+def test_what_no_branch_maps_stays_one_value_under_vmap():
+    def f(x, p):
+        y, q = lax.cond(p > 0, lambda: (2.0 * x, p - 1.0), lambda: (x, p + 1.0))
+        return lax.cond(q > 0, lambda: y, lambda: -y)
+
+    batched = fg.vmap(f, in_axes=(0, None))
+    program = str(fg.make_jaxpr(batched)(np.arange(3.0), 1.5))
+    assert program.count("switch") == 2 and "select" not in program
+    for p in (1.5, 0.5, -0.5, -1.5):
+        want = np.array([f(x, p) for x in np.arange(3.0)])
+        assert np.array_equal(batched(np.arange(3.0), p), want)

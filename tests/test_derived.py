@@ -464,3 +464,33 @@ def test_a_pushforward_gives_the_same_however_often_it_is_called():
         close(push(2 * X)[1], 2 * X[:2])
     close(first, kept)
     assert not any(np.shares_memory(a, X) for a in fg.tree_leaves(push(X)))
+
+
+def test_jacfwd_through_a_branch_that_depends_on_what_a_loop_carries():
+    def lowest(x, y):
+        def f(y):
+            return np.sum(y * y) - np.sum(x * x)
+
+        def step(carry):
+            y, value = carry
+            tried = y - 0.25 * fg.grad(f)(y)
+            return lax.cond(f(tried) < value, lambda: (tried, f(tried)), lambda: (y, value))
+
+        return lax.while_loop(lambda carry: np.sum(carry[0]) > 0.1, step, (y, f(y)))[0]
+
+    def height(x):
+        return np.sum(x * x) - np.sum(lowest(x, X[::2]) ** 2)
+
+    for jacobian in (fg.jacfwd(height), fg.jit(fg.jacfwd(height)), fg.jacrev(height)):
+        close(jacobian(X), 2.0 * X)
+
+
+def test_jacfwd_where_a_batch_rule_maps_the_value_with_its_tangents():
+    def pair(x):
+        y = fg.checkpoint(lambda x: np.sum(x) * x)(x)
+        return y, y
+
+    jacobian, value = fg.jacfwd(pair, has_aux=True)(X)
+    close(value, np.sum(X) * X)
+    close(jacobian, np.sum(X) * np.eye(3) + X[:, None])
+    assert fg.jacfwd(pair, has_aux=True)(np.ones(0))[0].shape == (0, 0)

@@ -77,8 +77,12 @@ def _with_tangents(
 
 def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
     if not batched[0]:
-        new = tuple(batch(b, batched[1:], size, all_outputs=True).graph for b in branches)
-        return switch(*args, branches=new)
+        # What no branch maps stays one value: it may be what another branch or loop depends on.
+        found = [batch(b, batched[1:], size).flags for b in branches]
+        mapped = tuple(any(flags) for flags in zip(*found, strict=True))
+        new = tuple(batch(b, batched[1:], size, all_outputs=mapped).graph for b in branches)
+        outputs = switch(*args, branches=new)
+        return tuple(o if m else Unbatched(o) for o, m in zip(outputs, mapped, strict=True))
     index = _clamped(args[0], len(branches))
     operands = [spread(x, b, size) for x, b in zip(args[1:], batched[1:], strict=True)]
     result: Any = None

@@ -228,14 +228,23 @@ def _push(graph: Graph, moved: Sequence[bool]) -> Pushed:
     return Pushed(whole, tuple(moving))
 
 
-def batch(graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool = False) -> Batched:
-    """A Graph of a batch of `size`; with `all_outputs` every output gets the batch axis."""
+def batch(
+    graph: Graph,
+    batched: Sequence[bool],
+    size: int,
+    all_outputs: bool | tuple[bool, ...] = False,
+) -> Batched:
+    """A Graph of a batch of `size`; with `all_outputs` every output gets the batch axis, or those
+    for which it holds True.
+    """
     key = ("batch", tuple(batched), size, all_outputs)
     result: Batched = kept(graph, key, lambda: _batch(graph, key[1], size, all_outputs))
     return result
 
 
-def _batch(graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool) -> Batched:
+def _batch(
+    graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool | tuple[bool, ...]
+) -> Batched:
     flags: list[bool] = []
     types = [
         Type((size, *t.shape), t.dtype) if b else t
@@ -246,10 +255,9 @@ def _batch(graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool) 
         outputs, found = batched_call(
             lambda *xs: evaluate(graph, xs), values, batched, size, lambda: f"vmap of {graph.name}"
         )
-        if all_outputs:
-            outputs = [spread(x, b, size) for x, b in zip(outputs, found, strict=True)]
-        flags.extend(b or all_outputs for b in found)
-        return outputs
+        asked = [all_outputs] * len(found) if isinstance(all_outputs, bool) else all_outputs
+        flags.extend(b or a for b, a in zip(found, asked, strict=True))
+        return [spread(x, b or not f, size) for x, b, f in zip(outputs, found, flags, strict=True)]
 
     return Batched(_stage(f, types, graph, "vmap"), tuple(flags))
 

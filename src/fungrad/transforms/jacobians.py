@@ -29,7 +29,7 @@ from fungrad.transforms.arguments import (
     resolve,
     results,
 )
-from fungrad.transforms.batching import batched_call
+from fungrad.transforms.batching import batched_call, take_first
 from fungrad.transforms.forward import pushed_forward
 from fungrad.transforms.reverse import linearized
 
@@ -171,7 +171,13 @@ def _forward(call: Call, holomorphic: bool) -> Any:
 
     basis = _basis(types)
     found, flags = batched_call(push, basis, [True] * len(basis), count, call.label)
-    values, tangents = found[: -call.count or None], found[-call.count or len(found) :]
+    first = len(found) - call.count
+    # A loop or a branch may map a value together with its tangents; all its examples are equal.
+    if any(flags[:first]) and count == 0:
+        values = list(call.flat(*call.leaves))
+    else:
+        values = [take_first(v, 0) if b else v for v, b in zip(found[:first], flags, strict=False)]
+    tangents = found[first:]
     outputs = values[: call.count]
     if holomorphic:
         call.require("c", outputs, "complex outputs", _NOT_COMPLEX)

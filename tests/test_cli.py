@@ -569,10 +569,54 @@ def test_bad_archives(run, tmp_path):
         assert (code, out) == (2, "") and said in err
 
 
+# -- why ------------------------------------------------------------------------------------------
+
+
+def test_why_names_the_cause_and_the_line(run, run_json, functions):
+    code, out, err = run("why", "FUNC:wrong", "--arg", "x=2.0")
+    line = FUNCTIONS.splitlines().index("    return x**2 + 3.0 * fungrad.stop_gradient(x)") + 1
+    assert (code, err) == (0, "")
+    assert "x: fine" in out and f"{functions}:{line}" in out and "saves 1 equation" in out
+    found = run_json("why", "FUNC:counts", "--arg", "x=2.0")
+    (finding,) = found["findings"]
+    assert (finding["path"], finding["verdict"], finding["cause"]) == ("x", "zero", "unused")
+    assert found["output"]["verdict"] == "none"
+
+
+def test_why_takes_values_that_are_nan_or_infinite_at_the_end(run_json, functions):
+    found = run_json("why", "FUNC:root", "--arg", "x=0.0")
+    line = FUNCTIONS.splitlines().index("    return np.sqrt(x)") + 1
+    assert found["findings"][0]["verdict"] == "inf"
+    assert found["findings"][0]["source"] == {"file": functions, "line": line, "function": "root"}
+
+
+def test_why_by_default_of_all_arguments(run_json):
+    command = ("why", "FUNC:picks", "--arg", "x=[1, 2, 3]", "--arg", "labels:int=[2, 2, 0]")
+    verdicts = {f["path"]: f["verdict"] for f in run_json(*command)["findings"]}
+    assert verdicts == {"x": "fine", "labels": "none"}
+    assert len(run_json(*command, "--wrt", "x")["findings"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["FUNC:root", "--arg", "x=nan"], "pass --allow-nan"),
+        (["FUNC:raises", "--arg", "x=1.0"], "KeyError"),
+        (["FUNC:missing"], "no function 'missing'"),
+        (["FUNC:root", "--arg", "x=1.0", "--wrt", "z"], "no argument 'z'"),
+        (["FUNC:no_arguments"], "no arguments"),
+        (["FUNC:fills", "--arg", "x=1.0"], "cut its gradient"),
+    ],
+)
+def test_why_refuses_bad_input(run, command, said):
+    code, out, err = run("why", *command)
+    assert (code, out) == (2, "") and said in err and "Traceback" not in err
+
+
 # -- the program ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [[], ["grad"], ["ir"], ["check"], ["demo"]])
+@pytest.mark.parametrize("command", [[], ["grad"], ["ir"], ["check"], ["why"], ["demo"]])
 def test_help_has_examples(run, command):
     code, out, err = run(*command, "--help")
     assert (code, err) == (0, "")

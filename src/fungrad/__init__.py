@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from fungrad import extend as extend
     from fungrad import lax as lax
     from fungrad import testing as testing
+    from fungrad.inspect.ablate import ablate_stops as ablate_stops
+    from fungrad.inspect.why import why as why
     from fungrad.structural import debug as debug
     from fungrad.structural.checkpoint import checkpoint as checkpoint
     from fungrad.structural.checkpoint import remat as remat
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from fungrad.structural.policies import save_nothing as save_nothing
 
 _LATER = {
+    "ablate_stops": "fungrad.inspect.ablate",
     "checkpoint": "fungrad.structural.checkpoint",
     "checkpoint_name": "fungrad.structural.policies",
     "custom_jvp": "fungrad.structural.custom",
@@ -97,6 +100,7 @@ _LATER = {
     "save_names": "fungrad.structural.policies",
     "save_nothing": "fungrad.structural.policies",
     "testing": "fungrad.testing",
+    "why": "fungrad.inspect.why",
 }
 
 

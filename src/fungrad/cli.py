@@ -14,7 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import fungrad as fg
-from fungrad.cli_commands import check_command, demo_command, grad_command, ir_command
+from fungrad.cli_commands import (
+    check_command,
+    demo_command,
+    grad_command,
+    ir_command,
+    why_command,
+)
 from fungrad.cli_input import InputError
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -39,6 +45,7 @@ examples:
   fungrad grad model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --check
   fungrad ir model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --grad --source
   fungrad check model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.npy --samples 50
+  fungrad why model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b
   fungrad demo
 
 FILE.py:func is a Python function of yours, written with plain NumPy; it does not import fungrad.
@@ -77,6 +84,17 @@ examples:
 Compares the gradient with central differences, and forward with reverse mode, at the given
 arguments and at random points near them: each number differentiated by is moved by SPREAD times its
 size times a standard normal. Runs in float64.
+
+{ARGUMENTS}
+{EXITS}"""
+
+WHY_EPILOG = f"""\
+examples:
+  fungrad why model.py:loss --arg w=0.5 --arg x=@data.npy
+  fungrad why model.py:loss --arg w=0.5 --arg x=@data.npy --wrt w --json
+
+Names the line that is to blame: what is not used, stopped, behind argmax or a comparison, at a
+kink, saturated; where a NaN was born, forward or backward. Also says what each stop saves.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -203,6 +221,15 @@ def _parser() -> Parser:
     )
     check.set_defaults(run=check_command)
 
+    why = command(
+        "why",
+        help="why a gradient is zero, NaN, infinite or fine",
+        description="Says why the gradient by each argument is zero, NaN, infinite or fine.",
+        epilog=WHY_EPILOG,
+    )
+    _add_function_options(why, "all")
+    why.set_defaults(run=why_command)
+
     show = command(
         "demo",
         help="four worked uses of stop_gradient, each checked",
@@ -215,7 +242,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _add_function_options(parser: Parser) -> None:
+def _add_function_options(parser: Parser, by_default: str = "the first") -> None:
     parser.add_argument("target", metavar="FILE.py:func", help="your function")
     parser.add_argument(
         "--arg",
@@ -229,7 +256,7 @@ def _add_function_options(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="differentiate by this argument (default: the first); may be repeated",
+        help=f"differentiate by this argument (default: {by_default}); may be repeated",
     )
     parser.add_argument(
         "--allow-nan", action="store_true", help="accept NaN and infinities in data and results"

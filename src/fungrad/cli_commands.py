@@ -14,6 +14,7 @@ import fungrad as fg
 from fungrad import demo, trees
 from fungrad.cli_derivative import Finding, check, derivatives, gradient, leaf_labels
 from fungrad.cli_function import (
+    EVALUATED,
     Call,
     evaluate,
     is_differentiable,
@@ -25,6 +26,7 @@ from fungrad.cli_function import (
 )
 from fungrad.cli_input import InputError, parse_arguments
 from fungrad.cli_report import Report, array_text, number_text, write_json
+from fungrad.inspect.why import stop_text
 from fungrad.ir.graph import Graph, inner_graphs
 from fungrad.ir.show import Names
 
@@ -148,6 +150,42 @@ class _Positional:
         rest = {name: value for name, value in selected.items() if name not in self.by}
         gradients = fg.grad(lambda part: self.call(rest | part))({n: selected[n] for n in self.by})
         return tuple(gradients[name] for name in self.by)
+
+
+class _Keywords:
+    """A Call as a function of named arguments."""
+
+    def __init__(self, call: Call) -> None:
+        self.__name__ = call.name
+        self.call = call
+
+    def __call__(self, **chosen: Any) -> Any:
+        return self.call(chosen)
+
+
+def why_command(options: Namespace, output: TextIO) -> int:
+    """`fungrad why`: why the gradient by each argument is zero, NaN, infinite or fine."""
+    call = _call(options)
+    names = select(call, options.wrt) if options.wrt else list(call.values)
+    if not names:
+        raise InputError(f"{call.name} takes no arguments; there is nothing to differentiate by.")
+    with quiet(call.notes), user_code(call, EVALUATED):
+        found = fg.why(_Keywords(call))(**{name: call.values[name] for name in names})
+    if options.json:
+        _write_json(_head(call, names) | found.as_json(), call, output)
+        return PASSED
+    report = _titled(call)
+    if found.output.verdict != "fine":
+        report.line(f"  {found.output}")
+    report.heading("gradient")
+    for finding in found.findings:
+        report.line(f"  {finding}")
+    if found.stops or found.remarks:
+        report.heading("stops")
+    for text in [*map(stop_text, found.stops), *found.remarks]:
+        report.line(f"  {text}")
+    _finish(report, call, output)
+    return PASSED
 
 
 def demo_command(options: Namespace, output: TextIO) -> int:

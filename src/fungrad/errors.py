@@ -285,3 +285,18 @@ class GradientCheckError(FungradError, AssertionError):
         cube = fg.extend.elementwise("cube", lambda x: x**3, partials=[lambda y, x: 3.0 * x**2])
         fg.testing.check_grads(cube, [2.0])
     """
+
+
+class TrapError(FungradError, FloatingPointError):
+    """Under `fg.debug.trap`: a NaN, an infinity or a kink was met.
+
+    Fails::
+
+        with fg.debug.trap():
+            fg.grad(np.sqrt)(0.0)
+
+    Repaired: keep the values inside the domain, or choose a safe one by `np.where`::
+
+        with fg.debug.trap():
+            fg.grad(lambda x: np.sqrt(np.where(x > 0, x, 1.0)))(0.0)
+    """

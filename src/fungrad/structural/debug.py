@@ -1,4 +1,5 @@
-"""Floor 5: debug.print and debug.callback, which look at values under every transform.
+"""Floor 5: debug.print and debug.callback, which look at values under every transform; and
+debug.trap.
 
 Eagerly and under `grad` they run once, in the forward pass; under `vmap` once for each example;
 under `jit` whenever the compiled function runs. Knows `Host`; no pass drops them, since they are
@@ -15,6 +16,7 @@ from typing import Any
 from fungrad.primitives.declare import Primitive
 from fungrad.structural.calling import Arguments
 from fungrad.structural.host import Host
+from fungrad.structural.trap import trap
 
 muted: ContextVar[bool] = ContextVar("fungrad_muted", default=False)
 """Whether what runs now ran before and is only computed again, so that it shall not print twice."""
@@ -91,4 +93,4 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     callback(show, *args, ordered=ordered, **kwargs)
 
 
-__all__: Sequence[str] = ["callback", "print"]
+__all__: Sequence[str] = ["callback", "print", "trap"]

@@ -1,0 +1,5 @@
+"""The tool: `python -m benchmarks.gradbench`."""
+
+from benchmarks.gradbench.server import main
+
+main()

@@ -6,9 +6,17 @@ import samples_arrays
 import samples_elementwise
 import samples_linalg
 import samples_sorting
+import samples_special
 import samples_structural
 from sampling import SAMPLES, Sample
 
-TABLES = (samples_arrays, samples_elementwise, samples_linalg, samples_sorting, samples_structural)
+TABLES = (
+    samples_arrays,
+    samples_elementwise,
+    samples_linalg,
+    samples_sorting,
+    samples_special,
+    samples_structural,
+)
 
 __all__ = ["SAMPLES", "TABLES", "Sample"]

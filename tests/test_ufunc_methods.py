@@ -122,8 +122,8 @@ def test_unknown_ufuncs_are_named():
     with pytest.raises(fg.errors.UnsupportedFunctionError):
         fg.vjp(ours, np.ones(3))
     special = pytest.importorskip("scipy.special")
-    with pytest.raises(fg.errors.UnsupportedFunctionError, match="erfcx"):
-        fg.vjp(special.erfcx, np.ones(3))
+    with pytest.raises(fg.errors.UnsupportedFunctionError, match="kolmogorov"):
+        fg.vjp(special.kolmogorov, np.ones(3))
 
 
 def test_ufuncs_with_two_results():

@@ -53,6 +53,7 @@ from fungrad.tree_util import tree_unflatten as tree_unflatten
 if TYPE_CHECKING:
     from fungrad import extend as extend
     from fungrad import lax as lax
+    from fungrad import scipy as scipy
     from fungrad import testing as testing
     from fungrad.inspect.ablate import ablate_stops as ablate_stops
     from fungrad.inspect.why import why as why
@@ -99,6 +100,7 @@ _LATER = {
     "save_everything": "fungrad.structural.policies",
     "save_names": "fungrad.structural.policies",
     "save_nothing": "fungrad.structural.policies",
+    "scipy": "fungrad.scipy",
     "testing": "fungrad.testing",
     "why": "fungrad.inspect.why",
 }

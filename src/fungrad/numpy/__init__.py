@@ -47,7 +47,13 @@ _LATER = ("fft", "linalg")
 
 
 def _later(func: Any) -> Any:
-    """The implementation of a function of a submodule that was not imported so far."""
+    """The implementation of a function of a submodule, or a ufunc of SciPy, that was not imported
+    so far.
+    """
+    if isinstance(func, _numpy.ufunc):
+        if "scipy.special" in sys.modules:  # where else could a ufunc of SciPy come from
+            importlib.import_module("fungrad.scipy.special")
+        return _registry.ufuncs.get(func)
     package, _, name = str(getattr(func, "__module__", "")).rpartition(".")
     if package != "numpy" or name not in _LATER:
         return None

@@ -117,7 +117,7 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 def _apply(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    function = registry.ufuncs.get(ufunc)
+    function: Any = registry.ufuncs.get(ufunc) or registry.later(ufunc)
     if function is None:
         raise unsupported(ufunc)
     if hasattr(function, "eval"):

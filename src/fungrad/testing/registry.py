@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Iterator
@@ -19,6 +19,8 @@ def all_primitives() -> dict[tuple[str, str], Primitive]:
     for package in (fungrad.primitives, fungrad.structural):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
+    if importlib.util.find_spec("scipy") is not None:
+        importlib.import_module("fungrad.scipy.special")
     return primitives
 
 

@@ -1,0 +1,57 @@
+"""Floor 8: SciPy, found when it is used, and what its functions' rules refuse.
+
+Knows no function of SciPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from fungrad.errors import MissingExtraError, MissingRuleError
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import typeof
+
+
+def scipy_module(name: str) -> Any:
+    """A module of SciPy.
+
+    Raises:
+      MissingExtraError: where SciPy is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"fungrad.{name} needs SciPy ({error}). Install it with pip install 'fungrad[scipy]', "
+            "or pip install scipy."
+        ) from error
+
+
+def unknown(function: str, argument: str) -> Callable[..., Any]:
+    """The partial of an argument in which a function has no known derivative: it says so."""
+
+    def partial(*values: Any) -> Any:
+        raise MissingRuleError(
+            f"scipy.special.{function} was differentiated with respect to its {argument}"
+            f"{user_line()}, for which no formula is known here. Pass "
+            f"fg.stop_gradient({argument}) to hold it constant, or wrap the function by "
+            "fg.external, which takes finite differences."
+        )
+
+    return partial
+
+
+def real(function: str, x: Any) -> Any:
+    """x, which has to be real.
+
+    Raises:
+      MissingRuleError: where it is complex.
+    """
+    if typeof(x).dtype.kind == "c":
+        raise MissingRuleError(
+            f"scipy.special.{function} was differentiated at complex numbers{user_line()}, for "
+            "which fungrad has no rule. Give it real numbers."
+        )
+    return x

@@ -1,0 +1,126 @@
+"""Floor 8: the gamma family of scipy.special: gamma, beta, zeta and the incomplete integrals.
+
+Formulas: DLMF chapters 5 (gamma), 8 (incomplete) and 25.11 (zeta). Digamma's derivatives are those
+of the Hurwitz zeta function. Needs SciPy when it is imported.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fungrad.primitives.declare import Primitive
+from fungrad.primitives.elementwise import Over, elementwise, select
+from fungrad.scipy.extra import real, scipy_module, unknown
+from fungrad.scipy.special_entropy import xlog1py, xlogy
+
+sp = scipy_module("scipy.special")
+
+zeta: Primitive = elementwise(
+    "zeta",
+    lambda x, q: sp.zeta(x, q),
+    ufunc=sp._ufuncs._zeta,
+    partials=[unknown("zeta", "x"), lambda y, x, q: -x * zeta(x + 1.0, q)],
+)
+"""The Hurwitz zeta function (DLMF 25.11.17)."""
+
+digamma = elementwise("digamma", sp.digamma, partials=[lambda y, x: zeta(2.0, real("digamma", x))])
+gammaln = elementwise("gammaln", sp.gammaln, partials=[lambda y, x: digamma(x)])
+loggamma = elementwise("loggamma", sp.loggamma, partials=[lambda y, x: digamma(x)])
+gamma = elementwise("gamma", sp.gamma, partials=[lambda y, x: y * digamma(x)])
+
+
+def _rgamma_slope(y: Any, x: Any) -> Any:
+    """Left of 1/2 by reflection (DLMF 5.5.3), which is smooth at the poles of gamma, too."""
+    left = real("rgamma", x) < 0.5
+    at = select(left, 1.0 - x, 1.0)
+    turn = math.pi * x
+    reflected = gamma(at) * (np.cos(turn) - np.sin(turn) * digamma(at) / math.pi)
+    return select(left, reflected, -y * digamma(select(left, 1.0, x)))
+
+
+rgamma = elementwise("rgamma", sp.rgamma, partials=[_rgamma_slope])
+beta = elementwise(
+    "beta",
+    sp.beta,
+    partials=[
+        lambda z, a, b: z * (digamma(a) - digamma(a + b)),
+        lambda z, a, b: z * (digamma(b) - digamma(a + b)),
+    ],
+)
+betaln = elementwise(
+    "betaln",
+    sp.betaln,
+    partials=[
+        lambda z, a, b: digamma(a) - digamma(a + b),
+        lambda z, a, b: digamma(b) - digamma(a + b),
+    ],
+)
+poch = elementwise(
+    "poch",
+    sp.poch,
+    partials=[
+        lambda y, z, m: y * (digamma(z + m) - digamma(z)),
+        lambda y, z, m: y * digamma(z + m),
+    ],
+)
+binom = elementwise(
+    "binom",
+    sp.binom,
+    partials=[
+        lambda y, n, k: y * (digamma(n + 1.0) - digamma(n - k + 1.0)),
+        lambda y, n, k: y * (digamma(n - k + 1.0) - digamma(k + 1.0)),
+    ],
+)
+
+# --- incomplete integrals: their derivative is the integrand --------------------------------------
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    return np.exp(xlogy(a - 1.0, x) - x - gammaln(a))
+
+
+def _beta_density(a: Any, b: Any, x: Any) -> Any:
+    return np.exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
+
+
+gammainc = elementwise(
+    "gammainc",
+    sp.gammainc,
+    partials=[unknown("gammainc", "a"), lambda y, a, x: _gamma_density(a, x)],
+)
+gammaincc = elementwise(
+    "gammaincc",
+    sp.gammaincc,
+    partials=[unknown("gammaincc", "a"), lambda y, a, x: -_gamma_density(a, x)],
+)
+gammaincinv = elementwise(
+    "gammaincinv",
+    sp.gammaincinv,
+    partials=[unknown("gammaincinv", "a"), Over(lambda x, a, y: _gamma_density(a, x))],
+)
+gammainccinv = elementwise(
+    "gammainccinv",
+    sp.gammainccinv,
+    partials=[unknown("gammainccinv", "a"), Over(lambda x, a, y: -_gamma_density(a, x))],
+)
+betainc = elementwise(
+    "betainc",
+    sp.betainc,
+    partials=[
+        unknown("betainc", "a"),
+        unknown("betainc", "b"),
+        lambda y, a, b, x: _beta_density(a, b, x),
+    ],
+)
+betaincinv = elementwise(
+    "betaincinv",
+    sp.betaincinv,
+    partials=[
+        unknown("betaincinv", "a"),
+        unknown("betaincinv", "b"),
+        Over(lambda x, a, b, y: _beta_density(a, b, x)),
+    ],
+)

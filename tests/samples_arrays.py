@@ -327,3 +327,32 @@ for dtype in (F64, I64):
     for shape in ((5,), (2, 3), (0,)):
         add("stable_order", draw("stable_order", shape, dtype))
 add("stable_order", np.array([2, 1, 2, 1, 1]))
+
+# --- windows and the Gaussian ---------------------------------------------------------------------
+
+for shape, sizes, strides, dilations in (
+    ((6,), (3,), (2,), (1,)),
+    ((2, 7), (2,), (3,), (2,)),
+    ((4, 5), (2, 3), (1, 2), (2, 1)),
+    ((2, 2, 3), (1, 2), (1, 1), (1, 1)),
+    ((2,), (3,), (1,), (1,)),
+    ((0, 3), (2,), (1,), (1,)),
+    ((), (), (), ()),
+):
+    for dtype in (F64, F32, C128, I64):
+        x = draw("windows", shape, dtype)
+        add("windows", x, sizes=sizes, strides=strides, dilations=dilations)
+for shape, lengths, strides, dilations in (
+    ((2, 3), (6,), (2,), (1,)),
+    ((2, 2, 2), (7,), (3,), (2,)),
+    ((2, 2, 2, 3), (4, 5), (1, 2), (2, 1)),
+    ((0, 3), (2,), (1,), (1,)),
+):
+    for dtype in (F64, F32, C128, I64):
+        x = draw("overlap_add", shape, dtype)
+        add("overlap_add", x, lengths=lengths, strides=strides, dilations=dilations)
+for shape in ((), (3,), (2, 1), (0,)):
+    for dtype in (F64, F32):
+        add("normal_cdf", draw("normal_cdf", shape, dtype))
+add("normal_cdf", draw("normal_cdf", (3,), I64))
+add("normal_cdf", 0.5)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-RUN = ("custom-rules.md", "scipy.md", "sharp-bits.md", "why.md")
+RUN = ("custom-rules.md", "nn.md", "scipy.md", "sharp-bits.md", "why.md")
 
 
 @pytest.mark.parametrize("name", RUN)

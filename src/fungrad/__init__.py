@@ -53,6 +53,7 @@ from fungrad.tree_util import tree_unflatten as tree_unflatten
 if TYPE_CHECKING:
     from fungrad import extend as extend
     from fungrad import lax as lax
+    from fungrad import nn as nn
     from fungrad import scipy as scipy
     from fungrad import testing as testing
     from fungrad.inspect.ablate import ablate_stops as ablate_stops
@@ -93,6 +94,7 @@ _LATER = {
     "lax": "fungrad.lax",
     "linear_transpose": "fungrad.structural.linear",
     "linearize": "fungrad.structural.linear",
+    "nn": "fungrad.nn",
     "nth_derivative": "fungrad.structural.jets",
     "pure_callback": "fungrad.structural.external",
     "remat": "fungrad.structural.checkpoint",

@@ -1,0 +1,311 @@
+"""Floor 8: JAX's convolutions and reductions over windows, as windows that are contracted or
+reduced: BLAS does the products, and the derivatives follow from the composition.
+
+Knows JAX's padding and layouts; knows no neural network.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError, ShapeError
+from fungrad.lax.slicing import pad
+from fungrad.numpy.prepare import array_of, promoted
+from fungrad.primitives import shaping as s
+from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.windows import window_counts, windows
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import Tracer, shape_of
+
+Sizes = tuple[int, ...]
+Pairs = Sequence[tuple[int, int]]
+
+
+def sizes_of(what: str, given: Any, count: int) -> Sizes:
+    """One positive integer for each axis; None stands for ones, one number for the same for all.
+
+    Raises:
+      ArgumentError: naming the argument, where their number is wrong or one is below 1.
+    """
+    if given is None:
+        return (1,) * count
+    found = (operator.index(given),) * count if np.ndim(given) == 0 else tuple(map(int, given))
+    if len(found) != count or any(n < 1 for n in found):
+        raise ArgumentError(f"{what}={given!r}{user_line()}: {count} integers of at least 1.")
+    return found
+
+
+def padtype_to_pads(
+    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
+    padding: str,
+) -> list[tuple[int, int]]:  # fmt: skip
+    """The (before, after) of each axis that a name of a padding stands for.
+
+    "VALID" is none; "SAME" gives ceil(length / stride) windows, an odd element of padding behind,
+    "SAME_LOWER" before.
+
+    >>> padtype_to_pads((5,), (4,), (1,), "SAME")
+    [(1, 2)]
+    """
+    name = padding.upper()
+    if name == "VALID":
+        return [(0, 0)] * len(in_shape)
+    if name not in ("SAME", "SAME_LOWER"):
+        raise ArgumentError(
+            f"padding={padding!r}{user_line()} is not 'SAME', 'SAME_LOWER', 'VALID' or a sequence "
+            "of pairs (before, after)."
+        )
+    pairs = []
+    for n, k, stride in zip(in_shape, window_shape, window_strides, strict=True):
+        total = max((-(-n // stride) - 1) * stride + k - n, 0)
+        small = total // 2
+        pairs.append((small, total - small) if name == "SAME" else (total - small, small))
+    return pairs
+
+
+def _padding(
+    padding: Any, lengths: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes
+) -> list[tuple[int, int]]:
+    if isinstance(padding, str):
+        wide = [(k - 1) * d + 1 for k, d in zip(sizes, dilations, strict=True)]
+        return padtype_to_pads(lengths, wide, strides, padding)
+    pairs = [(operator.index(a), operator.index(b)) for a, b in padding]
+    if len(pairs) != len(lengths):
+        raise ArgumentError(
+            f"padding={padding!r}{user_line()}: {len(lengths)} pairs (before, after) are needed."
+        )
+    return pairs
+
+
+def _arranged(x: Any, axes: Sizes) -> Any:
+    return x if axes == tuple(range(len(axes))) else s.transpose(x, axes=axes)
+
+
+# --- reductions over windows ----------------------------------------------------------------------
+
+_REDUCTIONS: dict[Any, tuple[Callable[..., Any], Callable[[np.dtype[Any]], Any]]] = {
+    np.add: (np.sum, lambda dtype: 0),
+    np.multiply: (np.prod, lambda dtype: 1),
+    np.maximum: (np.max, lambda dtype: -np.inf if dtype.kind == "f" else np.iinfo(dtype).min),
+    np.minimum: (np.min, lambda dtype: np.inf if dtype.kind == "f" else np.iinfo(dtype).max),
+}
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: Any = "VALID",
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> Any:
+    """A reduction over each window of an array.
+
+    Args:
+      operand: an array. init_value: one number, which stands in the padding and begins each
+        reduction. computation: an associative function of two arrays; lax.add, lax.max, lax.min and
+        lax.mul (NumPy's ufuncs) are fast.
+      window_dimensions, window_strides, base_dilation, window_dilation: one integer for each axis;
+        ones by default, but the dimensions.
+      padding: "VALID", "SAME", "SAME_LOWER", or a pair (before, after) for each axis.
+
+    Returns:
+      An array with as many axes, and one element for each window.
+
+    >>> reduce_window(np.arange(5.0), -np.inf, np.maximum, (3,), (2,))
+    array([2., 4.])
+    """
+    x = array_of(operand)
+    ndim = len(shape_of(x))
+    sizes = sizes_of("window_dimensions", tuple(window_dimensions), ndim)
+    strides = sizes_of("window_strides", window_strides, ndim)
+    base = sizes_of("base_dilation", base_dilation, ndim)
+    dilations = sizes_of("window_dilation", window_dilation, ndim)
+    lengths = tuple([max((n - 1) * d + 1, 0) for n, d in zip(shape_of(x), base, strict=True)])
+    pairs = _padding(padding, lengths, sizes, strides, dilations)
+    x = pad(x, init_value, [(a, b, d - 1) for (a, b), d in zip(pairs, base, strict=True)])
+    # Axes whose windows hold one element each, in steps of one, are let alone.
+    moving = [i for i in range(ndim) if (sizes[i], strides[i]) != (1, 1)]
+    order = (*[i for i in range(ndim) if i not in moving], *moving)
+    seen = windows(
+        _arranged(x, order),
+        sizes=tuple(sizes[i] for i in moving),
+        strides=tuple(strides[i] for i in moving),
+        dilations=tuple(dilations[i] for i in moving),
+    )
+    result = _reduced(seen, len(moving), init_value, computation)
+    return _arranged(result, s.inverse_permutation(order))
+
+
+def _reduced(x: Any, count: int, init: Any, computation: Callable[[Any, Any], Any]) -> Any:
+    """The reduction over the last `count` axes."""
+    shape = shape_of(x)
+    axes = tuple(range(len(shape) - count, len(shape)))
+    known = _REDUCTIONS.get(computation) if computation.__class__ is np.ufunc else None
+    if known is not None and x.dtype.kind in "fiu":
+        function, identity = known
+        result = function(x, axis=axes, dtype=x.dtype) if function in (np.sum, np.prod) else (
+            function(x, axis=axes)
+        )  # fmt: skip
+        if init.__class__ is not Tracer and np.all(np.equal(init, identity(x.dtype))):
+            return result
+        return computation(s.cast(init, x.dtype), result)
+    flat = s.reshape(x, shape=(*shape[: len(shape) - count], int(np.prod(shape[-count:] or (1,)))))
+    items = [flat[..., i] for i in range(shape_of(flat)[-1])] if count else [x]
+    start = np.full(shape_of(items[0]), 1, x.dtype) * init
+    return functools.reduce(computation, items, start)
+
+
+# --- convolution ----------------------------------------------------------------------------------
+
+
+def _layouts(dimension_numbers: Any, ndim: int) -> tuple[Sizes, Sizes, Sizes]:
+    """Where in lhs, rhs and the output the axes of NC..., OI..., NC... stand."""
+    if dimension_numbers is None:
+        same = tuple(range(ndim))
+        return same, same, same
+    names = tuple(dimension_numbers)
+    if len(names) != 3 or not all(isinstance(n, str) and len(n) == ndim for n in names):
+        raise ArgumentError(
+            f"dimension_numbers={dimension_numbers!r}{user_line()}: three names of {ndim} letters, "
+            "as ('NHWC', 'HWIO', 'NHWC')."
+        )
+    lhs, rhs, out = names
+    spatial = [letter for letter in lhs if letter not in "NC"]
+    result = []
+    for name, first in ((lhs, "NC"), (rhs, "OI"), (out, "NC")):
+        if sorted(name) != sorted([*first, *spatial]) or len(set(name)) != ndim:
+            raise ArgumentError(
+                f"dimension_numbers={dimension_numbers!r}{user_line()}: {name!r} does not hold "
+                f"{first[0]}, {first[1]} and {', '.join(spatial)} once each."
+            )
+        result.append(tuple(name.index(letter) for letter in (*first, *spatial)))
+    return result[0], result[1], result[2]
+
+
+def conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: Any,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Convolution as neural networks have it (a correlation: the kernel is not flipped).
+
+    Args:
+      lhs: the inputs, shape (N, C, *lengths). rhs: the kernels, (O, C // groups, *sizes).
+      window_strides: steps between the windows, one for each spatial axis.
+      padding: "VALID", "SAME", "SAME_LOWER", or pairs (before, after), also negative.
+      lhs_dilation, rhs_dilation: steps between neighbouring elements of inputs and kernels; the
+        first gives transposed, the second dilated convolutions.
+      dimension_numbers: the axes by letters, as ("NHWC", "HWIO", "NHWC"), for other layouts.
+      feature_group_count: groups of channels that are convolved apart (C of them: depthwise).
+      batch_group_count: 1. precision: taken and ignored. preferred_element_type: dtype to compute
+        in.
+
+    Returns:
+      The outputs, shape (N, O, *counts).
+
+    Raises:
+      ShapeError: where the channels do not fit. ArgumentError: for other arguments that do not.
+
+    The patches-and-product form of Chellapilla, Puri and Simard 2006.
+
+    >>> x, w = np.ones((1, 1, 4)), np.array([[[1.0, 2.0]]])
+    >>> conv_general_dilated(x, w, (1,), "VALID")
+    array([[[3., 3., 3.]]])
+    """
+    x, w = promoted([array_of(lhs), array_of(rhs)], preferred_element_type)
+    ndim = len(shape_of(x))
+    if ndim != len(shape_of(w)) or ndim < 2:
+        raise ShapeError(
+            f"A convolution of arrays of shapes {shape_of(x)} and {shape_of(w)}{user_line()}: both "
+            "need two axes and the spatial ones."
+        )
+    if batch_group_count != 1:
+        raise ArgumentError(f"batch_group_count={batch_group_count} is not supported, only 1.")
+    of_x, of_w, of_out = _layouts(dimension_numbers, ndim)
+    x, w = _arranged(x, of_x), _arranged(w, of_w)
+    count = ndim - 2
+    strides = sizes_of("window_strides", window_strides, count)
+    base = sizes_of("lhs_dilation", lhs_dilation, count)
+    dilations = sizes_of("rhs_dilation", rhs_dilation, count)
+    _, channels, *inner = shape_of(x)
+    outs, inputs, *kernel = shape_of(w)
+    groups = feature_group_count
+    if groups < 1 or channels != inputs * groups or outs % groups:
+        raise ShapeError(
+            f"A convolution in {groups} groups of {channels} channels by kernels from {inputs} to "
+            f"{outs}{user_line()}: inputs need {inputs} channels for each group, and the outputs "
+            "have to be a multiple of the groups."
+        )
+    if isinstance(padding, str) and padding.upper() != "VALID" and any(d > 1 for d in base):
+        raise ArgumentError(f"padding={padding!r} with lhs_dilation{user_line()}: give pairs.")
+    lengths = tuple([max((n - 1) * d + 1, 0) for n, d in zip(inner, base, strict=True)])
+    pairs = _padding(padding, lengths, tuple(kernel), strides, dilations)
+    config = [(a, b, d - 1) for (a, b), d in zip(pairs, base, strict=True)]
+    x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
+    y = _contracted(x, w, groups, strides, dilations)
+    return _arranged(y, s.inverse_permutation(of_out))
+
+
+def _contracted(x: Any, w: Any, groups: int, strides: Sizes, dilations: Sizes) -> Any:
+    """The convolution of NC... and OI... arrays, nothing padded, as NC...."""
+    batch, _, *lengths = shape_of(x)
+    outs, inputs, *kernel = shape_of(w)
+    count = len(kernel)
+    counts = window_counts(tuple(lengths), tuple(kernel), strides, dilations)
+    behind = tuple(range(2 + count, 2 + 2 * count))
+    in_kernel = tuple(range(1, 2 + count))
+    if groups == 1:
+        seen = windows(x, sizes=tuple(kernel), strides=strides, dilations=dilations)
+        y = dot_general(seen, w, contract=((1, *behind), in_kernel), batch=((), ()))
+        return s.moveaxis(y, 1 + count, 1)
+    x = s.reshape(x, shape=(batch, groups, inputs, *lengths))
+    w = s.reshape(w, shape=(groups, outs // groups, inputs, *kernel))
+    seen = windows(x, sizes=tuple(kernel), strides=strides, dilations=dilations)
+    after, in_group = tuple(a + 1 for a in (1, *behind)), tuple(a + 1 for a in in_kernel)
+    y = dot_general(seen, w, contract=(after, in_group), batch=((1,), (0,)))
+    # Its axes: groups, batch, counts, outputs of a group.
+    y = _arranged(y, (1, 0, 2 + count, *range(2, 2 + count)))
+    return s.reshape(y, shape=(batch, outs, *counts))
+
+
+def conv_with_general_padding(
+    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any,
+    lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None,
+) -> Any:  # fmt: skip
+    """`conv_general_dilated` in the layout NC..., OI..., with its arguments by position.
+
+    >>> x, w = np.ones((1, 1, 3)), np.ones((1, 1, 2))
+    >>> conv_with_general_padding(x, w, (1,), [(1, 0)], None, None)
+    array([[[1., 2., 2.]]])
+    """
+    return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation)
+
+
+def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str) -> Any:
+    """`conv_general_dilated` in the layout NC..., OI..., without dilations.
+
+    >>> conv(np.ones((1, 1, 3)), np.ones((1, 1, 2)), (1,), "VALID")
+    array([[[2., 2.]]])
+    """
+    return conv_general_dilated(lhs, rhs, window_strides, padding)
+
+
+__all__ = [
+    "conv", "conv_general_dilated", "conv_with_general_padding", "padtype_to_pads", "reduce_window",
+]  # fmt: skip

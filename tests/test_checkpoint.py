@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fungrad as fg
+from fungrad import lax
 from fungrad.errors import ArgumentError
 from fungrad.testing import programs
 
@@ -306,3 +307,17 @@ def test_memory_of_repeated_gradients_does_not_grow():
     finally:
         gc.enable()
     assert held < 10 * x.nbytes
+
+
+def test_a_loop_of_checkpoints_holds_its_constants_once():
+    def f(w):
+        step = fg.checkpoint(lambda c: np.sin(c * w))
+        return np.sum(lax.scan(lambda c, _: (step(c), None), w + 1.0, None, length=7)[0])
+
+    w = np.array([0.3, -0.2, 0.9])
+    program = str(fg.make_jaxpr(fg.grad(f))(w)).partition("body=")[0]
+    assert program.count("f64[7,3]") == 1  # the carries
+    x, slope = w + 1.0, np.ones(3)
+    for _ in range(7):
+        x, slope = np.sin(x * w), np.cos(x * w) * (slope * w + x)
+    np.testing.assert_allclose(fg.grad(f)(w), slope, rtol=1e-14)

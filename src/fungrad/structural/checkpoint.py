@@ -57,9 +57,17 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph, polic
 
 
 def _forward(args: Sequence[Any], wanted: Sequence[Any], *, graph: Graph, policy: Policy) -> Any:
-    results = checkpointed(*args, graph=cut(graph, wanted, policy).forward, policy=policy)
+    forward = cut(graph, wanted, policy).forward
+    results = checkpointed(*args, graph=forward, policy=policy)
+    # A residual that is an argument is taken as the caller has it: a loop then sees what does not
+    # change from step to step, and holds it once.
+    given = {id(variable): arg for variable, arg in zip(forward.inputs, args, strict=True)}
     count = len(graph.outputs)
-    return results[:count], results[count:], [typeof(arg) for arg in args]
+    residuals = [
+        given.get(id(atom), result)
+        for atom, result in zip(forward.outputs[count:], results[count:], strict=True)
+    ]
+    return results[:count], residuals, [typeof(arg) for arg in args]
 
 
 def _vjp(

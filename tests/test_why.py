@@ -343,10 +343,43 @@ def test_inside_of_another_transform_there_is_nothing_to_see():
         fg.vmap(lambda x: len(fg.why(np.sin)(x).findings))(X)
 
 
-def test_long_loops_stay_one_equation_and_are_right(monkeypatch):
-    monkeypatch.setattr("fungrad.inspect.record.MOST_EQUATIONS", 5)
-    found = fg.why(stopped_in_scan)(X, X)
-    assert found["x"].verdict == "fine" and found["y"].verdict == "zero"
+LONG = [case for case in CASES if case[0] in (in_scan, stopped_in_scan, in_while, in_cond)]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fg.jit])
+@pytest.mark.parametrize(("f", "verdict", "cause"), LONG, ids=lambda v: getattr(v, "__name__", v))
+def test_long_loops_stay_one_equation_and_are_looked_into(f, verdict, cause, wrap, monkeypatch):
+    monkeypatch.setattr("fungrad.inspect.record.MOST_EQUATIONS", 1)
+    found = fg.why(wrap(f))(X, X.copy())
+    assert found["x"].verdict == "fine"
+    assert (found["y"].verdict, found["y"].cause) == (verdict, cause)
+    assert found["y"].source.line == line_of(f)
+
+
+def test_a_while_loop_of_many_steps_goes_on_as_one_equation(monkeypatch):
+    def f(x):
+        return lax.while_loop(lambda c: c[0] < 50, lambda c: (c[0] + 1, c[1] * x), (0, 1.0))[1]
+
+    monkeypatch.setattr("fungrad.inspect.record.MOST_EQUATIONS", 20)
+    found = fg.why(f)(1.01)["x"]
+    expected = float(fg.grad(f)(1.01))
+    assert found.verdict == "fine" and f"{expected:.3g}" in found.reason
+
+
+def test_what_is_not_selected_names_who_selects():
+    def f(x):
+        return np.max(np.stack([x, 5.0]))
+
+    found = fg.why(f)(1.0)["x"]
+    assert (found.verdict, found.cause) == ("zero", "not selected")
+    assert "`reduce_max`" in found.notes[0]
+
+
+def test_stops_that_vmap_puts_in_are_not_shown():
+    def f(x):
+        return lax.cond(x > 2.0, lambda v: np.log(v), lambda v: v * 2.0, x)
+
+    assert fg.why(lambda xs: np.sum(fg.vmap(f)(xs)))(X).stops == []
 
 
 # --- debug.trap -------------------------------------------------------------------------------
@@ -361,6 +394,10 @@ def root_of(x):
     return np.sum(np.sqrt(x))  # here
 
 
+def rooted(x):
+    return np.sum(np.where(x > 0, np.sqrt(x), 0.0))
+
+
 def trapped(f, *words, **options):
     with pytest.raises(TrapError) as info:
         with fg.debug.trap(**options):
@@ -370,7 +407,7 @@ def trapped(f, *words, **options):
 
 
 @pytest.mark.parametrize(
-    "way", [fg.grad, lambda f: fg.jit(fg.grad(f)), lambda f: fg.grad(fg.jit(f))]
+    "way", [fg.value_and_grad, lambda f: fg.jit(fg.value_and_grad(f)), lambda f: fg.grad(fg.jit(f))]
 )
 def test_trap_names_the_forward_line(way):
     line = f"{__file__}:{line_of(log_of)}"
@@ -404,9 +441,15 @@ def test_trap_hears_of_plain_arrays():
 
 def test_trap_lets_through_what_is_fine():
     with fg.debug.trap():
-        gradient = fg.grad(lambda x: np.sum(np.where(x > 0, np.sqrt(x), 0.0)))(LATE)
+        gradient = fg.grad(rooted)(LATE)
         np.testing.assert_array_equal(gradient, [0.5, 0.0])
         np.testing.assert_array_equal(fg.grad(lambda x: np.sum(x))(np.array([np.nan])), [1.0])
+        for masked in (fg.grad(fg.jit(rooted)), fg.jit(fg.grad(rooted))):
+            np.testing.assert_array_equal(masked(LATE), [0.5, 0.0])
+        picked = fg.vmap(lambda v: lax.cond(v > 0, np.log, lambda u: 2.0 * u, v))
+        np.testing.assert_array_equal(picked(LATE), [0.0, 0.0])
+        for kink in (np.linalg.norm, np.prod, lambda x: np.sum(np.hypot(x, x))):
+            fg.grad(kink)(np.zeros(2))
         with np.errstate(invalid="ignore", divide="ignore"):
             assert np.isinf(np.log(0.0))
     with fg.debug.trap(inf=False):

@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.inspect.record import Cut, Record, Step, WhyTrace
 from fungrad.ir.graph import Source
-from fungrad.structural.unfold import array_of, holds_inf, holds_nan, kinks_at, sample
+from fungrad.structural.unfold import array_of, holds_inf, holds_nan, kinks_at, sample, unfolds
 
 Holds = Callable[[Any], bool]
 
@@ -76,24 +76,28 @@ class Paths:
 
 def not_connected(paths: Paths, unused: str) -> Cause:
     """Why no derivative of the output comes back to an input."""
-    cuts: list[Cut] = list(dict.fromkeys(c._replace(slots=()) for c in paths.cuts))
-    stopped = [cut for cut in cuts if cut.stops]
-    if stopped:
-        first = stopped[0]
-        label = f' "{first.name}"' if first.name is not None else ""
-        reason = f"it is used only behind stop_gradient{label}{at(first.source)}"
-        return Cause("stopped", reason, first.source, _others(cuts, first))
-    if cuts:
-        first = cuts[0]
-        reason = (
-            f"it is used only behind `{first.what}`, which has no derivative,{at(first.source)}"
-        )
-        return Cause("cut", reason, first.source, _others(cuts, first))
+    if paths.cuts:
+        return _behind(paths.cuts)
     if not paths.on:
         return Cause("unused", unused)
     last = paths.on[-1][0]
     reason = f"what is computed from it, last `{last.primitive.name}`{at(last.source)}, "
     return Cause("unused", reason + "does not reach the output", last.source)
+
+
+def _behind(found: list[Cut]) -> Cause:
+    """The cause where there are cuts; the stops among them, which are on purpose, come first."""
+    cuts = list(dict.fromkeys(cut._replace(slots=()) for cut in found))
+    first = next((cut for cut in cuts if cut.stops), cuts[0])
+    if first.stops:
+        label = f' "{first.name}"' if first.name is not None else ""
+        reason = f"it is used only behind stop_gradient{label}{at(first.source)}"
+    else:
+        reason = (
+            f"it is used only behind `{first.what}`, which has no derivative,{at(first.source)}"
+        )
+    word = "stopped" if first.stops else "cut"
+    return Cause(word, reason, first.source, _others(cuts, first))
 
 
 def _others(cuts: list[Cut], first: Cut) -> tuple[str, ...]:
@@ -115,13 +119,29 @@ def zero(paths: Paths) -> Cause:
         mine = list(paths.mine(step))
         reaching = [s for s in record.slots if s in paths.reached]
         if reaching and all(_is_zero(c) for _, c in mine):
-            found.append(_vanished(record, step, reaching))
+            cause = _vanished(record, step, reaching)
+            if cause.word == "not selected":
+                cause = cause._replace(notes=_users(paths, record))
+            if unfolds(record.primitive):  # too long a loop: what cuts was found inside of it
+                inside = [c for c in paths.cuts if not set(c.slots).isdisjoint(reaching)]
+                cause = _behind(inside) if inside else cause
+            found.append(cause)
     if not found:
         return Cause("cancelled", "the cotangents that reach it on different paths add up to zero")
     # The one nearest to the input is the last of a chain; the first found cut all the others off.
     first = found[0]
     notes = tuple(dict.fromkeys(f"also {c.reason}" for c in found[1:4]))
     return first._replace(notes=(*first.notes, *notes))
+
+
+def _users(paths: Paths, record: Record) -> tuple[str, ...]:
+    """What uses a part only of an equation's result."""
+    notes = []
+    for user, step in paths.back():
+        partly = [np.asarray(c) for s, c in step.found.items() if s in record.out]
+        if any(np.any(c == 0) for c in partly):
+            notes.append(f"`{user.primitive.name}`{at(user.source)} depends on other entries only")
+    return tuple(dict.fromkeys(notes))[:3]
 
 
 def _is_zero(cotangent: Any) -> bool:

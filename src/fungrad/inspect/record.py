@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fungrad.ir.graph import Source
+from fungrad.inspect.inner import inner_cuts
+from fungrad.ir.graph import Equation, Source
 from fungrad.primitives.elementwise import add_cotangents, plain
 from fungrad.structural.unfold import size_of, unfold, unfolds
 from fungrad.tracing.scope import place
@@ -85,10 +86,11 @@ class WhyTrace(Trace):
         mine = [arg.__class__ is Tracer and arg.owner is self for arg in args]
         if not any(mine):
             return parent.process(primitive, args, params)
-        if unfolds(primitive) and (
-            len(self.equations) + size_of(primitive, params) <= MOST_EQUATIONS
-        ):
-            return self.run(unfold, primitive, args, params)
+        if unfolds(primitive):
+            left, size = MOST_EQUATIONS - len(self.equations), size_of(primitive, params)
+            if size <= left:
+                return self.run(unfold, primitive, args, params, left // max(size, 1))
+            self._look_inside(primitive, args, mine, params)
         values = [arg.value if own else arg for arg, own in zip(args, mine, strict=True)]
         slots = [arg.extra if own else 0 for arg, own in zip(args, mine, strict=True)]
         source, scope = place()
@@ -115,6 +117,16 @@ class WhyTrace(Trace):
             if primitive.keep is not None:
                 kept, saved = primitive.keep(values), None
         return self._keep(primitive, params, slots, values, kept, output, saved, source, scope)
+
+    def _look_inside(
+        self, primitive: Any, args: Any, mine: list[bool], params: dict[str, Any]
+    ) -> None:
+        """Notes what cuts arguments off in a loop that is too long to be unfolded."""
+        equation = Equation(primitive, (), (), params)
+        for position, (arg, own) in enumerate(zip(args, mine, strict=True)):
+            for cut in inner_cuts(equation, position) if own else ():
+                name, stops = cut.params.get("name"), cut.primitive.name == "stop_gradient"
+                self.cuts.append(Cut(cut.primitive.name, name, stops, (arg.extra,), cut.source))
 
     def _keep(
         self, primitive: Any, params: Any, slots: list[int], values: Any, kept: Any, output: Any,

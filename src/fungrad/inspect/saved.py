@@ -34,7 +34,8 @@ class _Way(NamedTuple):
 def stops_of(graph: Graph, active: Sequence[bool]) -> list[Stop]:
     """Each name of a stop in a Graph, with the equations and bytes that it alone saves.
 
-    `active` says which inputs are differentiated. Unnamed stops are counted as one.
+    `active` says which inputs are differentiated. Unnamed stops are counted as one, and left out
+    where they save nothing (vmap puts some in itself).
     """
     sources: dict[str | None, Source | None] = {}
     for equation in stops_in(graph):
@@ -45,7 +46,8 @@ def stops_of(graph: Graph, active: Sequence[bool]) -> list[Stop]:
         names: Names = frozenset([name])  # type: ignore[list-item]
         after = _way(without_stops(graph, names), active)
         saved = (after.equations - before.equations, after.nbytes - before.nbytes)
-        result.append(Stop(name, source, *saved))
+        if name is not None or saved[0]:
+            result.append(Stop(name, source, *saved))
     return result
 
 

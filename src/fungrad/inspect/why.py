@@ -198,7 +198,8 @@ def _explained(
     stops: list[Stop] = []
     remarks: list[str] = []
     if any(cut.stops for cut in trace.cuts):
-        stops, remarks = _stops(f, flat, chosen)
+        of_chosen = [name for name, a in zip(names, active, strict=True) if a]
+        stops, remarks = _stops(f, flat, chosen, of_chosen)
     name = getattr(f, "__name__", type(f).__name__)
     return Why(name, findings, _output(trace, outputs, mine), stops, remarks)
 
@@ -257,13 +258,12 @@ def _output(trace: WhyTrace, outputs: list[Any], mine: list[Tracer]) -> Finding:
     return Finding("output", "fine", "finite", "it is finite", None, ())
 
 
-def _stops(f: Any, flat: Any, chosen: list[Any]) -> tuple[list[Stop], list[str]]:
+def _stops(f: Any, flat: Any, chosen: list[Any], names: list[str]) -> tuple[list[Stop], list[str]]:
     """What the stops save, from the staged Graph, where the function can be staged."""
 
     def outputs(*values: Any) -> list[Any]:
         return [o for o in flat(*values) if leaf_type(o) is not None]
 
-    names = [f"leaf {i}" for i in range(len(chosen))]
     try:
         graph = stage(outputs, [typeof(x) for x in chosen], names, lambda: describe(f))
     except (FungradError, TypeError) as error:  # Python control flow, or other libraries' code

@@ -42,19 +42,19 @@ class TrapTrace(Trace):
         self.nan, self.inf, self.kinks = nan, inf, kinks
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        if unfolds(primitive):
+        if self.kinks and unfolds(primitive):
             return self.run(unfold, primitive, args, params)
         parent: Trace = self.parent  # type: ignore[assignment]
         if np.geterr()["invalid"] == "ignore":  # what is thrown away: a branch not taken
             return parent.process(primitive, args, params)
         with np.errstate(all="ignore"):
             output = parent.process(primitive, args, params)
+        if params.get("quiet"):
+            return output
         outputs = output if primitive.multiple else (output,)
         for wanted, holds, what in ((self.nan, holds_nan, "NaN"), (self.inf, holds_inf, "inf")):
             if wanted and any(map(holds, outputs)) and not any(map(holds, args)):
-                if primitive.name in RECORDS:  # its steps, once more, to name the line inside
-                    inner = {k: v for k, v in params.items() if k != "wanted"}
-                    self.run(unfold, RECORDS[primitive.name], args, inner)
+                self._look_inside(primitive, args, params)
                 self._raise(f"{what} was made by `{primitive.name}`", args)
         if self.kinks and not _walking()[0]:
             count = kinks_at(primitive, args, params)
@@ -62,6 +62,13 @@ class TrapTrace(Trace):
                 where = "one place" if count == 1 else f"{count} places"
                 self._raise(f"`{primitive.name}` sits at a kink in {where}", args)
         return output
+
+    def _look_inside(self, primitive: Any, args: Any, params: dict[str, Any]) -> None:
+        """Goes through a call, branch or loop once more, to raise at the line inside."""
+        primitive = RECORDS.get(primitive.name, primitive)
+        if unfolds(primitive):
+            params = {key: value for key, value in params.items() if key != "wanted"}
+            self.run(unfold, primitive, args, params)
 
     def signal(self, kind: str, flag: int) -> None:
         """What NumPy calls where arithmetic on plain arrays makes a NaN or an infinity."""
@@ -101,9 +108,9 @@ def _walking() -> tuple[str | None, Sequence[Any], Any]:
 def trap(nan: bool = True, inf: bool = True, kinks: bool = False) -> Iterator[None]:
     """A block that raises where a NaN or an infinity is first made, forward or backward.
 
-    It sees every primitive of fungrad's transforms with its values, jitted functions included
-    (which run step by step here), and NumPy's own arithmetic on plain arrays. What runs under
-    `np.errstate(invalid="ignore")` is let through.
+    It sees every primitive of fungrad's transforms with its values, and NumPy's own arithmetic on
+    plain arrays. Jitted functions and loops are looked into where a NaN leaves them. What runs
+    under `np.errstate(invalid="ignore")` is let through.
 
     Args:
       nan: whether a NaN that is made from none is an error.

@@ -7,6 +7,7 @@ knows nothing of what is looked for.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,12 +46,17 @@ def size_of(primitive: Any, params: dict[str, Any]) -> int:
     return len(params["body" if primitive is while_loop else "graph"].equations)
 
 
-def unfold(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
-    """The outputs of a primitive that `unfolds`, by its inner equations."""
+def unfold(
+    primitive: Any, args: Sequence[Any], params: dict[str, Any], most_steps: int = sys.maxsize
+) -> tuple[Any, ...]:
+    """The outputs of a primitive that `unfolds`, by its inner equations.
+
+    After `most_steps` steps a `while_loop` goes on as a loop of its own.
+    """
     if primitive is scan:
         return _scan(args, **params)
     if primitive is while_loop:
-        return _while(args, **params)
+        return _while(args, params, most_steps)
     if primitive is switch:
         branches = params["branches"]
         index = min(max(int(value_of(args[0])), 0), len(branches) - 1)
@@ -75,10 +81,15 @@ def _scan(
     return (*carry, *stacks)
 
 
-def _while(args: Sequence[Any], *, cond: Any, body: Any, counts: Any, **_: Any) -> tuple[Any, ...]:
-    cond_consts, body_consts, carry = loop_parts(args, counts)
-    while value_of(evaluate(cond, [*cond_consts, *carry])[0]):
-        carry = evaluate(body, [*body_consts, *carry])
+def _while(args: Sequence[Any], params: dict[str, Any], most_steps: int) -> tuple[Any, ...]:
+    cond_consts, body_consts, carry = loop_parts(args, params["counts"])
+    step = 0
+    while value_of(evaluate(params["cond"], [*cond_consts, *carry])[0]):
+        if step == most_steps:
+            rest: tuple[Any, ...] = while_loop(*cond_consts, *body_consts, *carry, **params)
+            return rest
+        carry = evaluate(params["body"], [*body_consts, *carry])
+        step += 1
     return tuple(carry)
 
 

@@ -51,7 +51,7 @@ def turn(r: Any) -> Any:
 
 
 def pose(theta: Any, model: Mapping[str, Any], parents: tuple[int, ...], mirrored: bool) -> Any:
-    """The bones' transforms, turned as the whole hand is: [bones * 4, 3]."""
+    """The bones' transforms, turned and moved as the whole hand is: [4 * bones + 1, 3]."""
     angles = theta[6:].reshape(FINGERS, 4)
     rigid, nothing = np.zeros(2), np.zeros((FINGERS, 1))
     # A finger has four bones: one rigid, then (bend, spread), bend, bend.
@@ -69,18 +69,22 @@ def pose(theta: Any, model: Mapping[str, Any], parents: tuple[int, ...], mirrore
         order, worlds = order + level, [*worlds, world]
     back = np.array([order.index(bone) for bone in range(len(parents))])
     transforms = np.concatenate(worlds)[back] @ model["inverse_base_absolutes"]
-    # Columns 0..2 of the homogeneous vertex, by bone and coordinate.
-    columns = np.transpose(transforms[:, :3, :], (0, 2, 1)).reshape(-1, 3)
+    # What takes homogeneous vertices to space, by coordinate and bone.
+    columns = np.transpose(transforms[:, :3, :], (2, 0, 1)).reshape(-1, 3)
     mirror = np.array([-1.0 if mirrored else 1.0, 1.0, 1.0])
-    return (columns * mirror) @ np.transpose(turn(theta[:3]))
+    turned = (columns * mirror) @ np.transpose(turn(theta[:3]))
+    return np.concatenate([turned, theta[None, 3:6]])
 
 
 def skin(model: Mapping[str, Any], which: Any) -> Any:
-    """Weight times base position of vertices: [vertices, bones * 4]."""
+    """Weight times base position of vertices, and a one: [vertices, 4 * bones + 1]."""
     weights, positions = model["weights"], model["base_positions"]
     if which is not None:
         weights, positions = weights[which], positions[which]
-    return (weights[:, :, None] * positions[:, None, :]).reshape(weights.shape[0], -1)
+    product = positions[:, :, None] * weights[:, None, :]
+    return np.concatenate(
+        [product.reshape(weights.shape[0], -1), np.ones((weights.shape[0], 1))], axis=1
+    )
 
 
 def corners(model: Mapping[str, Any], data: Mapping[str, Any], simple: bool) -> tuple[Any, Any]:
@@ -92,42 +96,43 @@ def corners(model: Mapping[str, Any], data: Mapping[str, Any], simple: bool) -> 
     return skin(model, None), which
 
 
-def on_surface(vertices: Any, us: Any) -> Any:
-    """The points [n, ...] with barycentric coordinates us in triangles of vertices [n, 3, ...]."""
-    shape = (us.shape[0],) + (1,) * (vertices.ndim - 2)
-    u, v = us[:, 0].reshape(shape), us[:, 1].reshape(shape)
-    return u * vertices[:, 0] + v * vertices[:, 1] + (1.0 - u - v) * vertices[:, 2]
+def on_surface(vertices: Any, which: Any, us: Any) -> Any:
+    """What vertices have, [vertices, c], at points with barycentric coordinates us, if any."""
+    if us.shape[0] == 0:
+        return vertices[which]
+    u, v = us[:, :1], us[:, 1:]
+    a, b, c = (vertices[which[:, corner]] for corner in range(3))
+    return u * a + v * b + (1.0 - u - v) * c
 
 
 def objective(
     theta: Any, us: Any, model: Any, data: Any, parents: tuple[int, ...], mirrored: bool
 ) -> Any:
     """The differences of the points from the model's, flat."""
-    simple = us.shape[0] == 0
-    rows, which = corners(model, data, simple)
-    vertices = (rows @ pose(theta, model, parents, mirrored))[which]
-    surface = vertices if simple else on_surface(vertices, us)
-    return (data["points"] - surface - theta[3:6]).reshape(-1)
+    rows, which = corners(model, data, us.shape[0] == 0)
+    vertices = rows @ pose(theta, model, parents, mirrored)
+    return (data["points"] - on_surface(vertices, which, us)).reshape(-1)
 
 
 def jacobian(
     theta: Any, us: Any, model: Any, data: Any, parents: tuple[int, ...], mirrored: bool
 ) -> Any:
     """The rows' derivatives by their own two us, where there are any, and by theta."""
-
-    def push(by_theta: Any, by_us: Any) -> Any:
-        def f(t: Any, u: Any) -> Any:
-            return objective(t, u, model, data, parents, mirrored)
-
-        return fg.jvp(f, (theta, us), (by_theta, by_us))[1]
-
-    of_theta = fg.vmap(lambda t: push(t, np.zeros_like(us)), out_axes=1)(np.eye(THETA))
+    rows, which = corners(model, data, us.shape[0] == 0)
+    moved = -fg.jacfwd(lambda t: pose(t, model, parents, mirrored))(theta)
+    by_theta = on_surface(rows @ moved.reshape(rows.shape[1], 3 * THETA), which, us)
+    by_theta = by_theta.reshape(-1, THETA)
     if us.shape[0] == 0:
-        return of_theta
-    still, one, zero = np.zeros_like(theta), np.ones_like(us[:, :1]), np.zeros_like(us[:, :1])
-    first = push(still, np.concatenate([one, zero], axis=1))
-    second = push(still, np.concatenate([zero, one], axis=1))
-    return np.concatenate([first[:, None], second[:, None], of_theta], axis=1)
+        return by_theta
+    vertices = rows @ pose(theta, model, parents, mirrored)
+    one, zero = np.ones_like(us[:, :1]), np.zeros_like(us[:, :1])
+
+    def push(u: Any, v: Any) -> Any:
+        direction = np.concatenate([u, v], axis=1)
+        pushed = fg.jvp(lambda us: on_surface(vertices, which, us), (us,), (direction,))[1]
+        return -pushed.reshape(-1, 1)
+
+    return np.concatenate([push(one, zero), push(zero, one), by_theta], axis=1)
 
 
 def prepared(f: Callable[..., Any]) -> Callable[[Mapping[str, Any]], tuple[Any, Any]]:

@@ -312,6 +312,13 @@ def test_nan_in_the_input():
     assert (found.verdict, found.cause) == ("nan", "input")
 
 
+def test_the_first_bad_entry_is_shown():
+    found = fg.why(lambda x: np.sum(np.sqrt(x)))(np.array([4.0, 0.0, 0.0]))["x"]
+    assert found.notes == ("first at [1], from 0.0, 1.0; 2 of 3 entries",)
+    found = fg.why(lambda x: np.sum(np.log(x) ** 2))(np.array([4.0, -2.0]))["x"]
+    assert found.notes == ("first at [1], from -2.0; 1 of 2 entries",)
+
+
 def test_the_double_where_advice_is_given():
     assert "double where" in str(fg.why(double_where)(X, X.copy())["y"])
 

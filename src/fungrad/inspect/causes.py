@@ -8,7 +8,7 @@ primitives for its words alone; what is zero or NaN is read off the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,20 +227,37 @@ def _backward(paths: Paths, record: Record, step: Step, holds: Holds, what: str)
         f"{what} is born in the backward pass of `{record.primitive.name}`{at(record.source)}, "
         f"from the values {values} and the cotangent {sample(given)}"
     )
-    cause = Cause("backward", reason, record.source)
+    found = next(c for _, c in paths.mine(step) if holds(c))
+    notes = _first(record, found, (*record.args, given), holds)
+    cause = Cause("backward", reason, record.source, notes)
     if holds is not holds_nan:
         return cause
-    found = next(c for _, c in paths.mine(step) if holds_nan(c))
     given_array, found_array = np.asarray(given), np.asarray(found)
     if given_array.shape == found_array.shape:
         masked = bool(np.any(given_array[np.isnan(found_array)] == 0))
     else:
         masked = bool(np.any(given_array == 0))
     if record.primitive.name in OVERFLOWING and any(map(holds_inf, record.outputs)):
-        return cause._replace(word="overflow", notes=(OVERFLOW,))
+        return cause._replace(word="overflow", notes=(*notes, OVERFLOW))
     if masked:
-        return cause._replace(word="double where", notes=(DOUBLE_WHERE,))
+        return cause._replace(word="double where", notes=(*notes, DOUBLE_WHERE))
     return _with_infinity(paths, cause)
+
+
+def _first(record: Record, found: Any, args: Sequence[Any], holds: Holds) -> tuple[str, ...]:
+    """The first entry that is bad, and the values there, of an elementwise equation."""
+    array = array_of(found)
+    values = [array_of(arg) for arg in args]
+    elementwise = record.primitive.partials is not None
+    if not elementwise or array is None or not array.ndim or any(v is None for v in values):
+        return ()
+    known = [v for v in values if v is not None]
+    if any(v.ndim and v.shape != array.shape[array.ndim - v.ndim :] for v in known):
+        return ()
+    bad = np.argwhere(np.isnan(array) if holds is holds_nan else np.isinf(array))
+    place = tuple(int(i) for i in bad[0])
+    there = ", ".join(str(np.broadcast_to(v, array.shape)[place]) for v in known)
+    return (f"first at {list(place)}, from {there}; {len(bad)} of {array.size} entries",)
 
 
 def born(trace: WhyTrace, slots: list[int], holds: Holds) -> Cause | None:
@@ -272,12 +289,13 @@ def _traced_back(maker: dict[int, Record], record: Record, holds: Holds) -> Caus
         f"{what} is born in the forward pass by `{record.primitive.name}`{at(record.source)} "
         f"from {values}"
     )
-    cause = Cause("forward", reason, record.source)
+    bad_output = next((o for o in record.outputs if holds(o)), None)
+    cause = Cause("forward", reason, record.source, _first(record, bad_output, record.args, holds))
     infinite = [s for s, a in zip(record.slots, record.args, strict=True) if holds_inf(a)]
     if holds is holds_nan and infinite:
         if infinite[0] in maker:
             earlier = _traced_back(maker, maker[infinite[0]], holds_inf)
-            return cause._replace(notes=(earlier.reason,))
+            return cause._replace(notes=(*cause.notes, earlier.reason))
     return cause
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import numpy as np
+
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.optimise.algebra import simplified
 from fungrad.primitives.stopping import stop, stop_order
@@ -16,6 +18,7 @@ from fungrad.structural.call import call
 from fungrad.structural.retrace import effectful, kept, pruned
 
 Renaming = dict[int, Atom]
+SMALL = 1 << 16  # bytes of a constant that is compared with others
 
 
 def _renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
@@ -84,7 +87,7 @@ def erase_stops(graph: Graph) -> Graph:
 
 def share(graph: Graph) -> Graph:
     """Computes equal equations once (common subexpressions)."""
-    names: Renaming = {}
+    names = _equal_constants(graph)
     seen: dict[Hashable, Equation] = {}
     equations = []
     for equation in graph.equations:
@@ -100,6 +103,17 @@ def share(graph: Graph) -> Graph:
         equations.append(new)
     outputs = _renamed(graph.outputs, names)
     return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
+
+
+def _equal_constants(graph: Graph) -> Renaming:
+    """Small constants that are equal bit for bit, by the first of them."""
+    names: Renaming = {}
+    first: dict[Hashable, Variable] = {}
+    for variable, value in graph.constants:
+        if isinstance(value, np.ndarray) and value.nbytes <= SMALL and not value.dtype.hasobject:
+            key = (variable.type, value.tobytes())
+            names[id(variable)] = first.setdefault(key, variable)
+    return names
 
 
 def _key(equation: Equation, inputs: tuple[Atom, ...]) -> Hashable:

@@ -1,7 +1,7 @@
 """The eval `lstm`: the loss of a network of diagonal LSTM layers that predicts a text.
 
 The layers run as a wave: at step s layer i works on character s - i, all layers in one operation
-on [layers, ...]. A layer that has not begun keeps its state.
+on [layers, ...]. The first steps, in which not all layers have begun, are written out.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ def objective(main: Any, extra: Any, state: Any, sequence: Any) -> Any:
     bias_x, bias_h = bias[0::2], bias[1::2]
     half, shift = scale[1::2], np.array([0.5, 0.0])[:, None, None]
     idle = layers - 1
-    steps = count + idle
     inputs = np.concatenate([sequence[:-1] * extra[0], np.zeros((idle, b))])
-    begun = np.arange(steps)[:, None] >= np.arange(layers)[None, :]
 
-    def step(carry: tuple[Any, Any], given: tuple[Any, Any]) -> tuple[tuple[Any, Any], Any]:
+    def step(carry: tuple[Any, Any], first: Any) -> tuple[tuple[Any, Any], Any]:
         h, cell = carry
-        first, on = given
+        n = h.shape[0]
         x = np.concatenate([first[None, :], h[:-1]])
-        forget_out = 0.5 + 0.5 * np.tanh(x * of_x + bias_x)
-        in_change = shift + half * np.tanh(h * of_h + bias_h)
-        new_cell = cell * forget_out[0] + in_change[0] * in_change[1]
-        new_h = forget_out[1] * np.tanh(new_cell)
-        h, cell = np.where(on[:, None], new_h, h), np.where(on[:, None], new_cell, cell)
+        forget_out = 0.5 + 0.5 * np.tanh(x * of_x[:, :n] + bias_x[:, :n])
+        in_change = shift + half * np.tanh(h * of_h[:, :n] + bias_h[:, :n])
+        cell = cell * forget_out[0] + in_change[0] * in_change[1]
+        h = forget_out[1] * np.tanh(cell)
         return (h, cell), h[-1]
 
-    _, outputs = lax.scan(step, (state[0::2], state[1::2]), (inputs, begun))
-    y = outputs[idle:] * extra[1] + extra[2]
+    h, cell = state[0::2], state[1::2]
+    for s in range(idle):  # the wave begins with layer 0 alone
+        (some_h, some_cell), _ = step((h[: s + 1], cell[: s + 1]), inputs[s])
+        h = np.concatenate([some_h, h[s + 1 :]])
+        cell = np.concatenate([some_cell, cell[s + 1 :]])
+    _, outputs = lax.scan(step, (h, cell), inputs[idle:])
+    y = outputs * extra[1] + extra[2]
     norm = np.log(2.0 + np.sum(np.exp(y), axis=1, keepdims=True))
     return -np.sum(sequence[1:] * (y - norm)) / (b * count)
 

@@ -60,7 +60,8 @@ class lax:
         count = length if xs is None else len(parts[0])
         carry, ys = init, []
         for i in range(count or 0):
-            x = None if xs is None else tuple(part[i] for part in parts)
+            row = tuple(part[i] for part in parts if part is not None)
+            x = None if xs is None else row if isinstance(xs, tuple) else row[0]
             carry, y = f(carry, x)
             ys.append(y)
         return carry, None if not ys or ys[0] is None else np.stack(ys)

@@ -248,8 +248,8 @@ def _titled(call: Call) -> Report:
 def _report_findings(report: Report, findings: Sequence[Finding]) -> None:
     for finding in findings:
         text = (
-            f"{finding.what}: worst relative error {finding.error:.1e} "
-            f"(limit {finding.tolerance:g}) of {finding.comparisons}"
+            f"{finding.what}: worst relative error {finding.error:.1e} (limit "
+            f"{finding.tolerance:g}) of {finding.comparisons}"
         )
         if finding.place:
             text += f", by {finding.place}"

@@ -221,8 +221,8 @@ def _check_at(
     derivative = tensor_at(flat, z, order)
     if not np.isfinite(derivative).all():
         raise InputError(
-            f"{flat.call.name}'s derivative is NaN or infinite at {where} of the check; move "
-            "the arguments away from the edge of its domain, or lower --spread."
+            f"{flat.call.name}'s derivative is NaN or infinite at {where} of the check; move the "
+            "arguments away from the edge of its domain, or lower --spread."
         )
     gradient = derivative if order == 1 else flat.gradient(z)
     for label, direction, unit in _directions(flat, generator):

@@ -64,8 +64,8 @@ def parse_argument(text: str) -> tuple[str, Any]:
     name, colon, dtype = head.strip().partition(":")
     if not equals or not name.isidentifier():
         raise InputError(
-            f"--arg {text!r} is not NAME=VALUE; write it as --arg x=1.5, --arg 'x=[1, 2]' or "
-            "--arg x=@data.csv:column."
+            f"--arg {text!r} is not NAME=VALUE; write it as --arg x=1.5, --arg 'x=[1, 2]' or --arg "
+            "x=@data.csv:column."
         )
     body = body.strip()
     value = read_file(body[1:], name) if body.startswith("@") else parse_literal(body, name)
@@ -93,8 +93,8 @@ def parse_literal(text: str, name: str) -> Any:
         )
         path = f" For the file, write --arg {name}=@{text}." if _FILE.fullmatch(text) else ""
         raise InputError(
-            f"--arg {name}: {text!r} is not a Python literal; write a number, a list such as "
-            f"[1, 2.5], or @ and a .npy, .npz or .csv file.{hint}{path}"
+            f"--arg {name}: {text!r} is not a Python literal; write a number, a list such as [1, "
+            f"2.5], or @ and a .npy, .npz or .csv file.{hint}{path}"
         ) from None
     return _arrays(value, name)
 

@@ -117,8 +117,8 @@ def array_text(value: Any) -> str:
     first = ", ".join(number_text(entry) for entry in array.ravel()[:FIRST_ENTRIES])
     norm = np.linalg.norm(array.astype(np.float64).ravel())
     return (
-        f"min {number_text(array.min())}, max {number_text(array.max())}, "
-        f"norm {number_text(norm)}, first {first}"
+        f"min {number_text(array.min())}, max {number_text(array.max())}, norm "
+        f"{number_text(norm)}, first {first}"
     )
 
 

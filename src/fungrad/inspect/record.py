@@ -16,7 +16,7 @@ from fungrad.primitives.elementwise import add_cotangents, plain
 from fungrad.structural.unfold import size_of, unfold, unfolds
 from fungrad.tracing.scope import place
 from fungrad.tracing.trace import Trace, Tracer, enter, leave, typeof
-from fungrad.transforms.reverse import _walk
+from fungrad.transforms.reverse import walk
 
 MOST_EQUATIONS = 100_000
 """A loop with more equations than are left of these stays one equation."""
@@ -166,7 +166,7 @@ def walked_back(
         if not given:
             continue
         local: Any = _Slots(given)
-        _walk([record.tape], local)
+        walk([record.tape], local)
         found = {s: local[s] for s in set(record.slots) if s and local[s] is not None}
         for slot, cotangent in found.items():
             held = total[slot]

@@ -48,10 +48,9 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
             return function(*inputs, **kwargs)
         raise UnsupportedArgumentError(
             f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, and fungrad "
-            "has no such "
-            f"method. It has np.ufunc.{method} of {', '.join(sorted(u.__name__ for u in known))}; "
-            "write a loop, "
-            "or use the function that it stands for."
+            f"has no such method. It has np.ufunc.{method} of "
+            f"{', '.join(sorted(u.__name__ for u in known))}; write a loop, or use the function "
+            "that it stands for."
         )
     advice = (
         "write `a = a.at[index].add(x)` for np.add.at(a, index, x) (.multiply, .min, .max for "
@@ -61,8 +60,7 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
     )
     raise UnsupportedArgumentError(
         f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, which has no "
-        "meaning there: "
-        f"{advice}."
+        f"meaning there: {advice}."
     )
 
 
@@ -82,8 +80,7 @@ def _refused_out(ufunc: np.ufunc, method: str, kwargs: dict[str, Any]) -> Unsupp
         advice = f"`a = a {symbol} x` for `a {symbol}= x`, and {advice}"
     return UnsupportedArgumentError(
         f"{name} was asked to write a traced value into an ndarray{user_line()}, by out= or by an "
-        "operator "
-        f"like `{symbol or '+'}=`. Arrays are values here: write {advice}."
+        f"operator like `{symbol or '+'}=`. Arrays are values here: write {advice}."
     )
 
 
@@ -97,14 +94,14 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if kwargs:
         raise UnsupportedArgumentError(
             f"np.{ufunc.__name__} was called with "
-            f"{', '.join(f'{k}=...' for k in kwargs)}{user_line()}, which "
-            "fungrad does not take for traced values."
+            f"{', '.join(f'{k}=...' for k in kwargs)}{user_line()}, which fungrad does not take "
+            "for traced values."
         )
     if where is not True:
         raise UnsupportedArgumentError(
             f"np.{ufunc.__name__} was called with where=...{user_line()}: without out= the other "
-            "elements "
-            f"would be undefined. Write np.where(condition, np.{ufunc.__name__}(x), other)."
+            f"elements would be undefined. Write np.where(condition, np.{ufunc.__name__}(x), "
+            "other)."
         )
     if axis is not None:
         if ufunc not in CALLS:

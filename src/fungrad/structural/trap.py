@@ -28,7 +28,7 @@ from fungrad.structural.unfold import (
 from fungrad.tracing.scope import place
 from fungrad.tracing.source import user_source
 from fungrad.tracing.trace import Trace, current, enter, leave
-from fungrad.transforms.reverse import _walk
+from fungrad.transforms.reverse import walk
 
 
 class TrapTrace(Trace):
@@ -95,7 +95,7 @@ def _walking() -> tuple[str | None, Sequence[Any], Any]:
     """The primitive whose backward step is done now, its arguments and its cotangent."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is _walk.__code__:
+        if frame.f_code is walk.__code__:
             known = frame.f_locals
             args = [a for a in known["args"] if isinstance(a, (np.ndarray, np.generic, float))]
             cotangent = known["cotangent"]

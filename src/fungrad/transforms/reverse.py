@@ -167,17 +167,17 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
         held = cotangents[slot]
         cotangents[slot] = seed if held is None else add_cotangents(held, seed)
     if not trace.records:
-        _walk(trace.tape, cotangents)
+        walk(trace.tape, cotangents)
     else:  # what is recorded now keeps the user's line of the equation that it comes from
         token = replayed.set(replayed.get())
         try:
-            _walk(trace.tape, cotangents)
+            walk(trace.tape, cotangents)
         finally:
             replayed.reset(token)
     return [plain(c) for c in cotangents[1 : wanted + 1]]
 
 
-def _walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
+def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
     """Goes back along a tape, from the cotangents of the outputs to those of the inputs."""
     for primitive, params, slots, args, output, out, origin in reversed(tape):
         if origin is not None:

@@ -377,3 +377,29 @@ def test_what_no_branch_maps_stays_one_value_under_vmap():
     for p in (1.5, 0.5, -0.5, -1.5):
         want = np.array([f(x, p) for x in np.arange(3.0)])
         assert np.array_equal(batched(np.arange(3.0), p), want)
+
+
+def test_a_structural_primitive_of_ones_own():
+    runs = []
+
+    def logged(*arrays, graph, tag):
+        runs.append(tag)
+        return fg.evaluate(graph, *arrays)
+
+    logging = fg.extend.structural("logging", eval=logged)
+    graph = fg.make_jaxpr(lambda x: np.sin(x) * x)(np.float64(1.0))
+
+    def f(x):
+        return logging(x, graph=graph, tag="here")[0]
+
+    def plain(x):
+        return np.sin(x) * x
+
+    x = np.float64(0.7)
+    close(fg.grad(f)(x), fg.grad(plain)(x))
+    assert runs == ["here", "here"]  # forward and back, each in the way of the primitive
+    close(fg.grad(fg.grad(f))(x), fg.grad(fg.grad(plain))(x))
+    close(fg.jvp(f, (x,), (1.0,))[1], fg.grad(plain)(x))
+    xs = np.linspace(0.1, 1.0, 3)
+    close(fg.vmap(fg.grad(f))(xs), fg.vmap(fg.grad(plain))(xs))
+    close(fg.jit(fg.grad(f))(x), fg.grad(plain)(x))

@@ -17,6 +17,7 @@ from fungrad.primitives.declare import linear as linear
 from fungrad.primitives.elementwise import Masked as Masked
 from fungrad.primitives.elementwise import Over as Over
 from fungrad.primitives.elementwise import elementwise as elementwise
+from fungrad.structural.call import structural as structural
 from fungrad.tracing.trace import Trace as Trace
 from fungrad.tracing.trace import Tracer as Tracer
 from fungrad.tracing.trace import current

@@ -1,8 +1,7 @@
-"""Floor 5: `call`, the primitive that applies a Graph: what a jitted function is to every
-transform.
+"""Floor 5: the family `structural`, and `call`, which applies a Graph: what a jitted function is.
 
-Its rules are calls of the transformed Graph, made once and kept on it. How a Graph is run on arrays
-is the backend's business: `run` is the seam, the reference evaluator until a backend replaces it.
+The rules run the transformed Graph, made once and kept on it. How a Graph is run on arrays is the
+backend's business: `run` is the seam, the reference evaluator until a backend replaces it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Graph
-from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, zeros
 from fungrad.structural.retrace import batch, differentiate, kept, push, strong
 from fungrad.tracing.evaluate import evaluate
@@ -51,65 +49,85 @@ def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
     return compiled(graph)(*args)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph, **quiet: bool) -> Any:
-    pushed = push(graph, [t is not None for t in tangents])
-    results = call(*primals, *(t for t in tangents if t is not None), graph=pushed.graph, **quiet)
-    count = len(graph.outputs)
-    out_tangents: list[Any] = [None] * count
-    for position, tangent in zip(pushed.moving, results[count:], strict=True):
-        out_tangents[position] = tangent
-    return results[:count], out_tangents
+def structural(name: str, *, eval: Callable[..., Sequence[Any]]) -> Primitive:
+    """Declares a primitive that runs a Graph in a way of its own (timed, quiet, elsewhere).
+
+    Its derivatives and batches run the transformed Graphs in the same way; they are made once and
+    kept on the Graph.
+
+    Args:
+      name: its name in the IR.
+      eval: `eval(*arrays, graph=, **params)`: the outputs of the Graph, as a tuple; other
+        parameters are handed on as they are.
+
+    >>> import numpy as np, fungrad as fg
+    >>> count = []
+    >>> def counted(*arrays, graph):
+    ...     count.append(len(graph.equations))
+    ...     return fg.evaluate(graph, *arrays)
+    >>> counting = structural("counting", eval=counted)
+    >>> graph = fg.make_jaxpr(np.sin)(1.0)
+    >>> float(fg.grad(lambda x: counting(x, graph=graph)[0])(0.0)), len(count)
+    (1.0, 2)
+    """
+
+    def jvp(primals: Any, tangents: Any, *, graph: Graph, **params: Any) -> Any:
+        pushed = push(graph, [t is not None for t in tangents])
+        given = [t for t in tangents if t is not None]
+        results = primitive(*primals, *given, graph=pushed.graph, **params)
+        count = len(graph.outputs)
+        out_tangents: list[Any] = [None] * count
+        for position, tangent in zip(pushed.moving, results[count:], strict=True):
+            out_tangents[position] = tangent
+        return results[:count], out_tangents
+
+    def forward(args: Any, wanted: Any, *, graph: Graph, **params: Any) -> Any:
+        halves = differentiate(graph, [bool(w) for w in wanted])
+        results = primitive(*args, graph=halves.forward, **params)
+        count = len(graph.outputs)
+        return results[:count], results[count:], [typeof(arg) for arg in args]
+
+    def vjp(
+        cotangents: Any, residuals: Any, args: Any, wanted: Any, *, graph: Graph, **params: Any
+    ) -> list[Any]:
+        halves = differentiate(graph, [bool(w) for w in wanted])
+        given = [
+            zeros(strong(t)) if c is None else c
+            for c, t in zip(cotangents, graph.output_types, strict=True)
+            if t.inexact
+        ]
+        found = primitive(*residuals, *given, graph=halves.backward, **params)
+        result: list[Any] = [None] * len(args)
+        for position, cotangent in zip(halves.reached, found, strict=True):
+            result[position] = cotangent
+        return result
+
+    def batch_rule(args: Any, batched: Any, size: int, *, graph: Graph, **params: Any) -> Any:
+        new = batch(graph, batched, size)
+        outputs = primitive(*args, graph=new.graph, **params)
+        return [o if b else Unbatched(o) for o, b in zip(outputs, new.flags, strict=True)]
+
+    primitive: Primitive = Primitive(
+        name,
+        eval=lambda *args, graph, **params: tuple(eval(*args, graph=graph, **params)),
+        type=lambda *types, graph, **params: tuple(graph.output_types),
+        jvp=jvp,
+        vjp=vjp,
+        forward=forward,
+        batch=batch_rule,
+        multiple=True,
+    )
+    return primitive
 
 
-def _forward(args: Sequence[Any], wanted: Sequence[Any], *, graph: Graph, **quiet: bool) -> Any:
-    halves = differentiate(graph, [bool(w) for w in wanted])
-    results = call(*args, graph=halves.forward, **quiet)
-    count = len(graph.outputs)
-    return results[:count], results[count:], [typeof(arg) for arg in args]
-
-
-def _vjp(
-    cotangents: Sequence[Any], residuals: Any, args: Sequence[Type], wanted: Sequence[Any],
-    *, graph: Graph, **quiet: bool,
-) -> list[Any]:  # fmt: skip
-    halves = differentiate(graph, [bool(w) for w in wanted])
-    given = [
-        zeros(strong(t)) if c is None else c
-        for c, t in zip(cotangents, graph.output_types, strict=True)
-        if t.inexact
-    ]
-    found = call(*residuals, *given, graph=halves.backward, **quiet)
-    result: list[Any] = [None] * len(args)
-    for position, cotangent in zip(halves.reached, found, strict=True):
-        result[position] = cotangent
-    return result
-
-
-def _batch(
-    args: Sequence[Any], batched: Sequence[bool], size: int, *, graph: Graph, **quiet: bool
-) -> Any:
-    new = batch(graph, batched, size)
-    outputs = call(*args, graph=new.graph, **quiet)
-    return [o if b else Unbatched(o) for o, b in zip(outputs, new.flags, strict=True)]
-
-
-def _eval(*args: Any, graph: Graph, quiet: bool = False) -> Any:
+def _eval(*args: Any, graph: Graph, quiet: bool = False) -> Sequence[Any]:
     if not quiet:
-        return tuple(run(graph, args))
+        return run(graph, args)
     with np.errstate(all="ignore"):
-        return tuple(run(graph, args))
+        return run(graph, args)
 
 
-call: Primitive = Primitive(
-    "call",
-    eval=_eval,
-    type=lambda *types, graph, quiet=False: tuple(graph.output_types),
-    jvp=_jvp,
-    vjp=_vjp,
-    forward=_forward,
-    batch=_batch,
-    multiple=True,
-)
+call = structural("call", eval=_eval)
 """`call(*args, graph=, quiet=)`: the outputs of a Graph, as a tuple.
 
 A quiet call computes what is partly thrown away (a branch not taken): NumPy shall not warn of it.

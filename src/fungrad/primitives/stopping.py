@@ -74,7 +74,7 @@ def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
         through.
       name: a label, shown in the IR.
       order: stops only derivatives of this order and above; `order=2` keeps the gradient and stops
-        the Hessian.
+        the Hessian of what is computed from the result (docs/sharp-bits.md: from where it stands).
 
     Returns:
       The same tree; values, dtypes and buffers are the same ones (nothing is copied).

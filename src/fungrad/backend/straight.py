@@ -15,7 +15,7 @@ from typing import Any
 
 from fungrad.backend.blocked import build as build_cluster
 from fungrad.backend.clusters import Cluster, scheduled
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
 from fungrad.optimise.passes import optimised
 from fungrad.structural.call import Backend, Runner
 
@@ -78,7 +78,7 @@ def _written(graph: Graph) -> tuple[str, dict[str, Any]]:
     constants = {id(v) for v, _ in graph.constants}
     lines = [f"def run({', '.join(name(v) for v in graph.inputs)}):"]
     steps = scheduled(graph)
-    for step, dead in zip(steps, _last_uses(graph, steps), strict=True):
+    for step, dead in zip(steps, last_uses(steps, graph.outputs), strict=True):
         if isinstance(step, Cluster):
             called = f"cluster_{len(namespace)}"
             namespace[called] = build_cluster(step)
@@ -95,17 +95,3 @@ def _written(graph: Graph) -> tuple[str, dict[str, Any]]:
             lines.append(f"    del {', '.join(gone)}")
     lines.append(f"    return [{', '.join(read(a) for a in graph.outputs)}]")
     return "\n".join(lines), namespace
-
-
-def _last_uses(graph: Graph, steps: Sequence[Equation | Cluster]) -> list[list[Variable]]:
-    """For each step, the variables that no later step and no output reads."""
-    live = {id(atom) for atom in graph.outputs}
-    result: list[list[Variable]] = []
-    for step in reversed(steps):
-        dead = []
-        for atom in (*step.inputs, *step.outputs):
-            if isinstance(atom, Variable) and id(atom) not in live:
-                live.add(id(atom))
-                dead.append(atom)
-        result.append(dead)
-    return result[::-1]

@@ -7,7 +7,7 @@ and its types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -126,18 +126,9 @@ class Graph:
         return [atom.type for atom in self.outputs]
 
     @cached_property
-    def last_uses(self) -> tuple[tuple[Variable, ...], ...]:
+    def last_uses(self) -> list[list[Variable]]:
         """For each equation, the variables that no later equation and no output reads."""
-        live = {id(atom) for atom in self.outputs}
-        result: list[tuple[Variable, ...]] = []
-        for equation in reversed(self.equations):
-            dead = []
-            for atom in (*equation.inputs, *equation.outputs):
-                if isinstance(atom, Variable) and id(atom) not in live:
-                    live.add(id(atom))
-                    dead.append(atom)
-            result.append(tuple(dead))
-        return tuple(reversed(result))
+        return last_uses(self.equations, self.outputs)
 
     @cached_property
     def derived(self) -> dict[Any, Any]:
@@ -174,3 +165,17 @@ def inner_graphs(equation: Equation) -> Iterator[Graph]:
             yield value
         elif isinstance(value, tuple):
             yield from (item for item in value if isinstance(item, Graph))
+
+
+def last_uses(steps: Sequence[Any], outputs: Sequence[Atom]) -> list[list[Variable]]:
+    """For each step (inputs and outputs), the variables that no later step and no output reads."""
+    live = {id(atom) for atom in outputs}
+    result: list[list[Variable]] = []
+    for step in reversed(steps):
+        dead = []
+        for atom in (*step.inputs, *step.outputs):
+            if isinstance(atom, Variable) and id(atom) not in live:
+                live.add(id(atom))
+                dead.append(atom)
+        result.append(dead)
+    return result[::-1]

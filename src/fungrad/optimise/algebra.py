@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.optimise.rewrite import copied, rewritten
 from fungrad.primitives.elementwise import broadcast_shapes
 from fungrad.primitives.shaping import broadcast_to
 
@@ -62,37 +63,24 @@ def simplified(graph: Graph) -> Graph:
     """Applies the rules once along the Graph, and reads through broadcasts that NumPy does by
     itself.
     """
-    names: dict[int, Atom] = {}
     made: dict[int, Equation] = {}
-    equations = []
-    for equation in graph.equations:
-        inputs = tuple([names.get(id(a), a) for a in equation.inputs])
-        inputs = _without_broadcasts(equation, inputs, made)
+
+    def replace(equation: Equation) -> Equation | tuple[Atom, ...]:
+        new = copied(equation, _without_broadcasts(equation, made), equation.outputs)
         rule = _BY_NAME.get(equation.primitive.name)
-        same = None if rule is None else rule.replace(equation, inputs)
+        same = None if rule is None else rule.replace(new, new.inputs)
         if same is not None:
-            names[id(equation.outputs[0])] = same
-            continue
-        new = Equation(
-            equation.primitive,
-            inputs,
-            equation.outputs,
-            equation.params,
-            equation.source,
-            equation.scope,
-        )
-        for output in equation.outputs:
-            made[id(output)] = new
-        equations.append(new)
-    outputs = tuple([names.get(id(a), a) for a in graph.outputs])
-    return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
+            return (same,)
+        made.update((id(output), new) for output in new.outputs)
+        return new
+
+    return rewritten(graph, replace)
 
 
-def _without_broadcasts(
-    equation: Equation, inputs: tuple[Atom, ...], made: dict[int, Equation]
-) -> tuple[Atom, ...]:
+def _without_broadcasts(equation: Equation, made: dict[int, Equation]) -> tuple[Atom, ...]:
     """The inputs of an elementwise equation before they were broadcast, where its shape stays."""
     primitive: Any = equation.primitive
+    inputs = equation.inputs
     if primitive.partials is None:
         return inputs
     for position, atom in enumerate(inputs):

@@ -13,16 +13,12 @@ import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.optimise.algebra import simplified
+from fungrad.optimise.rewrite import Renaming, copied, renamed, rewritten
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
 from fungrad.structural.retrace import effectful, kept, pruned
 
-Renaming = dict[int, Atom]
 SMALL = 1 << 16  # bytes of a constant that is compared with others
-
-
-def _renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
-    return tuple([names.get(id(atom), atom) for atom in atoms])
 
 
 def inline(graph: Graph) -> Graph:
@@ -40,24 +36,24 @@ def inline(graph: Graph) -> Graph:
             local[id(variable)] = fresh
             constants.append((fresh, value))
         for equation in inner.equations:
-            inputs = _renamed(equation.inputs, local)
+            inputs = renamed(equation.inputs, local)
             if _is_call(equation):
                 outputs = expand(equation.params["graph"], inputs)
                 local.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
                 continue
             results = tuple([Variable(v.type) for v in equation.outputs])
             local.update({id(v): r for v, r in zip(equation.outputs, results, strict=True)})
-            equations.append(_copy(equation, inputs, results))
-        return _renamed(inner.outputs, local)
+            equations.append(copied(equation, inputs, results))
+        return renamed(inner.outputs, local)
 
     for equation in graph.equations:
-        inputs = _renamed(equation.inputs, names)
+        inputs = renamed(equation.inputs, names)
         if _is_call(equation):
             outputs = expand(equation.params["graph"], inputs)
             names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
         else:
-            equations.append(_copy(equation, inputs, equation.outputs))
-    outputs = _renamed(graph.outputs, names)
+            equations.append(copied(equation, inputs, equation.outputs))
+    outputs = renamed(graph.outputs, names)
     return Graph(graph.inputs, tuple(constants), tuple(equations), outputs, graph.name)
 
 
@@ -65,44 +61,28 @@ def _is_call(equation: Equation) -> bool:
     return equation.primitive is call and not equation.params.get("quiet")
 
 
-def _copy(equation: Equation, inputs: tuple[Atom, ...], outputs: tuple[Variable, ...]) -> Equation:
-    return Equation(
-        equation.primitive, inputs, outputs, equation.params, equation.source, equation.scope
-    )
-
-
 def erase_stops(graph: Graph) -> Graph:
     """Reads through stop_gradient, which is the identity on values."""
-    names: Renaming = {}
-    equations = []
-    for equation in graph.equations:
-        inputs = _renamed(equation.inputs, names)
-        if equation.primitive is stop or equation.primitive is stop_order:
-            names[id(equation.outputs[0])] = inputs[0]
-        else:
-            equations.append(_copy(equation, inputs, equation.outputs))
-    outputs = _renamed(graph.outputs, names)
-    return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
+
+    def replace(equation: Equation) -> Equation | tuple[Atom, ...]:
+        stops = equation.primitive is stop or equation.primitive is stop_order
+        return equation.inputs if stops else equation
+
+    return rewritten(graph, replace)
 
 
 def share(graph: Graph) -> Graph:
     """Computes equal equations once (common subexpressions)."""
-    names = _equal_constants(graph)
     seen: dict[Hashable, Equation] = {}
-    equations = []
-    for equation in graph.equations:
-        inputs = _renamed(equation.inputs, names)
-        key = None if effectful(equation) else _key(equation, inputs)
-        twin = seen.get(key) if key is not None else None
-        if twin is not None:
-            names.update({id(v): t for v, t in zip(equation.outputs, twin.outputs, strict=True)})
-            continue
-        new = _copy(equation, inputs, equation.outputs)
-        if key is not None:
-            seen[key] = new
-        equations.append(new)
-    outputs = _renamed(graph.outputs, names)
-    return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
+
+    def replace(equation: Equation) -> Equation | tuple[Atom, ...]:
+        key = None if effectful(equation) else _key(equation)
+        if key is None:
+            return equation
+        twin = seen.setdefault(key, equation)
+        return equation if twin is equation else twin.outputs
+
+    return rewritten(graph, replace, _equal_constants(graph))
 
 
 def _equal_constants(graph: Graph) -> Renaming:
@@ -116,14 +96,14 @@ def _equal_constants(graph: Graph) -> Renaming:
     return names
 
 
-def _key(equation: Equation, inputs: tuple[Atom, ...]) -> Hashable:
+def _key(equation: Equation) -> Hashable:
     """What two equations have in common when they compute the same; None where that cannot be
     told.
     """
     atoms = tuple(
         [
             (atom.type, repr(atom.value)) if isinstance(atom, Literal) else id(atom)
-            for atom in inputs
+            for atom in equation.inputs
         ]
     )
     params = tuple(

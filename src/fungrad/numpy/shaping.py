@@ -28,6 +28,7 @@ from fungrad.tracing.trace import Tracer, registry, shape_of
 
 
 def reshaped(x: Any, shape: tuple[int, ...], order: str) -> Any:
+    """x in a shape that may hold a -1, read and filled in C or Fortran order."""
     found = x.shape
     new = complete_shape(shape, found)
     if order == "F":
@@ -183,6 +184,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
 
 
 def at_least(x: Any, ndim: int) -> Any:
+    """x with axes of length 1 where numpy.atleast_1d, 2d and 3d put them."""
     shape = x.shape
     if len(shape) >= ndim:
         return x

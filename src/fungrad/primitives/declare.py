@@ -210,7 +210,7 @@ def linear(
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         moved = [
-            p if not is_linear(i) else zeros(typeof(p)) if t is None else t
+            p if not is_linear(i) else or_zero(t, p)
             for i, (p, t) in enumerate(zip(primals, tangents, strict=True))
         ]
         return primitive(*primals, **params), primitive(*moved, **params)
@@ -270,3 +270,10 @@ batched.
 def zeros(type_: Type) -> Any:
     """A zero of the given Type."""
     return full(shape=type_.shape, value=0, dtype=type_.dtype)
+
+
+def or_zero(value: Any, like: Any) -> Any:
+    """The value, or where it is None a zero of the Type of `like` (a value, or the Type itself)."""
+    if value is not None:
+        return value
+    return zeros(like if isinstance(like, Type) else typeof(like))

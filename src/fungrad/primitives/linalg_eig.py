@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, general
+from fungrad.primitives.declare import Primitive, general, or_zero
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.linalg import inv
 from fungrad.primitives.linalg_forms import (
@@ -24,7 +24,7 @@ from fungrad.primitives.linalg_forms import (
     result,
     square,
 )
-from fungrad.primitives.linalg_ties import apart, coincide, gaps, or_zero, shared
+from fungrad.primitives.linalg_ties import apart, coincide, gaps, shared
 from fungrad.primitives.shaping import reduce_sum
 from fungrad.primitives.ufuncs import imag
 from fungrad.tracing.source import user_line

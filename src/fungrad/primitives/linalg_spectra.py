@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, general
+from fungrad.primitives.declare import Primitive, general, or_zero
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.linalg_factors import hermitian_weights
 from fungrad.primitives.linalg_forms import (
@@ -25,7 +25,7 @@ from fungrad.primitives.linalg_forms import (
     rows,
     square,
 )
-from fungrad.primitives.linalg_ties import apart, coincide, gaps, or_zero, shared
+from fungrad.primitives.linalg_ties import apart, coincide, gaps, shared
 from fungrad.primitives.shaping import reduce_sum, slice_axis
 from fungrad.tracing.trace import shape_of
 

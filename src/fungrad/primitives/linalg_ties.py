@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, general, zeros
+from fungrad.primitives.declare import Primitive, general
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.linalg_forms import aligned, columns, real_dtype, rows
 from fungrad.primitives.shaping import reshape
@@ -122,13 +122,6 @@ def _batch_apart(args: Any, batched: Any, values: str, strict: bool) -> Any:
     return apart(x, same, g, values=values, strict=strict)
 
 
-def or_zero(g: Any, like: Any) -> Any:
-    if g is not None:
-        return g
-    type_ = typeof(like)
-    return zeros(Type(type_.shape, type_.dtype))
-
-
 def gaps(w: Any, same: Any) -> Any:
     """w_j - w_i for each pair; where that is zero 1 or -1, skew as the others.
 
@@ -139,4 +132,4 @@ def gaps(w: Any, same: Any) -> Any:
     return select(same, sign + np.eye(len(index), dtype=sign.dtype), columns(w) - rows(w))
 
 
-__all__ = ["apart", "coincide", "gaps", "or_zero", "shared", "shares"]
+__all__ = ["apart", "coincide", "gaps", "shared", "shares"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, full, general, zeros
+from fungrad.primitives.declare import Primitive, full, general, or_zero
 from fungrad.primitives.elementwise import Masked, eq, logical_not, select
 from fungrad.primitives.indexing import (
     ARRAY,
@@ -72,10 +72,6 @@ def _types_kept(args: Sequence[Any]) -> list[Any]:
     return [typeof(args[0]), typeof(args[1]), *args[2:]]
 
 
-def _or_zeros(tangent: Any, like: Any) -> Any:
-    return zeros(typeof(like)) if tangent is None else tangent
-
-
 # --- set ------------------------------------------------------------------------------------------
 
 
@@ -110,7 +106,7 @@ def _lasting(shape: tuple[int, ...], values: tuple[int, ...], arrays: Any, index
 
 def _jvp_set(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: Any) -> Any:
     y = index_set(x, values, *arrays, index=index)
-    dx, dvalues = _or_zeros(dx, x), _or_zeros(dvalues, values)
+    dx, dvalues = or_zero(dx, x), or_zero(dvalues, values)
     return y, index_set(dx, cast(dvalues, typeof(dx).dtype), *arrays, index=index)
 
 
@@ -132,7 +128,7 @@ def _jvp_add(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: A
     y = index_add(x, values, *arrays, index=index)
     if dvalues is None:
         return y, dx
-    dx = _or_zeros(dx, x)
+    dx = or_zero(dx, x)
     return y, index_add(dx, cast(dvalues, typeof(dx).dtype), *arrays, index=index)
 
 
@@ -249,9 +245,9 @@ def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
     def jvp(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: Any) -> Any:
         y = primitive(x, values, *arrays, index=index)
         hit_x, hit_values, count = shares(x, y, values, arrays, index)
-        dvalues = cast(_or_zeros(dvalues, values), typeof(y).dtype)
+        dvalues = cast(or_zero(dvalues, values), typeof(y).dtype)
         total = index_add(
-            select(hit_x, _or_zeros(dx, x), 0), select(hit_values, dvalues, 0), *arrays, index=index
+            select(hit_x, or_zero(dx, x), 0), select(hit_values, dvalues, 0), *arrays, index=index
         )
         return y, total / count
 

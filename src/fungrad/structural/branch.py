@@ -14,7 +14,7 @@ import numpy as np
 
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, zeros
+from fungrad.primitives.declare import Primitive, or_zero, zeros
 from fungrad.primitives.elementwise import eq
 from fungrad.primitives.shaping import to_discrete
 from fungrad.primitives.stopping import stop
@@ -162,10 +162,7 @@ def _batch_replay(
     outputs, pullback = linearized(f, [args[i] for i in positions], lambda: "grad of switch")
     given = iter(cts)
     found = pullback([next(given) if typeof(o).inexact else None for o in outputs])
-    return [
-        zeros(strong(typeof(args[i]))) if c is None else c
-        for i, c in zip(positions, found, strict=True)
-    ]
+    return [or_zero(c, args[i]) for i, c in zip(positions, found, strict=True)]
 
 
 def _type(*types: Type, branches: Branches) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Graph
-from fungrad.primitives.declare import Primitive, zeros
-from fungrad.structural.retrace import batch, differentiate, kept, push, strong
+from fungrad.primitives.declare import Primitive, or_zero
+from fungrad.structural.retrace import batch, differentiate, kept, push
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.batching import Unbatched
@@ -92,9 +92,7 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]]) -> Primitive:
     ) -> list[Any]:
         halves = differentiate(graph, [bool(w) for w in wanted])
         given = [
-            zeros(strong(t)) if c is None else c
-            for c, t in zip(cotangents, graph.output_types, strict=True)
-            if t.inexact
+            or_zero(c, t) for c, t in zip(cotangents, graph.output_types, strict=True) if t.inexact
         ]
         found = primitive(*residuals, *given, graph=halves.backward, **params)
         result: list[Any] = [None] * len(args)

@@ -14,7 +14,7 @@ from fungrad import trees
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, zeros
+from fungrad.primitives.declare import Primitive, or_zero
 from fungrad.structural.call import run
 from fungrad.structural.calling import Arguments, captured, outputs_of, valueless
 from fungrad.structural.policies import Budget, Policy, chosen, save_everything, save_nothing
@@ -26,7 +26,6 @@ from fungrad.structural.retrace import (
     kept,
     push,
     split,
-    strong,
 )
 from fungrad.tracing.source import boundary
 from fungrad.tracing.trace import EVAL, current, typeof
@@ -76,9 +75,7 @@ def _vjp(
 ) -> list[Any]:  # fmt: skip
     halves = cut(graph, wanted, policy)
     given = [
-        zeros(strong(t)) if c is None else c
-        for c, t in zip(cotangents, graph.output_types, strict=True)
-        if t.inexact
+        or_zero(c, t) for c, t in zip(cotangents, graph.output_types, strict=True) if t.inexact
     ]
     found = checkpointed(*residuals, *given, graph=halves.backward, policy=policy)
     result: list[Any] = [None] * len(args)

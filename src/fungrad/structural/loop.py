@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, zeros
+from fungrad.primitives.declare import Primitive, or_zero, zeros
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.reducing import reduce_any
 from fungrad.primitives.shaping import reshape
@@ -95,9 +95,7 @@ def _jvp(
         cond, ("while_jvp", n, tuple(map(str, carry_t_types))), [*cond.input_types, *carry_t_types],
         lambda *values: evaluate(cond, values[: len(cond.inputs)]), "the condition",
     )  # fmt: skip
-    carry_t = [
-        zeros(strong(typeof(x.carry[i]))) if t.carry[i] is None else t.carry[i] for i in moving
-    ]
+    carry_t = [or_zero(t.carry[i], x.carry[i]) for i in moving]
     results = while_loop(
         *x.cond, *x.body, *(t.body[i] for i in const_moving), *x.carry, *carry_t,
         cond=new_cond, body=new_body, counts=(counts[0], constants + c), checkpoint=checkpoint,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, zeros
+from fungrad.primitives.declare import Primitive, or_zero
 from fungrad.structural.retrace import strong
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.forward import pushed_forward
@@ -150,11 +150,7 @@ class Reverse:
                 tangents,
                 lambda: f"jvp of {self.name}",
             )
-            return [
-                zeros(strong(typeof(o))) if t is None else t
-                for o, t in zip(outputs, moved, strict=True)
-                if typeof(o).inexact
-            ]
+            return [or_zero(t, o) for o, t in zip(outputs, moved, strict=True) if typeof(o).inexact]
 
         return linearized(
             pushed, [args[i] for i in positions], lambda: f"grad of {self.name}_pullback"
@@ -172,10 +168,7 @@ class Reverse:
             _, pull = self.slopes(args, params, arg_tangents, inner)
             total = pull(cotangents)
         if any(t is not None for t in ct_tangents):
-            moved = [
-                zeros(strong(typeof(c))) if t is None else t
-                for c, t in zip(cotangents, ct_tangents, strict=True)
-            ]
+            moved = [or_zero(t, c) for c, t in zip(cotangents, ct_tangents, strict=True)]
             held = () if trail is None else (trail,)
             more = self.pullback(*args, *held, *moved, wanted=wanted, trailed=trailed, **params)
             total = [m if t is None else t + m for t, m in zip(total, more, strict=True)]
@@ -189,8 +182,7 @@ class Reverse:
         tangents: list[Any] = [None] * len(args)
         for position, want in enumerate(wanted):
             if want:
-                u = next(given)
-                tangents[position] = zeros(strong(typeof(args[position]))) if u is None else u
+                tangents[position] = or_zero(next(given), args[position])
         outer = [i for i in range(len(args)) if slots[i]]
         pushed, pull = self.slopes(args, params, tangents, outer)
         result: list[Any] = [None] * len(values)
@@ -222,11 +214,7 @@ class Reverse:
     def vjp(self, cotangents: Any, trail: Any, args: Any, slots: Any, **params: Any) -> list[Any]:
         wanted = tuple(map(bool, slots))
         types = self.get().type(*[typeof(a) for a in args], **params)
-        given = [
-            zeros(strong(t)) if c is None else c
-            for c, t in zip(cotangents, types, strict=True)
-            if t.inexact
-        ]
+        given = [or_zero(c, t) for c, t in zip(cotangents, types, strict=True) if t.inexact]
         held = () if trail is None else (trail,)
         found = iter(
             self.pullback(*args, *held, *given, wanted=wanted, trailed=trail is not None, **params)

@@ -17,7 +17,7 @@ import numpy as np
 
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, zeros
+from fungrad.primitives.declare import Primitive, or_zero, zeros
 from fungrad.primitives.shaping import moveaxis
 from fungrad.structural.call import run
 from fungrad.structural.loop import spread_wanted
@@ -99,9 +99,7 @@ def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: 
         *types.xs, *tangent_types(types.xs, flags.xs),
     ]  # fmt: skip
     new_body = derive(body, ("scan_jvp", tuple(moved)), new_types, f, "the derivative")
-    carry_t = [
-        zeros(strong(typeof(x.carry[i]))) if t.carry[i] is None else t.carry[i] for i in moving
-    ]
+    carry_t = [or_zero(t.carry[i], x.carry[i]) for i in moving]
     results = scan(
         *x.consts, *(v for v in t.consts if v is not None), *x.carry, *carry_t,
         *x.xs, *(v for v in t.xs if v is not None),
@@ -269,7 +267,7 @@ def _vjp(
 
 def _given(cotangent: Any, type_: Type, axes: tuple[int, ...]) -> Any:
     full = Type((*axes, *type_.shape), type_.dtype)
-    return zeros(full) if cotangent is None else cotangent
+    return or_zero(cotangent, full)
 
 
 # --- reverse mode, steps run again

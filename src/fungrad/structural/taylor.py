@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import zeros
+from fungrad.primitives.declare import or_zero
 from fungrad.primitives.elementwise import div, fit, mul, plain, select
 from fungrad.structural.call import call
 from fungrad.structural.retrace import strong
@@ -159,9 +159,7 @@ class JetTrace(Trace):
             return None if term is None else term * (k + 1)
 
         first = series[1]
-        return Tracer(
-            self, zeros(strong(typeof(primal))) if first is None else first, Series([first], step)
-        )
+        return Tracer(self, or_zero(first, primal), Series([first], step))
 
     def _integral(self, primal: Any, position: int, slope: Callable[[], Sequence[Any]]) -> Series:
         """y for its slope y' and its value y_0."""
@@ -233,7 +231,7 @@ def _linear(
         cuts = primitive.cuts or ()
         yield primitive(
             *[
-                v if i in cuts else zeros(strong(typeof(v))) if t is None else t
+                v if i in cuts else or_zero(t, v)
                 for i, (v, t) in enumerate(zip(values, terms, strict=True))
             ],
             **params,

@@ -300,3 +300,29 @@ def test_a_tracer_cannot_be_copied_out_of_its_transform():
     fg.grad(lambda x: (kept.append(copy.copy(x)), x)[1])(1.0)
     with pytest.raises(LeakedTracerError):
         kept[0] + 1.0
+
+
+def test_equations_of_a_gradient_say_by_how_many_backward_walks_they_were_made():
+    def f(x):
+        return np.sum(np.sin(x) * fg.stop_gradient(x))
+
+    def marks(g, *args):
+        return [(e.primitive.name, e.backward) for e in fg.make_jaxpr(g)(*args).equations]
+
+    x = np.arange(3.0)
+    assert {m for _, m in marks(f, x)} == {0}
+    assert [m for _, m in marks(fg.grad(f), x)] == sorted(m for _, m in marks(fg.grad(f), x))
+    assert ("cos", 1) in marks(fg.grad(f), x) and ("sin", 0) in marks(fg.grad(f), x)
+    twice = marks(fg.grad(lambda x: np.sum(fg.grad(f)(x))), x)
+    assert ("cos", 1) in twice and ("sin", 2) in twice
+    step = marks(lambda x: x - 0.1 * fg.grad(f)(x), x)
+    assert step[-1] == ("sub", 0)
+    # a replayed Graph keeps the marks of its equations, also inside of a call
+    graph = fg.make_jaxpr(fg.grad(f))(x)
+    again = fg.make_jaxpr(lambda x: fg.evaluate(graph, x)[0])(x)
+    assert [e.backward for e in again.equations] == [e.backward for e in graph.equations]
+    (forward, backward) = fg.make_jaxpr(fg.grad(fg.jit(f)))(x).equations
+    assert (forward.backward, backward.backward) == (0, 1)
+    inner = [(e.primitive.name, e.backward) for e in forward.params["graph"].equations]
+    assert ("sin", 0) in inner and ("cos", 1) in inner  # a residual that the walk computes ahead
+    assert {e.backward for e in backward.params["graph"].equations} == {1}

@@ -309,6 +309,7 @@ def _graph_json(graph: Graph, labels: Sequence[str]) -> dict[str, Any]:
             "params": {key: repr(value) for key, value in equation.params.items()},
             "graphs": [_graph_json(inner, []) for inner in inner_graphs(equation)],
             "scope": equation.scope,
+            "backward": equation.backward,
             "source": None if equation.source is None else str(equation.source),
         }
         for equation in graph.equations

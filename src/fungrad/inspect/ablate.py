@@ -60,7 +60,7 @@ def _without(graph: Graph, names: Names) -> Graph:
         equations.append(
             Equation(
                 equation.primitive, inputs, equation.outputs, params, equation.source,
-                equation.scope,
+                equation.scope, equation.backward,
             )
         )  # fmt: skip
     return Graph(graph.inputs, graph.constants, tuple(equations), now(graph.outputs), graph.name)

@@ -77,7 +77,7 @@ class WhyTrace(Trace):
         return Tracer(self, value, self.slots)
 
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
-        source, _ = place()
+        source = place().source
         self.cuts.append(Cut(f"Python's {asked}", None, False, (tracer.extra,), source))
         return tracer.value
 
@@ -93,7 +93,7 @@ class WhyTrace(Trace):
             self._look_inside(primitive, args, mine, params)
         values = [arg.value if own else arg for arg, own in zip(args, mine, strict=True)]
         slots = [arg.extra if own else 0 for arg, own in zip(args, mine, strict=True)]
-        source, scope = place()
+        source, scope, _ = place()
         cuts = primitive.cuts
         lost = [
             slot for i, slot in enumerate(slots) if slot and (cuts is True or i in (cuts or ()))

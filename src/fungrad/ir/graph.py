@@ -70,9 +70,13 @@ Atom = Variable | Literal
 
 
 class Equation:
-    """One application of a primitive: `outputs = primitive[params] inputs`."""
+    """One application of a primitive: `outputs = primitive[params] inputs`.
 
-    __slots__ = ("inputs", "outputs", "params", "primitive", "scope", "source")
+    `backward` counts the backward walks of reverse mode that led to it: 0 for what the user's
+    function computes, 1 for its gradient, 2 for what the gradient of that adds.
+    """
+
+    __slots__ = ("backward", "inputs", "outputs", "params", "primitive", "scope", "source")
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class Equation:
         params: dict[str, Any],
         source: Source | None = None,
         scope: str = "",
+        backward: int = 0,
     ) -> None:
         self.primitive = primitive
         self.inputs = inputs
@@ -89,6 +94,7 @@ class Equation:
         self.params = params
         self.source = source
         self.scope = scope
+        self.backward = backward
 
     def __repr__(self) -> str:
         return f"Equation({self.primitive.name})"

@@ -18,8 +18,9 @@ def renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
 def copied(equation: Equation, inputs: tuple[Atom, ...], outputs: tuple[Variable, ...]) -> Equation:
     """The equation with other inputs and outputs."""
     return Equation(
-        equation.primitive, inputs, outputs, equation.params, equation.source, equation.scope
-    )
+        equation.primitive, inputs, outputs, equation.params, equation.source, equation.scope,
+        equation.backward,
+    )  # fmt: skip
 
 
 def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> Graph:

@@ -78,7 +78,7 @@ class TrapTrace(Trace):
 
     def _raise(self, what: str, args: Sequence[Any]) -> NoReturn:
         primitive, walked, cotangent = _walking()
-        source = place()[0] or user_source()
+        source = place().source or user_source()
         line = f" at {source}" if source is not None else ""
         if primitive is None:
             text = f"{what}{line}"

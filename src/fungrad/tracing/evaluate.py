@@ -12,7 +12,7 @@ from typing import Any
 
 from fungrad.errors import StructureMismatchError
 from fungrad.ir.graph import Atom, Graph, Literal
-from fungrad.tracing.scope import replayed
+from fungrad.tracing.scope import Place, replayed
 from fungrad.tracing.trace import EVAL, current
 
 
@@ -30,7 +30,8 @@ def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
 
     recording = current() is not EVAL
     for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
-        token = replayed.set((equation.source, equation.scope)) if recording else None
+        place = Place(equation.source, equation.scope, equation.backward) if recording else None
+        token = replayed.set(place) if recording else None
         try:
             result = equation.primitive(*map(read, equation.inputs), **equation.params)
         finally:

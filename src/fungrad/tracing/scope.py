@@ -7,16 +7,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from fungrad.ir.graph import Source
 from fungrad.tracing.source import user_source
 
 _scope: ContextVar[str] = ContextVar("fungrad_scope", default="")
 current_scope = _scope.get
-replayed: ContextVar[tuple[Source | None, str] | None] = ContextVar(
-    "fungrad_replayed", default=None
-)
-"""The source and scope of the equation that is evaluated now, while a Graph is retraced."""
+
+
+class Place(NamedTuple):
+    """Where an equation comes from: the user's line, the scope, and the backward walks behind it
+    (see `Equation`).
+    """
+
+    source: Source | None
+    scope: str
+    backward: int = 0
+
+
+replayed: ContextVar[Place | None] = ContextVar("fungrad_replayed", default=None)
+"""The place of the equation that is evaluated now, while a Graph is retraced or a tape walked."""
 
 
 @contextmanager
@@ -38,6 +49,12 @@ def named_scope(name: str) -> Iterator[str]:
         _scope.reset(token)
 
 
-def place() -> tuple[Source | None, str]:
-    """The source and scope of what is done now: the user's line, or that of a replayed equation."""
-    return replayed.get() or (user_source(), current_scope())
+def place() -> Place:
+    """The place of what is done now: the user's line and scope, or those of a replayed equation."""
+    return replayed.get() or Place(user_source(), current_scope())
+
+
+def place_behind() -> Place:
+    """The place of what a backward walk will do for what is done now."""
+    source, scope, backward = place()
+    return Place(source, scope, backward + 1)

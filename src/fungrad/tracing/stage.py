@@ -71,8 +71,7 @@ class GraphTrace(Trace):
         atoms = tuple([self.atom(arg) for arg in args])
         types = primitive.infer([atom.type for atom in atoms], params)
         outputs = tuple([Variable(type_) for type_ in types])
-        source, scope = place()
-        self.equations.append(Equation(primitive, atoms, outputs, params, source, scope))
+        self.equations.append(Equation(primitive, atoms, outputs, params, *place()))
         if primitive.multiple:
             return tuple([Tracer(self, None, variable) for variable in outputs])
         return Tracer(self, None, outputs[0])

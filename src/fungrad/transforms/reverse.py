@@ -18,7 +18,7 @@ from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
 from fungrad.primitives.elementwise import Masked, add_cotangents, plain, scale_masked
 from fungrad.primitives.shaping import broadcast_to, convert, sum_to
-from fungrad.tracing.scope import place, replayed
+from fungrad.tracing.scope import place_behind, replayed
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, shape_of, typeof
 
@@ -124,7 +124,7 @@ class VjpTrace(Trace):
         else:
             traced = self.tracer(output)
             out = traced.extra
-        origin = place() if self.records else None
+        origin = place_behind() if self.records else None
         self.tape.append((primitive, params, slots, args, saved, out, origin))
         return traced
 
@@ -172,6 +172,7 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
         token = replayed.set(replayed.get())
         try:
             walk(trace.tape, cotangents)
+            return [plain(c) for c in cotangents[1 : wanted + 1]]
         finally:
             replayed.reset(token)
     return [plain(c) for c in cotangents[1 : wanted + 1]]

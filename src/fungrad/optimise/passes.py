@@ -1,4 +1,4 @@
-"""Floor 6: passes over a Graph that is about to be run: inline calls, erase stops, share, prune.
+"""Floor 6: passes over a Graph that is about to be run: inline calls, erase stops, simplify, prune.
 
 They are for the Graph that runs, after all differentiation: a stop_gradient may be erased here, and
 only here. Each pass is linear in the number of equations.
@@ -6,19 +6,15 @@ only here. Each pass is linear in the number of equations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.optimise.algebra import simplified
 from fungrad.optimise.rewrite import Renaming, copied, renamed, rewritten
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
-from fungrad.structural.retrace import effectful, kept, pruned
-
-SMALL = 1 << 16  # bytes of a constant that is compared with others
+from fungrad.structural.retrace import kept, pruned
 
 
 def inline(graph: Graph) -> Graph:
@@ -71,52 +67,7 @@ def erase_stops(graph: Graph) -> Graph:
     return rewritten(graph, replace)
 
 
-def share(graph: Graph) -> Graph:
-    """Computes equal equations once (common subexpressions)."""
-    seen: dict[Hashable, Equation] = {}
-
-    def replace(equation: Equation) -> Equation | tuple[Atom, ...]:
-        key = None if effectful(equation) else _key(equation)
-        if key is None:
-            return equation
-        twin = seen.setdefault(key, equation)
-        return equation if twin is equation else twin.outputs
-
-    return rewritten(graph, replace, _equal_constants(graph))
-
-
-def _equal_constants(graph: Graph) -> Renaming:
-    """Small constants that are equal bit for bit, by the first of them."""
-    names: Renaming = {}
-    first: dict[Hashable, Variable] = {}
-    for variable, value in graph.constants:
-        if isinstance(value, np.ndarray) and value.nbytes <= SMALL and not value.dtype.hasobject:
-            key = (variable.type, value.tobytes())
-            names[id(variable)] = first.setdefault(key, variable)
-    return names
-
-
-def _key(equation: Equation) -> Hashable:
-    """What two equations have in common when they compute the same; None where that cannot be
-    told.
-    """
-    atoms = tuple(
-        [
-            (atom.type, repr(atom.value)) if isinstance(atom, Literal) else id(atom)
-            for atom in equation.inputs
-        ]
-    )
-    params = tuple(
-        [(k, id(v) if isinstance(v, Graph) else (type(v), v)) for k, v in equation.params.items()]
-    )
-    try:
-        hash(params)
-    except TypeError:
-        return None
-    return (equation.primitive, atoms, params)
-
-
-PASSES: tuple[Callable[[Graph], Graph], ...] = (inline, erase_stops, simplified, share, pruned)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (inline, erase_stops, pruned, simplified, pruned)
 
 
 def optimised(graph: Graph) -> Graph:
@@ -132,4 +83,4 @@ def optimised(graph: Graph) -> Graph:
     return result
 
 
-__all__: list[Any] = ["PASSES", "erase_stops", "inline", "optimised", "share"]
+__all__: list[Any] = ["PASSES", "erase_stops", "inline", "optimised"]

@@ -1,10 +1,21 @@
-"""Floor 6: the driver of passes that go along a Graph once and replace equations. Knows the IR."""
+"""Floor 6: the drivers of passes along a Graph: one replaces equations, one simplifies by rules and
+shares what is equal.
+
+Know the IR; know no primitive.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
-from fungrad.ir.graph import Atom, Equation, Graph, Variable
+import numpy as np
+
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
+from fungrad.structural.retrace import effectful
+
+SMALL = 1 << 16  # bytes of a constant that is compared with others
 
 Renaming = dict[int, Atom]
 Replace = Callable[[Equation], Equation | tuple[Atom, ...]]
@@ -39,3 +50,118 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
             names.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
     outputs = renamed(graph.outputs, names)
     return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
+
+
+class Rule(NamedTuple):
+    """`replace(writer, equation)` gives the atom that the output is equal to, or None."""
+
+    primitives: tuple[PrimitiveLike, ...]
+    reason: str
+    replace: Callable[[Writer, Equation], Atom | None]
+
+
+class Writer:
+    """Writes the equations of a simplified Graph one after the other, and knows what made a value.
+
+    Each equation is simplified as it is written, those that rules write too, and what was computed
+    before is not computed again.
+    """
+
+    def __init__(self, graph: Graph, rules: Callable[[PrimitiveLike], Sequence[Rule]]) -> None:
+        self._rules = rules
+        self._made: dict[int, Equation] = {}
+        self._seen: dict[Hashable, Equation] = {}
+        self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
+        self._reads.update(id(atom) for atom in graph.outputs)
+        self.equations: list[Equation] = []
+
+    def made_by(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
+        """The equation that made a value, if it applied one of the primitives."""
+        equation = self._made.get(id(atom))
+        return equation if equation is not None and equation.primitive in primitives else None
+
+    def only_here(self, atom: Atom) -> bool:
+        """Whether only the equation in hand reads a value, which is not made if that is gone."""
+        return self._reads[id(atom)] <= 0
+
+    def drop(self, equation: Equation) -> None:
+        """Says that nothing reads an equation any more."""
+        self._reads.subtract(id(atom) for atom in equation.inputs)
+
+    def add(
+        self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any
+    ) -> Atom | None:
+        """What the primitive gives, written in the place of an equation with one output."""
+        (type_,) = primitive.infer([atom.type for atom in inputs], params)
+        output = Variable(type_)
+        self._reads.update(id(atom) for atom in inputs)
+        new = Equation(primitive, inputs, (output,), params, like.source, like.scope)
+        return self.write(new)[0]
+
+    def write(self, equation: Equation) -> tuple[Atom, ...]:
+        """The outputs of an equation, or what they are equal to."""
+        read = [id(atom) for atom in equation.inputs]
+        self._reads.subtract(read)
+        for rule in self._rules(equation.primitive):
+            found = rule.replace(self, equation)
+            if found is not None and found.type == equation.outputs[0].type:
+                return self._replaced(equation, (found,))
+        key = None if effectful(equation) else _key(equation)
+        twin = equation if key is None else self._seen.setdefault(key, equation)
+        if twin is not equation:
+            return self._replaced(equation, twin.outputs)
+        self._reads.update(read)
+        self.equations.append(equation)
+        self._made.update((id(output), equation) for output in equation.outputs)
+        return equation.outputs
+
+    def _replaced(self, equation: Equation, found: tuple[Atom, ...]) -> tuple[Atom, ...]:
+        for output, atom in zip(equation.outputs, found, strict=True):
+            self._reads[id(atom)] += self._reads[id(output)]
+        return found
+
+
+def _key(equation: Equation) -> Hashable:
+    """What two equations have in common when they compute the same; None where that cannot be
+    told.
+    """
+    atoms = tuple(
+        [
+            (atom.type, repr(atom.value)) if isinstance(atom, Literal) else id(atom)
+            for atom in equation.inputs
+        ]
+    )
+    params = tuple(
+        [(k, id(v) if isinstance(v, Graph) else (type(v), v)) for k, v in equation.params.items()]
+    )
+    try:
+        hash(params)
+    except TypeError:
+        return None
+    return (equation.primitive, atoms, params)
+
+
+def _equal_constants(graph: Graph) -> Renaming:
+    """Small constants that are equal bit for bit, by the first of them."""
+    names: Renaming = {}
+    first: dict[Hashable, Variable] = {}
+    for variable, value in graph.constants:
+        if isinstance(value, np.ndarray) and value.nbytes <= SMALL and not value.dtype.hasobject:
+            key = (variable.type, value.tobytes())
+            names[id(variable)] = first.setdefault(key, variable)
+    return names
+
+
+def simplified_by(graph: Graph, rules: Callable[[PrimitiveLike], Sequence[Rule]]) -> Graph:
+    """The Graph with all rules applied along its equations, and equal ones computed once (common
+    subexpressions); what becomes unread is left behind.
+    """
+    writer = Writer(graph, rules)
+    names = _equal_constants(graph)
+    for equation in graph.equations:
+        inputs = renamed(equation.inputs, names)
+        outputs = writer.write(copied(equation, inputs, equation.outputs))
+        if outputs is not equation.outputs:
+            names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
+    outputs = renamed(graph.outputs, names)
+    return Graph(graph.inputs, graph.constants, tuple(writer.equations), outputs, graph.name)

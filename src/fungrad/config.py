@@ -9,6 +9,7 @@ from typing import Any
 
 from fungrad.backend import threads
 from fungrad.errors import ArgumentError
+from fungrad.optimise import kernels
 
 
 class Config:
@@ -33,6 +34,22 @@ class Config:
     @num_threads.setter
     def num_threads(self, count: int) -> None:
         threads.set_num_threads(count)
+
+    @property
+    def kernels(self) -> str:
+        """Which forms of functions newly compiled programs compute: "auto" takes those that are
+        faster than NumPy's own and within 2 ulp of the right value, "numpy" always NumPy's, "fast"
+        also some of lower relative accuracy near zeros.
+
+        >>> import fungrad as fg
+        >>> fg.config.kernels
+        'auto'
+        """
+        return kernels.setting()
+
+    @kernels.setter
+    def kernels(self, value: str) -> None:
+        kernels.choose(value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not isinstance(getattr(type(self), name, None), property):

@@ -1,100 +1,220 @@
-"""Floor 6: runs a cluster block by block, so that its intermediates stay in cache.
+"""Floor 6: runs a region block by block, so that its intermediates stay in cache.
 
-The program of a cluster is Python source: for each block one line a ufunc, writing into buffers of
-one block that are used again as soon as their value is dead. Blocks are shared among threads. Knows
-clusters and threads; the numbers are those of the same ufuncs unblocked.
+The program of a region is Python source: for each block of rows one line an equation, ufuncs
+writing into buffers of one block that are used again as soon as their value is dead; a reduction
+over the rows is added up from block to block. Blocks are shared among threads. Knows regions, the
+pool and threads. The numbers are those of the same equations unblocked, sums over the rows to
+rounding.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fungrad.backend import threads
-from fungrad.backend.clusters import Cluster
+from fungrad.backend import pool, threads
+from fungrad.backend.regions import Region
+from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, VIEWS, Form
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
-from fungrad.ir.types import Type
 from fungrad.primitives.elementwise import select
+from fungrad.primitives.indexing import getitem
+from fungrad.primitives.shaping import broadcast_to, transpose
 from fungrad.primitives.ufuncs import power
 
-BLOCK = 16_384
+BLOCK = 32_768
 """Elements of a block: with a few buffers of doubles it stays in the second-level cache."""
 SHARED = 400_000
-"""Elements times equations of a cluster from which on it is shared among threads."""
+"""Elements times equations of a region from which on it is shared among threads."""
+NARROW = 32
+"""Rows of fewer elements are laid out in columns where they are broadcast or reduced."""
 
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
+_keys = itertools.count()
 
 
-def build(cluster: Cluster) -> Callable[..., tuple[Any, ...]]:
-    """The function of the cluster's inputs that returns its outputs."""
-    text, namespace = written(cluster)
-    exec(compile(text, "<cluster>", "exec"), namespace)
-    run: Callable[..., tuple[Any, ...]] = namespace["cluster"]
+def build(region: Region) -> Callable[..., tuple[Any, ...]]:
+    """The function of the region's inputs that returns its outputs."""
+    text, namespace = written(region)
+    exec(compile(text, "<region>", "exec"), namespace)
+    run: Callable[..., tuple[Any, ...]] = namespace["region"]
     return run
 
 
-def _sliced(type_: Type, shape: tuple[int, ...]) -> bool:
-    """Whether a block of the cluster reads a part of this value, along axis 0, and not all of
-    it.
-    """
-    return type_.ndim == len(shape) and type_.shape[0] == shape[0]
+def _widest(region: Region) -> int:
+    """The number of elements of the longest row."""
+    found = [1]
+    for equation, how in zip(region.equations, region.forms, strict=True):
+        atoms = [*zip(equation.inputs, how.inputs, strict=True), (equation.outputs[0], how.output)]
+        found += [a.type.size // region.length for a, axis in atoms if axis not in (None, ENDED)]
+    return max(found)
+
+
+def _in_columns(region: Region) -> bool:
+    """Whether rows are so short that the loops of ufuncs had better run across them."""
+    narrow = mixed = False
+    for equation, how in zip(region.equations, region.forms, strict=True):
+        shape = equation.outputs[0].type.shape
+        read = [
+            (a.type.shape, axis)
+            for a, axis in zip(equation.inputs, how.inputs, strict=True)
+            if axis is not None
+        ]
+        for inner, axis in [*read, (shape, how.output)]:
+            if axis not in (0, ENDED):
+                return False
+            width = math.prod(inner[1:]) if axis == 0 else 1
+            narrow |= width > 1 and inner[-1] < NARROW
+        mixed |= equation.primitive in REDUCTIONS
+        mixed |= any(a.type.shape not in ((), shape) for a in equation.inputs)
+    return narrow and mixed
 
 
 class _Writer:
-    """Writes the body of a cluster: which buffer holds which value."""
+    """Writes the body of a region: which buffer holds which value."""
 
-    def __init__(self, cluster: Cluster, namespace: dict[str, Any]) -> None:
-        self.cluster = cluster
+    def __init__(self, region: Region, namespace: dict[str, Any]) -> None:
+        self.region = region
         self.namespace = namespace
-        self.place: dict[int, str] = {}
-        self.dtypes: list[np.dtype[Any]] = []
-        self.free: dict[np.dtype[Any], list[str]] = {}
+        self.columns = _in_columns(region)
+        self.step = min(region.length, max(1, BLOCK // _widest(region)))
+        self.place: dict[Any, str] = {}
+        self.layout: list[tuple[tuple[int, ...], np.dtype[Any], str]] = []
+        self.axes: list[int] = []
+        self.free: dict[Any, list[str]] = {}
         self.lines: list[str] = []
+        self.sums: dict[int, str] = {}
+        self.outputs = {id(v): f"q{i}" for i, v in enumerate(region.outputs)}
+        self.root: dict[int, int] = {}
+        self.held: dict[int, tuple[Any, str]] = {}
         self.last: dict[int, int] = {}
-        for index, equation in enumerate(cluster.equations):
-            for atom in equation.inputs:
-                self.last[id(atom)] = index
+        for index, equation in enumerate(region.equations):
+            (output,) = equation.outputs
+            source = id(equation.inputs[0]) if equation.primitive in VIEWS else id(output)
+            self.root[id(output)] = self.root.get(source, source)
+            for atom in (*equation.inputs, output):
+                self.last[self.root.get(id(atom), id(atom))] = index
 
     def constant(self, value: Any) -> str:
         name = f"k{len(self.namespace)}"
         self.namespace[name] = value
         return name
 
-    def read(self, atom: Atom) -> str:
-        return self.constant(atom.value) if isinstance(atom, Literal) else self.place[id(atom)]
+    def function(self, name: str, value: Any) -> str:
+        self.namespace[name] = value
+        return name
 
-    def release(self, equation: Equation, index: int) -> None:
-        """Frees the buffers of values that no later equation of the cluster reads."""
-        for atom in {id(a): a for a in equation.inputs}.values():
-            name = self.place.get(id(atom), "")
-            if self.last[id(atom)] == index and name.startswith("b"):
-                self.free.setdefault(atom.type.dtype, []).append(name)
+    def read(self, atom: Atom, axis: int | None) -> str:
+        if isinstance(atom, Literal):
+            return self.constant(atom.value)
+        inner = self.place.get(id(atom))
+        return self.place[id(atom), axis] if inner is None else inner
 
-    def buffer(self, dtype: np.dtype[Any]) -> str:
-        if self.free.get(dtype):
-            return self.free[dtype].pop()
-        self.dtypes.append(dtype)
-        return f"b{len(self.dtypes) - 1}"
+    def buffer(self, variable: Variable, axis: int, transient: bool = False) -> str:
+        """A buffer of a block of the variable's Type, the variable's own until it is released."""
+        shape = list(variable.type.shape)
+        shape[axis] = self.step
+        key = (variable.type.dtype, tuple(shape), axis)
+        if self.free.get(key):
+            name = self.free[key].pop()
+        else:
+            name = f"b{len(self.layout)}"
+            self.layout.append((tuple(shape), variable.type.dtype, "F" if self.columns else "C"))
+            self.axes.append(axis)
+        if not transient:
+            self.held[id(variable)] = (key, name)
+        return name
 
-    def write(self, equation: Equation, index: int, output: str | None) -> None:
-        variable: Variable = equation.outputs[0]
-        arguments = [self.read(a) for a in equation.inputs]
-        chooses = equation.primitive is select
-        if not chooses:  # a ufunc may write over what it reads; a choice may not
-            self.release(equation, index)
-        target = output or self.buffer(variable.type.dtype)
-        if chooses:
-            condition, yes, no = arguments
-            self.lines.append(f"copyto({target}, {no})")
-            self.lines.append(f"copyto({target}, {yes}, where={condition})")
-            self.release(equation, index)
+    def release(self, index: int, atoms: tuple[Atom, ...]) -> None:
+        """Frees the buffers of values that no later equation of the region reads."""
+        for atom in atoms:
+            root = self.root.get(id(atom), id(atom))
+            if self.last.get(root) == index and root in self.held:
+                key, name = self.held.pop(root)
+                self.free.setdefault(key, []).append(name)
+
+    def block(self, shape: tuple[int, ...], axis: int) -> str:
+        """The text of a shape with the length of a block in place of that of all rows."""
+        parts = ["m" if i == axis else str(n) for i, n in enumerate(shape)]
+        return f"({', '.join(parts)},)"
+
+    def write(self, equation: Equation, how: Form, index: int) -> None:
+        (variable,) = equation.outputs
+        primitive: Any = equation.primitive
+        arguments = [self.read(a, x) for a, x in zip(equation.inputs, how.inputs, strict=True)]
+        if how.output == ENDED:
+            self._end(equation, arguments[0])
+            self.release(index, equation.inputs)
+            return
+        output = self.outputs.get(id(variable))
+        if primitive in VIEWS:
+            self._view(equation, how, arguments[0])
+            computed = True
+        elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
+            over = primitive.ufunc is not None
+            if over:  # a ufunc may write over what it reads
+                self.release(index, equation.inputs)
+            direct = output is not None and not self.columns
+            target = output if direct else self.buffer(variable, how.output)
+            self._call(equation, arguments, str(target))
+            self.place[id(variable)] = str(target)
+            computed = not direct
+        else:
+            name = f"t{len(self.lines)}"
+            called = self._eval(primitive, equation.params)
+            self.lines.append(f"{name} = {called}({', '.join(arguments)})")
+            self.place[id(variable)] = name
+            computed = True
+        if output is not None and computed:
+            self.lines.append(f"copyto({output}, {self.place[id(variable)]})")
+        self.release(index, (*equation.inputs, variable))
+
+    def _eval(self, primitive: Any, params: dict[str, Any]) -> str:
+        if primitive is select:  # half the time of copyto with where=
+            return self.function("where", np.where)
+        return self.constant(functools.partial(primitive.eval, **params))
+
+    def _end(self, equation: Equation, source: str) -> None:
+        ufunc = REDUCTIONS[equation.primitive]
+        called = self.function(ufunc.__name__, ufunc)
+        name = self.sums.setdefault(id(equation.outputs[0]), f"s{len(self.sums)}")
+        axes = equation.params["axes"]
+        self.lines.append(f"r = {called}.reduce({source}, {axes})")
+        self.lines.append(f"{name} = r if {name} is None else {called}({name}, r)")
+
+    def _view(self, equation: Equation, how: Form, source: str) -> None:
+        (variable,) = equation.outputs
+        primitive: Any = equation.primitive
+        name = f"t{len(self.lines)}"
+        shape = self.block(variable.type.shape, how.output)
+        if primitive is transpose:
+            text = f"{source}.transpose({equation.params['axes']})"
+        elif primitive is broadcast_to:
+            text = f"{self.function('broadcast_to', np.broadcast_to)}({source}, {shape})"
+        elif primitive is getitem:
+            text = f"{source}[{self.constant(equation.params['index'].entries)}]"
+        else:
+            text = f"{source}.reshape({shape})"
+        self.lines.append(f"{name} = {text}")
+        self.place[id(variable)] = name
+
+    def _call(self, equation: Equation, arguments: list[str], target: str) -> None:
+        primitive: Any = equation.primitive
+        if primitive in CASTS:
+            self.lines.append(f"copyto({target}, {arguments[0]}, casting='unsafe')")
+        elif primitive in REDUCTIONS:
+            ufunc = REDUCTIONS[primitive]
+            called = self.function(ufunc.__name__, ufunc)
+            axes = equation.params["axes"]
+            self.lines.append(f"{called}.reduce({arguments[0]}, {axes}, None, {target})")
         else:
             ufunc, arguments = _called(equation, arguments)
-            self.namespace[ufunc.__name__] = ufunc
-            self.lines.append(f"{ufunc.__name__}({', '.join(arguments)}, out={target})")
-        self.place[id(variable)] = target
+            called = self.function(ufunc.__name__, ufunc)
+            self.lines.append(f"{called}({', '.join(arguments)}, out={target})")
 
 
 def _called(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
@@ -109,55 +229,100 @@ def _called(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[st
     return ufunc, arguments
 
 
-def written(cluster: Cluster) -> tuple[str, dict[str, Any]]:
-    """The text of the program of a cluster, and the names that it reads."""
-    shape = cluster.shape
+def _part(name: str, axis: int, stop: str) -> str:
+    return f"{name}[{':, ' * axis}{stop}]"
+
+
+def written(region: Region) -> tuple[str, dict[str, Any]]:
+    """The text of the program of a region, and the names that it reads."""
     namespace: dict[str, Any] = {
         "empty": np.empty,
         "copyto": np.copyto,
+        "in_columns": np.asfortranarray,
         "share": threads.share,
         "num_threads": threads.num_threads,
+        "take": pool.take,
+        "give": pool.give,
+        "key": next(_keys),
     }
-    writer = _Writer(cluster, namespace)
-    sliced = {id(v): _sliced(v.type, shape) for v in cluster.inputs}
-    pure = all(v.type.shape in ((), shape) for v in cluster.inputs)
-    inner: list[str] = []
-    for i, variable in enumerate(cluster.inputs):
-        part = sliced[id(variable)]
-        if part:
-            inner.append(f"p{i} = x{i}[i:j]")
-        writer.place[id(variable)] = f"p{i}" if part else f"x{i}"
-    outputs = {id(v): f"q{i}" for i, v in enumerate(cluster.outputs)}
-    inner += [f"q{i} = o{i}[i:j]" for i in range(len(cluster.outputs))]
-    for index, equation in enumerate(cluster.equations):
-        writer.write(equation, index, outputs.get(id(equation.outputs[0])))
-    row = int(np.prod(shape[1:], dtype=int))
-    rows = max(1, BLOCK // max(1, row))
-    arguments = ", ".join(f"x{i}" for i in range(len(cluster.inputs)))
-    size = Type(shape, np.float64).size
-    namespace["dtypes"] = [v.type.dtype for v in cluster.outputs]
-    namespace["buffer_dtypes"] = writer.dtypes
-    lines = [f"def cluster({arguments}):"]
-    lines += [f"    r{i} = o{i} = empty({shape}, dtypes[{i}])" for i in range(len(cluster.outputs))]
-    lines.append(f"    n, step, tail = {shape[0]}, {rows}, {shape[1:]}")
-    if pure and len(shape) > 1:
-        arrays = [i for i, v in enumerate(cluster.inputs) if sliced[id(v)]]
-        contiguous = " and ".join(f"x{i}.flags.c_contiguous" for i in arrays) or "True"
-        lines.append(f"    if {contiguous}:")
-        lines.append(f"        n, step, tail = {size}, {BLOCK}, ()")
-        lines += [f"        x{i} = x{i}.reshape(-1)" for i in arrays]
-        lines += [f"        o{i} = o{i}.reshape(-1)" for i in range(len(cluster.outputs))]
+    writer = _Writer(region, namespace)
+    begin, read = _inputs(writer)
+    for index, (equation, how) in enumerate(zip(region.equations, region.forms, strict=True)):
+        writer.write(equation, how, index)
+    rows = {id(e.outputs[0]): f.output for e, f in zip(region.equations, region.forms, strict=True)}
+    whole = [v for v in region.outputs if rows[id(v)] != ENDED]
+    names = {id(v): f"o{i}" for i, v in enumerate(region.outputs)}
+    for variable in whole:
+        name = names[id(variable)]
+        read.append(f"q{name[1:]} = {_part(name, rows[id(variable)], 'i:j')}")
+    namespace["types"] = {names[id(v)]: v.type.dtype for v in whole}
+    namespace["layout"] = tuple(writer.layout)
+    namespace["size"] = pool.size_of(writer.layout)
+    work = sum(e.outputs[0].type.size for e in region.equations)
+    count = "num_threads()" if work >= SHARED else "1"
+    arguments = ", ".join(f"x{i}" for i in range(len(region.inputs)))
+    buffers = range(len(writer.layout))
+    lines = [f"def region({arguments}):", *(f"    {line}" for line in begin)]
+    for variable in whole:
+        name = names[id(variable)]
+        lines.append(f"    {name} = empty({variable.type.shape}, types['{name}'])")
     lines.append("    def work(start, stop):")
-    lines.append("        size = min(step, stop - start)")
-    lines += [
-        f"        a{i} = empty((size, *tail), buffer_dtypes[{i}])"
-        for i in range(len(writer.dtypes))
-    ]
-    lines.append("        for i in range(start, stop, step):")
-    lines.append("            j = min(i + step, stop)")
-    lines += [f"            b{i} = a{i}[: j - i]" for i in range(len(writer.dtypes))]
-    lines += [f"            {line}" for line in inner + writer.lines]
-    many = size * len(cluster.equations) >= SHARED
-    lines.append(f"    share(work, n, step, {'num_threads()' if many else '1'})")
-    lines.append(f"    return ({', '.join(f'r{i}' for i in range(len(cluster.outputs)))},)")
+    lines += [f"        {name} = None" for name in writer.sums.values()]
+    lines.append("        arena = take(size)")
+    lines.append("        try:")
+    if buffers:
+        lines.append(
+            f"            {' '.join(f'a{i},' for i in buffers)} = arena.arrays(key, layout)"
+        )
+    lines.append(f"            for i in range(start, stop, {writer.step}):")
+    lines.append(f"                j = min(i + {writer.step}, stop)")
+    lines.append("                m = j - i")
+    if buffers:
+        lines.append(f"                if m == {writer.step}:")
+        lines += [f"                    b{i} = a{i}" for i in buffers]
+        lines.append("                else:")
+        lines += [
+            f"                    b{i} = {_part(f'a{i}', writer.axes[i], ':m')}" for i in buffers
+        ]
+    lines += [f"                {line}" for line in read + writer.lines]
+    lines.append("        finally:")
+    lines.append("            give(arena)")
+    lines.append(f"        return ({' '.join(f'{name},' for name in writer.sums.values())})")
+    lines.append(f"    parts = share(work, {region.length}, {writer.step}, {count})")
+    lines += _totals(writer, names)
+    results = [names[id(v)] for v in region.outputs]
+    lines.append(f"    return ({', '.join(results)},)")
     return "\n".join(lines), namespace
+
+
+def _inputs(writer: _Writer) -> tuple[list[str], list[str]]:
+    """What is done with the inputs before all blocks, and in each."""
+    begin, read = [], []
+    for i, (variable, axis) in enumerate(
+        zip(writer.region.inputs, writer.region.slices, strict=True)
+    ):
+        wide = variable.type.ndim > 1
+        if axis is None:
+            if writer.columns and wide:
+                begin.append(f"x{i} = in_columns(x{i})")
+            writer.place[id(variable), axis] = f"x{i}"
+            continue
+        read.append(f"p{i} = {_part(f'x{i}', axis, 'i:j')}")
+        writer.place[id(variable), axis] = f"p{i}"
+        if writer.columns and variable.type.size > writer.region.length:
+            name = writer.buffer(variable, axis, transient=True)
+            read.append(f"copyto({name}, p{i})")
+            writer.place[id(variable), axis] = name
+    return begin, read
+
+
+def _totals(writer: _Writer, names: dict[int, str]) -> list[str]:
+    """The lines that add up what the threads found, in their order."""
+    lines = []
+    by_variable = {id(e.outputs[0]): e for e in writer.region.equations}
+    for position, variable in enumerate(writer.sums):
+        name = names[variable]
+        ufunc = REDUCTIONS[by_variable[variable].primitive].__name__
+        lines.append(f"    {name} = parts[0][{position}]")
+        lines.append(f"    for part in parts[1:]: {name} = {ufunc}({name}, part[{position}])")
+    return lines

@@ -1,4 +1,4 @@
-"""Floor 6: runs a Graph as straight-line Python: one line an equation or a cluster of elementwise
+"""Floor 6: runs a Graph as straight-line Python: one line an equation or a region
 ones.
 
 Dead values are dropped at their last use.
@@ -13,8 +13,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.backend.blocked import build as build_cluster
-from fungrad.backend.clusters import Cluster, scheduled
+from fungrad.backend.blocked import build as build_region
+from fungrad.backend.regions import Region, scheduled
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
 from fungrad.optimise.passes import optimised
 from fungrad.structural.call import Backend, Runner
@@ -79,9 +79,9 @@ def _written(graph: Graph) -> tuple[str, dict[str, Any]]:
     lines = [f"def run({', '.join(name(v) for v in graph.inputs)}):"]
     steps = scheduled(graph)
     for step, dead in zip(steps, last_uses(steps, graph.outputs), strict=True):
-        if isinstance(step, Cluster):
-            called = f"cluster_{len(namespace)}"
-            namespace[called] = build_cluster(step)
+        if isinstance(step, Region):
+            called = f"region_{len(namespace)}"
+            namespace[called] = build_region(step)
             applied = f"{called}({', '.join(name(v) for v in step.inputs)})"
             applied = f"{', '.join(name(v) for v in step.outputs)}, = {applied}"
         else:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.optimise.kernels import POWERS, setting
 from fungrad.optimise.rewrite import Rule, Writer, simplified_by
 from fungrad.primitives.declare import full
 from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, sub
@@ -340,4 +341,6 @@ def rules_of(primitive: Any) -> tuple[Rule, ...]:
 
 def simplified(graph: Graph) -> Graph:
     """Applies the rules once along the Graph."""
-    return simplified_by(graph, rules_of)
+    if setting() == "numpy":
+        return simplified_by(graph, rules_of)
+    return simplified_by(graph, lambda p: (*rules_of(p), POWERS) if p is power else rules_of(p))

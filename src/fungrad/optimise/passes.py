@@ -11,6 +11,7 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.optimise.algebra import simplified
+from fungrad.optimise.kernels import setting
 from fungrad.optimise.rewrite import Renaming, copied, renamed, rewritten
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
@@ -79,7 +80,7 @@ def optimised(graph: Graph) -> Graph:
             result = apply(result)
         return result
 
-    result: Graph = kept(graph, "optimised", make)
+    result: Graph = kept(graph, ("optimised", setting()), make)
     return result
 
 

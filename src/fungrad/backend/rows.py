@@ -1,0 +1,141 @@
+"""Floor 6: which equations can be done row by row, and where the rows of their result lie.
+
+A value has rows along one of its axes. An equation keeps them if each row of its output needs the
+same rows of its inputs alone, and inputs without rows as a whole; a reduction over the rows ends
+them. Knows primitives that move axes and reduce; writes no program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.ir.graph import Equation
+from fungrad.primitives.indexing import expanded, getitem
+from fungrad.primitives.reducing import reduce_all, reduce_any, reduce_max, reduce_min
+from fungrad.primitives.shaping import (
+    broadcast_to,
+    convert,
+    reduce_sum,
+    reshape,
+    to_discrete,
+    transpose,
+)
+
+ENDED = -1
+"""In place of an axis: the output has no rows, it is complete after the last of them."""
+
+REDUCTIONS: dict[Any, np.ufunc] = {
+    reduce_sum: np.add,
+    reduce_max: np.maximum,
+    reduce_min: np.minimum,
+    reduce_any: np.logical_or,
+    reduce_all: np.logical_and,
+}
+CASTS = (convert, to_discrete)
+VIEWS = (reshape, transpose, broadcast_to, getitem)
+
+
+class Form(NamedTuple):
+    """How an equation is done by rows: the axis of each input (None: it is read as a whole), and
+    that of the output.
+    """
+
+    inputs: tuple[int | None, ...]
+    output: int
+
+
+def elementwise(equation: Equation) -> bool:
+    """Whether each element of the output needs the elements at its place alone."""
+    primitive: Any = equation.primitive
+    if primitive in CASTS:
+        kinds = equation.inputs[0].type.dtype.kind + equation.outputs[0].type.dtype.kind
+        return "O" not in kinds and kinds not in ("cf", "ci", "cb", "cu")
+    if primitive.partials is None or primitive.multiple:
+        return False
+    return all(a.type.dtype.kind != "O" for a in (*equation.inputs, *equation.outputs))
+
+
+def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:
+    """How an equation is done by rows of which there are `length`, if it can be.
+
+    Args:
+      equation: the equation.
+      axes: for each input the axis along which its rows lie, None where it has none of its own.
+    """
+    primitive: Any = equation.primitive
+    if elementwise(equation):
+        return _elementwise(equation, axes, length)
+    axis = axes[0] if len(equation.inputs) == 1 else None
+    if axis is None:
+        return None
+    if primitive in REDUCTIONS:
+        reduced = equation.params["axes"]
+        after = ENDED if axis in reduced else axis - sum(a < axis for a in reduced)
+        return Form((axis,), after)
+    moved = _MOVED.get(primitive)
+    found = None if moved is None else moved(equation, axis)
+    return None if found is None else Form((axis,), found)
+
+
+def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:
+    shape = equation.outputs[0].type.shape
+    places = {
+        axis + len(shape) - atom.type.ndim
+        for atom, axis in zip(equation.inputs, axes, strict=True)
+        if axis is not None
+    }
+    if len(places) != 1:
+        return None
+    (place,) = places
+    if shape[place] != length:
+        return None
+    return Form(tuple(axis_of(a.type.shape, shape, place) for a in equation.inputs), place)
+
+
+def axis_of(shape: tuple[int, ...], output: tuple[int, ...], place: int) -> int | None:
+    """The axis of an operand that NumPy broadcasts against an axis of the output, if it is as
+    long.
+    """
+    axis = place - (len(output) - len(shape))
+    return axis if axis >= 0 and shape[axis] == output[place] else None
+
+
+def _reshaped(equation: Equation, axis: int) -> int | None:
+    before, after = equation.inputs[0].type.shape, equation.params["shape"]
+    lead = math.prod(before[:axis])
+    for i, length in enumerate(after):
+        if length == before[axis] and math.prod(after[:i]) == lead:
+            return i
+    return None
+
+
+def _broadcast(equation: Equation, axis: int) -> int:
+    return axis + len(equation.params["shape"]) - equation.inputs[0].type.ndim
+
+
+def _read(equation: Equation, axis: int) -> int | None:
+    """The rows after an index that takes all of them."""
+    at = after = 0
+    for entry in expanded(equation.params["index"], equation.inputs[0].type.ndim):
+        if entry is None:
+            after += 1
+            continue
+        if at == axis:
+            return after if entry == slice(None) else None
+        after += entry.__class__ is slice
+        at += 1
+    return None
+
+
+_MOVED: dict[Any, Callable[[Equation, int], int | None]] = {
+    reshape: _reshaped,
+    transpose: lambda equation, axis: equation.params["axes"].index(axis),
+    broadcast_to: _broadcast,
+    getitem: _read,
+}
+
+__all__ = ["CASTS", "ENDED", "REDUCTIONS", "VIEWS", "Form", "axis_of", "elementwise", "form"]

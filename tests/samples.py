@@ -5,6 +5,7 @@ from __future__ import annotations
 import samples_arrays
 import samples_elementwise
 import samples_linalg
+import samples_random
 import samples_sorting
 import samples_special
 import samples_structural
@@ -14,6 +15,7 @@ TABLES = (
     samples_arrays,
     samples_elementwise,
     samples_linalg,
+    samples_random,
     samples_sorting,
     samples_special,
     samples_structural,

@@ -59,10 +59,11 @@ def test_a_gradient_costs_at_most_five_times_the_function():
     assert sum(both for _, _, both in rows) <= 5 * sum(plain for _, plain, _ in rows)
     # Alone, some functions cost more than five times themselves before the graph is optimised: both
     # partials look for the tie, or the limit; products of the others are taken without division.
-    # A factorisation is one equation, and dearer than all the products of its rule together.
+    # A factorisation, or an integral over many points, is one equation, and dearer than all the
+    # products of its rule together.
     factorisations = {
-        "cholesky", "cofactors_along", "eig", "eigh", "eigvals", "eigvalsh", "pinv", "qr", "svd",
-        "svdvals",
+        "beta_slope", "cholesky", "cofactors_along", "eig", "eigh", "eigvals", "eigvalsh",
+        "gamma_slope", "pinv", "qr", "svd", "svdvals",
     }  # fmt: skip
     # So is a special function of SciPy, next to which products and sums are cheap.
     dear = {

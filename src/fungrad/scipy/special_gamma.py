@@ -13,6 +13,8 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import Over, elementwise, select
+from fungrad.primitives.incomplete import gamma_slope
+from fungrad.primitives.incomplete_beta import beta_slope
 from fungrad.scipy.extra import real, scipy_module, unknown
 from fungrad.scipy.special_entropy import xlog1py, xlogy
 
@@ -75,52 +77,81 @@ binom = elementwise(
     ],
 )
 
-# --- incomplete integrals: their derivative is the integrand --------------------------------------
+# --- incomplete integrals: by x the integrand, by a parameter an integral of its derivative -------
 
 
-def _gamma_density(a: Any, x: Any) -> Any:
+def gamma_density(a: Any, x: Any) -> Any:
+    """x^(a-1) exp(-x) / Gamma(a)."""
     return np.exp(xlogy(a - 1.0, x) - x - gammaln(a))
 
 
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
+def beta_density(a: Any, b: Any, x: Any) -> Any:
+    """x^(a-1) (1-x)^(b-1) / B(a, b)."""
     return np.exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
+
+
+def _gamma_by_a(a: Any, x: Any, density: Any = gamma_density) -> Any:
+    """The derivative of gammainc by a; 0 at both ends."""
+    inside = np.logical_and(x > 0, x < np.inf)
+    at = select(inside, x, 1.0)
+    slope = gamma_slope(a, np.log(at), order=1)
+    return select(inside, slope * at * density(a, at), 0.0)
+
+
+def _beta_by(a: Any, b: Any, x: Any, m: int, n: int, density: Any = beta_density) -> Any:
+    """The derivative of betainc by a (m = 1) or b (n = 1); 0 at both ends."""
+    inside = np.logical_and(x > 0, x < 1)
+    at = select(inside, x, 0.5)
+    slope = beta_slope(a, b, at, m=m, n=n)
+    return select(inside, slope * at * (1.0 - at) * density(a, b, at), 0.0)
+
+
+def _one(*values: Any) -> Any:
+    """In place of a density by which both numerator and denominator would be divided."""
+    return 1.0
 
 
 gammainc = elementwise(
     "gammainc",
     sp.gammainc,
-    partials=[unknown("gammainc", "a"), lambda y, a, x: _gamma_density(a, x)],
+    partials=[lambda y, a, x: _gamma_by_a(a, x), lambda y, a, x: gamma_density(a, x)],
 )
 gammaincc = elementwise(
     "gammaincc",
     sp.gammaincc,
-    partials=[unknown("gammaincc", "a"), lambda y, a, x: -_gamma_density(a, x)],
+    partials=[lambda y, a, x: -_gamma_by_a(a, x), lambda y, a, x: -gamma_density(a, x)],
 )
 gammaincinv = elementwise(
     "gammaincinv",
     sp.gammaincinv,
-    partials=[unknown("gammaincinv", "a"), Over(lambda x, a, y: _gamma_density(a, x))],
+    partials=[
+        lambda x, a, y: -_gamma_by_a(a, x, _one),
+        Over(lambda x, a, y: gamma_density(a, x)),
+    ],
 )
 gammainccinv = elementwise(
     "gammainccinv",
     sp.gammainccinv,
-    partials=[unknown("gammainccinv", "a"), Over(lambda x, a, y: -_gamma_density(a, x))],
+    partials=[
+        lambda x, a, y: -_gamma_by_a(a, x, _one),
+        Over(lambda x, a, y: -gamma_density(a, x)),
+    ],
 )
 betainc = elementwise(
     "betainc",
     sp.betainc,
     partials=[
-        unknown("betainc", "a"),
-        unknown("betainc", "b"),
-        lambda y, a, b, x: _beta_density(a, b, x),
+        lambda y, a, b, x: _beta_by(a, b, x, 1, 0),
+        lambda y, a, b, x: _beta_by(a, b, x, 0, 1),
+        lambda y, a, b, x: beta_density(a, b, x),
     ],
 )
 betaincinv = elementwise(
     "betaincinv",
     sp.betaincinv,
     partials=[
-        unknown("betaincinv", "a"),
-        unknown("betaincinv", "b"),
-        Over(lambda x, a, b, y: _beta_density(a, b, x)),
+        lambda x, a, b, y: -_beta_by(a, b, x, 1, 0, _one),
+        lambda x, a, b, y: -_beta_by(a, b, x, 0, 1, _one),
+        Over(lambda x, a, b, y: beta_density(a, b, x)),
     ],
 )

@@ -1,0 +1,397 @@
+"""solve_ivp and odeint: SciPy's steps, and both gradients against finite differences, each other,
+and closed forms.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.integrate
+
+import fungrad as fg
+from fungrad.errors import (
+    AbstractValueError,
+    ArgumentError,
+    ShapeError,
+    UnsupportedArgumentError,
+)
+from fungrad.scipy.integrate import odeint, solve_ivp
+from fungrad.testing import check_grads
+
+METHODS = ("RK45", "RK23", "DOP853")
+GRADIENTS = ("direct", "adjoint")
+START = np.array([1.0, 0.3])
+TIGHT = {"rtol": 1e-11, "atol": 1e-11}
+
+
+def pendulum(t, y, stiffness):
+    return np.array([y[1], -stiffness * np.sin(y[0]) - 0.2 * y[1] * np.cos(t)])
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("span", [(0.0, 5.0), (5.0, 0.0), (-1, 2)])
+@pytest.mark.parametrize(
+    "options", [{}, {"max_step": 0.3}, {"first_step": 0.01}, {"atol": [1e-3, 1e-8]}]
+)
+def test_the_steps_are_scipys(method, span, options):
+    for t_eval in (None, np.linspace(*span, 7), np.linspace(*span, 9)[2:6]):
+        given = (pendulum, span, START, method, t_eval)
+        expected = scipy.integrate.solve_ivp(*given, args=(1.3,), **options)
+        found = solve_ivp(*given, args=(1.3,), **options)
+        # The eighth order meets tolerances so easily that rounding moves its steps.
+        tolerance = 1e-8 if method == "DOP853" else 1e-12
+        np.testing.assert_allclose(found.t, expected.t, atol=tolerance)
+        np.testing.assert_allclose(found.y, expected.y, atol=tolerance)
+        assert found.y.dtype == expected.y.dtype
+        assert found.status == 0 and found.success and found.message == expected.message
+        if method != "DOP853":  # whose interpolants take evaluations of their own
+            assert found.nfev == expected.nfev
+        if t_eval is not None:
+            staged = fg.jit(lambda p, given=given: solve_ivp(*given, args=(p,), **options))(1.3)
+            np.testing.assert_allclose(staged.y, found.y, atol=1e-3 * tolerance)
+            assert staged.nfev == found.nfev and staged["status"] == 0
+
+
+def test_complex_states_and_vectorized_functions():
+    matrix = np.array([[-0.25 + 0.14j, 0.33 + 0.44j], [0.2 + 0.4j, -0.1 + 0.97j]])
+    y0 = [1.0 + 0j, 2.0]
+    expected = scipy.integrate.solve_ivp(lambda t, y: matrix @ y, (0, 3), y0)
+    for vectorized in (False, True):
+        found = solve_ivp(lambda t, y: matrix @ y, (0, 3), y0, vectorized=vectorized)
+        np.testing.assert_allclose(found.y, expected.y, rtol=1e-9)  # rounding moves the steps
+
+
+def test_a_system_without_equations_and_an_interval_without_length():
+    assert solve_ivp(lambda t, y: y, (0, 1), []).y.shape[0] == 0
+    none = solve_ivp(lambda t, y: -y, (1.0, 1.0), [2.0], t_eval=[1.0])
+    assert none.y.tolist() == [[2.0]]
+    staged = fg.jit(lambda y: solve_ivp(lambda t, y: -y, (1.0, 1.0), y, t_eval=np.ones(1)).y)
+    assert staged(np.array([2.0])).tolist() == [[2.0]]
+
+
+def test_dense_output():
+    times = np.array([[0.1, 0.7], [1.9, 0.0]])
+    for method in METHODS:
+        given = (pendulum, (0.0, 2.0), START, method, None, True)
+        expected = scipy.integrate.solve_ivp(*given, args=(1.3,))
+        found = solve_ivp(*given, args=(1.3,))
+        np.testing.assert_allclose(found.sol(0.4), expected.sol(0.4), atol=1e-8)
+        np.testing.assert_allclose(found.sol(times[0]), expected.sol(times[0]), atol=1e-8)
+        assert found.sol(times).shape == (2, 2, 2)
+        check_grads(
+            lambda p, t, m=method: solve_ivp(
+                pendulum, (0.0, 1.0), START, m, dense_output=True, args=(p,), **TIGHT
+            ).sol(t),
+            [1.3, np.array([0.15, 0.62])], order=1,
+        )  # fmt: skip
+
+
+def test_scipys_other_solvers_and_events_on_plain_arrays():
+    event = lambda t, y: y[0]  # noqa: E731
+    expected = scipy.integrate.solve_ivp(lambda t, y: -np.ones(1), (0, 2), [1.0], events=event)
+    found = solve_ivp(lambda t, y: -np.ones(1), (0, 2), [1.0], events=event)
+    np.testing.assert_allclose(found.t_events[0], expected.t_events[0])
+    for method in ("Radau", "BDF", "LSODA", scipy.integrate.Radau):
+        found = solve_ivp(pendulum, (0.0, 2.0), START, method, args=(1.3,))
+        expected = scipy.integrate.solve_ivp(pendulum, (0.0, 2.0), START, method, args=(1.3,))
+        np.testing.assert_array_equal(found.y, expected.y)
+
+
+def test_a_solution_that_ends():
+    def explosive(t, y, rate):
+        return rate * y**2
+
+    given = (explosive, (0.0, 2.0), [1.0])
+    for t_eval in (None, np.linspace(0.0, 2.0, 9)):
+        with np.errstate(all="ignore"):
+            expected = scipy.integrate.solve_ivp(*given, t_eval=t_eval, args=(1.0,))
+            found = solve_ivp(*given, t_eval=t_eval, args=(1.0,))
+        assert found.status == expected.status == -1 and not found.success
+        assert found.message == expected.message
+        assert found.y.shape == expected.y.shape
+        # Near the pole all depends on rounding.
+        np.testing.assert_allclose(found.y[:, :4], expected.y[:, :4], rtol=1e-9)
+    with np.errstate(all="ignore"):
+        staged = fg.jit(lambda p: solve_ivp(*given, t_eval=np.linspace(0, 2, 9), args=(p,)))(1.0)
+    assert staged.status == -1
+    assert (
+        np.isfinite(staged.y[0]).tolist()
+        == [True] * 4 + [bool(np.isfinite(staged.y[0, 4]))] + [False] * 4
+    )
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("span", [(0.0, 1.0), (1.0, 0.0)])
+def test_by_everything(gradient, span):
+    def final(stiffness, y0, scale):
+        times = np.linspace(*span, 4) * scale
+        return solve_ivp(
+            pendulum, (times[0], times[-1]), y0, t_eval=times, args=(stiffness,),
+            gradient=gradient, **TIGHT,
+        ).y  # fmt: skip
+
+    check_grads(final, [1.3, START, 1.1], order=1)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "method"), [("direct", "RK45"), ("adjoint", "RK45"), ("direct", "RK23")]
+)
+def test_second_order(gradient, method):
+    def final(stiffness, y0):
+        return solve_ivp(
+            pendulum, (0.0, 1.0), y0, method, t_eval=np.array([0.4, 1.0]), args=(stiffness,),
+            gradient=gradient, rtol=1e-7, atol=1e-7,
+        ).y  # fmt: skip
+
+    loose = {"atol": 1e-3, "rtol": 1e-3, "eps": 1e-3}
+    check_grads(final, [1.3, START], order=2, **loose)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_without_t_eval(gradient):
+    def final(stiffness, y0, end):
+        return solve_ivp(pendulum, (0.1, end), y0, args=(stiffness,), gradient=gradient, **TIGHT).y[
+            :, -1
+        ]
+
+    check_grads(final, [1.3, START, 1.2], order=1)
+    assert fg.hessian(lambda y0: final(1.3, y0, 0.4)[0])(START).shape == (2, 2)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_times_between_the_ends(gradient):
+    def values(times, start):
+        return solve_ivp(
+            pendulum, (start, 2.0), START, t_eval=times, args=(1.3,), gradient=gradient, **TIGHT
+        ).y
+
+    check_grads(values, [np.array([0.2, 0.5, 1.7]), 0.1], order=1, atol=1e-5)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_complex_derivatives(gradient):
+    def rotation(rate, y0):
+        return solve_ivp(
+            lambda t, y: 1j * rate * y, (0.0, 1.0), y0, t_eval=[0.5, 1.0], gradient=gradient,
+            **TIGHT,
+        ).y  # fmt: skip
+
+    y0 = np.array([1 + 0.5j, 0.3])
+    check_grads(rotation, [1.3, y0], order=1)
+    check_grads(rotation, [1.3 + 0.2j, y0], order=1)
+
+
+def loss(stiffness, y0, method="RK45", gradient="direct", tolerance=1e-9):
+    return np.sum(
+        solve_ivp(
+            pendulum, (0.0, 1.0), y0, method, t_eval=np.linspace(0, 1, 4), args=(stiffness,),
+            gradient=gradient, rtol=tolerance, atol=tolerance,
+        ).y
+        ** 2
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"])
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_all_transforms_agree(method, gradient):
+    if gradient == "direct" and method not in METHODS:
+        with pytest.raises(UnsupportedArgumentError, match="adjoint"):
+            fg.grad(loss)(1.3, START, method, gradient)
+        return
+    tolerance, rtol = (1e-7, 2e-5) if method == "RK23" else (1e-9, 2e-6)
+    expected = fg.grad(loss, (0, 1))(1.3, START, "DOP853")
+
+    def gradients(stiffness, y0):
+        return fg.grad(loss, (0, 1))(stiffness, y0, method, gradient, tolerance)
+
+    stiffness, starts = np.array([1.3, 2.0]), np.stack([START, 2 * START])
+    for found in (gradients(1.3, START), fg.jit(gradients)(1.3, START)):
+        np.testing.assert_allclose(found[0], expected[0], rtol=rtol)
+        np.testing.assert_allclose(found[1], expected[1], rtol=rtol)
+    batched = fg.vmap(gradients)(stiffness, starts)
+    second = gradients(2.0, 2 * START)
+    np.testing.assert_allclose(batched[0], [expected[0], second[0]], rtol=rtol)
+    np.testing.assert_allclose(batched[1], [expected[1], second[1]], rtol=rtol)
+    _, pushed = fg.jvp(
+        lambda p, y: loss(p, y, method, gradient, tolerance), (1.3, START), (1.0, START)
+    )
+    np.testing.assert_allclose(pushed, expected[0] + expected[1] @ START, rtol=rtol)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_what_the_function_closes_over(gradient):
+    def of_tree(p):
+        def fun(t, y):
+            return np.tanh(p["w"] @ y) + p["b"] * p["count"]
+
+        return np.sum(solve_ivp(fun, (0, 1), START, t_eval=[1.0], gradient=gradient, **TIGHT).y)
+
+    p = {"w": np.array([[0.1, 0.5], [-0.3, 0.2]]), "b": 0.3, "count": 2}
+    wrt = {"w": p["w"], "b": p["b"]}
+    check_grads(lambda q: of_tree({**q, "count": 2}), [wrt], order=1)
+    found = fg.jit(fg.grad(lambda q: of_tree({**q, "count": 2})))(wrt)
+    eager = fg.grad(lambda q: of_tree({**q, "count": 2}))(wrt)
+    np.testing.assert_allclose(found["w"], eager["w"], rtol=1e-10)
+
+
+def test_values_are_the_same_under_derivatives():
+    times = np.linspace(0.0, 1.0, 4)
+    for gradient in GRADIENTS:
+
+        def f(p, gradient=gradient):
+            return solve_ivp(
+                pendulum, (0.0, 1.0), START, t_eval=times, args=(p,), gradient=gradient
+            ).y
+
+        plain = f(1.3)
+        np.testing.assert_allclose(fg.jvp(f, (1.3,), (1.0,))[0], plain, rtol=1e-12)
+        np.testing.assert_allclose(fg.vjp(f, 1.3)[0], plain, rtol=1e-12)
+
+
+def test_a_stiff_problem_by_the_adjoint():
+    # Robertson's kinetics; the derivative by the first rate against central differences.
+    def kinetics(t, y, rates):
+        a, b, c = rates[0] * y[0], rates[1] * y[1] ** 2, rates[2] * y[1] * y[2]
+        return np.stack([c - a, a - b - c, b])
+
+    def final(rates, method="Radau"):
+        return solve_ivp(
+            kinetics, (0.0, 40.0), [1.0, 0.0, 0.0], method, t_eval=[40.0], args=(rates,),
+            gradient="adjoint", rtol=1e-8, atol=1e-11,
+        ).y[0, 0]  # fmt: skip
+
+    rates = np.array([0.04, 3e7, 1e4])
+    slopes = [
+        (final(rates * (1 + 1e-4 * unit)) - final(rates * (1 - 1e-4 * unit))) / (2e-4 * rate)
+        for rate, unit in zip(rates, np.eye(3), strict=True)
+    ]
+    for method in ("Radau", "BDF", "LSODA"):
+        np.testing.assert_allclose(fg.grad(final)(rates, method), slopes, rtol=1e-5)
+        pushed = fg.jvp(lambda r, m=method: final(r, m), (rates,), (rates,))[1]
+        np.testing.assert_allclose(pushed, slopes @ rates, rtol=1e-5)
+
+
+def test_second_order_by_scipys_solvers():
+    def final(rate, y0):
+        return solve_ivp(
+            lambda t, y: -rate * y**2, (0.0, 1.0), [y0], "BDF", t_eval=[1.0], gradient="adjoint",
+            rtol=1e-9, atol=1e-9,
+        ).y[0, 0]  # fmt: skip
+
+    for second in (fg.grad(fg.grad(final)), fg.jacfwd(fg.grad(final)), fg.jacfwd(fg.jacfwd(final))):
+        np.testing.assert_allclose(second(1.5, 1.0), 2 / 2.5**3, rtol=1e-6)
+
+
+# --- odeint ---------------------------------------------------------------------------------------
+
+
+def test_odeint_is_scipys():
+    t = np.array([0.0, 0.5, 0.5, 2.0])
+    for y0 in ([1.0, 2.0], 1.0, np.float32([1.0])):
+        expected = scipy.integrate.odeint(lambda y, t, a: -a * y * t, y0, t, (1.5,))
+        found = odeint(lambda y, t, a: -a * y * t, y0, t, (1.5,))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert found.shape == expected.shape and found.dtype == expected.dtype
+    first = odeint(lambda t, y: -y * t, [1.0], t, tfirst=True)
+    np.testing.assert_allclose(first[:, 0], np.exp(-(t**2) / 2), atol=1e-6)
+    down = odeint(lambda y, t: -y, [1.0], -t, args=())
+    np.testing.assert_allclose(down[:, 0], np.exp(t), rtol=1e-6)
+    staged = fg.jit(lambda t: odeint(lambda y, t: -y, [1.0], t))(t)
+    np.testing.assert_allclose(staged[:, 0], np.exp(-t), atol=1e-6)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_odeint_of_trees(gradient):
+    t = np.array([0.0, 0.5, 1.0])
+
+    def total(p, y0):
+        def func(y, t, p):
+            return {"x": -p["rate"] * y["x"], "z": y["x"] @ y["z"]}
+
+        out = odeint(func, y0, t, p, rtol=1e-10, atol=1e-10, gradient=gradient)
+        assert out["x"].shape == (3, 2, 2)
+        return np.sum(out["z"] ** 2) + np.sum(out["x"][-1])
+
+    check_grads(total, [{"rate": 2.0}, {"x": np.eye(2) * 0.5, "z": np.ones(2)}], order=1)
+    by_time = fg.grad(lambda t: odeint(lambda y, t: -y * t, 1.0, t, rtol=1e-10, atol=1e-10)[-1, 0])(
+        np.array([0.2, 1.0])
+    )
+    value = np.exp(-(1.0 - 0.04) / 2)
+    np.testing.assert_allclose(by_time, [0.2 * value, -value], rtol=1e-7)
+
+
+def test_odeint_by_lsoda():
+    t = np.linspace(0.0, 1.0, 3)
+
+    def final(rate):
+        return odeint(
+            lambda y, t: -rate * (y - np.cos(t)), 0.0, t, method="LSODA", gradient="adjoint"
+        )[-1, 0]
+
+    slope = (final(1000.1) - final(999.9)) / 0.2
+    np.testing.assert_allclose(fg.grad(final)(1000.0), slope, rtol=1e-2)
+
+
+# --- mistakes -------------------------------------------------------------------------------------
+
+
+def test_mistakes():
+    def decay(t, y):
+        return -y
+
+    for call in (
+        lambda f: f(decay, (0, 1), [[1.0]]),
+        lambda f: f(decay, (0, 1), [np.nan]),
+        lambda f: f(decay, (0, 1), [1.0], t_eval=[0.5, 2.0]),
+        lambda f: f(decay, (0, 1), [1.0], t_eval=[0.5, 0.2]),
+        lambda f: f(decay, (0, 1), [1.0], t_eval=[[0.5]]),
+        lambda f: f(decay, (0, 1), [1.0], max_step=-1.0),
+        lambda f: f(decay, (0, 1), [1.0], first_step=-1.0),
+        lambda f: f(decay, (0, 1), [1.0], atol=-1.0),
+        lambda f: f(decay, (0, 1), [1.0], atol=[1.0, 1.0]),
+        lambda f: f(decay, (0, 1), [1.0], method="RK4"),
+    ):
+        for solver in (scipy.integrate.solve_ivp, solve_ivp):
+            with pytest.raises(ValueError):
+                call(solver)
+    with pytest.warns(UserWarning, match="rtol"):
+        solve_ivp(decay, (0, 1), [1.0], rtol=1e-20)
+    with pytest.raises(ArgumentError, match="gradient='discrete'"):
+        solve_ivp(decay, (0, 1), [1.0], gradient="discrete")
+    with pytest.raises(ShapeError, match="has to return an array of the shape"):
+        solve_ivp(lambda t, y: np.ones(3), (0, 1), [1.0])
+    with pytest.raises(AbstractValueError, match="t_eval"):
+        fg.jit(lambda y: solve_ivp(decay, (0, 1), y).y)(np.ones(1))
+    with pytest.raises(AbstractValueError, match="t_eval"):
+        fg.vmap(lambda y: solve_ivp(decay, (0, 1), y).y)(np.ones((2, 1)))
+    with pytest.raises(UnsupportedArgumentError, match="events"):
+        fg.grad(lambda a: solve_ivp(decay, (0, 1), [a], events=lambda t, y: y[0]).y[0, -1])(1.0)
+    with pytest.raises(UnsupportedArgumentError, match="dense_output"):
+        fg.grad(
+            lambda a: solve_ivp(decay, (0, 1), [a], dense_output=True, gradient="adjoint").sol(0.5)[
+                0
+            ]
+        )(1.0)
+    with pytest.raises(UnsupportedArgumentError, match="mxstep"):
+        odeint(lambda y, t: -y, 1.0, [0.0, 1.0], mxstep=5)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        odeint(lambda y, t: -y, 1.0, [0.0, 1.0], tolerance=5)
+    with pytest.warns(UserWarning, match="did not reach"), np.errstate(all="ignore"):
+        out = odeint(lambda y, t: y**2, 1.0, [0.0, 0.5, 2.0])
+    assert np.isfinite(out[:2]).all() and np.isnan(out[2]).all()
+
+
+def test_nothing_warns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for gradient in GRADIENTS:
+            fg.jit(fg.grad(lambda p, g=gradient: loss(p, START, "RK45", g)))(1.3)
+            fg.vmap(lambda p, g=gradient: loss(p, START, "RK45", g))(np.array([1.0, 30.0]))

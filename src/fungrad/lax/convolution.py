@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
+from fungrad.lax.placing import arranged
 from fungrad.lax.slicing import pad
 from fungrad.numpy.prepare import array_of, promoted
 from fungrad.primitives import shaping as s
@@ -68,9 +69,10 @@ def padtype_to_pads(
     return pairs
 
 
-def _padding(
+def padding_pairs(
     padding: Any, lengths: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes
 ) -> list[tuple[int, int]]:
+    """The (before, after) of each axis, named or given."""
     if isinstance(padding, str):
         wide = [(k - 1) * d + 1 for k, d in zip(sizes, dilations, strict=True)]
         return padtype_to_pads(lengths, wide, strides, padding)
@@ -80,10 +82,6 @@ def _padding(
             f"padding={padding!r}{user_line()}: {len(lengths)} pairs (before, after) are needed."
         )
     return pairs
-
-
-def _arranged(x: Any, axes: Sizes) -> Any:
-    return x if axes == tuple(range(len(axes))) else s.transpose(x, axes=axes)
 
 
 # --- reductions over windows ----------------------------------------------------------------------
@@ -129,19 +127,19 @@ def reduce_window(
     base = sizes_of("base_dilation", base_dilation, ndim)
     dilations = sizes_of("window_dilation", window_dilation, ndim)
     lengths = tuple([max((n - 1) * d + 1, 0) for n, d in zip(shape_of(x), base, strict=True)])
-    pairs = _padding(padding, lengths, sizes, strides, dilations)
+    pairs = padding_pairs(padding, lengths, sizes, strides, dilations)
     x = pad(x, init_value, [(a, b, d - 1) for (a, b), d in zip(pairs, base, strict=True)])
     # Axes whose windows hold one element each, in steps of one, are let alone.
     moving = [i for i in range(ndim) if (sizes[i], strides[i]) != (1, 1)]
     order = (*[i for i in range(ndim) if i not in moving], *moving)
     seen = windows(
-        _arranged(x, order),
+        arranged(x, order),
         sizes=tuple(sizes[i] for i in moving),
         strides=tuple(strides[i] for i in moving),
         dilations=tuple(dilations[i] for i in moving),
     )
     result = _reduced(seen, len(moving), init_value, computation)
-    return _arranged(result, s.inverse_permutation(order))
+    return arranged(result, s.inverse_permutation(order))
 
 
 def _reduced(x: Any, count: int, init: Any, computation: Callable[[Any, Any], Any]) -> Any:
@@ -166,11 +164,35 @@ def _reduced(x: Any, count: int, init: Any, computation: Callable[[Any, Any], An
 # --- convolution ----------------------------------------------------------------------------------
 
 
-def _layouts(dimension_numbers: Any, ndim: int) -> tuple[Sizes, Sizes, Sizes]:
-    """Where in lhs, rhs and the output the axes of NC..., OI..., NC... stand."""
+class ConvDimensionNumbers(NamedTuple):
+    """Where the axes of a convolution's arrays stand: batch (or outputs), features (or inputs),
+    and the spatial ones, of inputs, kernels and outputs.
+    """
+
+    lhs_spec: Sizes
+    rhs_spec: Sizes
+    out_spec: Sizes
+
+
+def conv_dimension_numbers(
+    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
+) -> ConvDimensionNumbers:
+    """The axes that letters stand for; the spatial ones are counted as the kernel names them.
+
+    >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
+    ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
+    """
+    ndim = len(lhs_shape)
+    if len(rhs_shape) != ndim:
+        raise ShapeError(
+            f"Inputs of shape {tuple(lhs_shape)} and kernels of shape {tuple(rhs_shape)}"
+            f"{user_line()} need as many axes."
+        )
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        return dimension_numbers
     if dimension_numbers is None:
         same = tuple(range(ndim))
-        return same, same, same
+        return ConvDimensionNumbers(same, same, same)
     names = tuple(dimension_numbers)
     if len(names) != 3 or not all(isinstance(n, str) and len(n) == ndim for n in names):
         raise ArgumentError(
@@ -178,7 +200,7 @@ def _layouts(dimension_numbers: Any, ndim: int) -> tuple[Sizes, Sizes, Sizes]:
             "as ('NHWC', 'HWIO', 'NHWC')."
         )
     lhs, rhs, out = names
-    spatial = [letter for letter in lhs if letter not in "NC"]
+    spatial = [letter for letter in rhs if letter not in "OI"]
     result = []
     for name, first in ((lhs, "NC"), (rhs, "OI"), (out, "NC")):
         if sorted(name) != sorted([*first, *spatial]) or len(set(name)) != ndim:
@@ -187,7 +209,22 @@ def _layouts(dimension_numbers: Any, ndim: int) -> tuple[Sizes, Sizes, Sizes]:
                 f"{first[0]}, {first[1]} and {', '.join(spatial)} once each."
             )
         result.append(tuple(name.index(letter) for letter in (*first, *spatial)))
-    return result[0], result[1], result[2]
+    return ConvDimensionNumbers(*result)
+
+
+def _by_features(x: Any, groups: int, batch_groups: int) -> tuple[Any, int]:
+    """Groups of the batch as groups of the features, and how many there are then."""
+    if batch_groups == 1:
+        return x, groups
+    batch, channels, *lengths = shape_of(x)
+    if groups != 1 or batch_groups < 1 or batch % batch_groups:
+        raise ShapeError(
+            f"A convolution in {batch_groups} groups of a batch of {batch}{user_line()}, and in "
+            f"{groups} of the features: the one has to divide the batch, the other to be 1."
+        )
+    each = batch // batch_groups
+    x = s.moveaxis(s.reshape(x, shape=(batch_groups, each, channels, *lengths)), 0, 1)
+    return s.reshape(x, shape=(each, batch_groups * channels, *lengths)), batch_groups
 
 
 def conv_general_dilated(
@@ -213,8 +250,8 @@ def conv_general_dilated(
         first gives transposed, the second dilated convolutions.
       dimension_numbers: the axes by letters, as ("NHWC", "HWIO", "NHWC"), for other layouts.
       feature_group_count: groups of channels that are convolved apart (C of them: depthwise).
-      batch_group_count: 1. precision: taken and ignored. preferred_element_type: dtype to compute
-        in.
+      batch_group_count: groups of the batch, each with kernels of its own.
+      precision: taken and ignored. preferred_element_type: dtype to compute in.
 
     Returns:
       The outputs, shape (N, O, *counts).
@@ -235,17 +272,15 @@ def conv_general_dilated(
             f"A convolution of arrays of shapes {shape_of(x)} and {shape_of(w)}{user_line()}: both "
             "need two axes and the spatial ones."
         )
-    if batch_group_count != 1:
-        raise ArgumentError(f"batch_group_count={batch_group_count} is not supported, only 1.")
-    of_x, of_w, of_out = _layouts(dimension_numbers, ndim)
-    x, w = _arranged(x, of_x), _arranged(w, of_w)
+    of_x, of_w, of_out = conv_dimension_numbers(shape_of(x), shape_of(w), dimension_numbers)
+    x, w = arranged(x, of_x), arranged(w, of_w)
+    x, groups = _by_features(x, feature_group_count, batch_group_count)
     count = ndim - 2
     strides = sizes_of("window_strides", window_strides, count)
     base = sizes_of("lhs_dilation", lhs_dilation, count)
     dilations = sizes_of("rhs_dilation", rhs_dilation, count)
     _, channels, *inner = shape_of(x)
     outs, inputs, *kernel = shape_of(w)
-    groups = feature_group_count
     if groups < 1 or channels != inputs * groups or outs % groups:
         raise ShapeError(
             f"A convolution in {groups} groups of {channels} channels by kernels from {inputs} to "
@@ -255,11 +290,11 @@ def conv_general_dilated(
     if isinstance(padding, str) and padding.upper() != "VALID" and any(d > 1 for d in base):
         raise ArgumentError(f"padding={padding!r} with lhs_dilation{user_line()}: give pairs.")
     lengths = tuple([max((n - 1) * d + 1, 0) for n, d in zip(inner, base, strict=True)])
-    pairs = _padding(padding, lengths, tuple(kernel), strides, dilations)
+    pairs = padding_pairs(padding, lengths, tuple(kernel), strides, dilations)
     config = [(a, b, d - 1) for (a, b), d in zip(pairs, base, strict=True)]
     x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
     y = _contracted(x, w, groups, strides, dilations)
-    return _arranged(y, s.inverse_permutation(of_out))
+    return arranged(y, s.inverse_permutation(of_out))
 
 
 def _contracted(x: Any, w: Any, groups: int, strides: Sizes, dilations: Sizes) -> Any:
@@ -280,7 +315,7 @@ def _contracted(x: Any, w: Any, groups: int, strides: Sizes, dilations: Sizes) -
     after, in_group = tuple(a + 1 for a in (1, *behind)), tuple(a + 1 for a in in_kernel)
     y = dot_general(seen, w, contract=(after, in_group), batch=((1,), (0,)))
     # Its axes: groups, batch, counts, outputs of a group.
-    y = _arranged(y, (1, 0, 2 + count, *range(2, 2 + count)))
+    y = arranged(y, (1, 0, 2 + count, *range(2, 2 + count)))
     return s.reshape(y, shape=(batch, outs, *counts))
 
 
@@ -307,5 +342,6 @@ def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str) -> Any
 
 
 __all__ = [
-    "conv", "conv_general_dilated", "conv_with_general_padding", "padtype_to_pads", "reduce_window",
+    "ConvDimensionNumbers", "conv", "conv_dimension_numbers", "conv_general_dilated",
+    "conv_with_general_padding", "padding_pairs", "padtype_to_pads", "reduce_window", "sizes_of",
 ]  # fmt: skip

@@ -1,0 +1,207 @@
+"""Floor 8: JAX's elementwise functions by their names in lax: NumPy's ufuncs, and those that NumPy
+lacks or that count otherwise (C's division of integers, rounding away from zero).
+
+Special functions stand in `fungrad.scipy.special`, and come from there when they are asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError
+from fungrad.numpy.prepare import array_of, promoted
+from fungrad.primitives import shaping as s
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import typeof
+
+abs, neg, sign, conj, real, imag = np.abs, np.negative, np.sign, np.conj, np.real, np.imag
+acos, acosh, asin, asinh, atan, atan2, atanh = (
+    np.arccos, np.arccosh, np.arcsin, np.arcsinh, np.arctan, np.arctan2, np.arctanh,
+)  # fmt: skip
+sin, cos, tan, sinh, cosh, tanh = np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh
+exp, exp2, expm1, log, log1p = np.exp, np.exp2, np.expm1, np.log, np.log1p
+sqrt, cbrt, square, pow, reciprocal = np.sqrt, np.cbrt, np.square, np.power, np.reciprocal
+sub, rem, nextafter, ceil, floor = np.subtract, np.fmod, np.nextafter, np.ceil, np.floor
+eq, ne, lt, le, gt, ge = (
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
+)  # fmt: skip
+is_finite = np.isfinite
+bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
+    np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert,
+)  # fmt: skip
+shift_left, shift_right_arithmetic = np.left_shift, np.right_shift
+
+
+def div(x: Any, y: Any) -> Any:
+    """x / y; of integers the quotient without its fraction, as in C.
+
+    >>> div(np.array([7, -7]), 2)
+    array([ 3, -3])
+    """
+    x, y = array_of(x), array_of(y)
+    if x.dtype.kind not in "iub" or y.dtype.kind not in "iub":
+        return np.true_divide(x, y)
+    down = np.floor_divide(x, y)
+    inexact = np.not_equal(np.multiply(down, y), x)
+    return np.where(np.logical_and(np.less(down, 0), inexact), down + 1, down)
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """x to a whole power, which is no traced value.
+
+    >>> integer_pow(np.array([2.0, 3.0]), -1)
+    array([0.5       , 0.33333333])
+    """
+    return np.power(array_of(x), operator.index(y))
+
+
+def logistic(x: Any) -> Any:
+    """1 / (1 + e^-x), to full relative precision on both sides.
+
+    >>> logistic(np.array([-1000.0, 0.0, 1000.0]))
+    array([0. , 0.5, 1. ])
+    """
+    x = array_of(x)
+    if x.dtype.kind == "c":
+        return 1.0 / (1.0 + np.exp(-x))
+    positive = np.greater_equal(x, 0)
+    small = np.exp(np.where(positive, -x, x))
+    return (np.where(positive, 1.0, small) / (1.0 + small))[()]
+
+
+class RoundingMethod(enum.Enum):
+    """Where a number in the middle between two whole ones goes."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+    """The nearest whole number; its derivative is zero.
+
+    >>> round(np.array([-2.5, 0.5, 1.4]))
+    array([-3.,  1.,  1.])
+    """
+    x = array_of(x)
+    if rounding_method is RoundingMethod.TO_NEAREST_EVEN:
+        return np.rint(x)
+    if rounding_method is not RoundingMethod.AWAY_FROM_ZERO:
+        raise ArgumentError(
+            f"rounding_method={rounding_method!r}{user_line()} is no RoundingMethod."
+        )
+    whole = np.trunc(x)
+    # The difference is exact, where x + 0.5 would be rounded.
+    return np.where(np.greater_equal(np.abs(x - whole), 0.5), whole + np.sign(x), whole)
+
+
+def complex(x: Any, y: Any) -> Any:
+    """x + i y, of two arrays of one real dtype.
+
+    >>> complex(np.array([1.0]), np.array([-np.inf]))
+    array([1.-infj])
+    """
+    x, y = promoted([array_of(x), array_of(y)])
+    dtype = np.result_type(x.dtype, np.complex64)
+    # Infinity times i would have a real part of NaN.
+    moved = s.cast(np.where(np.isfinite(y), y, 0), dtype) * dtype.type(1j)
+    for value in (np.inf, -np.inf):
+        moved = np.where(np.equal(y, value), _imaginary(value, dtype), moved)
+    moved = np.where(np.isnan(y), _imaginary(np.nan, dtype), moved)
+    return (s.cast(x, dtype) + moved)[()]
+
+
+def _imaginary(value: float, dtype: np.dtype[Any]) -> Any:
+    number = np.zeros((), dtype)
+    number.imag = value
+    return number[()]
+
+
+# --- bits -----------------------------------------------------------------------------------------
+
+
+def _unsigned(x: Any) -> tuple[Any, np.dtype[Any]]:
+    """Integers with their bits read without a sign."""
+    dtype = typeof(x).dtype
+    if dtype.kind not in "iu":
+        raise ArgumentError(f"The bits of {typeof(x)}{user_line()}: integers are needed.")
+    return s.cast(x, np.dtype(f"u{dtype.itemsize}")), dtype
+
+
+def shift_right_logical(x: Any, y: Any) -> Any:
+    """The bits of x moved to the right, with zeros behind them.
+
+    >>> int(shift_right_logical(np.int8(-1), np.int8(4)))
+    15
+    """
+    bits, dtype = _unsigned(array_of(x))
+    return s.cast(np.right_shift(bits, s.cast(array_of(y), bits.dtype)), dtype)
+
+
+def population_count(x: Any) -> Any:
+    """How many bits of a number are set (np.bitwise_count: of its absolute value).
+
+    Sums of neighbouring fields of bits: Warren 2012, Hacker's Delight, section 5-1.
+
+    >>> int(population_count(np.int8(-1)))
+    8
+    """
+    bits, dtype = _unsigned(array_of(x))
+    kind = bits.dtype.type
+    ones = np.iinfo(kind).max
+    pairs, fours, bytes_ = kind(ones // 3), kind(ones // 5), kind(ones // 17)
+
+    def right(y: Any, places: int) -> Any:
+        return np.right_shift(y, kind(places))
+
+    bits = bits - np.bitwise_and(right(bits, 1), pairs)
+    bits = np.bitwise_and(bits, fours) + np.bitwise_and(right(bits, 2), fours)
+    bits = np.bitwise_and(bits + right(bits, 4), bytes_)
+    with np.errstate(over="ignore"):
+        total = bits * kind(ones // 255)
+    return s.cast(right(total, 8 * dtype.itemsize - 8), dtype)
+
+
+def clz(x: Any) -> Any:
+    """How many zero bits lead a number.
+
+    >>> int(clz(np.int32(1)))
+    31
+    """
+    bits, dtype = _unsigned(array_of(x))
+    width = 8 * dtype.itemsize
+    step = 1
+    while step < width:
+        bits = np.bitwise_or(bits, np.right_shift(bits, bits.dtype.type(step)))
+        step *= 2
+    return width - s.cast(population_count(bits), dtype)
+
+
+SPECIAL = {
+    "bessel_i0e": "i0e",
+    "bessel_i1e": "i1e",
+    "betainc": "betainc",
+    "digamma": "digamma",
+    "erf": "erf",
+    "erf_inv": "erfinv",
+    "erfc": "erfc",
+    "igamma": "gammainc",
+    "igammac": "gammaincc",
+    "lgamma": "gammaln",
+    "polygamma": "polygamma",
+    "zeta": "zeta",
+}
+"""JAX's names of functions of `fungrad.scipy.special`, and their names there."""
+
+__all__ = [
+    "SPECIAL", "RoundingMethod", "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clz", "complex",
+    "conj", "cos", "cosh", "div", "eq", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag",
+    "integer_pow", "is_finite", "le", "log", "log1p", "logistic", "lt", "ne", "neg", "nextafter",
+    "population_count", "pow", "real", "reciprocal", "rem", "round", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "sub",
+    "tan", "tanh",
+]  # fmt: skip

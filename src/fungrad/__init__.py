@@ -12,6 +12,7 @@ from fungrad import trees as trees
 from fungrad.config import config as config
 from fungrad.ir.check import check_graph as check_graph
 from fungrad.ir.graph import Graph as Graph
+from fungrad.ir.graph import above as _above
 from fungrad.ir.types import Type as Type
 from fungrad.jit import jit as jit
 from fungrad.primitives.stopping import no_gradient as no_gradient
@@ -54,9 +55,11 @@ if TYPE_CHECKING:
     from fungrad import extend as extend
     from fungrad import lax as lax
     from fungrad import nn as nn
+    from fungrad import random as random
     from fungrad import scipy as scipy
     from fungrad import testing as testing
     from fungrad.inspect.ablate import ablate_stops as ablate_stops
+    from fungrad.inspect.draw import draw as draw
     from fungrad.inspect.why import why as why
     from fungrad.structural import debug as debug
     from fungrad.structural.checkpoint import checkpoint as checkpoint
@@ -87,6 +90,7 @@ _LATER = {
     "custom_root": "fungrad.structural.implicit",
     "custom_vjp": "fungrad.structural.custom",
     "debug": "fungrad.structural.debug",
+    "draw": "fungrad.inspect.draw",
     "extend": "fungrad.extend",
     "external": "fungrad.structural.external",
     "fixed_point": "fungrad.structural.implicit",
@@ -97,6 +101,7 @@ _LATER = {
     "nn": "fungrad.nn",
     "nth_derivative": "fungrad.structural.jets",
     "pure_callback": "fungrad.structural.external",
+    "random": "fungrad.random",
     "remat": "fungrad.structural.checkpoint",
     "save_dots": "fungrad.structural.policies",
     "save_everything": "fungrad.structural.policies",
@@ -116,6 +121,19 @@ def __getattr__(name: str) -> Any:
     value = getattr(module, name) if hasattr(module, name) or not is_module else module
     globals()[name] = value
     return value
+
+
+def _picture(graph: Graph) -> Any:
+    return importlib.import_module("fungrad.inspect.draw").Picture(graph)
+
+
+def _save(graph: Graph, path: Any) -> None:
+    module = "saving" if str(path).lower().endswith(".fungrad") else "inspect.draw"
+    importlib.import_module(f"fungrad.{module}").save(graph, path)
+
+
+_above.picture = _picture
+_above.save = _save
 
 
 def __dir__() -> list[str]:

@@ -69,6 +69,7 @@ IR_EPILOG = f"""\
 examples:
   fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy
   fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy --grad --wrt w --source
+  fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy --grad --html loss.html
 
 All real float arguments are inputs of the graph, or those of --wrt only; what else there is
 (integers, strings) is fixed. Only the shapes and dtypes of inputs are known while tracing.
@@ -193,6 +194,8 @@ def _parser() -> Parser:
     _add_function_options(ir)
     ir.add_argument("--grad", action="store_true", help="of the gradient")
     ir.add_argument("--source", action="store_true", help="with your line at each equation")
+    ir.add_argument("--html", metavar="OUT.html", help="draw it, as a page for a browser")
+    ir.add_argument("--svg", metavar="OUT.svg", help="draw it, as a picture")
     ir.set_defaults(run=ir_command)
 
     check = command(

@@ -26,6 +26,8 @@ from fungrad.cli_function import (
 )
 from fungrad.cli_input import InputError, parse_arguments
 from fungrad.cli_report import Report, array_text, number_text, write_json
+from fungrad.errors import ArgumentError, MissingExtraError
+from fungrad.inspect.draw import Picture
 from fungrad.inspect.why import stop_text
 from fungrad.ir.graph import Graph, inner_graphs
 from fungrad.ir.show import Names
@@ -119,11 +121,18 @@ def ir_command(options: Namespace, output: TextIO) -> int:
     labels = [
         name + path for name in names for path in trees.paths(trees.structure(call.values[name]))
     ]
+    pictures = [path for path in (options.html, options.svg) if path]
+    if pictures:
+        _draw(Picture(graph, labels, title=call.name), pictures)
     if options.json:
         content = _head(call, by) | _graph_json(graph, labels)
         _write_json(content, call, output)
         return PASSED
     report = _titled(call)
+    if pictures:
+        report.line(f"  {len(graph.equations)} equations, drawn in {' and '.join(pictures)}")
+        _finish(report, call, output)
+        return PASSED
     shown = Names()
     for variable, _ in graph.constants:
         shown.of(variable)
@@ -134,6 +143,17 @@ def ir_command(options: Namespace, output: TextIO) -> int:
     report.line(graph.show(source=options.source))
     _finish(report, call, output)
     return PASSED
+
+
+def _draw(picture: Picture, paths: Sequence[str]) -> None:
+    """Writes a picture; each path has the ending of its kind."""
+    for path in paths:
+        try:
+            picture.save(path)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+        except (ArgumentError, MissingExtraError) as error:
+            raise InputError(error.message) from None
 
 
 class _Positional:

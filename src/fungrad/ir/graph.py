@@ -7,7 +7,7 @@ and its types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -100,6 +100,16 @@ class Equation:
         return f"Equation({self.primitive.name})"
 
 
+class Above:
+    """Where the package installs what a Graph offers and the IR knows nothing of."""
+
+    picture: Callable[[Graph], Any]
+    save: Callable[[Graph, Any], None]
+
+
+above = Above()
+
+
 class Graph:
     """A traced function: inputs, constants with their values, equations, outputs.
 
@@ -162,6 +172,33 @@ class Graph:
         line.
         """
         return show(self, source)
+
+    def to_dot(self) -> str:
+        """The Graph as a picture, in Graphviz's language: see `fungrad.draw`."""
+        text: str = above.picture(self).to_dot()
+        return text
+
+    def to_mermaid(self) -> str:
+        """The Graph as a picture, a Mermaid flowchart: see `fungrad.draw`."""
+        text: str = above.picture(self).to_mermaid()
+        return text
+
+    def save(self, path: Any) -> None:
+        """Writes the Graph to a file; the ending says how.
+
+        Args:
+          path: `x.html`, `x.svg`, `x.dot`, `x.mmd` for a picture (see `fungrad.draw`), or
+            `x.fungrad` for the Graph itself (see `fungrad.save`).
+        """
+        above.save(self, path)
+
+    def _repr_html_(self) -> str:
+        page: str = above.picture(self)._repr_html_()
+        return page
+
+    def _repr_svg_(self) -> str | None:
+        drawing: str | None = above.picture(self)._repr_svg_()
+        return drawing
 
 
 def inner_graphs(equation: Equation) -> Iterator[Graph]:

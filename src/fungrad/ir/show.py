@@ -83,9 +83,9 @@ def _equation(equation: Any, names: Names, source: bool) -> list[str]:
 
 
 def _params(params: dict[str, Any], source: bool) -> list[str]:
-    flat = {k: v for k, v in params.items() if v is not None and not _holds_graph(v)}
-    nested = {k: v for k, v in params.items() if _holds_graph(v)}
-    text = " ".join(f"{key}={_value(value)}" for key, value in flat.items())
+    flat = {k: v for k, v in params.items() if v is not None and not holds_graph(v)}
+    nested = {k: v for k, v in params.items() if holds_graph(v)}
+    text = " ".join(f"{key}={value_text(value)}" for key, value in flat.items())
     if not nested:
         return [f"[{text}]"] if text else [""]
     rows = [text] if text else []
@@ -99,17 +99,19 @@ def _params(params: dict[str, Any], source: bool) -> list[str]:
     return ["[\n" + "\n".join("  " + row for row in rows) + "\n]"]
 
 
-def _holds_graph(value: Any) -> bool:
+def holds_graph(value: Any) -> bool:
+    """Whether a parameter is a Graph, or a tuple with Graphs among its items."""
     if isinstance(value, tuple):
         return any(hasattr(item, "equations") for item in value)
     return hasattr(value, "equations")
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """The text of a parameter that holds no Graph."""
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, tuple):
-        inner = ",".join(_value(v) for v in value)
+        inner = ",".join(value_text(v) for v in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, slice):
         parts = [value.start, value.stop, *([value.step] if value.step is not None else [])]

@@ -1,0 +1,280 @@
+"""Floor 8: samples of continuous distributions that are a formula of uniform or normal numbers.
+
+Each is differentiable in its parameters, as the formula is. Where a formula has no source it is the
+inverse of the distribution function.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.prepare import sizes
+from fungrad.primitives.random_bits import normal_quantile
+from fungrad.primitives.shaping import cast
+from fungrad.primitives.windows import normal_cdf
+from fungrad.random.keys import split
+from fungrad.random.prepare import (
+    fitting,
+    floating,
+    normals,
+    open_uniforms,
+    parameter,
+    spread,
+    uniforms,
+)
+
+
+def uniform(
+    key: Any, shape: Any = (), dtype: Any = np.float64, minval: Any = 0.0, maxval: Any = 1.0
+) -> Any:
+    """Uniform numbers, at least minval and less than maxval.
+
+    Args:
+      key: a key. shape: of the result. dtype: float64, float32 or float16.
+      minval, maxval: numbers or arrays that broadcast to the shape. Where the last bit of
+        minval + u (maxval - minval) is rounded up, the result may be maxval.
+
+    >>> from fungrad import random
+    >>> uniform(random.key(0), (2,))
+    array([0.01114249, 0.86664606])
+    """
+    dtype = floating(dtype)
+    if minval.__class__ is maxval.__class__ is float and (minval, maxval) == (0.0, 1.0):
+        return uniforms(key, sizes(shape), dtype)
+    low, high = parameter(minval, dtype), parameter(maxval, dtype)
+    u = uniforms(key, fitting("uniform", shape, low, high), dtype)
+    return low + u * (high - low)
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Standard normal numbers, by the inverse of the distribution function.
+
+    Args:
+      key: a key. shape: of the result. dtype: a floating one; complex64 or complex128 for numbers
+        whose real and imaginary parts have variance 1/2.
+
+    >>> from fungrad import random
+    >>> normal(random.key(0), (2,))
+    array([-2.28522946,  1.11069667])
+    """
+    found = np.dtype(dtype)
+    if found.kind == "c":
+        part = np.float64 if found == np.complex128 else np.float32
+        pairs = normals(key, (*sizes(shape), 2), part) * part(math.sqrt(0.5))
+        return cast(pairs[..., 0] + 1j * pairs[..., 1], found)
+    return normals(key, sizes(shape), floating(dtype))
+
+
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = np.float64
+) -> Any:
+    """Standard normal numbers between lower and upper, exact in both tails.
+
+    Args:
+      key: a key. lower, upper: numbers or arrays, which may be infinite. shape: of the result, that
+        of lower and upper together where it is left out. dtype: a floating one.
+
+    >>> from fungrad import random
+    >>> truncated_normal(random.key(0), 10.0, 11.0, (2,))
+    array([10.21478034, 10.01408503])
+    """
+    dtype = floating(dtype)
+    low, high = parameter(lower, np.float64), parameter(upper, np.float64)
+    shape = fitting("truncated_normal", shape, low, high)
+    u = cast(open_uniforms(key, shape, dtype), np.float64)
+    # The right tail is the left one turned round, where probabilities keep their digits.
+    right = np.greater(low, 0.0)
+    left_end = np.where(right, -high, low)
+    right_end = np.where(right, -low, high)
+    start = normal_cdf(left_end)
+    z = normal_quantile(start + u * (normal_cdf(right_end) - start))
+    z = np.where(right, -z, z)
+    return cast(np.clip(z, low, high), dtype)
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Exponential numbers of mean 1.
+
+    >>> from fungrad import random
+    >>> exponential(random.key(0), (2,))
+    array([4.49698933, 0.14312466])
+    """
+    dtype = floating(dtype)
+    return cast(-np.log(open_uniforms(key, sizes(shape), dtype)), dtype)
+
+
+def _centred(key: Any, shape: Any, dtype: Any) -> Any:
+    """Uniform numbers in (-1, 1), none of them 0, without a rounding."""
+    return open_uniforms(key, sizes(shape), dtype) * 2.0 - 1.0
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Laplace numbers: their distance from 0 is exponential.
+
+    >>> from fungrad import random
+    >>> laplace(random.key(0), (2,))
+    array([-3.80384215,  1.32209308])
+    """
+    dtype = floating(dtype)
+    v = _centred(key, shape, dtype)
+    return cast(np.copysign(np.log1p(-np.abs(v)), v), dtype)
+
+
+def gumbel(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Gumbel numbers: -log of exponential ones.
+
+    >>> from fungrad import random
+    >>> gumbel(random.key(0), (2,))
+    array([-1.50340814,  1.94403936])
+    """
+    dtype = floating(dtype)
+    return cast(-np.log(-np.log(open_uniforms(key, sizes(shape), dtype))), dtype)
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Logistic numbers.
+
+    >>> from fungrad import random
+    >>> logistic(random.key(0), (2,))
+    array([-4.48578431,  1.87159848])
+    """
+    dtype = floating(dtype)
+    u = open_uniforms(key, sizes(shape), dtype)
+    return cast(np.log(u) - np.log1p(-u), dtype)
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Cauchy numbers.
+
+    >>> from fungrad import random
+    >>> cauchy(random.key(0), (2,))
+    array([-28.5555525 ,   2.24790402])
+    """
+    dtype = floating(dtype)
+    return cast(np.tan(_centred(key, shape, dtype) * (math.pi / 2)), dtype)
+
+
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """exp of normal numbers of mean 0 and deviation sigma.
+
+    >>> from fungrad import random
+    >>> lognormal(random.key(0), 0.5)
+    0.31899...
+    """
+    dtype = floating(dtype)
+    scale = parameter(sigma, dtype)
+    return np.exp(normals(key, fitting("lognormal", shape, scale), dtype) * scale)
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Numbers from 1 on with the density b / x^(b + 1).
+
+    >>> from fungrad import random
+    >>> bool(pareto(random.key(0), 3.0) >= 1)
+    True
+    """
+    dtype = floating(dtype)
+    tail = parameter(b, dtype)
+    return np.exp(exponential(key, fitting("pareto", shape, tail), dtype) / tail)
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """The lengths of pairs of normal numbers of deviation scale.
+
+    >>> from fungrad import random
+    >>> rayleigh(random.key(0), np.array([1.0, 2.0]))
+    array([2.99899627, 1.07004545])
+    """
+    dtype = floating(dtype)
+    size = parameter(scale, dtype)
+    return np.sqrt(exponential(key, fitting("rayleigh", shape, size), dtype) * 2.0) * size
+
+
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = np.float64
+) -> Any:
+    """scale times an exponential number^(1 / concentration).
+
+    >>> from fungrad import random
+    >>> weibull_min(random.key(0), 1.0, 2.0, (2,))
+    array([2.12061060, 0.37831819])
+    """
+    dtype = floating(dtype)
+    size, power = parameter(scale, dtype), parameter(concentration, dtype)
+    shape = fitting("weibull_min", shape, size, power)
+    return exponential(key, shape, dtype) ** (1.0 / power) * size
+
+
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = np.float64
+) -> Any:
+    """Numbers whose density rises from left to mode and falls from there to right.
+
+    >>> from fungrad import random
+    >>> triangular(random.key(0), 0.0, 1.0, 4.0, (2,))
+    array([0.21111600, 2.73502639])
+    """
+    dtype = floating(dtype)
+    low, top, high = (parameter(p, dtype) for p in (left, mode, right))
+    u = open_uniforms(key, fitting("triangular", shape, low, top, high), dtype)
+    width = high - low
+    rising = low + np.sqrt(u * width * (top - low))
+    falling = high - np.sqrt((1.0 - u) * width * (high - top))
+    return cast(np.where(u * width < top - low, rising, falling), dtype)
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """The lengths of triples of standard normal numbers.
+
+    >>> from fungrad import random
+    >>> bool(maxwell(random.key(0)) > 0)
+    True
+    """
+    dtype = floating(dtype)
+    return np.sqrt(np.sum(normals(key, (*sizes(shape), 3), dtype) ** 2, axis=-1))
+
+
+def double_sided_maxwell(
+    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = np.float64
+) -> Any:
+    """loc plus scale times a Maxwell number of either sign.
+
+    >>> from fungrad import random
+    >>> double_sided_maxwell(random.key(0), 0.0, np.ones(2), (3, 2)).shape
+    (3, 2)
+    """
+    dtype = floating(dtype)
+    middle, size = parameter(loc, dtype), parameter(scale, dtype)
+    shape = fitting("double_sided_maxwell", shape, middle, size)
+    first, second = split(key)
+    sign = np.sign(_centred(second, shape, dtype))
+    return cast(middle + size * sign * maxwell(first, shape, dtype), dtype)
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Inverse Gaussian numbers of that mean and scale 1. Michael, Schucany and Haas 1976.
+
+    >>> from fungrad import random
+    >>> bool(wald(random.key(0), 2.0) > 0)
+    True
+    """
+    dtype = floating(dtype)
+    mean = parameter(mean, dtype)
+    shape = fitting("wald", shape, mean)
+    mean = spread(mean, shape)
+    first, second = split(key)
+    # The smaller root of its equation, mean (1 + w - sqrt(2 w + w^2)), written without cancelling.
+    w = normals(first, shape, dtype) ** 2 * mean * 0.5
+    small = mean / (1.0 + w + np.sqrt(w * (w + 2.0)))
+    taken = uniforms(second, shape, dtype) * (mean + small) <= mean
+    return np.where(taken, small, mean * mean / small)
+
+
+__all__ = [
+    "cauchy", "double_sided_maxwell", "exponential", "gumbel", "laplace", "logistic", "lognormal",
+    "maxwell", "normal", "pareto", "rayleigh", "triangular", "truncated_normal", "uniform", "wald",
+    "weibull_min",
+]  # fmt: skip

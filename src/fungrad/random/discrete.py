@@ -1,0 +1,185 @@
+"""Floor 8: samples that are integers or booleans: they have no derivatives.
+
+Where a parameter is no possible one, a count is -1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError
+from fungrad.numpy.prepare import array_of, sizes
+from fungrad.primitives.random_bits import high_product
+from fungrad.primitives.random_rejection import random_binomial, random_poisson
+from fungrad.primitives.shaping import cast
+from fungrad.primitives.stopping import stop_gradient
+from fungrad.random.keys import split
+from fungrad.random.prepare import (
+    WORD,
+    bits_of,
+    checked,
+    fitting,
+    integral,
+    open_uniforms,
+    parameter,
+    spread,
+    uniforms,
+)
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import Tracer, shape_of
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
+    """Integers, at least minval and less than maxval, all equally likely (to 2^-64).
+
+    Args:
+      key: a key. shape: of the result. minval, maxval: integers or arrays that broadcast to the
+        shape. dtype: an integer one that holds them.
+
+    Raises:
+      ArgumentError: where they are no integers, do not fit the dtype, or leave no integer between
+        them (known numbers; traced ones then give minval).
+
+    >>> from fungrad import random
+    >>> randint(random.key(0), (4,), 0, 10)
+    array([0, 8, 5, 6])
+    """
+    found = np.dtype(dtype)
+    low, high = array_of(minval), array_of(maxval)
+    if found.kind not in "iu" or low.dtype.kind not in "iub" or high.dtype.kind not in "iub":
+        raise ArgumentError(
+            f"randint between {low.dtype} and {high.dtype} numbers, of dtype {found}{user_line()}: "
+            "all three have to be integers."
+        )
+    if low.__class__ is not Tracer and high.__class__ is not Tracer:
+        _check_range(low, high, found)
+    shape = fitting("randint", shape, low, high)
+    # Modulo 2^64, so that a difference is right for all integers; NumPy's scalars would warn.
+    start, end = (cast(np.reshape(v, shape_of(v) or (1,)), WORD) for v in (low, high))
+    span = np.maximum(end - start, np.uint64(1))
+    offset = high_product(bits_of(key, shape or (1,), WORD), span)
+    return np.reshape(cast(start + offset, found), shape)[()]
+
+
+def _check_range(low: Any, high: Any, dtype: np.dtype[Any]) -> None:
+    limits = np.iinfo(dtype)
+    if np.any(low >= high):
+        raise ArgumentError(f"randint{user_line()} has no integer from {low} up to below {high}.")
+    if np.any(low < limits.min) or np.any(high - 1 > limits.max):
+        raise ArgumentError(f"randint{user_line()}: {low} to {high} do not fit into {dtype}.")
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
+    """Booleans that are true with the probability p.
+
+    >>> from fungrad import random
+    >>> bernoulli(random.key(0), 0.5, (4,))
+    array([ True, False, False, False])
+    """
+    share = stop_gradient(parameter(p, np.float64))
+    shape = fitting("bernoulli", shape, share)
+    return np.less(uniforms(key, shape, np.float64), share)
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> Any:
+    """1 and -1, equally likely.
+
+    >>> from fungrad import random
+    >>> rademacher(random.key(0), (4,))
+    array([ 1, -1, -1, -1])
+    """
+    found = integral(dtype)
+    positive = np.less(bits_of(key, sizes(shape), WORD), np.uint64(1 << 63))
+    return cast(np.where(positive, 1, -1), found)
+
+
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
+    """Poisson counts of mean lam. Below 10 by inversion, above by rejection (Hoermann 1993).
+
+    Args:
+      key: a key. lam: a number or an array; the count is -1 where it is negative. shape: of the
+        result, that of lam where it is left out. dtype: of the counts.
+
+    >>> from fungrad import random
+    >>> poisson(random.key(0), 3.0, (4,))
+    array([0, 5, 3, 3])
+    """
+    found = integral(dtype)
+    rate = stop_gradient(parameter(lam, np.float64))
+    rate = spread(rate, fitting("poisson", shape, rate))
+    return cast(random_poisson(checked(key), rate), found)
+
+
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
+    """How many of n trials succeed, each with the probability p. Inversion, and BTRS (Hoermann
+    1993).
+
+    Args:
+      key: a key. n: a number or an array, whole. p: a number or an array. shape: of the result,
+        that of n and p together where it is left out. dtype: of the counts; JAX's are floats.
+
+    >>> from fungrad import random
+    >>> binomial(random.key(0), 10, 0.5, (4,))
+    array([2, 7, 5, 5])
+    """
+    found = integral(dtype)
+    trials, share = (stop_gradient(parameter(v, np.float64)) for v in (n, p))
+    shape = fitting("binomial", shape, trials, share)
+    counts = random_binomial(checked(key), spread(trials, shape), spread(share, shape))
+    return cast(counts, found)
+
+
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
+    """How many trials it takes until one succeeds, each with the probability p; 1 or more.
+
+    >>> from fungrad import random
+    >>> geometric(random.key(0), 0.5, (4,))
+    array([7, 1, 1, 1])
+    """
+    found = integral(dtype)
+    share = stop_gradient(parameter(p, np.float64))
+    shape = fitting("geometric", shape, share)
+    waits = np.log(open_uniforms(key, shape, np.float64)) / np.log1p(-np.minimum(share, 1 - 2**-53))
+    possible = np.logical_and(np.greater(share, 0), np.less_equal(share, 1))
+    return cast(np.where(possible, np.floor(np.where(possible, waits, 0.0)) + 1.0, -1.0), found)
+
+
+def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = np.int64) -> Any:
+    """How n trials are spread among categories.
+
+    Args:
+      key: a key. n: a number or an array, whole. p: the probabilities, along the last axis; they
+        are divided by their sum. shape: of the result, with its last axis. dtype: of the counts;
+        JAX's are floats.
+
+    Raises:
+      ArgumentError: where p is a number.
+
+    >>> from fungrad import random
+    >>> int(multinomial(random.key(0), 100, np.array([0.2, 0.3, 0.5])).sum())
+    100
+    """
+    found = integral(dtype)
+    trials, shares = (stop_gradient(parameter(v, np.float64)) for v in (n, p))
+    if not shape_of(shares):
+        raise ArgumentError(f"The p of a multinomial distribution is a vector{user_line()}.")
+    categories = shape_of(shares)[-1]
+    lead = None if shape is None else sizes(shape)[:-1]
+    lead = fitting("multinomial", lead, trials, shares[..., 0])
+    left = spread(trials, lead)
+    rest = np.flip(np.cumsum(np.flip(shares, -1), axis=-1), -1)
+    keys = split(key, categories)
+    counts = []
+    for i in range(categories - 1):
+        share = np.clip(shares[..., i] / np.where(rest[..., i] > 0, rest[..., i], 1.0), 0.0, 1.0)
+        drawn = random_binomial(keys[i], left, spread(share, lead))
+        counts.append(drawn)
+        left = left - drawn
+    return cast(np.stack([*[cast(c, np.float64) for c in counts], left], axis=-1), found)
+
+
+__all__ = [
+    "bernoulli", "binomial", "geometric", "multinomial", "poisson", "rademacher", "randint",
+]  # fmt: skip

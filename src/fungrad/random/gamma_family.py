@@ -1,0 +1,180 @@
+"""Floor 8: samples of the gamma distribution and of those that are made of it.
+
+Gamma numbers are drawn by rejection, and have the derivatives by implicit reparameterisation that
+their quantiles have (Figurnov, Mohamed and Mnih 2018), of all orders; the others are formulas of
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ShapeError
+from fungrad.nn.activations import sigmoid
+from fungrad.nn.normalising import softmax
+from fungrad.numpy.prepare import sizes
+from fungrad.primitives.incomplete import log_gamma_quantile
+from fungrad.primitives.random_rejection import random_log_gamma
+from fungrad.primitives.stopping import stop_gradient
+from fungrad.random.continuous import exponential
+from fungrad.random.discrete import rademacher
+from fungrad.random.keys import split
+from fungrad.random.prepare import checked, fitting, floating, normals, parameter, spread
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import shape_of
+
+
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """The logarithms of gamma numbers, exact where these are too small for a float.
+
+    Args:
+      key: a key. a: the shape parameter, a number or an array; NaN results where it is negative.
+      shape: of the result, that of a where it is left out. dtype: a floating one.
+
+    >>> import fungrad as fg
+    >>> loggamma(fg.random.key(0), 1e-3) < -300
+    True
+    """
+    dtype = floating(dtype)
+    a = parameter(a, dtype)
+    a = spread(a, fitting("loggamma", shape, a))
+    fixed = stop_gradient(a)
+    return log_gamma_quantile(a, fixed, random_log_gamma(checked(key), fixed))
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Gamma numbers of the shape parameter a and scale 1. Marsaglia and Tsang 2000.
+
+    Args:
+      key: a key. a: a number or an array; NaN results where it is negative. shape: of the result,
+        that of a where it is left out. dtype: a floating one.
+
+    >>> import fungrad as fg
+    >>> key = fg.random.key(0)
+    >>> x, slope = fg.value_and_grad(lambda a: gamma(key, a))(2.0)
+    >>> round(float(x), 6), round(float(slope), 6)
+    (0.0, 0.0)
+    """
+    return np.exp(loggamma(key, a, shape, dtype))
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Beta numbers: x / (x + y) of gamma numbers x and y of shapes a and b.
+
+    >>> from fungrad import random
+    >>> bool(0 < beta(random.key(0), 2.0, 3.0) < 1)
+    True
+    """
+    dtype = floating(dtype)
+    a, b = parameter(a, dtype), parameter(b, dtype)
+    shape = fitting("beta", shape, a, b)
+    first, second = split(key)
+    return sigmoid(loggamma(first, a, shape, dtype) - loggamma(second, b, shape, dtype))
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Points whose coordinates are positive and add up to 1: gamma numbers over their sum.
+
+    Args:
+      key: a key. alpha: the concentrations, along the last axis. shape: of the result without its
+        last axis. dtype: a floating one.
+
+    Raises:
+      ShapeError: where alpha is a number.
+
+    >>> from fungrad import random
+    >>> bool(np.isclose(dirichlet(random.key(0), np.ones(3)).sum(), 1.0))
+    True
+    """
+    dtype = floating(dtype)
+    alpha = parameter(alpha, dtype)
+    if not shape_of(alpha):
+        raise ShapeError(f"The alpha of a Dirichlet distribution is a vector{user_line()}.")
+    shape = fitting("dirichlet", shape, alpha[..., 0])
+    return softmax(loggamma(key, alpha, (*shape, shape_of(alpha)[-1]), dtype), axis=-1)
+
+
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Sums of squares of df standard normal numbers: twice gamma numbers of df / 2.
+
+    >>> from fungrad import random
+    >>> bool(chisquare(random.key(0), 3.0) > 0)
+    True
+    """
+    df = parameter(df, floating(dtype))
+    return gamma(key, df * 0.5, shape, dtype) * 2.0
+
+
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Student's numbers: a normal one over the root of a chi-square one's mean square.
+
+    >>> from fungrad import random
+    >>> t(random.key(0), 5.0, (2,)).shape
+    (2,)
+    """
+    dtype = floating(dtype)
+    half = parameter(df, dtype) * 0.5
+    shape = fitting("t", shape, half)
+    first, second = split(key)
+    spare = np.log(half) - loggamma(second, half, shape, dtype)
+    return normals(first, shape, dtype) * np.exp(spare * 0.5)
+
+
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Fisher's numbers: the ratio of the means of dfnum and of dfden squared normal numbers.
+
+    >>> from fungrad import random
+    >>> bool(f(random.key(0), 3.0, 4.0) > 0)
+    True
+    """
+    dtype = floating(dtype)
+    above, below = parameter(dfnum, dtype) * 0.5, parameter(dfden, dtype) * 0.5
+    shape = fitting("f", shape, above, below)
+    first, second = split(key)
+    ratio = loggamma(first, above, shape, dtype) - loggamma(second, below, shape, dtype)
+    return np.exp(ratio) * (below / above)
+
+
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Numbers whose density is proportional to exp(-|x|^p).
+
+    >>> from fungrad import random
+    >>> generalized_normal(random.key(0), 3.0, (2,)).shape
+    (2,)
+    """
+    dtype = floating(dtype)
+    power = parameter(p, dtype)
+    shape = fitting("generalized_normal", shape, power)
+    first, second = split(key)
+    size = np.exp(loggamma(first, 1.0 / power, shape, dtype) / power)
+    return size * rademacher(second, shape, dtype)
+
+
+def ball(key: Any, d: int, p: Any = 2.0, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Points spread evenly in the unit ball of d dimensions, where sum of |x|^p is at most 1.
+
+    Args:
+      key: a key. d: dimensions. p: the power. shape: of the result without its last axis.
+      dtype: a floating one.
+
+    Barthe, Guedon, Mendelson and Naor 2005, A probabilistic approach to the geometry of the l_p^n
+    ball.
+
+    >>> from fungrad import random
+    >>> bool(np.sum(ball(random.key(0), 3) ** 2) < 1)
+    True
+    """
+    dtype = floating(dtype)
+    first, second = split(key)
+    shape = sizes(shape)
+    power = parameter(p, dtype)
+    points = generalized_normal(first, power, (*shape, d), dtype)
+    total = np.sum(np.abs(points) ** power, axis=-1) + exponential(second, shape, dtype)
+    return points / np.expand_dims(total ** (1.0 / power), -1)
+
+
+__all__ = [
+    "ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t",
+]  # fmt: skip

@@ -5,6 +5,7 @@ Each stages its functions once, checks that the types fit, and calls a structura
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.lax.fitting import carry_body, check_same, check_tree, strong_leaf
-from fungrad.structural import branch, loop
+from fungrad.structural import branch, debug, loop
 from fungrad.structural import scan as structural_scan
 from fungrad.structural.retrace import derive
 from fungrad.structural.schedule import check_checkpoint
@@ -35,6 +36,7 @@ def while_loop(
     init_val: Any,
     *,
     checkpoint: str | int | None = None,
+    callback: Callable[[int, Any], Any] | None = None,
 ) -> Any:
     """Applies a body to a carry as long as a condition of it holds.
 
@@ -45,6 +47,7 @@ def while_loop(
       checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial",
         O(log n) carries, each step being run O(log n) times; a number of bytes, carries that fit
         into it.
+      callback: as in `scan`.
 
     Returns:
       The carry for which the condition does not hold. Both modes of differentiation work, whatever
@@ -61,6 +64,12 @@ def while_loop(
     0.25
     """
     check_checkpoint(checkpoint)
+    if callback is not None:
+        told = _told(lambda carry, _: (body_fun(carry), None), body_fun, callback)
+        following = functools.wraps(body_fun)(lambda numbered: told(numbered, None)[0])
+        return while_loop(
+            lambda c: cond_fun(c[1]), following, (0, init_val), checkpoint=checkpoint
+        )[1]  # fmt: skip
     body, carry, treedef, types = carry_body(
         body_fun, lambda both: body_fun(both[0]), init_val, _NOTHING, "the body of while_loop"
     )
@@ -96,23 +105,28 @@ def fori_loop(
     init_val: Any,
     *,
     unroll: int | None = None,
+    callback: Callable[[int, Any], Any] | None = None,
 ) -> Any:
     """Applies `carry = body_fun(i, carry)` for i = lower, ..., upper - 1.
 
     With bounds that are known numbers it is a scan, otherwise a while_loop; both are
-    differentiable.
+    differentiable. `callback` is that of `scan`.
 
     >>> int(fori_loop(0, 5, lambda i, total: total + i, 0))
     10
     """
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
         steps = np.arange(lower, max(lower, upper))
-        return scan(lambda c, i: (body_fun(i, c), None), init_val, steps, unroll=unroll or 1)[0]
+        return scan(
+            lambda c, i: (body_fun(i, c), None), init_val, steps, unroll=unroll or 1,
+            callback=callback,
+        )[0]  # fmt: skip
     first = np.int64(lower) if isinstance(lower, int) else lower
     _, _, result = while_loop(
         lambda c: c[0] < c[1],
         lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2])),
         (first, upper, init_val),
+        callback=None if callback is None else lambda step, c: callback(step, c[2]),
     )
     return result
 
@@ -127,6 +141,7 @@ def scan(
     unroll: int = 1,
     *,
     checkpoint: str | int | None = None,
+    callback: Callable[[int, Any], Any] | None = None,
 ) -> tuple[Any, Any]:
     """Applies `carry, y = f(carry, x)` along the leading axis of xs, and stacks the ys.
 
@@ -141,6 +156,10 @@ def scan(
       checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial",
         O(log n) carries, each step being run O(log n) times; a number of bytes, carries that fit
         into it.
+      callback: called as `callback(number of steps done, carry)` after each step, with a number
+        and arrays, for what it does (a progress bar); also where the loop is compiled, and once in
+        the forward pass where it is differentiated. Under `vmap` of the carry it is called for each
+        example. None costs nothing.
 
     Returns:
       (the last carry, the stacked ys).
@@ -154,6 +173,11 @@ def scan(
     (6.0, array([1., 3., 6.]))
     """
     check_checkpoint(checkpoint)
+    if callback is not None:
+        (_, last), stacked = scan(
+            _told(f, f, callback), (0, init), xs, length, reverse, unroll, checkpoint=checkpoint
+        )
+        return last, stacked
     x_leaves, x_def, x_types = types_of(xs, "xs")
     count = _scan_length(x_types, x_def, length)
     slices = [Type(t.shape[1:], t.dtype) for t in x_types]
@@ -171,6 +195,21 @@ def scan(
         unroll=int(unroll), checkpoint=checkpoint,
     )  # fmt: skip
     return trees.unflatten(treedef, out[:n]), trees.unflatten(y_def, out[n:])
+
+
+def _told(f: Callable[..., Any], named: Any, callback: Callable[[int, Any], Any]) -> Any:
+    """A body that counts its steps in the carry, and tells the callback of each; named for errors
+    as the user's.
+    """
+
+    @functools.wraps(named)
+    def body(numbered: Any, x: Any) -> Any:
+        count, carry = numbered
+        after, y = _pair(named, f(carry, x))
+        debug.callback(lambda done, value: callback(int(done), value), count + 1, after)
+        return (count + 1, after), y
+
+    return body
 
 
 def _pair(f: Any, out: Any) -> Any:

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from fungrad.primitives.declare import Primitive
 from fungrad.structural.calling import Arguments
 from fungrad.structural.host import Host
+from fungrad.structural.schedule import muted
 from fungrad.structural.trap import trap
-
-muted: ContextVar[bool] = ContextVar("fungrad_muted", default=False)
-"""Whether what runs now ran before and is only computed again, so that it shall not print twice."""
 
 
 def _eval(*args: Any, host: Host) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ from fungrad.structural.retrace import (
     spread,
     strong,
 )
-from fungrad.structural.schedule import Steps, reverse
+from fungrad.structural.schedule import Steps, again, reverse
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import shape_of, typeof
 from fungrad.transforms.batching import Unbatched
@@ -300,9 +300,11 @@ def _replay_in_pieces(
 ) -> Any:
     n = len(x.carry)
 
+    @again
     def advance(carry: Any, i: int) -> Any:
         return run(body, [*x.body, *carry])
 
+    @again
     def record(carry: Any, i: int) -> Any:
         results = run(halves.forward, [*x.body, *carry])
         return results[:n], results[n:]

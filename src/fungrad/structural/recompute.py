@@ -14,8 +14,8 @@ from typing import Any
 
 from fungrad.primitives.declare import Primitive
 from fungrad.structural.calling import Substituted
-from fungrad.structural.debug import muted
 from fungrad.structural.policies import Budget, Policy, save_nothing, size_in_bytes, work
+from fungrad.structural.schedule import again
 from fungrad.tracing.trace import Trace, Tracer, current, typeof
 from fungrad.transforms.reverse import VjpTrace, linearized
 
@@ -188,13 +188,9 @@ def _first(
 
 
 def _vjp(cotangents: Any, saved: Any, args: Any, wanted: Any) -> list[Any]:
-    again, primals, kept = saved
+    below, primals, kept = saved
     above = Replayed(current(), kept) if kept else current()
-    token = muted.set(True)
-    try:
-        _, pullback = above.run(linearized, again, primals, lambda: "a checkpointed function")
-    finally:
-        muted.reset(token)
+    _, pullback = again(above.run)(linearized, below, primals, lambda: "a checkpointed function")
     return list(pullback(cotangents))
 
 

@@ -11,11 +11,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from fungrad.errors import ArgumentError
 
 Carry = Sequence[Any]
+
+muted: ContextVar[bool] = ContextVar("fungrad_muted", default=False)
+"""Whether what runs now ran before and is only computed again, so that it shall not print twice."""
+
+
+def again(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function f, for steps that ran before: what they print is left out."""
+
+    def quiet(*args: Any) -> Any:
+        token = muted.set(True)
+        try:
+            return f(*args)
+        finally:
+            muted.reset(token)
+
+    return quiet
 
 
 class Steps(NamedTuple):

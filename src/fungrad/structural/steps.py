@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.ir.graph import Graph
 from fungrad.structural.call import run
 from fungrad.structural.retrace import Differentiated, differentiate, reaches, settled, strong
-from fungrad.structural.schedule import Steps
+from fungrad.structural.schedule import Steps, again
 from fungrad.structural.schedule import reverse as go_back
 
 Counts = tuple[int, int]
@@ -113,7 +113,7 @@ def replay(
         sums = {k: v + by_input[k] if k in by_input else v for k, v in sums.items()}
         return sums, [by_input.get(constants + k, empty[constants + k]) for k in inexact]
 
-    steps = Steps(length, advance, record, back)
+    steps = Steps(length, again(advance), again(record), back)
     totals, cts = go_back(steps, x.carry, (totals, list(cotangents[: len(inexact)])), checkpoint)
     carry_cts = dict(zip(inexact, cts, strict=True))
     result = [totals[i] for i in range(constants) if wanted[i]]

@@ -237,6 +237,7 @@ def test_a_condition_may_be_any_array():
         lambda y: np.stack([y, y], axis=1),
         lambda y: np.pad(y, 1, constant_values=1.0),
         lambda y: np.roll(y, 1),
+        lambda y: y.astype(np.float32),
     ],
 )
 def test_a_mask_goes_through_what_only_moves_elements(moved):

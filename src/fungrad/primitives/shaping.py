@@ -179,11 +179,14 @@ convert: Primitive = linear(
     "convert",
     eval=_eval_convert,
     type=lambda x, *, dtype: Type(x.shape, dtype),
-    transpose=lambda ct, x, *, dtype: convert(ct, dtype=x.dtype),
+    transpose=lambda ct, x, *, dtype: (
+        ct if typeof(ct).dtype == np.bool_ else convert(ct, dtype=x.dtype)
+    ),
     batch=lambda args, batched, size, *, dtype: convert(args[0], dtype=dtype),
+    moves=True,
 )
 """`convert(x, dtype=)`: x in another floating or complex dtype; the real part where that is
-real.
+real. The mask of a cotangent stays boolean.
 """
 
 to_discrete: Primitive = general(

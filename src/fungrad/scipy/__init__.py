@@ -1,6 +1,7 @@
-"""Floor 8: SciPy's namespaces for traced values (`fungrad.scipy`): special, optimize.
+"""Floor 8: SciPy's namespaces for traced values (`fungrad.scipy`): integrate, linalg,
+optimize, special, stats.
 
-Both are imported when they are first asked for, and only then is SciPy, which the extra `scipy`
+They are imported when they are first asked for, and only then is SciPy, which the extra `scipy`
 brings.
 """
 
@@ -8,10 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fungrad.scipy import integrate as integrate
+    from fungrad.scipy import linalg as linalg
     from fungrad.scipy import optimize as optimize
     from fungrad.scipy import special as special
+    from fungrad.scipy import stats as stats
 
-_LATER = ("optimize", "special")
+_LATER = ("integrate", "linalg", "optimize", "special", "stats")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,127 @@
+"""Floor 8: continuous distributions: density and its integral at (x - loc) / scale, quantiles,
+moments. Knows no single distribution.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.primitives.elementwise import select
+from fungrad.primitives.shaping import cast
+from fungrad.scipy.stats.distribution import Distribution
+from fungrad.tracing.trace import typeof
+
+
+class Continuous(Distribution):
+    """A continuous distribution: location, scale, and density."""
+
+    _parameters_of_place = ("loc", "scale")
+
+    def _methods(self) -> set[str]:
+        found = {*self._formulas, "pdf", *({"median"} if "ppf" in self._formulas else ())}
+        return found | ({"std"} if "var" in found else set())
+
+    def _at(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
+        """The standard form's function at (x - loc) / scale; a density also divided by scale."""
+        with np.errstate(all="ignore"):
+            y, shapes, loc, scale = self._prepared(method, x, args, kwargs)
+            validity = self._validity(shapes, scale)
+            if validity is not None:
+                scale = validity if scale is None else scale * validity
+            y = y if loc is None else y - loc
+            y = y if scale is None else y / scale
+            less = np.log(scale) if method == "logpdf" and scale is not None else None
+            return self._on_support(method, y, shapes, less=less)
+
+    def logpdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The logarithm of the density at x; -inf, with the derivative 0, outside of the support.
+
+        Args:
+          x: real numbers.
+          *args, **kwargs: the shape parameters, loc and scale, which broadcast against x.
+        """
+        return self._at("logpdf", x, args, kwargs)
+
+    def pdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The density at x: see logpdf."""
+        return np.exp(self.logpdf(x, *args, **kwargs))
+
+    def _cumulative(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
+        if self._left_to_scipy(method, x, args, kwargs):
+            return getattr(self._scipy, method)(x, *args, **kwargs)
+        return self._at(method, x, args, kwargs)
+
+    def cdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The probability of values up to x; its derivative is the density."""
+        return self._cumulative("cdf", x, args, kwargs)
+
+    def sf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The probability of values above x, 1 - cdf without loss."""
+        return self._cumulative("sf", x, args, kwargs)
+
+    def logcdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The logarithm of cdf; -inf, with the derivative 0, where that is 0."""
+        return self._cumulative("logcdf", x, args, kwargs)
+
+    def logsf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The logarithm of sf; -inf, with the derivative 0, where that is 0."""
+        return self._cumulative("logsf", x, args, kwargs)
+
+    def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:
+        if self._left_to_scipy(method, q, args, kwargs):
+            return getattr(self._scipy, method)(q, *args, **kwargs)
+        with np.errstate(all="ignore"):
+            q, shapes, loc, scale = self._prepared(method, q, args, kwargs)
+            validity = self._validity(shapes, scale)
+            q = select((q >= 0) & (q <= 1), q, np.nan)
+            y = self._formula(method)(q if validity is None else q * validity, *shapes)
+            y = y if scale is None else y * scale
+            return cast(y if loc is None else y + loc, typeof(q).dtype)
+
+    def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
+        """The x at which cdf is q, of [0, 1]."""
+        return self._quantile("ppf", q, args, kwargs)
+
+    def isf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
+        """The x at which sf is q, of [0, 1]."""
+        return self._quantile("isf", q, args, kwargs)
+
+    def median(self, *args: Any, **kwargs: Any) -> Any:
+        """The x at which cdf is 1/2."""
+        return self.ppf(0.5, *args, **kwargs)
+
+    def _moment(self, method: str, args: Any, kwargs: Any, power: int | None) -> Any:
+        """The standard form's value times scale to a power, or plus log(scale) for None."""
+        if self._left_to_scipy(method, args, kwargs):
+            return getattr(self._scipy, method)(*args, **kwargs)
+        with np.errstate(all="ignore"):
+            _, shapes, loc, scale = self._prepared(method, None, args, kwargs)
+            value = self._formula(method)(*shapes)
+            given = [p for p in (*shapes, loc, scale) if p is not None]
+            if not given:
+                return np.float64(value)
+            validity = self._validity(shapes, scale)
+            value = value if validity is None else value * validity
+            if scale is not None:
+                value = value + np.log(scale) if power is None else value * scale**power
+            if loc is not None:
+                value = value + loc if power == 1 else select(loc == loc, value, np.nan)
+            return cast(value, typeof(given[0]).dtype)
+
+    def entropy(self, *args: Any, **kwargs: Any) -> Any:
+        """The differential entropy, in nats."""
+        return self._moment("entropy", args, kwargs, None)
+
+    def mean(self, *args: Any, **kwargs: Any) -> Any:
+        """The expectation."""
+        return self._moment("mean", args, kwargs, 1)
+
+    def var(self, *args: Any, **kwargs: Any) -> Any:
+        """The variance."""
+        return self._moment("var", args, kwargs, 2)
+
+    def std(self, *args: Any, **kwargs: Any) -> Any:
+        """The square root of the variance."""
+        return np.sqrt(self.var(*args, **kwargs))

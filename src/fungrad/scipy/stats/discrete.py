@@ -1,0 +1,231 @@
+"""Floor 8: the discrete distributions of scipy.stats, by the formulas of their standard forms.
+
+Values k (and loc, and whole numbers among the parameters) have the derivative 0, on purpose, and so
+have quantiles, which SciPy computes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.types import Type
+from fungrad.primitives.elementwise import select
+from fungrad.primitives.shaping import cast
+from fungrad.primitives.stopping import stop_gradient
+from fungrad.scipy.special_entropy import entr, xlog1py, xlogy
+from fungrad.scipy.special_gamma import betainc, betaln, gammainc, gammaincc, gammaln
+from fungrad.scipy.stats.distribution import Distribution
+from fungrad.structural.external import pure_callback
+from fungrad.tracing.trace import Tracer, shape_of, typeof
+
+
+class Discrete(Distribution):
+    """A discrete distribution: location, and probabilities of whole numbers."""
+
+    _parameters_of_place = ("loc",)
+
+    def _methods(self) -> set[str]:
+        found = {*self._formulas, "pmf", "ppf", "isf", "median"}
+        return found | ({"std"} if "var" in found else set())
+
+    def _at(self, method: str, k: Any, args: Any, kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            k, shapes, loc = self._prepared(method, k, args, kwargs)
+            k = stop_gradient(k, name="k")
+            k = k if loc is None else k - stop_gradient(loc, name="loc")
+            whole = np.floor(k)
+            broken = whole < k if method == "logpmf" else None
+            return self._on_support(method, whole * self._validity(shapes), shapes, broken)
+
+    def logpmf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
+        """The logarithm of the probability of k; -inf where it is 0, and where k is not whole.
+
+        Args:
+          k: real numbers, integers or not. The derivative in them is 0, on purpose.
+          *args, **kwargs: the shape parameters and loc, which broadcast against k.
+        """
+        return self._at("logpmf", k, args, kwargs)
+
+    def pmf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
+        """The probability of k: see logpmf."""
+        return np.exp(self.logpmf(k, *args, **kwargs))
+
+    def _cumulative(self, method: str, k: Any, args: Any, kwargs: Any) -> Any:
+        if self._left_to_scipy(method, k, args, kwargs):
+            return getattr(self._scipy, method)(k, *args, **kwargs)
+        return self._at(method, k, args, kwargs)
+
+    def cdf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
+        """The probability of values up to k."""
+        return self._cumulative("cdf", k, args, kwargs)
+
+    def sf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
+        """The probability of values above k, 1 - cdf without loss."""
+        return self._cumulative("sf", k, args, kwargs)
+
+    def logcdf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
+        """The logarithm of cdf; -inf, with the derivative 0, where that is 0."""
+        return self._cumulative("logcdf", k, args, kwargs)
+
+    def logsf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
+        """The logarithm of sf; -inf, with the derivative 0, where that is 0."""
+        return self._cumulative("logsf", k, args, kwargs)
+
+    def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:
+        """SciPy's, called back where values are traced."""
+        lead, shapes, loc = self._prepared(method, q, args, kwargs)
+        values = [lead, *shapes, *(() if loc is None else (loc,))]
+        type_ = Type(np.broadcast_shapes(*map(shape_of, values)), typeof(lead).dtype)
+
+        def quantile(*arrays: Any) -> Any:
+            with np.errstate(all="ignore"):
+                return np.asarray(getattr(self._scipy, method)(*arrays), type_.dtype)
+
+        if not any(value.__class__ is Tracer for value in values):
+            return quantile(*values)[()]
+        wide = [np.broadcast_to(stop_gradient(v), type_.shape) for v in values]
+        return pure_callback(quantile, type_, *wide, vectorized=True)
+
+    def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
+        """The least k at which cdf is q or more. Its derivative is 0, on purpose."""
+        return self._quantile("ppf", q, args, kwargs)
+
+    def isf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
+        """The least k at which sf is q or less. Its derivative is 0, on purpose."""
+        return self._quantile("isf", q, args, kwargs)
+
+    def median(self, *args: Any, **kwargs: Any) -> Any:
+        """The least k at which cdf is 1/2 or more."""
+        return self.ppf(0.5, *args, **kwargs)
+
+    def _moment(self, method: str, args: Any, kwargs: Any) -> Any:
+        if self._left_to_scipy(method, args, kwargs):
+            return getattr(self._scipy, method)(*args, **kwargs)
+        with np.errstate(all="ignore"):
+            _, shapes, loc = self._prepared(method, None, args, kwargs)
+            value = self._formula(method)(*shapes) * self._validity(shapes)
+            if loc is not None:
+                value = value + loc if method == "mean" else select(loc == loc, value, np.nan)
+            return cast(value, typeof(shapes[0]).dtype)
+
+    def entropy(self, *args: Any, **kwargs: Any) -> Any:
+        """The entropy, in nats."""
+        return self._moment("entropy", args, kwargs)
+
+    def mean(self, *args: Any, **kwargs: Any) -> Any:
+        """The expectation."""
+        return self._moment("mean", args, kwargs)
+
+    def var(self, *args: Any, **kwargs: Any) -> Any:
+        """The variance."""
+        return self._moment("var", args, kwargs)
+
+    def std(self, *args: Any, **kwargs: Any) -> Any:
+        """The square root of the variance."""
+        return np.sqrt(self.var(*args, **kwargs))
+
+
+def _fraction(p: Any) -> Any:
+    return (p >= 0) & (p <= 1)
+
+
+def _count(n: Any) -> Any:
+    return (n >= 0) & (np.floor(n) == n)
+
+
+bernoulli = Discrete(
+    "bernoulli",
+    "p",
+    support=(0.0, 1.0),
+    inner=0.0,
+    valid=_fraction,
+    logpmf=lambda k, p: xlogy(k, p) + xlog1py(1.0 - k, -p),
+    cdf=lambda k, p: 1.0 - (1.0 - k) * p,
+    sf=lambda k, p: (1.0 - k) * p,
+    entropy=lambda p: entr(p) + entr(1.0 - p),
+    mean=lambda p: p,
+    var=lambda p: p * (1.0 - p),
+)
+
+
+def _binom_tail(k: Any, n: Any, p: Any, above: bool) -> Any:
+    """The integral (DLMF 8.17.5), which is not defined at k = n, where nothing is above."""
+    last = k >= n
+    i, j = select(last, 0.0, k) + 1.0, select(last, 1.0, n - k)
+    tail = betainc(i, j, p) if above else betainc(j, i, 1.0 - p)
+    return select(last, 0.0 if above else 1.0, tail)
+
+
+binom = Discrete(
+    "binom",
+    "n p",
+    support=lambda n, p: (0.0, n),
+    inner=0.0,
+    integers=("n",),
+    valid=lambda n, p: _count(n) & _fraction(p),
+    logpmf=lambda k, n, p: (
+        gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+        + xlogy(k, p) + xlog1py(n - k, -p)
+    ),
+    cdf=lambda k, n, p: _binom_tail(k, n, p, above=False),
+    sf=lambda k, n, p: _binom_tail(k, n, p, above=True),
+    mean=lambda n, p: n * p,
+    var=lambda n, p: n * p * (1.0 - p),
+)  # fmt: skip
+
+betabinom = Discrete(
+    "betabinom",
+    "n a b",
+    support=lambda n, a, b: (0.0, n),
+    inner=0.0,
+    integers=("n",),
+    valid=lambda n, a, b: _count(n) & (a > 0) & (b > 0),
+    logpmf=lambda k, n, a, b: (
+        -np.log(n + 1.0) - betaln(n - k + 1.0, k + 1.0) + betaln(k + a, n - k + b) - betaln(a, b)
+    ),
+    mean=lambda n, a, b: n * a / (a + b),
+    var=lambda n, a, b: n * a * b * (a + b + n) / (np.square(a + b) * (a + b + 1.0)),
+)
+
+poisson = Discrete(
+    "poisson",
+    "mu",
+    support=(0.0, np.inf),
+    inner=0.0,
+    valid=lambda mu: mu >= 0,
+    logpmf=lambda k, mu: xlogy(k, mu) - gammaln(k + 1.0) - mu,
+    cdf=lambda k, mu: gammaincc(k + 1.0, mu),
+    sf=lambda k, mu: gammainc(k + 1.0, mu),
+    mean=lambda mu: mu,
+    var=lambda mu: mu,
+)
+
+nbinom = Discrete(
+    "nbinom",
+    "n p",
+    support=(0.0, np.inf),
+    inner=0.0,
+    valid=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
+    logpmf=lambda k, n, p: (
+        gammaln(n + k) - gammaln(k + 1.0) - gammaln(n) + n * np.log(p) + xlog1py(k, -p)
+    ),
+    cdf=lambda k, n, p: betainc(n, k + 1.0, p),
+    sf=lambda k, n, p: betainc(k + 1.0, n, 1.0 - p),
+    mean=lambda n, p: n * (1.0 - p) / p,
+    var=lambda n, p: n * (1.0 - p) / np.square(p),
+)
+
+geom = Discrete(
+    "geom",
+    "p",
+    support=(1.0, np.inf),
+    inner=1.0,
+    valid=lambda p: (p > 0) & (p <= 1),
+    logpmf=lambda k, p: xlog1py(k - 1.0, -p) + np.log(p),
+    logsf=lambda k, p: xlog1py(k, -p),
+    mean=lambda p: 1.0 / p,
+    var=lambda p: (1.0 - p) / np.square(p),
+    entropy=lambda p: (entr(p) + entr(1.0 - p)) / p,
+)

@@ -1,0 +1,301 @@
+"""Floor 8: what all distributions have in common: arguments, loc and scale, the support, and each
+function that follows from another.
+
+A distribution is declared by the formulas of its standard form (loc 0, scale 1). Knows no single
+distribution, and loads scipy.stats only for what has no formula here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import ArgumentError, UnsupportedFunctionError
+from fungrad.numpy.wrap import as_array
+from fungrad.primitives.elementwise import select
+from fungrad.primitives.shaping import cast
+from fungrad.primitives.stopping import stop_gradient
+from fungrad.scipy.extra import scipy_module
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import Tracer, typeof
+
+Formula = Callable[..., Any]
+
+_LIMITS = {
+    "logpdf": (-np.inf, -np.inf),
+    "logpmf": (-np.inf, -np.inf),
+    "cdf": (0.0, 1.0),
+    "sf": (1.0, 0.0),
+    "logcdf": (-np.inf, 0.0),
+    "logsf": (0.0, -np.inf),
+}
+"""What each function is below and above the support."""
+
+
+def floating(function: str, *values: Any) -> list[Any]:
+    """Array-like arguments as arrays of the one real dtype that NumPy promotes them to; integers
+    count as float64.
+
+    Raises:
+      ArgumentError: where one is complex.
+    """
+    arrays = [as_array(value) for value in values]
+    dtype = np.result_type(*arrays)
+    if dtype.kind == "c":
+        raise ArgumentError(
+            f"scipy.stats.{function} was called with complex numbers{user_line()}, but takes real "
+            "ones."
+        )
+    return [cast(a, dtype if dtype.kind == "f" else np.dtype(np.float64)) for a in arrays]
+
+
+def log1mexp(v: Any) -> Any:
+    """log(1 - exp(v)) of v <= 0, to full precision.
+
+    Maechler, Accurately computing log(1 - exp(-|a|)) (2012).
+    """
+    near = v > -0.6931471805599453
+    small = np.log(-np.expm1(select(near, v, -1.0)))
+    return select(near, small, np.log1p(-np.exp(select(near, -1.0, v))))
+
+
+def _log(p: Any) -> Any:
+    """log(p), and -inf with the derivative 0 where p is 0."""
+    return select(p == 0, -np.inf, np.log(select(p == 0, 1.0, p)))
+
+
+def _positive(*shapes: Any) -> Any:
+    valid = shapes[0] > 0
+    for shape in shapes[1:]:
+        valid = valid & (shape > 0)
+    return valid
+
+
+def _derived(formulas: dict[str, Formula], symmetric: bool) -> dict[str, Formula]:
+    """The formulas that were declared, and those that follow from them.
+
+    Where logsf or logcdf is declared (and its inverse), all others are made of it, without loss in
+    either tail.
+    """
+    known = dict(formulas)
+    inverse = known.pop("inverse", None)
+
+    def add(name: str, formula: Formula) -> None:
+        known.setdefault(name, formula)
+
+    if symmetric:
+        cdf, logcdf, ppf = known.get("cdf"), known.get("logcdf"), known.get("ppf")
+        if cdf is not None:
+            add("sf", lambda x, *s: cdf(-x, *s))
+        if logcdf is not None:
+            add("logsf", lambda x, *s: logcdf(-x, *s))
+        if ppf is not None:
+            add("isf", lambda q, *s: -ppf(q, *s))
+    for log, plain, other in (("logsf", "sf", "cdf"), ("logcdf", "cdf", "sf")):
+        if log in known:
+            logarithm = known[log]
+            add(plain, lambda x, *s, f=logarithm: np.exp(f(x, *s)))
+            add(other, lambda x, *s, f=logarithm: -np.expm1(f(x, *s)))
+            add(f"log{other}", lambda x, *s, f=logarithm: log1mexp(f(x, *s)))
+    if inverse is not None:
+        by_sf = "logsf" in formulas
+        add("ppf", lambda q, *s: inverse(np.log1p(-q) if by_sf else np.log(q), *s))
+        add("isf", lambda q, *s: inverse(np.log(q) if by_sf else np.log1p(-q), *s))
+    if "cdf" in known:
+        add("sf", lambda x, *s: 1.0 - known["cdf"](x, *s))
+        for name in ("cdf", "sf"):
+            add(f"log{name}", lambda x, *s, f=known[name]: _log(f(x, *s)))
+    if "ppf" in known:
+        add("isf", lambda q, *s: known["ppf"](1.0 - q, *s))
+    return known
+
+
+class Family:
+    """What has a name of SciPy's: gives frozen distributions, and SciPy's own methods (rvs, fit,
+    ...) where there are none here, which take plain arrays.
+
+    Attributes:
+      name: SciPy's.
+      methods: the names of the methods that take traced values.
+    """
+
+    name: str
+    methods: tuple[str, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Frozen:
+        return Frozen(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<distribution {self.name}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._scipy, name)
+
+    @property
+    def _scipy(self) -> Any:
+        """SciPy's distribution of this name."""
+        return getattr(scipy_module("scipy.stats"), self.name)
+
+
+class Distribution(Family):
+    """A family of distributions, as SciPy's instances are: its methods take the parameters last.
+
+    Called with parameters alone it gives a frozen one.
+
+    Attributes:
+      shapes: the names of the shape parameters.
+    """
+
+    _parameters_of_place: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        name: str,
+        shapes: str = "",
+        *,
+        support: tuple[Any, Any] | Callable[..., tuple[Any, Any]] = (-np.inf, np.inf),
+        open: bool = False,
+        inner: float = 0.5,
+        valid: Callable[..., Any] | None = None,
+        symmetric: bool = False,
+        integers: tuple[str, ...] = (),
+        **formulas: Formula,
+    ) -> None:
+        self.name = name
+        self.shapes = tuple(shapes.split())
+        self._support: Formula = support if callable(support) else lambda *_: support
+        self._open = open
+        self._inner = inner
+        self._valid = valid or (_positive if self.shapes else None)
+        self._integers = tuple(s in integers for s in self.shapes)
+        self._parameters = (*self.shapes, *self._parameters_of_place)
+        self._formulas = _derived(formulas, symmetric)
+        self.methods = tuple(sorted(self._methods()))
+
+    def _methods(self) -> set[str]:
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Frozen:
+        self._read("__call__", args, kwargs)
+        return Frozen(self, args, kwargs)
+
+    def _read(self, method: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The shape parameters, loc and scale; None in the place of a default."""
+        names = self._parameters
+        given = dict(zip(names, args, strict=False))
+        unknown = [name for name in kwargs if name not in names or name in given]
+        given.update(kwargs)
+        missing = [name for name in self.shapes if name not in given]
+        if unknown or missing or len(args) > len(names):
+            raise TypeError(
+                f"{self.name}.{method} takes ({', '.join((*self.shapes, *self._defaults()))})"
+                + (f", and was not given {', '.join(missing)}" if missing else "")
+                + (f", but was given {', '.join(unknown)}" if unknown else "")
+                + (f", but was given {len(args)} in a row" if len(args) > len(names) else "")
+            )
+        return tuple(given.get(name) for name in names)
+
+    def _defaults(self) -> list[str]:
+        return [f"{name}={int(name == 'scale')}" for name in self._parameters_of_place]
+
+    def _prepared(self, method: str, lead: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+        """lead (None where a method has none), the list of shapes, and the parameters of place, all
+        of one dtype.
+        """
+        values = [lead, *self._read(method, args, kwargs)]
+        given = [v for v in values if v is not None]
+        ready = iter(floating(f"{self.name}.{method}", *given) if given else [])
+        lead, *rest = [None if v is None else next(ready) for v in values]
+        count = len(self.shapes)
+        shapes = [
+            stop_gradient(s) if i else s for i, s in zip(self._integers, rest[:count], strict=True)
+        ]
+        return lead, shapes, *rest[count:]
+
+    def _formula(self, method: str) -> Formula:
+        """The formula of a method.
+
+        Raises:
+          UnsupportedFunctionError: where there is none.
+        """
+        formula = self._formulas.get(method)
+        if formula is None:
+            raise UnsupportedFunctionError(
+                f"scipy.stats.{self.name}.{method} was called on a traced value{user_line()}, but "
+                f"there is no formula for it here; there are {', '.join(self.methods)}. Call it on "
+                "fg.stop_gradient(x) where no gradient is wanted, or wrap SciPy's by fg.external, "
+                "which takes finite differences."
+            )
+        return formula
+
+    def _left_to_scipy(self, method: str, *arguments: Any) -> bool:
+        """Whether a method without a formula is asked of plain values, which SciPy takes itself."""
+        return method not in self._formulas and not any(
+            leaf.__class__ is Tracer for leaf in trees.leaves(arguments)
+        )
+
+    def _validity(self, shapes: list[Any], scale: Any = None) -> Any:
+        """1, or NaN where a parameter is invalid, a factor that makes both values and derivatives
+        NaN; None without parameters.
+        """
+        valid = self._valid(*shapes) if self._valid is not None else None
+        if scale is not None:
+            valid = scale > 0 if valid is None else valid & (scale > 0)
+        if valid is None:
+            return None
+        return cast(select(valid, 1.0, np.nan), typeof([*shapes, scale][0]).dtype)
+
+    def _on_support(
+        self, method: str, y: Any, shapes: list[Any], outside: Any = None, less: Any = None
+    ) -> Any:
+        """The formula of a method at y, less a number, and its limits beyond the support and where
+        `outside`.
+
+        The formula is evaluated at an inner point there, so that neither values nor derivatives of
+        it are seen. NaN counts as inside, and passes through every formula.
+        """
+        lower, upper = self._support(*shapes)
+        low, high = _beyond(y, lower, -1.0, self._open), _beyond(y, upper, 1.0, False)
+        either = low | high if outside is None else low | high | outside
+        below, above = _LIMITS[method]
+        inside = self._formula(method)(select(either, self._inner, y), *shapes)
+        inside = inside if less is None else inside - less
+        if below == above:
+            found = select(either, below, inside)
+        else:
+            found = select(low, below, select(high, above, inside))
+        return cast(found, typeof(y).dtype)
+
+
+def _beyond(y: Any, bound: Any, side: float, open: bool) -> Any:
+    """Whether y lies beyond a bound, on its side (-1 or 1); infinite y always does."""
+    beyond = y < bound if side < 0 else y > bound
+    if bound.__class__ is float and np.isfinite(bound):
+        return beyond | (y == bound) if open else beyond
+    return beyond | (y == side * np.inf)
+
+
+class Frozen:
+    """A distribution with its parameters, as SciPy's frozen ones."""
+
+    def __init__(self, distribution: Family, args: Any, kwargs: dict[str, Any]) -> None:
+        self.dist = distribution
+        self.args = args
+        self.kwds = kwargs
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"'Frozen' object has no attribute {name!r}")
+        if name not in self.dist.methods:
+            return getattr(self.dist._scipy(*self.args, **self.kwds), name)
+        method = getattr(self.dist, name)
+
+        def frozen(*lead: Any) -> Any:
+            return method(*lead, *self.args, **self.kwds)
+
+        return frozen

@@ -70,7 +70,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
 
     >>> from fungrad import random
     >>> permutation(random.key(0), 5)
-    array([0, 2, 3, 4, 1])
+    array([0, 2, 1, 4, 3])
     """
     values = np.arange(x) if isinstance(x, (int, np.integer)) else array_of(x)
     shape = shape_of(values)
@@ -102,7 +102,7 @@ def choice(
 
     >>> from fungrad import random
     >>> choice(random.key(0), np.array([10.0, 20.0, 30.0]), (4,))
-    array([10., 30., 20., 20.])
+    array([10., 10., 10., 20.])
     """
     values = np.arange(a) if isinstance(a, (int, np.integer)) else array_of(a)
     axis = axis_index(axis, len(shape_of(values)))

@@ -39,7 +39,7 @@ def uniform(
 
     >>> from fungrad import random
     >>> uniform(random.key(0), (2,))
-    array([0.01114249, 0.86664606])
+    array([0.01154675, 0.2415492 ])
     """
     dtype = floating(dtype)
     if minval.__class__ is maxval.__class__ is float and (minval, maxval) == (0.0, 1.0):
@@ -58,7 +58,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
     >>> from fungrad import random
     >>> normal(random.key(0), (2,))
-    array([-2.28522946,  1.11069667])
+    array([0.02894746, 0.64812886])
     """
     found = np.dtype(dtype)
     if found.kind == "c":
@@ -71,7 +71,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = np.float64
 ) -> Any:
-    """Standard normal numbers between lower and upper, exact in both tails.
+    """Standard normal numbers between lower and upper, exact in both tails, up to 37 deviations.
 
     Args:
       key: a key. lower, upper: numbers or arrays, which may be infinite. shape: of the result, that
@@ -79,7 +79,7 @@ def truncated_normal(
 
     >>> from fungrad import random
     >>> truncated_normal(random.key(0), 10.0, 11.0, (2,))
-    array([10.21478034, 10.01408503])
+    array([10.43241576, 10.13972277])
     """
     dtype = floating(dtype)
     low, high = parameter(lower, np.float64), parameter(upper, np.float64)
@@ -100,7 +100,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
     >>> from fungrad import random
     >>> exponential(random.key(0), (2,))
-    array([4.49698933, 0.14312466])
+    array([4.4613509 , 1.42068211])
     """
     dtype = floating(dtype)
     return cast(-np.log(open_uniforms(key, sizes(shape), dtype)), dtype)
@@ -116,7 +116,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
     >>> from fungrad import random
     >>> laplace(random.key(0), (2,))
-    array([-3.80384215,  1.32209308])
+    array([-3.76820372, -0.72753493])
     """
     dtype = floating(dtype)
     v = _centred(key, shape, dtype)
@@ -128,7 +128,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
     >>> from fungrad import random
     >>> gumbel(random.key(0), (2,))
-    array([-1.50340814,  1.94403936])
+    array([-1.49545161, -0.35113712])
     """
     dtype = floating(dtype)
     return cast(-np.log(-np.log(open_uniforms(key, sizes(shape), dtype))), dtype)
@@ -139,7 +139,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
     >>> from fungrad import random
     >>> logistic(random.key(0), (2,))
-    array([-4.48578431,  1.87159848])
+    array([-4.44973696, -1.14420477])
     """
     dtype = floating(dtype)
     u = open_uniforms(key, sizes(shape), dtype)
@@ -151,7 +151,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
     >>> from fungrad import random
     >>> cauchy(random.key(0), (2,))
-    array([-28.5555525 ,   2.24790402])
+    array([-27.55495144,  -1.05455928])
     """
     dtype = floating(dtype)
     return cast(np.tan(_centred(key, shape, dtype) * (math.pi / 2)), dtype)
@@ -161,8 +161,8 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = np.flo
     """exp of normal numbers of mean 0 and deviation sigma.
 
     >>> from fungrad import random
-    >>> lognormal(random.key(0), 0.5)
-    0.31899...
+    >>> lognormal(random.key(0), 0.5, (2,))
+    array([1.01457898, 1.3827364 ])
     """
     dtype = floating(dtype)
     scale = parameter(sigma, dtype)
@@ -186,7 +186,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = np.float64) -
 
     >>> from fungrad import random
     >>> rayleigh(random.key(0), np.array([1.0, 2.0]))
-    array([2.99899627, 1.07004545])
+    array([2.98708918, 3.37126933])
     """
     dtype = floating(dtype)
     size = parameter(scale, dtype)
@@ -200,7 +200,7 @@ def weibull_min(
 
     >>> from fungrad import random
     >>> weibull_min(random.key(0), 1.0, 2.0, (2,))
-    array([2.12061060, 0.37831819])
+    array([2.11219102, 1.1919237 ])
     """
     dtype = floating(dtype)
     size, power = parameter(scale, dtype), parameter(concentration, dtype)
@@ -215,7 +215,7 @@ def triangular(
 
     >>> from fungrad import random
     >>> triangular(random.key(0), 0.0, 1.0, 4.0, (2,))
-    array([0.21111600, 2.73502639])
+    array([0.21491165, 0.98295309])
     """
     dtype = floating(dtype)
     low, top, high = (parameter(p, dtype) for p in (left, mode, right))

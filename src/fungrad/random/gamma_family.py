@@ -34,7 +34,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> An
       shape: of the result, that of a where it is left out. dtype: a floating one.
 
     >>> import fungrad as fg
-    >>> loggamma(fg.random.key(0), 1e-3) < -300
+    >>> bool(loggamma(fg.random.key(0), 1e-3) < -300)
     True
     """
     dtype = floating(dtype)
@@ -55,7 +55,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
     >>> key = fg.random.key(0)
     >>> x, slope = fg.value_and_grad(lambda a: gamma(key, a))(2.0)
     >>> round(float(x), 6), round(float(slope), 6)
-    (0.0, 0.0)
+    (1.704318, 1.001213)
     """
     return np.exp(loggamma(key, a, shape, dtype))
 

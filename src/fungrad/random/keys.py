@@ -150,7 +150,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint64) -> Any:
       ArgumentError: where the dtype is another.
 
     >>> bits(key(0), (3,), np.uint8)
-    array([180, 254, 245], dtype=uint8)
+    array([155, 216, 228], dtype=uint8)
     """
     found = np.dtype(dtype)
     if found.kind != "u":

@@ -8,7 +8,8 @@ import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
 from fungrad.numpy.prepare import sizes
-from fungrad.primitives.shaping import cast
+from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.shaping import broadcast_to, cast
 from fungrad.random.prepare import fitting, floating, normals, parameter
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import shape_of
@@ -51,8 +52,17 @@ def multivariate_normal(
     else:
         vectors, values, _ = np.linalg.svd(cov)
         factor = vectors * np.expand_dims(np.sqrt(values), -2)
-    z = normals(key, (*shape, shape_of(mean)[-1], 1), dtype)
-    return cast(mean + np.squeeze(np.matmul(factor, z), -1), dtype)
+    return cast(mean + _product(factor, normals(key, (*shape, shape_of(mean)[-1]), dtype)), dtype)
+
+
+def _product(matrices: Any, vectors: Any) -> Any:
+    """Matrices times vectors, by the primitive, so that it is rounded alike traced and untraced."""
+    lead = len(shape_of(vectors)) - 1
+    if len(shape_of(matrices)) == 2:
+        return dot_general(vectors, matrices, contract=((lead,), (1,)), batch=((), ()))
+    stack = broadcast_to(matrices, shape=(*shape_of(vectors)[:-1], *shape_of(matrices)[-2:]))
+    axes = tuple(range(lead))
+    return dot_general(stack, vectors, contract=((lead + 1,), (lead,)), batch=(axes, axes))
 
 
 def orthogonal(

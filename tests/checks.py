@@ -145,9 +145,11 @@ def check_inner_products(primitive: Primitive, sample: Sample) -> None:
         moved, pushed = fg.jvp(f, xs, tangents)
         pulled = pullback(cotangents)
         plain = f(*xs)
+    compiled = any(isinstance(v, fg.Graph) for v in sample.params.values())
+    rtol = 1e-14 if compiled else 0.0  # a Graph and its derivatives are compiled, each as suits it
     for found, also, expected in zip(out, moved, plain, strict=True):
-        assert_same(found, expected, f"the output of vjp of {sample}")
-        assert_same(also, expected, f"the output of jvp of {sample}")
+        assert_same(found, expected, f"the output of vjp of {sample}", rtol)
+        assert_same(also, expected, f"the output of jvp of {sample}", rtol)
     for x, gradient in zip(xs, pulled, strict=True):
         assert (typeof(gradient).shape, typeof(gradient).dtype) == (
             typeof(x).shape,

@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.backend.blocked import build as build_region
+from fungrad.backend.programs import of_equation, program
 from fungrad.backend.regions import Region, scheduled
+from fungrad.backend.scalars import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
 from fungrad.optimise.passes import optimised
 from fungrad.structural.call import Backend, Runner
@@ -25,7 +27,22 @@ class StraightLine(Backend):
 
     def compile(self, graph: Graph) -> Runner:
         """The function; it returns the outputs as a list."""
-        return build(optimised(graph))
+        graph = optimised(graph)
+        return program(graph, _Later(graph)) or build(graph)
+
+
+class _Later:
+    """The program on arrays, made when it is first called."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        return self._run(*args)
+
+    @functools.cached_property
+    def _run(self) -> Runner:
+        return build(self._graph)
 
 
 def source(graph: Graph) -> str:
@@ -61,7 +78,9 @@ def _written(graph: Graph) -> tuple[str, dict[str, Any]]:
         primitive: Any = equation.primitive
         if equation.params:
             called = f"{primitive.name}_{len(namespace)}"
-            namespace[called] = functools.partial(primitive.eval, **equation.params)
+            evaluate = functools.partial(primitive.eval, **equation.params)
+            loop = of_equation(equation, evaluate) if primitive in structural else None
+            namespace[called] = loop or evaluate
             return called
         if id(primitive) not in functions:
             called = (

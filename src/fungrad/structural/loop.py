@@ -234,7 +234,8 @@ def _batch(args: Any, batched: Any, size: int, **params: Any) -> Any:
 # --------------------------------------------------------------------------------------
 
 
-def _halves(args: Any, wanted: Any, body: Graph, counts: Counts) -> Any:
+def halves_of(wanted: Any, body: Graph, counts: Counts) -> Any:
+    """The body, differentiated for the wanted arguments of the loop."""
     flags = parts(wanted, counts)
     carry_at = range(counts[1], counts[1] + len(flags.carry))
     active = settled(body, [*flags.body, *flags.carry], carry_at, reaches)
@@ -245,7 +246,7 @@ def _halves(args: Any, wanted: Any, body: Graph, counts: Counts) -> Any:
 def _record(
     args: Any, wanted: Any, *, cond: Graph, body: Graph, counts: Counts, checkpoint: Any
 ) -> Any:
-    halves = _halves(args, wanted, body, counts)
+    halves = halves_of(wanted, body, counts)
     x = parts(args, counts)
     carry, n = x.carry, len(x.carry)
     trail = []
@@ -267,7 +268,7 @@ def _replay(
     counts: Counts,
     checkpoint: Any,
 ) -> list[Any]:
-    halves = _halves(args, wanted, body, counts)
+    halves = halves_of(wanted, body, counts)
     x, flags = parts(args, counts), parts(wanted, counts)
     constants = counts[1]
     inexact = [i for i, t in enumerate(body.output_types) if t.inexact]

@@ -1,0 +1,139 @@
+"""Floor 6: elementwise primitives as Python expressions of numbers, with their cost.
+
+What Python does otherwise than NumPy raises (a division by zero, an overflow, a root of a negative
+number), and whoever runs the program then has the arrays' program do the work. Rounding is that of
+the C library where NumPy has loops of its own: 1 ulp. Knows primitives; writes no program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.ir.graph import Equation, Literal
+from fungrad.primitives import elementwise as arithmetic
+from fungrad.primitives import ufuncs
+from fungrad.primitives.scanning import attains
+from fungrad.primitives.shaping import convert, to_discrete
+from fungrad.primitives.stopping import stop
+
+FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+DTYPES = (FLOAT, INT, BOOL)
+NAMES = {name: getattr(math, name) for name in (
+    "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "hypot", "cbrt", "exp2",
+    "isfinite", "isinf", "copysign", "fmod", "inf", "nan", "pow",
+)}  # fmt: skip
+"""What the expressions call, by the names that they use."""
+
+OPERATION, FUNCTION = 28, 55
+"""Nanoseconds of an operation of Python's, and of a call of a function of `math` (measured)."""
+
+
+class Form(NamedTuple):
+    """`write(equation, *arguments)` gives the expression; `cost` is in nanoseconds."""
+
+    write: Callable[..., str]
+    cost: int = OPERATION
+
+
+def _plain(template: str) -> Form:
+    return Form(lambda equation, *args: template.format(*args))
+
+
+def _function(name: str) -> Form:
+    return Form(lambda equation, *args: f"{name}({', '.join(args)})", FUNCTION)
+
+
+def _power(equation: Equation, x: str, y: str) -> str:
+    exponent = equation.inputs[1]
+    if isinstance(exponent, Literal) and exponent.value == 2:
+        return f"{x} * {x}"
+    if isinstance(exponent, Literal) and exponent.value == -1:
+        return f"1.0 / {x}"
+    if isinstance(exponent, Literal) and exponent.value == 0.5:
+        return f"sqrt({x})"
+    if equation.outputs[0].type.dtype != FLOAT:
+        return f"{x} ** {y}"
+    return f"pow({x}, {y})"
+
+
+def _cast(equation: Equation, x: str) -> str:
+    dtype = equation.params["dtype"]
+    return f"float({x})" if dtype == FLOAT else f"int({x})" if dtype == INT else f"({x} != 0)"
+
+
+FORMS: dict[Any, Form] = {
+    arithmetic.neg: _plain("-{0}"),
+    arithmetic.add: _plain("{0} + {1}"),
+    arithmetic.sub: _plain("{0} - {1}"),
+    arithmetic.mul: _plain("{0} * {1}"),
+    arithmetic.div: _plain("{0} / {1}"),
+    arithmetic.lt: _plain("{0} < {1}"),
+    arithmetic.le: _plain("{0} <= {1}"),
+    arithmetic.gt: _plain("{0} > {1}"),
+    arithmetic.ge: _plain("{0} >= {1}"),
+    arithmetic.eq: _plain("{0} == {1}"),
+    arithmetic.ne: _plain("{0} != {1}"),
+    arithmetic.select: _plain("{1} if {0} else {2}"),
+    arithmetic.logical_and: _plain("bool({0} and {1})"),
+    arithmetic.logical_or: _plain("bool({0} or {1})"),
+    arithmetic.logical_not: _plain("not {0}"),
+    attains: _plain("{0} == {1} or ({0} != {0} and {1} != {1})"),
+    ufuncs.square: _plain("{0} * {0}"),
+    ufuncs.reciprocal: _plain("1.0 / {0}"),
+    ufuncs.positive: _plain("{0}"),
+    ufuncs.abs: Form(lambda equation, x: f"abs({x})", 35),
+    ufuncs.fabs: Form(lambda equation, x: f"abs({x})", 35),
+    ufuncs.maximum: _plain("{0} if {0} >= {1} or {0} != {0} else {1}"),
+    ufuncs.minimum: _plain("{0} if {0} <= {1} or {0} != {0} else {1}"),
+    ufuncs.remainder: _plain("{0} % {1}"),
+    ufuncs.isnan: _plain("{0} != {0}"),
+    ufuncs.power: Form(_power, 40),
+    convert: Form(_cast, 50),
+    to_discrete: Form(_cast, 50),
+    stop: _plain("{0}"),
+    **{
+        getattr(ufuncs, ours): _function(theirs)
+        for ours, theirs in {
+            "sqrt": "sqrt", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p",
+            "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan",
+            "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh",
+            "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+            "arctan2": "atan2", "hypot": "hypot", "cbrt": "cbrt", "exp2": "exp2",
+            "isfinite": "isfinite", "isinf": "isinf", "copysign": "copysign", "fmod": "fmod",
+        }.items()
+    },
+}  # fmt: skip
+
+
+def expressed(equation: Equation) -> Form | None:
+    """The Form of an elementwise equation, if numbers of Python's give what NumPy gives."""
+    found = FORMS.get(equation.primitive)
+    if found is None or not _known([a.type.dtype for a in (*equation.inputs, *equation.outputs)]):
+        return None
+    inputs = [a.type.dtype for a in equation.inputs]
+    output = equation.outputs[0].type.dtype
+    if BOOL in inputs and output != FLOAT and equation.primitive in _ARITHMETIC:
+        return None  # True + True is True for NumPy, and -True an error
+    if output == INT and equation.primitive in (ufuncs.power, ufuncs.reciprocal):
+        return None  # integer powers wrap around
+    if equation.primitive is ufuncs.remainder and output == FLOAT:
+        return None  # of infinities, Python's raises or differs
+    return found
+
+
+_ARITHMETIC = (
+    arithmetic.neg, arithmetic.add, arithmetic.sub, arithmetic.mul, ufuncs.square, ufuncs.abs,
+    ufuncs.positive, ufuncs.remainder, ufuncs.maximum, ufuncs.minimum,
+)  # fmt: skip
+
+
+def _known(dtypes: Sequence[np.dtype[Any]]) -> bool:
+    return all(dtype in DTYPES for dtype in dtypes)
+
+
+__all__ = ["BOOL", "DTYPES", "FLOAT", "FUNCTION", "INT", "NAMES", "OPERATION", "Form", "expressed"]

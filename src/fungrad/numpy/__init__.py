@@ -5,7 +5,7 @@
 `import fungrad.numpy as np` is never needed: NumPy's own functions reach the ones here whenever an
 argument is traced. What NumPy lets nobody override takes traced values only here: `array`, `full`
 and `asarray` of lists of traced values, and `at`. All other names are NumPy's: constants, dtypes,
-ufuncs, `zeros`, `arange`.
+ufuncs, `zeros`, `arange`. It is a namespace of the Python array API standard (docs/array-api.md).
 """
 
 import importlib
@@ -39,6 +39,7 @@ from fungrad.numpy.reductions import *
 from fungrad.numpy.sets import *
 from fungrad.numpy.shaping import *
 from fungrad.numpy.sorting import *
+from fungrad.numpy.standard import *
 from fungrad.numpy.statistics import *
 from fungrad.tracing.trace import registry as _registry
 

@@ -46,7 +46,11 @@ def asarray(
     """A value as an array, as np.asarray; nested lists may hold traced values."""
     x = array_of(a)
     if x.__class__ is not Tracer:
-        return np.asarray(x, dtype)
+        return np.asarray(x, dtype, copy=copy)
+    if device not in (None, "cpu"):
+        raise ValueError(f"Device not understood. Only 'cpu' is allowed, but received: {device}")
+    if copy is False and dtype is not None and np.dtype(dtype) != x.dtype:
+        raise ValueError(f"An array of {x.dtype} cannot become {np.dtype(dtype)} without a copy.")
     return x if dtype is None else cast(x, dtype)
 
 

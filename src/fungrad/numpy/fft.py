@@ -1,7 +1,7 @@
 """Floor 8: numpy.fft for traced values (`fungrad.numpy.fft`), with NumPy's signatures.
 
 Knows how NumPy reads n, s, axes and norm; pads or crops, and calls the primitives of
-primitives/fft.py. What has no array argument (`fftfreq`, `rfftfreq`) is NumPy's own.
+primitives/fft.py. `fftfreq` and `rfftfreq` take a dtype, too.
 """
 
 from __future__ import annotations
@@ -16,10 +16,25 @@ from fungrad.numpy.prepare import array_of, axis_index
 from fungrad.numpy.wrap import implements, refuse
 from fungrad.primitives import fft as p
 from fungrad.primitives.arranging import roll
-from fungrad.primitives.shaping import conj, pad, slice_axis
+from fungrad.primitives.shaping import cast, conj, pad, slice_axis
 
-fftfreq = np.fft.fftfreq
-rfftfreq = np.fft.rfftfreq
+
+def _frequencies(function: Any) -> Any:
+    def frequencies(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
+        given = {} if device is None else {"device": device}
+        found = function(n, d, **given)
+        return found if dtype is None else cast(found, np.dtype(dtype))
+
+    frequencies.__name__ = frequencies.__qualname__ = function.__name__
+    frequencies.__doc__ = (
+        f"The frequencies of a transform, as numpy.fft.{function.__name__}, in a dtype; the step d "
+        "may be traced."
+    )
+    return frequencies
+
+
+fftfreq = _frequencies(np.fft.fftfreq)
+rfftfreq = _frequencies(np.fft.rfftfreq)
 
 
 def _norm(norm: str | None) -> str:

@@ -22,6 +22,7 @@ from fungrad.numpy import (
     reductions,
     shaping,
     sorting,
+    standard,
 )
 from fungrad.numpy.prepare import refuse_assignment
 from fungrad.tracing.trace import Tracer, registry, unsupported
@@ -72,7 +73,7 @@ def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
 
 _MODULES: tuple[Any, ...] = (
     averages, contractions, elementwise, indexing, rearranging, reductions, shaping,
-    sorting,
+    sorting, standard,
 )  # fmt: skip
 
 METHODS: dict[str, Any] = {

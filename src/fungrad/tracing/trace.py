@@ -294,7 +294,8 @@ class Tracer:
             raise unsupported(func)
         return function(*args, **kwargs)
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+    def __array_namespace__(self, *, api_version: Any = None) -> Any:
+        np.empty(0).__array_namespace__(api_version=api_version)  # raises for an unknown version
         return registry.namespace
 
     @property

@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     from fungrad.inspect.ablate import ablate_stops as ablate_stops
     from fungrad.inspect.draw import draw as draw
     from fungrad.inspect.why import why as why
+    from fungrad.saving import export as export
+    from fungrad.saving import load as load
+    from fungrad.saving import save as save
     from fungrad.structural import debug as debug
     from fungrad.structural.checkpoint import checkpoint as checkpoint
     from fungrad.structural.checkpoint import remat as remat
@@ -91,6 +94,7 @@ _LATER = {
     "custom_vjp": "fungrad.structural.custom",
     "debug": "fungrad.structural.debug",
     "draw": "fungrad.inspect.draw",
+    "export": "fungrad.saving",
     "extend": "fungrad.extend",
     "external": "fungrad.structural.external",
     "fixed_point": "fungrad.structural.implicit",
@@ -98,11 +102,13 @@ _LATER = {
     "lax": "fungrad.lax",
     "linear_transpose": "fungrad.structural.linear",
     "linearize": "fungrad.structural.linear",
+    "load": "fungrad.saving",
     "nn": "fungrad.nn",
     "nth_derivative": "fungrad.structural.jets",
     "pure_callback": "fungrad.structural.external",
     "random": "fungrad.random",
     "remat": "fungrad.structural.checkpoint",
+    "save": "fungrad.saving",
     "save_dots": "fungrad.structural.policies",
     "save_everything": "fungrad.structural.policies",
     "save_names": "fungrad.structural.policies",

@@ -300,3 +300,18 @@ class TrapError(FungradError, FloatingPointError):
         with fg.debug.trap():
             fg.grad(lambda x: np.sqrt(np.where(x > 0, x, 1.0)))(0.0)
     """
+
+
+class SavedFileError(FungradError, ValueError):
+    """A file is not one that `fg.save` wrote, is damaged, or needs what is not there.
+
+    Fails::
+
+        fg.load("weights.npz")
+
+    Repaired: write it by `fg.save`; import the modules that declare its primitives and containers
+    before::
+
+        fg.save(fg.export(f)(x), "f.fungrad")
+        fg.load("f.fungrad")(x)
+    """

@@ -153,6 +153,15 @@ def register(
     _registry[type_] = Node(flatten, unflatten, keys)
 
 
+def is_container(type_: type) -> bool:
+    """Whether instances of a type are trees, and not leaves.
+
+    >>> is_container(dict), is_container(float)
+    (True, False)
+    """
+    return _node_of(type_) is not None
+
+
 def _node_of(type_: type) -> Node | None:
     """The Node of a type, None for leaves; named tuples and dataclasses are registered when first
     met.

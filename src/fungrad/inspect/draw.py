@@ -119,7 +119,7 @@ def draw(f: Callable[..., Any], *, unfold: bool | None = None) -> Callable[..., 
 
     >>> import numpy as np, fungrad as fg
     >>> fg.draw(fg.grad(lambda w: np.sum(np.sin(w))))(np.zeros(3))
-    <picture of <lambda>: 4 equations>
+    <picture of <lambda>: 5 equations>
     """
 
     @functools.wraps(f)

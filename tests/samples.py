@@ -6,6 +6,7 @@ import samples_arrays
 import samples_elementwise
 import samples_linalg
 import samples_random
+import samples_scipy
 import samples_sorting
 import samples_special
 import samples_structural
@@ -16,6 +17,7 @@ TABLES = (
     samples_elementwise,
     samples_linalg,
     samples_random,
+    samples_scipy,
     samples_sorting,
     samples_special,
     samples_structural,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from fungrad.ir.graph import Source
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+_SCIPY = re.compile(r"[\\/](?:site|dist)-packages[\\/]scipy[\\/](\w+)[\\/]")
 # Shipped programs that use fungrad as a user does: their frames are the user's.
 _PROGRAMS = (os.path.join(_PACKAGE, "demo"),)
 
@@ -29,11 +31,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _is_library(filename: str) -> bool:
     if filename.startswith(_PROGRAMS):
         return False
-    return filename.startswith((_PACKAGE, _NUMPY, "<__array_function__"))
+    libraries = (_PACKAGE, _NUMPY, "<__array_function__")
+    return filename.startswith(libraries) or bool(_SCIPY.search(filename))
 
 
 def user_source() -> Source | None:
-    """The innermost frame outside fungrad and NumPy; None where there is none."""
+    """The innermost frame outside fungrad, NumPy and SciPy; None where there is none."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -84,9 +87,33 @@ _ADVICE["from dtype('O') to"] = _ADVICE["loop of ufunc does not support argument
 """What to add to NumPy's own messages, which name no cause that a user could mend."""
 
 
-def _advise(error: Exception) -> None:
-    for text, advice in _ADVICE.items():
-        if text in str(error) and advice not in getattr(error, "__notes__", ()):
+def _part_of_scipy(traceback: types.TracebackType | None) -> str | None:
+    """The package of SciPy that the user called (`stats`), where SciPy's own Python code failed."""
+    part = None
+    while traceback is not None:
+        filename = traceback.tb_frame.f_code.co_filename
+        found = _SCIPY.search(filename)
+        if found is not None:
+            part = part or found[1]
+        elif not _is_library(filename):
+            part = None
+        traceback = traceback.tb_next
+    return part
+
+
+def _advise(error: BaseException, traceback: types.TracebackType | None) -> None:
+    """Adds to an error what the user can do, where its text or its traceback tell."""
+    advices = [advice for text, advice in _ADVICE.items() if text in str(error)]
+    part = _part_of_scipy(traceback)
+    home = os.path.join(_PACKAGE, "scipy", str(part))
+    if os.path.exists(home) or os.path.exists(f"{home}.py"):
+        advices = [
+            f"scipy.{part} makes ndarrays of its arguments, in which traced values get lost. Take "
+            f"the function from fungrad instead, with the same arguments: `from fungrad.scipy "
+            f"import {part}`."
+        ]
+    for advice in advices:
+        if advice not in getattr(error, "__notes__", ()):
             error.add_note(advice)
 
 
@@ -104,9 +131,10 @@ def boundary(f: F) -> F:
             cause = error.__cause__
             if isinstance(cause, FungradError) and not isinstance(error, FungradError):
                 # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
+                _advise(cause, error.__traceback__)
                 raise cause.with_traceback(short) from None
             if isinstance(error, TypeError):
-                _advise(error)
+                _advise(error, error.__traceback__)
             raise error.with_traceback(short)  # noqa: B904 - the same error, without our frames
 
     return cast(F, public)

@@ -37,7 +37,7 @@ class gaussian_kde:
     >>> sample = np.array([0.0, 1.0, 4.0])
     >>> slope = fg.grad(lambda x: gaussian_kde(sample).logpdf(x)[0])(2.0)
     >>> round(float(slope), 6)
-    -0.173333
+    -0.165123
     """
 
     def __init__(

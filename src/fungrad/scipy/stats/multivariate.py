@@ -20,6 +20,7 @@ from fungrad.scipy.special import multigammaln
 from fungrad.scipy.special_entropy import xlogy
 from fungrad.scipy.special_gamma import digamma, gammaln
 from fungrad.scipy.stats.distribution import Family, floating
+from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -105,14 +106,15 @@ class MultivariateNormal(Family):
 
 
 def _definite(deviation: Any, cov: Any) -> Any:
-    factor = np.linalg.cholesky(cov)
+    try:
+        factor = np.linalg.cholesky(cov)
+    except np.linalg.LinAlgError as error:
+        raise _not_definite() from error
     pivots: Any = np.diagonal(stop_gradient(factor), axis1=-2, axis2=-1)
     if pivots.__class__ is not Tracer and pivots.size:
         least = np.square(np.min(pivots, axis=-1))
         if np.any(least <= _tolerance(cov) * np.square(np.max(pivots, axis=-1))):
-            raise np.linalg.LinAlgError(
-                "cov is singular, to rounding. With allow_singular=True its pseudoinverse is taken."
-            )
+            raise _not_definite()
     dim = cov.shape[-1]
     if cov.ndim == 2:  # all points are right-hand sides of one matrix
         columns = np.reshape(deviation, (-1, dim)).T
@@ -121,6 +123,14 @@ def _definite(deviation: Any, cov: Any) -> Any:
         white = np.linalg.solve(factor, deviation[..., np.newaxis])[..., 0]
     log_diagonal = np.log(np.diagonal(factor, axis1=-2, axis2=-1))
     return (_row_sum(np.square(white)) + dim * _LOG_TWO_PI) * -0.5 - _row_sum(log_diagonal)
+
+
+def _not_definite() -> np.linalg.LinAlgError:
+    return np.linalg.LinAlgError(
+        f"scipy.stats.multivariate_normal got a matrix cov{user_line()} that is not positive "
+        "definite, to rounding. With allow_singular=True a singular one is taken, by its "
+        "pseudoinverse."
+    )
 
 
 def _tolerance(matrix: Any) -> float:

@@ -60,6 +60,8 @@ SPECIAL: dict[str, tuple[tuple[float, float], ...]] = {
     "spence": ((0.4, 2),),
     "expi": ((0.4, 2),),
     "exp1": ((0.4, 2),),
+    "stdtr": ((0.7, 3), (-1.5, 1.5)),
+    "stdtrit": ((0.7, 3), (0.2, 0.8)),
 }
 for name, domains in SPECIAL.items():
     for shape in ((), (3,), (0,)):

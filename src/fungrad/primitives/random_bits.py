@@ -20,6 +20,7 @@ from fungrad.primitives.elementwise import Over, elementwise
 from fungrad.primitives.indexing import with_batch
 
 Array = np.ndarray[Any, Any]
+WORD = np.dtype(np.uint64)
 
 # --- bits -----------------------------------------------------------------------------------------
 
@@ -53,10 +54,7 @@ random_bits: Primitive = general(
 last axis of `key`, two words) and a word `data`, as unsigned integers, the low ones of a word
 first."""
 
-high_product: Primitive = elementwise("high_product", philox.high_product, partials=[None, None])
-"""`high_product(x, y)`: the upper 64 bits of the product of words."""
-
-# --- uniform --------------------------------------------------------------------------------------
+# --- uniform numbers and integers -----------------------------------------------------------------
 
 _BLOCK = 32_768
 
@@ -82,9 +80,28 @@ def _eval_uniform(bits: Any) -> Any:
     )
 
 
+def _eval_high_product(x: Any, y: Any) -> Any:
+    if np.ndim(x) == 0 or np.size(y) != 1:
+        return philox.high_product(x, y)
+    factor = np.reshape(y, 1)
+    shape = np.broadcast_shapes(np.shape(x), np.shape(y))
+    if factor[0] < 2**32:  # half of the partial products are zero
+        low, half = np.uint64(2**32 - 1), np.uint64(32)
+        found = _by_blocks(
+            x, WORD, lambda w: ((w >> half) * factor + ((w & low) * factor >> half)) >> half
+        )
+    else:
+        found = _by_blocks(x, WORD, lambda w: philox.high_product(w, factor))
+    return found.reshape(shape)
+
+
 uniform_of_bits: Primitive = elementwise("uniform_of_bits", _eval_uniform, partials=[None])
 """`uniform_of_bits(bits)`: floor(bits / 2^11) / 2^53, a double in [0, 1), of a word of 64 bits;
 floor(bits / 2^8) / 2^24, a float32, of one of 32."""
+
+high_product: Primitive = elementwise("high_product", _eval_high_product, partials=[None, None])
+"""`high_product(x, y)`: the upper 64 bits of the product of words; of random x, an integer below y,
+all equally likely to 2^-64."""
 
 # --- normal ---------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from hypothesis.extra.array_api import make_strategies_namespace
 
 import fungrad as fg
 from fungrad.errors import FungradError
+from fungrad.testing import check_grads
 from fungrad.tracing.trace import Tracer
 
 pytestmark = pytest.mark.skipif(
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.skipif(
 )
 xp = fg.numpy
 xps = make_strategies_namespace(xp, api_version="2024.12")
+SYMMETRIC = ("linalg.cholesky", "linalg.eigh", "linalg.eigvalsh")
 NOT_ARRAYS = ("can_cast", "result_type")
 
 
@@ -211,6 +213,19 @@ def as_list(tree):
 TRACED = [
     name for name in CALLS if any(opened(name, *each)[1] for each in CALLS[name])
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_derivatives(name):
+    for args, kwargs in CALLS[name]:
+        f, arrays = opened(name, args, kwargs)
+        wide = any(a.dtype in (np.float64, np.complex128) for a in arrays)
+        if name in NOT_ARRAYS or not wide:
+            continue
+        results = as_list(f(*arrays))
+        if any(r.dtype in (np.float64, np.complex128) for r in results):
+            g = (lambda x, f=f: f(x + x.mT)) if name in SYMMETRIC else f
+            check_grads(g, arrays, order=1)
 
 
 @pytest.mark.parametrize("name", TRACED)

@@ -98,6 +98,14 @@ def test_results_of_reductions_over_nothing():
     assert np.isnan(xp.mean(empty[:, 0]))
 
 
+def test_orders_are_stable():
+    x = np.tile(np.array([2, 0, 1]), 50)
+    for f in (lambda f: f, fg.jit):
+        up, down = f(xp.argsort)(x), f(lambda x: xp.argsort(x, descending=True))(x)
+        assert up.tolist() == sorted(range(150), key=lambda i: x[i])
+        assert down.tolist() == sorted(range(150), key=lambda i: -x[i])
+
+
 # --- dtypes ---------------------------------------------------------------------------------------
 
 KIND_OF = {

@@ -19,6 +19,7 @@ CASES = {
     "rows": ((4, 3), [[2], [0], [2], [5]], (1, 3), ((1,), (0,), (0,))),
     "elements": ((4, 3), [[[1, 2], [3, 0]], [[-1, 0], [1, 2]]], (1, 1), ((), (0, 1), (1, 0))),
     "blocks": ((4, 3), [[1, 1], [3, 0], [0, 0]], (2, 2), ((0, 2), (), (0, 1))),
+    "blocks before": ((4, 3), [[1, 1], [3, 0], [0, 0]], (2, 2), ((0, 1), (), (0, 1))),
     "one block": ((4, 3), [2], (2, 2), ((0, 1), (), (0,))),
     "columns": ((2, 4, 3), [[2, 0], [1, 4]], (2, 1, 1), ((0,), (1, 2), (2, 1))),
     "pairs": ((3, 4), [[1], [3], [4]], (1, 1), ((), (1,), (1,), (0,), (0,))),
@@ -161,6 +162,17 @@ def test_modes_and_promises():
         x, once, u, scatter, unique_indices=True, mode="promise_in_bounds"
     )
     check_grads(g, [x, rows], order=2)
+    for mode in ("clip", "fill"):  # the promise may not hold of indices that were moved
+        h = lambda x, mode=mode: lax.gather(  # noqa: E731
+            x, np.array([[3], [7]]), gather, sizes, mode=mode, unique_indices=True, fill_value=0.0
+        )
+        check_grads(h, [x], order=1)
+        moved = lax.scatter_add(
+            x, np.array([[3], [7]]), rows, scatter, mode=mode, unique_indices=True
+        )
+        expected = x.copy()
+        expected[3] += rows.sum(0) if mode == "clip" else rows[0]
+        np.testing.assert_allclose(moved, expected)
     with pytest.raises(ArgumentError, match="none of 'clip'"):
         lax.gather(x, indices, gather, sizes, mode="wrap")
 

@@ -54,7 +54,7 @@ SIGNATURES = {
     "conv_general_dilated": (
         "lhs", "rhs", "window_strides", "padding", "lhs_dilation", "rhs_dilation",
         "dimension_numbers", "feature_group_count", "batch_group_count", "precision",
-        "preferred_element_type",
+        "preferred_element_type", "out_sharding",
     ),
     "conv_general_dilated_local": (
         "lhs", "rhs", "window_strides", "padding", "filter_shape", "lhs_dilation", "rhs_dilation",

@@ -239,6 +239,7 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     precision: Any = None,
     preferred_element_type: Any = None,
+    out_sharding: None = None,
 ) -> Any:
     """Convolution as neural networks have it (a correlation: the kernel is not flipped).
 
@@ -251,7 +252,7 @@ def conv_general_dilated(
       dimension_numbers: the axes by letters, as ("NHWC", "HWIO", "NHWC"), for other layouts.
       feature_group_count: groups of channels that are convolved apart (C of them: depthwise).
       batch_group_count: groups of the batch, each with kernels of its own.
-      precision: taken and ignored. preferred_element_type: dtype to compute in.
+      precision, out_sharding: taken and ignored. preferred_element_type: dtype to compute in.
 
     Returns:
       The outputs, shape (N, O, *counts).

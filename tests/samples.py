@@ -10,6 +10,7 @@ import samples_scipy
 import samples_sorting
 import samples_special
 import samples_structural
+import samples_ufuncs
 from sampling import SAMPLES, Sample
 
 TABLES = (
@@ -21,6 +22,7 @@ TABLES = (
     samples_sorting,
     samples_special,
     samples_structural,
+    samples_ufuncs,
 )
 
 __all__ = ["SAMPLES", "TABLES", "Sample"]

@@ -18,7 +18,19 @@ from fungrad.numpy.prepare import array_of
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy import special_bessel, special_entropy, special_error, special_gamma
+from fungrad.scipy import (
+    special_bessel,
+    special_distributions,
+    special_elementary,
+    special_elliptic,
+    special_entropy,
+    special_equations,
+    special_error,
+    special_gamma,
+    special_integrals,
+    special_noncentral,
+    special_polynomials,
+)
 from fungrad.scipy.extra import scipy_module
 from fungrad.tracing.trace import EVAL, current, registry
 

@@ -104,6 +104,34 @@ hyp2f1: Primitive = elementwise(
         lambda y, a, b, c, z: hyp2f1(a + 1.0, b + 1.0, c + 1.0, z) * (a * b / c),
     ],
 )
+hyperu: Primitive = elementwise(
+    "hyperu",
+    sp.hyperu,
+    partials=[
+        unknown("hyperu", "a"),
+        unknown("hyperu", "b"),
+        lambda y, a, b, x: -a * hyperu(a + 1.0, b + 1.0, x),
+    ],
+)
+wright_bessel: Primitive = elementwise(
+    "wright_bessel",
+    sp.wright_bessel,
+    partials=[
+        unknown("wright_bessel", "a"),
+        unknown("wright_bessel", "b"),
+        lambda y, a, b, x: wright_bessel(a, a + b, x),
+    ],
+)
+"""The sum of x^k / (k! Gamma(a k + b))."""
+log_wright_bessel: Primitive = elementwise(
+    "log_wright_bessel",
+    sp.log_wright_bessel,
+    partials=[
+        unknown("log_wright_bessel", "a"),
+        unknown("log_wright_bessel", "b"),
+        lambda y, a, b, x: np.exp(log_wright_bessel(a, a + b, x) - y),
+    ],
+)
 exprel = elementwise("exprel", sp.exprel, partials=[lambda y, x: hyp1f1(2.0, 3.0, x) * 0.5])
 ellipk = elementwise(
     "ellipk", sp.ellipk, partials=[lambda y, m: hyp2f1(1.5, 1.5, 2.0, m) * (math.pi / 8)]

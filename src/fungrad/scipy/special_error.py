@@ -19,11 +19,11 @@ sp = scipy_module("scipy.special")
 
 _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
-_FAR = 25.0
+FAR = 25.0
 _TERMS = [math.prod(range(1, 2 * k, 2)) / 2**k for k in range(1, 8)]
 
 
-def _tail(x: Any, sign: float) -> Any:
+def tail(x: Any, sign: float) -> Any:
     """The sum of sign^k (2k - 1)!! / (2 x^2)^k from k = 1 on (DLMF 7.12.1), for |x| > 25."""
     t = sign / (x * x)
     series: Any = 0.0
@@ -33,14 +33,14 @@ def _tail(x: Any, sign: float) -> Any:
 
 
 def _erfcx_slope(y: Any, x: Any) -> Any:
-    far = real("erfcx", x) > _FAR
+    far = real("erfcx", x) > FAR
     near = y * x * 2.0 - _TWO_OVER_ROOT_PI
-    return select(far, _TWO_OVER_ROOT_PI * _tail(select(far, x, _FAR), -1.0), near)
+    return select(far, _TWO_OVER_ROOT_PI * tail(select(far, x, FAR), -1.0), near)
 
 
 def _dawsn_slope(y: Any, x: Any) -> Any:
-    far = np.abs(real("dawsn", x)) > _FAR
-    return select(far, -_tail(select(far, x, _FAR), 1.0), 1.0 - 2.0 * x * y)
+    far = np.abs(real("dawsn", x)) > FAR
+    return select(far, -tail(select(far, x, FAR), 1.0), 1.0 - 2.0 * x * y)
 
 
 erf = elementwise("erf", sp.erf, partials=[lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI])

@@ -5,6 +5,7 @@ mpmath and integrals; at the edges of supports, in the tails and for invalid par
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -85,6 +86,30 @@ def test_the_table_is_whole():
         assert name == ours.name
         assert list(ours.shapes) == [s for s in (theirs.shapes or "").split(", ") if s]
         assert all(callable(getattr(ours, method)) for method in ours.methods)
+
+
+GROUPS = {
+    "logpdf, pdf": {"logpdf", "pdf"},
+    "logpmf, pmf": {"logpmf", "pmf"},
+    "cdf, sf, logcdf, logsf": {"cdf", "sf", "logcdf", "logsf"},
+    "ppf, isf, median": {"ppf", "isf", "median"},
+    "entropy": {"entropy"},
+    "mean, var, std": {"mean", "var", "std"},
+}
+
+
+def documented(name):
+    """The row of docs/scipy.md for a distribution."""
+    d = getattr(stats, name)
+    have = [group for group, members in GROUPS.items() if members <= set(d.methods)]
+    assert set(d.methods) == set().union(*(GROUPS[group] for group in have))
+    shapes = " ".join(f"`{s}`" for s in d.shapes)
+    return f"| `{name}` | {shapes} | {'; '.join(have)} |"
+
+
+def test_the_page_lists_the_methods():
+    page = (Path(__file__).parents[1] / "docs" / "scipy.md").read_text(encoding="utf-8")
+    assert "\n".join(documented(name) for name in (*LINE, *COUNTS)) in page
 
 
 # --- values ---------------------------------------------------------------------------------------

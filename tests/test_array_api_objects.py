@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 
 import array_api_compat
@@ -403,17 +404,54 @@ for name, f in functions.items():
 """
 
 
-@pytest.mark.skipif(
-    tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 17),
-    reason="SciPy before 1.17 follows the standard in fewer of these functions",
-)
-def test_functions_of_scipy_run_on_traced_values_as_they_are():
+SKLEARN = """
+import warnings; warnings.simplefilter("ignore")
+import numpy as np, sklearn
+import fungrad as fg
+from fungrad.testing import check_grads
+from sklearn.metrics import pairwise
+sklearn.set_config(array_api_dispatch=True, assume_finite=True)
+x = np.random.default_rng(0).normal(size=(4, 3))
+y = x[:2] + np.linspace(0.3, 0.9, 6).reshape(2, 3)
+for name in ("euclidean_distances", "linear_kernel", "polynomial_kernel", "rbf_kernel",
+             "sigmoid_kernel"):
+    f = getattr(pairwise, name)
+    np.testing.assert_allclose(fg.jit(f)(x, y), f(x, y), rtol=1e-7, err_msg=name)
+    rows = fg.vmap(f)(np.stack([x, 2 * x]), np.stack([y, y]))
+    np.testing.assert_allclose(rows[1], f(2 * x, y), rtol=1e-7, err_msg=name)
+    check_grads(f, [x, y], order=2)
+    print(name)
+"""
+
+
+def before(version, *needed):
+    return tuple(map(int, version.split(".")[:2])) < needed
+
+
+def printed(program):
+    """The words that a program prints that sets SCIPY_ARRAY_API before it imports."""
     done = subprocess.run(
-        [sys.executable, "-c", SCIPY],
+        [sys.executable, "-c", program],
         env={**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 14
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(
+    before(scipy.__version__, 1, 17),
+    reason="SciPy before 1.17 follows the standard in fewer of these functions",
+)
+def test_functions_of_scipy_run_on_traced_values_as_they_are():
+    assert len(printed(SCIPY)) == 14
+
+
+@pytest.mark.skipif(
+    before(scipy.__version__, 1, 17) or before(version("scikit-learn"), 1, 9),
+    reason="scikit-learn before 1.9 follows the standard in fewer of these functions",
+)
+def test_kernels_of_scikit_learn_run_on_traced_values_as_they_are():
+    assert len(printed(SKLEARN)) == 5

@@ -17,7 +17,8 @@ from single import graphs
 import fungrad as fg
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.inspect.draw import Picture
-from fungrad.inspect.draw_diagram import diagram, opened
+from fungrad.inspect.draw_building import diagram
+from fungrad.inspect.draw_diagram import opened
 from fungrad.inspect.draw_folding import LIMIT, Fold, folded
 from fungrad.inspect.draw_layout import place
 

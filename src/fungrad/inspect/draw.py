@@ -13,7 +13,7 @@ from typing import Any
 
 from fungrad import trees
 from fungrad.errors import ArgumentError, MissingExtraError
-from fungrad.inspect.draw_diagram import diagram
+from fungrad.inspect.draw_building import diagram
 from fungrad.inspect.draw_page import framed, page
 from fungrad.inspect.draw_svg import svg
 from fungrad.inspect.draw_text import to_dot, to_mermaid

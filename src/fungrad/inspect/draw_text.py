@@ -13,6 +13,8 @@ from fungrad.inspect.draw_svg import palettes
 
 End = tuple[Node, str, str]
 """An end of an edge: its node, the path of the node that stands for it, and the box that it is."""
+KINDS = {"pointwise", "algebra", "reduce", "move", "control", "stop", "forward"}
+"""The classes of nodes that Mermaid gets a colour for."""
 SHAPES = {"input": "ellipse", "output": "ellipse", "enter": "circle", "leave": "circle"}
 
 
@@ -32,15 +34,15 @@ def to_dot(found: Diagram, unfold: bool | None = None) -> str:
 
 
 def to_mermaid(found: Diagram, unfold: bool | None = None) -> str:
-    """The Mermaid flowchart of a diagram: unfolded boxes are subgraphs, cut edges end in a cross."""
+    """The Mermaid flowchart of a diagram: boxes are subgraphs, cut edges end in a cross."""
     text = _Mermaid(found, opened(found, unfold))
     lines = ["flowchart TB", *text.body(0, "", "  ")]
     light, _ = palettes()
-    for name in ("pointwise", "algebra", "reduce", "move", "control", "stop", "forward"):
+    for name in sorted(text.kinds):
         lines.append(f"  classDef {name} stroke:{light[name]}")
-    for kind, numbers in text.styles.items():
-        style = f"stroke:{light['stop' if kind in ('stop', 'zero') else kind]}"
-        lines.append(f"  linkStyle {','.join(map(str, numbers))} {style}")
+    for name in sorted(text.wires, key="forward backward stop".index):
+        numbers = ",".join(map(str, text.wires[name]))
+        lines.append(f"  linkStyle {numbers} stroke:{light[name]}")
     return "\n".join(lines) + "\n"
 
 
@@ -158,7 +160,8 @@ class _Mermaid(_Text):
     def __init__(self, found: Diagram, unfolded: set[str]) -> None:
         super().__init__(found, unfolded)
         self.count = 0
-        self.styles: dict[str, list[int]] = {}
+        self.kinds: set[str] = set()
+        self.wires: dict[str, list[int]] = {}
 
     def box(self, node: Node, path: str, indent: str) -> Iterator[str]:
         assert node.body is not None
@@ -169,15 +172,15 @@ class _Mermaid(_Text):
     def node(self, node: Node, path: str) -> str:
         left, right = ("([", "])") if node.family == "port" else ("[", "]")
         family = "forward" if node.family == "port" else node.family
-        known = ("pointwise", "algebra", "reduce", "move", "control", "stop", "forward")
-        kind = f":::{family}" if family in known else ""
+        self.kinds |= {family} & KINDS
+        kind = f":::{family}" if family in KINDS else ""
         label = _entities("\n".join(_label(node)))
         return f"{_name(path)}{left}{label}{right}{kind}"
 
     def edge(self, edge: Edge, tail: End, head: End) -> str:
         source, target = tail[0], head[0]
-        kind = edge.cut or ("backward" if source.lane % 2 else "forward")
-        self.styles.setdefault(kind, []).append(self.count)
+        kind = "stop" if edge.cut else "backward" if source.lane % 2 else "forward"
+        self.wires.setdefault(kind, []).append(self.count)
         self.count += 1
         wire = "-.->" if source.lane < target.lane else "-->"
         if edge.cut:

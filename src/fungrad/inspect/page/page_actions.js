@@ -21,7 +21,7 @@ function unfoldLevel() {
     forget(path);
   }
   render();
-  fit();
+  start();
 }
 function foldAll() { open.clear(); layouts.clear(); render(); fit(); }
 

@@ -13,7 +13,7 @@ import scipy.stats
 import fungrad as fg
 from fungrad.primitives.incomplete import gamma_slope, log_gamma_quantile
 from fungrad.primitives.incomplete_beta import beta_slope
-from fungrad.primitives.polygamma import log_gamma, polygamma
+from fungrad.primitives.polygamma import digamma_difference, log_gamma, polygamma
 
 SHARES = np.array([1e-9, 1e-3, 0.3, 0.5, 0.7, 0.95, 1 - 1e-6])
 SHAPES = (1e-3, 0.02, 0.5, 1.0, 3.0, 9.9, 30.0, 1e3)
@@ -67,7 +67,16 @@ def exact_beta(a, b, x, order):
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [(0.5, 0.5), (1.0, 1.0), (2.0, 5.0), (10.0, 0.1), (0.1, 30.0), (0.02, 3.0), (200.0, 300.0)],
+    [
+        (0.5, 0.5),
+        (1e-3, 1e4),
+        (1.0, 1.0),
+        (2.0, 5.0),
+        (10.0, 0.1),
+        (0.1, 30.0),
+        (0.02, 3.0),
+        (200.0, 300.0),
+    ],
 )
 def test_the_beta_distribution_by_its_shapes(a, b):
     quantiles = scipy.stats.beta.ppf([1e-6, 0.05, 0.4, 0.9, 0.9999], a, b)
@@ -93,6 +102,14 @@ def test_polygamma(dtype, rtol):
     np.testing.assert_allclose(log_gamma(x), sp.gammaln(x), rtol=1e-13, atol=1e-14)
 
 
+def test_differences_of_digamma():
+    x = np.array([1e-3, 0.7, 5.0, 300.0, 1e6])
+    for step in (1e-6, 0.5, 1e4):
+        with mpmath.workdps(40):
+            expected = [float(mpmath.digamma(v + mpmath.mpf(step)) - mpmath.digamma(v)) for v in x]
+        np.testing.assert_allclose(digamma_difference(x, step), expected, rtol=1e-11)
+
+
 def test_third_derivatives():
     with mpmath.workdps(40):
         f = fg.grad(fg.grad(fg.grad(sp.gammainc)))
@@ -111,6 +128,8 @@ def test_the_ends():
         assert fg.grad(sp.betainc, argnums=(0, 1))(2.0, 3.0, 0.0) == (0.0, 0.0)
         assert fg.grad(sp.betainc, argnums=(0, 1))(2.0, 3.0, 1.0) == (0.0, 0.0)
     assert fg.grad(sp.gammainc)(5.0, 2000.0) == 0.0
+    near = fg.grad(sp.betainc, argnums=(0, 1))(0.0013, 35.0, 1e-316)  # x^(a - 1) would overflow
+    assert np.isfinite(near).all()
     assert np.isnan(gamma_slope(-1.0, 0.3, order=1))
 
 

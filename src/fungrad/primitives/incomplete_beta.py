@@ -22,7 +22,7 @@ from fungrad.primitives.incomplete import (
     reach,
     slope_primitive,
 )
-from fungrad.primitives.polygamma import polygamma, polygamma_of
+from fungrad.primitives.polygamma import digamma_difference, polygamma, polygamma_of
 
 _POINTS = 32
 
@@ -86,6 +86,8 @@ def _beta_slopes(a: Array, b: Array, x: Array, m: int, n: int) -> Array:
     )  # fmt: skip
     orders = [(i, j) for i in range(m + 1) for j in range(n + 1) if i + j]
     constant = {(i, j): _of_normaliser(polygamma_of, a, b, i, j)[:, None] for i, j in orders}
+    constant[1, 0] = digamma_difference(a, b)[:, None]
+    constant[0, 1] = digamma_difference(b, a)[:, None]
     flip = ~below[:, None]
 
     def weight(log_t: Array, log_u: Array) -> Any:

@@ -59,6 +59,23 @@ def polygamma_of(x: Any, order: int) -> Any:
         return (-1.0) ** (order + 1) * (math.factorial(order) * total + leading + series)
 
 
+def digamma_difference(x: Any, step: Any) -> Any:
+    """digamma(x + step) - digamma(x) for positive doubles, exact where the step is small."""
+    with np.errstate(all="ignore"):
+        low = x < 10.0
+        total = np.zeros_like(x)
+        for k in range(10):
+            total = np.where(low, total + step / ((x + k) * (x + step + k)), total)
+        y = np.where(low, x + 10.0, x)
+        z = y + step
+        near, far = 1.0 / (y * y), 1.0 / (z * z)
+        series = [np.zeros_like(y), np.zeros_like(y)]
+        for k in range(len(_BERNOULLI), 0, -1):
+            term = _BERNOULLI[k - 1] / (2 * k)
+            series = [(series[0] + term) * near, (series[1] + term) * far]
+        return total + np.log1p(step / y) + 0.5 * step / (y * z) + (series[0] - series[1])
+
+
 def _eval(x: Any, *, order: int) -> Any:
     given = np.asarray(x)
     return polygamma_of(given.astype(np.float64), order).astype(given.dtype)[()]
@@ -82,4 +99,4 @@ polygamma: Primitive = general(
 """`polygamma(x, order=)`: the derivative of order + 1 of log gamma, for positive floats; order 0 is
 digamma."""
 
-__all__ = ["log_gamma", "polygamma", "polygamma_of"]
+__all__ = ["digamma_difference", "log_gamma", "polygamma", "polygamma_of"]

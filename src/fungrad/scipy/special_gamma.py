@@ -90,25 +90,37 @@ def beta_density(a: Any, b: Any, x: Any) -> Any:
     return np.exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
 
 
-def _gamma_by_a(a: Any, x: Any, density: Any = gamma_density) -> Any:
+def _gamma_height(a: Any, x: Any) -> Any:
+    """The density of log x, whose power of x does not overflow near 0."""
+    return np.exp(xlogy(a, x) - x - gammaln(a))
+
+
+def _beta_height(a: Any, b: Any, x: Any) -> Any:
+    """The density of log(x / (1 - x))."""
+    return np.exp(xlogy(a, x) + xlog1py(b, -x) - betaln(a, b))
+
+
+def _gamma_by_a(a: Any, x: Any, height: Any = _gamma_height) -> Any:
     """The derivative of gammainc by a; 0 at both ends."""
     inside = np.logical_and(x > 0, x < np.inf)
     at = select(inside, x, 1.0)
-    slope = gamma_slope(a, np.log(at), order=1)
-    return select(inside, slope * at * density(a, at), 0.0)
+    return select(inside, gamma_slope(a, np.log(at), order=1) * height(a, at), 0.0)
 
 
-def _beta_by(a: Any, b: Any, x: Any, m: int, n: int, density: Any = beta_density) -> Any:
+def _beta_by(a: Any, b: Any, x: Any, m: int, n: int, height: Any = _beta_height) -> Any:
     """The derivative of betainc by a (m = 1) or b (n = 1); 0 at both ends."""
     inside = np.logical_and(x > 0, x < 1)
     at = select(inside, x, 0.5)
-    slope = beta_slope(a, b, at, m=m, n=n)
-    return select(inside, slope * at * (1.0 - at) * density(a, b, at), 0.0)
+    return select(inside, beta_slope(a, b, at, m=m, n=n) * height(a, b, at), 0.0)
 
 
-def _one(*values: Any) -> Any:
-    """In place of a density by which both numerator and denominator would be divided."""
-    return 1.0
+def _gamma_inverse_by_a(a: Any, x: Any) -> Any:
+    """The derivative by a of the x that has a given probability: the density cancels."""
+    return -_gamma_by_a(a, x, lambda a, x: x)
+
+
+def _beta_inverse_by(a: Any, b: Any, x: Any, m: int, n: int) -> Any:
+    return -_beta_by(a, b, x, m, n, lambda a, b, x: x * (1.0 - x))
 
 
 gammainc = elementwise(
@@ -125,7 +137,7 @@ gammaincinv = elementwise(
     "gammaincinv",
     sp.gammaincinv,
     partials=[
-        lambda x, a, y: -_gamma_by_a(a, x, _one),
+        lambda x, a, y: _gamma_inverse_by_a(a, x),
         Over(lambda x, a, y: gamma_density(a, x)),
     ],
 )
@@ -133,7 +145,7 @@ gammainccinv = elementwise(
     "gammainccinv",
     sp.gammainccinv,
     partials=[
-        lambda x, a, y: -_gamma_by_a(a, x, _one),
+        lambda x, a, y: _gamma_inverse_by_a(a, x),
         Over(lambda x, a, y: -gamma_density(a, x)),
     ],
 )
@@ -150,8 +162,8 @@ betaincinv = elementwise(
     "betaincinv",
     sp.betaincinv,
     partials=[
-        lambda x, a, b, y: -_beta_by(a, b, x, 1, 0, _one),
-        lambda x, a, b, y: -_beta_by(a, b, x, 0, 1, _one),
+        lambda x, a, b, y: _beta_inverse_by(a, b, x, 1, 0),
+        lambda x, a, b, y: _beta_inverse_by(a, b, x, 0, 1),
         Over(lambda x, a, b, y: beta_density(a, b, x)),
     ],
 )

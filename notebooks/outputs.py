@@ -1,0 +1,43 @@
+"""What notebooks printed: the texts of a notebook's cells, and whether two texts agree.
+
+Knows the format of notebooks as plain data (nbformat 4); needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+PATHS = re.compile(r"/(?:tmp|home|root|Users|work|var|usr|opt)/|ipykernel_|site-packages")
+
+
+def texts(notebook: dict[str, Any]) -> list[str]:
+    """What the code cells print, one text for each; pictures are left out."""
+    result = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        parts: list[str] = []
+        for output in cell["outputs"]:
+            if not any(kind.startswith("image/") for kind in output.get("data", {})):
+                parts += output.get("text") or output.get("data", {}).get("text/plain", "")
+        result.append("".join(parts))
+    return result
+
+
+def agree(ours: str, theirs: str) -> bool:
+    """Whether two texts have the same words, and numbers within 5 % or 0.02 of each other.
+
+    >>> agree("at 97.3% after 40", "at 97.1% after 40"), agree("stopped: True", "stopped: False")
+    (True, False)
+    >>> agree("off by 3.0", "off by 4.0")
+    False
+    """
+    if NUMBER.sub("#", ours).split() != NUMBER.sub("#", theirs).split():
+        return False
+    pairs = zip(NUMBER.findall(ours), NUMBER.findall(theirs), strict=True)
+    return all(
+        abs(float(a) - float(b)) <= max(0.02, 0.05 * max(abs(float(a)), abs(float(b))))
+        for a, b in pairs
+    )

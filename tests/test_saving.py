@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import pickle
 import random
@@ -22,6 +23,7 @@ import fungrad as fg
 from fungrad import extend
 from fungrad.errors import ArgumentError, FungradError, SavedFileError, StructureMismatchError
 from fungrad.ir.graph import Graph, Literal
+from fungrad.primitives.declare import Primitive
 from fungrad.saving import Exported
 
 PYTHON_ONLY = {"custom", "debug_callback", "external"}
@@ -56,11 +58,11 @@ def same(a: Any, b: Any) -> bool:
 # -- Graphs ----------------------------------------------------------------------------------------
 
 
-def test_every_sample_of_every_primitive_comes_back_or_is_refused_by_name(path):
+def test_every_sample_of_every_primitive_comes_back_or_is_refused_by_name():
     refused = set()
     for name, graph, sample in graphs():
         try:
-            found = again(graph, path)
+            found = again(graph, io.BytesIO())
         except ArgumentError as error:
             assert f"of the equation `{sample.name}`" in error.message
             refused.add(sample.name)
@@ -137,6 +139,21 @@ def test_policies_of_checkpoint_come_back(path):
         graph = fg.make_jaxpr(f)(1.0)
         ((old,), (new,)) = (g.equations for g in (graph, again(graph, path)))
         assert new.params["policy"] == old.params["policy"]
+
+
+def test_ufuncs_of_numpy_come_back_and_others_are_refused(path):
+    apply = Primitive(
+        "apply_for_saving", eval=lambda x, *, f: f(x), type=lambda x, *, f: x, cuts=True,
+        batch=lambda args, batched, size, *, f: apply(args[0], f=f),
+    )  # fmt: skip
+    graph = fg.make_jaxpr(lambda x: apply(x, f=np.tanh))(1.0)
+    assert again(graph, path).equations[0].params["f"] is np.tanh
+    rewritten(path, set_in(first_equation, params={"f": {"ufunc": "save"}}))
+    with pytest.raises(SavedFileError, match="no ufunc 'save'"):
+        fg.load(path)
+    odd = np.frompyfunc(abs, 1, 1)
+    with pytest.raises(ArgumentError, match="the ufunc 'abs"):
+        fg.save(fg.make_jaxpr(lambda x: apply(x, f=odd))(1.0), path)
 
 
 def test_a_graph_saves_itself_and_equal_graphs_give_equal_files(path, tmp_path):

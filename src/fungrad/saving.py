@@ -162,6 +162,7 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
     Raises:
       ArgumentError: where it holds what only Python has (callbacks, rules of custom_vjp and
         custom_jvp, closures), naming the equation.
+      InvalidGraphError: where the Graph is not well formed.
 
     >>> import numpy as np, fungrad as fg, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "f.fungrad")
@@ -182,6 +183,7 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
         "longdouble": int(np.finfo(np.longdouble).nmant),
         "graphs": writer.graphs,
     }
+    check_graph(what if isinstance(what, Graph) else what.graph)
     try:
         if isinstance(what, Graph):
             writer.graph(what)

@@ -109,6 +109,19 @@ def _write_policy(policy: Any, coder: Any) -> str:
     raise Unsavable(f"the Python function {getattr(policy, '__name__', policy)!r}")
 
 
+def _write_ufunc(ufunc: np.ufunc, coder: Any) -> str:
+    if getattr(np, ufunc.__name__, None) is not ufunc:
+        raise Unsavable(f"the ufunc {ufunc.__name__!r}, which is not one of NumPy")
+    return ufunc.__name__
+
+
+def _read_ufunc(name: Any, coder: Any) -> np.ufunc:
+    found = getattr(np, str(name), None)
+    if not isinstance(found, np.ufunc):
+        raise SavedFileError(f"this NumPy has no ufunc {name!r}.")
+    return found
+
+
 def _write_tree(tree: trees.TreeDef, coder: Any) -> Any:
     if tree.type is None:
         return None
@@ -187,6 +200,7 @@ KINDS: dict[str, Kind] = {
     ),
     "budget": Kind((policies.Budget,), lambda v, c: v.nbytes, lambda v, c: policies.Budget(int(v))),
     "policy": Kind((type(policies.save_nothing),), _write_policy, lambda v, c: POLICIES[v]),
+    "ufunc": Kind((np.ufunc,), _write_ufunc, _read_ufunc),
     "tree": Kind((trees.TreeDef,), _write_tree, _read_tree),
 }
 """Every kind of value but those that JSON has, by the key that it is written under."""

@@ -308,6 +308,7 @@ def test_outside_of_the_support_all_derivatives_are_zero(name):
     shapes = (LINE if name in LINE else COUNTS)[name][0][0]
     outside = OUTSIDE.get(name, ()) if name in LINE else (-1.0, 1.5)
     outside = np.array([*outside, INF, -INF])
+    steep = name in ("norm", "laplace", "logistic")  # whose logpdf has a slope at infinity
     floats = [np.float64(s) for s in shapes]
     whole = COUNTS[name][1] if name in COUNTS else 0
     for method in {density, density[3:], "cdf", "sf", "logcdf", "logsf"} & set(d.methods):
@@ -316,6 +317,10 @@ def test_outside_of_the_support_all_derivatives_are_zero(name):
         def f(x, *p, method=method):
             return getattr(d, method)(x, *p)
 
+        if steep and method == density:
+            assert not np.any(np.isnan(fg.grad(lambda x, f=f: np.sum(f(x)))(xs)))
+            np.testing.assert_array_equal(f(xs), -INF)
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             value = f(xs, *shapes)

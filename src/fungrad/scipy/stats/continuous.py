@@ -23,17 +23,24 @@ class Continuous(Distribution):
         found = {*self._formulas, "pdf", *({"median"} if "ppf" in self._formulas else ())}
         return found | ({"std"} if "var" in found else set())
 
-    def _at(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
-        """The standard form's function at (x - loc) / scale; a density also divided by scale."""
+    def _at(self, method: str, x: Any, args: Any, kwargs: Any, everywhere: bool = False) -> Any:
+        """The standard form's function at (x - loc) / scale; a density also divided by scale.
+
+        Its formula alone, without a look at the support, where it is right `everywhere`.
+        """
         with np.errstate(all="ignore"):
             y, shapes, loc, scale = self._prepared(method, x, args, kwargs)
+            dtype = typeof(y).dtype
             validity = self._validity(shapes, scale)
             if validity is not None:
                 scale = validity if scale is None else scale * validity
             y = y if loc is None else y - loc
             y = y if scale is None else y / scale
             less = np.log(scale) if method == "logpdf" and scale is not None else None
-            return self._on_support(method, y, shapes, less=less)
+            if not everywhere:
+                return self._on_support(method, y, shapes, less=less)
+            found = self._formula(method)(y, *shapes)
+            return cast(found if less is None else found - less, dtype)
 
     def logpdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The logarithm of the density at x; -inf, with the derivative 0, outside of the support.
@@ -42,11 +49,11 @@ class Continuous(Distribution):
           x: real numbers.
           *args, **kwargs: the shape parameters, loc and scale, which broadcast against x.
         """
-        return self._at("logpdf", x, args, kwargs)
+        return self._at("logpdf", x, args, kwargs, self._everywhere)
 
     def pdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The density at x: see logpdf."""
-        return np.exp(self.logpdf(x, *args, **kwargs))
+        return np.exp(self._at("logpdf", x, args, kwargs))
 
     def _cumulative(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
         if self._left_to_scipy(method, x, args, kwargs):

@@ -161,6 +161,7 @@ class Distribution(Family):
         support: tuple[Any, Any] | Callable[..., tuple[Any, Any]] = (-np.inf, np.inf),
         open: bool = False,
         inner: float = 0.5,
+        everywhere: bool = False,
         valid: Callable[..., Any] | None = None,
         symmetric: bool = False,
         integers: tuple[str, ...] = (),
@@ -171,6 +172,7 @@ class Distribution(Family):
         self._support: Formula = support if callable(support) else lambda *_: support
         self._open = open
         self._inner = inner
+        self._everywhere = everywhere
         self._valid = valid or (_positive if self.shapes else None)
         self._integers = tuple(s in integers for s in self.shapes)
         self._parameters = (*self.shapes, *self._parameters_of_place)

@@ -35,6 +35,7 @@ def _norm_logpdf(x: Any) -> Any:
 norm = Continuous(
     "norm",
     symmetric=True,
+    everywhere=True,
     logpdf=_norm_logpdf,
     cdf=ndtr,
     logcdf=log_ndtr,
@@ -127,6 +128,7 @@ def _laplace_logcdf(x: Any) -> Any:
 laplace = Continuous(
     "laplace",
     symmetric=True,
+    everywhere=True,
     logpdf=lambda x: -np.abs(x) - _LOG_2,
     cdf=_laplace_cdf,
     logcdf=_laplace_logcdf,
@@ -140,6 +142,7 @@ laplace = Continuous(
 logistic = Continuous(
     "logistic",
     symmetric=True,
+    everywhere=True,
     logpdf=lambda x: log_expit(x) + log_expit(-x),
     cdf=expit,
     logcdf=log_expit,

@@ -112,7 +112,8 @@ def _write_policy(policy: Any, coder: Any) -> str:
 def _write_ufunc(ufunc: np.ufunc, coder: Any) -> str:
     if getattr(np, ufunc.__name__, None) is not ufunc:
         raise Unsavable(f"the ufunc {ufunc.__name__!r}, which is not one of NumPy")
-    return ufunc.__name__
+    name: str = ufunc.__name__
+    return name
 
 
 def _read_ufunc(name: Any, coder: Any) -> np.ufunc:

@@ -192,6 +192,22 @@ def test_reductions_of_other_functions_and_initial_values():
     assert whole.tolist() == [1, 5, 9] and whole.dtype == np.int64
 
 
+def test_windows_of_several_arrays_are_reduced_together():
+    places = np.arange(20).reshape(4, 5)
+
+    def larger(a, b):
+        keep = a[0] >= b[0]
+        return np.where(keep, a[0], b[0]), np.where(keep, a[1], b[1])
+
+    def f(x):
+        return lax.reduce_window((x, places), (-np.inf, -1), larger, (2, 3), (1, 2))
+
+    found, where = f(M)
+    np.testing.assert_array_equal(found, lax.reduce_window(M, -np.inf, lax.max, (2, 3), (1, 2)))
+    np.testing.assert_array_equal(M.ravel()[where], found)
+    agrees(lambda x: f(x)[0], M)
+
+
 # --- convolution ----------------------------------------------------------------------------------
 
 

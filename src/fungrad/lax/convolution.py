@@ -6,15 +6,16 @@ Knows JAX's padding and layouts; knows no neural network.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fungrad import trees
 from fungrad.errors import ArgumentError, ShapeError
 from fungrad.lax.placing import arranged
+from fungrad.lax.reducing import reduce
 from fungrad.lax.slicing import pad
 from fungrad.numpy.prepare import array_of, promoted
 from fungrad.primitives import shaping as s
@@ -107,58 +108,66 @@ def reduce_window(
     """A reduction over each window of an array.
 
     Args:
-      operand: an array. init_value: one number, which stands in the padding and begins each
-        reduction. computation: an associative function of two arrays; lax.add, lax.max, lax.min and
-        lax.mul (NumPy's ufuncs) are fast.
+      operand: an array, or a tree of arrays of one shape that are reduced together.
+      init_value: a number for each array, which stands in the padding and begins each reduction.
+      computation: an associative function of two arrays (of two trees); lax.add, lax.max, lax.min
+        and lax.mul (NumPy's ufuncs) are fast.
       window_dimensions, window_strides, base_dilation, window_dilation: one integer for each axis;
         ones by default, but the dimensions.
       padding: "VALID", "SAME", "SAME_LOWER", or a pair (before, after) for each axis.
 
     Returns:
-      An array with as many axes, and one element for each window.
+      An array with as many axes, and one element for each window, or a tree of such arrays.
 
     >>> reduce_window(np.arange(5.0), -np.inf, np.maximum, (3,), (2,))
     array([2., 4.])
     """
-    x = array_of(operand)
-    ndim = len(shape_of(x))
+    leaves, treedef = trees.flatten(operand)
+    inits = trees.match(treedef, init_value, "init_value of lax.reduce_window")
+    xs = [array_of(x) for x in leaves]
+    ndim = len(shape_of(xs[0]))
     sizes = sizes_of("window_dimensions", tuple(window_dimensions), ndim)
     strides = sizes_of("window_strides", window_strides, ndim)
     base = sizes_of("base_dilation", base_dilation, ndim)
     dilations = sizes_of("window_dilation", window_dilation, ndim)
-    lengths = tuple([max((n - 1) * d + 1, 0) for n, d in zip(shape_of(x), base, strict=True)])
-    pairs = padding_pairs(padding, lengths, sizes, strides, dilations)
-    x = pad(x, init_value, [(a, b, d - 1) for (a, b), d in zip(pairs, base, strict=True)])
     # Axes whose windows hold one element each, in steps of one, are let alone.
     moving = [i for i in range(ndim) if (sizes[i], strides[i]) != (1, 1)]
     order = (*[i for i in range(ndim) if i not in moving], *moving)
-    seen = windows(
-        arranged(x, order),
-        sizes=tuple(sizes[i] for i in moving),
-        strides=tuple(strides[i] for i in moving),
-        dilations=tuple(dilations[i] for i in moving),
-    )
-    result = _reduced(seen, len(moving), init_value, computation)
-    return arranged(result, s.inverse_permutation(order))
+    seen = []
+    for x, init in zip(xs, inits, strict=True):
+        lengths = tuple([max((n - 1) * d + 1, 0) for n, d in zip(shape_of(x), base, strict=True)])
+        pairs = padding_pairs(padding, lengths, sizes, strides, dilations)
+        x = pad(x, init, [(a, b, d - 1) for (a, b), d in zip(pairs, base, strict=True)])
+        part = windows(
+            arranged(x, order),
+            sizes=tuple([sizes[i] for i in moving]),
+            strides=tuple([strides[i] for i in moving]),
+            dilations=tuple([dilations[i] for i in moving]),
+        )
+        seen.append(part)
+    axes = tuple(range(ndim, ndim + len(moving)))
+    back = s.inverse_permutation(order)
+    if len(seen) == 1:
+        result = _reduced_fast(seen[0], axes, inits[0], computation)
+        if result is not None:
+            return trees.unflatten(treedef, [arranged(result, back)])
+    parts, starts = trees.unflatten(treedef, seen), trees.unflatten(treedef, list(inits))
+    found = trees.leaves(reduce(parts, starts, computation, axes))
+    return trees.unflatten(treedef, [arranged(result, back) for result in found])
 
 
-def _reduced(x: Any, count: int, init: Any, computation: Callable[[Any, Any], Any]) -> Any:
-    """The reduction over the last `count` axes."""
-    shape = shape_of(x)
-    axes = tuple(range(len(shape) - count, len(shape)))
+def _reduced_fast(x: Any, axes: Sizes, init: Any, computation: Callable[[Any, Any], Any]) -> Any:
+    """The reduction by one of NumPy's own; None where there is none."""
     known = _REDUCTIONS.get(computation) if computation.__class__ is np.ufunc else None
-    if known is not None and x.dtype.kind in "fiu":
-        function, identity = known
-        result = function(x, axis=axes, dtype=x.dtype) if function in (np.sum, np.prod) else (
-            function(x, axis=axes)
-        )  # fmt: skip
-        if init.__class__ is not Tracer and np.all(np.equal(init, identity(x.dtype))):
-            return result
-        return computation(s.cast(init, x.dtype), result)
-    flat = s.reshape(x, shape=(*shape[: len(shape) - count], int(np.prod(shape[-count:] or (1,)))))
-    items = [flat[..., i] for i in range(shape_of(flat)[-1])] if count else [x]
-    start = np.full(shape_of(items[0]), 1, x.dtype) * init
-    return functools.reduce(computation, items, start)
+    if known is None or x.dtype.kind not in "fiu":
+        return None
+    function, identity = known
+    result = function(x, axis=axes, dtype=x.dtype) if function in (np.sum, np.prod) else (
+        function(x, axis=axes)
+    )  # fmt: skip
+    if init.__class__ is not Tracer and np.all(np.equal(init, identity(x.dtype))):
+        return result
+    return computation(s.cast(init, x.dtype), result)
 
 
 # --- convolution ----------------------------------------------------------------------------------

@@ -41,6 +41,18 @@ def _transposed_padding(size: int, stride: int, padding: Any) -> tuple[int, int]
     return size - 1 - before, size - 1 - after
 
 
+def _transposed_paddings(
+    sizes: Sequence[int], strides: Sequence[int], padding: Any
+) -> list[tuple[int, int]]:
+    if isinstance(padding, str) and padding not in ("SAME", "VALID"):
+        raise ArgumentError(
+            f"padding={padding!r} of conv_transpose{user_line()} is not 'SAME', 'VALID' or a "
+            "sequence of pairs (before, after)."
+        )
+    each = [padding] * len(sizes) if isinstance(padding, str) else list(padding)
+    return [_transposed_padding(*given) for given in zip(sizes, strides, each, strict=True)]
+
+
 def conv_transpose(
     lhs: Any,
     rhs: Any,
@@ -93,22 +105,14 @@ def conv_transpose(
     base = sizes_of("strides", strides, count)
     dilations = sizes_of("rhs_dilation", rhs_dilation, count)
     if isinstance(padding, str) or use_consistent_padding:
-        named = [padding] * count if isinstance(padding, str) else list(padding)
-        if isinstance(padding, str) and padding not in ("SAME", "VALID"):
-            raise ArgumentError(
-                f"padding={padding!r} of conv_transpose{user_line()} is not 'SAME', 'VALID' or a "
-                "sequence of pairs (before, after)."
-            )
         sizes = [shape_of(w)[axis] for axis in numbers.rhs_spec[2:]]
         wide = [(k - 1) * d + 1 for k, d in zip(sizes, dilations, strict=True)]
-        padding = [_transposed_padding(*each) for each in zip(wide, base, named, strict=True)]
+        padding = _transposed_paddings(wide, base, padding)
     if transpose_kernel:
         w = s.flip(w, axes=numbers.rhs_spec[2:])
         w = np.swapaxes(w, numbers.rhs_spec[0], numbers.rhs_spec[1])
-    return conv_general_dilated(
-        x, w, (1,) * count, padding, base, dilations, numbers,
-        preferred_element_type=preferred_element_type,
-    )  # fmt: skip
+    given = {"preferred_element_type": preferred_element_type}
+    return conv_general_dilated(x, w, (1,) * count, padding, base, dilations, numbers, **given)
 
 
 def _patches(

@@ -1,24 +1,26 @@
-"""Floor 6: runs a Graph as straight-line Python: one line an equation or a region
-ones.
+"""Floor 6: runs a Graph as straight-line Python: one line an equation, or a region of them.
 
-Dead values are dropped at their last use.
-
-Knows the IR and that a primitive has an `eval`; knows no primitive by name. The reference evaluator
+Dead values are dropped at their last use, and a part is added to an array in its place where
+nothing else reads that. Knows the IR and that a primitive has an `eval`. The reference evaluator
 walks the same equations; this saves its walking.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.backend.blocked import build as build_region
+from fungrad.backend.expressions import expressed
 from fungrad.backend.programs import of_equation, program
 from fungrad.backend.regions import Region, scheduled
 from fungrad.backend.scalars import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
 from fungrad.optimise.passes import optimised
+from fungrad.primitives.indexing import scatter
+from fungrad.primitives.scattering import index_add
 from fungrad.structural.call import Backend, Runner
 
 
@@ -47,70 +49,92 @@ class _Later:
 
 def source(graph: Graph) -> str:
     """The text of the program that runs a Graph."""
-    return _written(graph)[0]
+    return "\n".join(_Program(graph).lines)
 
 
 def build(graph: Graph) -> Callable[..., Sequence[Any]]:
     """A Python function that runs the equations of a Graph one after the other."""
-    text, namespace = _written(graph)
-    exec(compile(text, f"<graph {graph.name}>", "exec"), namespace)
-    runner: Callable[..., Sequence[Any]] = namespace["run"]
+    written = _Program(graph)
+    exec(compile("\n".join(written.lines), f"<graph {graph.name}>", "exec"), written.namespace)
+    runner: Callable[..., Sequence[Any]] = written.namespace["run"]
     return runner
 
 
-def _written(graph: Graph) -> tuple[str, dict[str, Any]]:
-    """The text of the program and the names that it reads."""
-    namespace: dict[str, Any] = {}
-    names: dict[int, str] = {}
-    functions: dict[int, str] = {}
+class _Program:
+    """The lines of the program of a Graph, and the names that it reads."""
 
-    def name(variable: Variable) -> str:
-        return names.setdefault(id(variable), f"v{len(names)}")
+    def __init__(self, graph: Graph) -> None:
+        self.namespace: dict[str, Any] = {}
+        self._known: dict[int, str] = {}
+        self._names: dict[int, str] = {}
+        self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
+        self._reads.update(id(atom) for atom in graph.outputs)
+        self._own: set[int] = set()
+        for variable, value in graph.constants:
+            self.namespace[self._name(variable)] = value
+        constants = {id(v) for v, _ in graph.constants}
+        self.lines = [f"def run({', '.join(self._name(v) for v in graph.inputs)}):"]
+        steps = scheduled(graph)
+        for step, dead in zip(steps, last_uses(steps, graph.outputs), strict=True):
+            made = self._region(step) if isinstance(step, Region) else self._equation(step)
+            self.lines += [f"    {line}" for line in made]
+            gone = [self._name(v) for v in dead if id(v) not in constants]
+            if gone:
+                self.lines.append(f"    del {', '.join(gone)}")
+        self.lines.append(f"    return [{', '.join(self._read(a) for a in graph.outputs)}]")
 
-    def read(atom: Atom) -> str:
-        if not isinstance(atom, Literal):
-            return name(atom)
-        constant = f"c{len(namespace)}"
-        namespace[constant] = atom.value
-        return constant
+    def _name(self, variable: Variable) -> str:
+        return self._names.setdefault(id(variable), f"v{len(self._names)}")
 
-    def function(equation: Equation) -> str:
+    def _read(self, atom: Atom) -> str:
+        return self._constant("c", atom.value) if isinstance(atom, Literal) else self._name(atom)
+
+    def _constant(self, wished: str, value: Any) -> str:
+        """The name of a value, its own wish if no other value has that."""
+        if id(value) in self._known:
+            return self._known[id(value)]
+        name = wished
+        if wished in ("c", "k") or name in self.namespace:
+            name = f"{wished}{len(self.namespace)}"
+        self.namespace[name] = value
+        self._known[id(value)] = name
+        return name
+
+    def _region(self, region: Region) -> list[str]:
+        called = self._constant("region", build_region(region))
+        arguments = ", ".join(self._name(v) for v in region.inputs)
+        self._own.update(id(v) for v in region.outputs)
+        return [f"{', '.join(self._name(v) for v in region.outputs)}, = {called}({arguments})"]
+
+    def _equation(self, equation: Equation) -> list[str]:
         primitive: Any = equation.primitive
-        if equation.params:
-            called = f"{primitive.name}_{len(namespace)}"
-            evaluate = functools.partial(primitive.eval, **equation.params)
-            loop = of_equation(equation, evaluate) if primitive in structural else None
-            namespace[called] = loop or evaluate
-            return called
-        if id(primitive) not in functions:
-            called = (
-                primitive.name
-                if primitive.name not in namespace
-                else f"{primitive.name}_{len(namespace)}"
-            )
-            functions[id(primitive)] = called
-            namespace[called] = primitive.eval
-        return functions[id(primitive)]
+        arguments = [self._read(atom) for atom in equation.inputs]
+        results = ", ".join(self._name(v) for v in equation.outputs)
+        if primitive is scatter:
+            self._own.add(id(equation.outputs[0]))
+        in_place = self._in_place(equation, arguments, results)
+        if in_place:
+            return in_place
+        applied = expressed(equation, arguments, self._constant)
+        if applied is None:
+            applied = f"{self._function(equation)}({', '.join(arguments)})"
+        return [f"{results}{',' * primitive.multiple} = {applied}" if results else applied]
 
-    for variable, value in graph.constants:
-        namespace[name(variable)] = value
-    constants = {id(v) for v, _ in graph.constants}
-    lines = [f"def run({', '.join(name(v) for v in graph.inputs)}):"]
-    steps = scheduled(graph)
-    for step, dead in zip(steps, last_uses(steps, graph.outputs), strict=True):
-        if isinstance(step, Region):
-            called = f"region_{len(namespace)}"
-            namespace[called] = build_region(step)
-            applied = f"{called}({', '.join(name(v) for v in step.inputs)})"
-            applied = f"{', '.join(name(v) for v in step.outputs)}, = {applied}"
-        else:
-            applied = f"{function(step)}({', '.join(read(a) for a in step.inputs)})"
-            results = ", ".join(name(v) for v in step.outputs)
-            if results:
-                applied = f"{results}{',' * step.primitive.multiple} = {applied}"
-        lines.append(f"    {applied}")
-        gone = [name(v) for v in dead if id(v) not in constants]
-        if gone:
-            lines.append(f"    del {', '.join(gone)}")
-    lines.append(f"    return [{', '.join(read(a) for a in graph.outputs)}]")
-    return "\n".join(lines), namespace
+    def _in_place(self, equation: Equation, arguments: list[str], result: str) -> list[str]:
+        """The lines of a sum with a part of an array that only this equation reads."""
+        if equation.primitive is not index_add or len(arguments) != 2:
+            return []
+        x = equation.inputs[0]
+        if id(x) not in self._own or self._reads[id(x)] != 1:
+            return []
+        self._own.add(id(equation.outputs[0]))
+        place = self._constant("k", equation.params["index"].entries)
+        return [f"{result} = {arguments[0]}", f"{result}[{place}] += {arguments[1]}"]
+
+    def _function(self, equation: Equation) -> str:
+        primitive: Any = equation.primitive
+        if not equation.params:
+            return self._constant(primitive.name, primitive.eval)
+        evaluate = functools.partial(primitive.eval, **equation.params)
+        loop = of_equation(equation, evaluate) if primitive in structural else None
+        return self._constant(primitive.name, loop or evaluate)

@@ -1,0 +1,123 @@
+"""Floor 6: primitives as NumPy is written by hand: an expression in place of a call of `eval`.
+
+Each gives the numbers, dtypes and kinds of values (arrays, NumPy's scalars, Python's) that `eval`
+gives. What has none here is called. Knows primitives and Types; writes no program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.backend.rows import REDUCTIONS
+from fungrad.ir.graph import Equation
+from fungrad.primitives import elementwise as arithmetic
+from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.elementwise import select
+from fungrad.primitives.indexing import ARRAY, getitem
+from fungrad.primitives.shaping import concatenate, convert, reshape, to_discrete, transpose
+from fungrad.primitives.stacking import stack
+from fungrad.primitives.ufuncs import power
+
+Constant = Callable[[str, Any], str]
+"""Makes a value known to the program: a name that it would like, the value; the name it got."""
+
+_OPERATORS: dict[Any, str] = {
+    arithmetic.neg: "-{0}",
+    arithmetic.add: "{0} + {1}",
+    arithmetic.sub: "{0} - {1}",
+    arithmetic.mul: "{0} * {1}",
+    arithmetic.div: "{0} / {1}",
+    arithmetic.lt: "{0} < {1}",
+    arithmetic.le: "{0} <= {1}",
+    arithmetic.gt: "{0} > {1}",
+    arithmetic.ge: "{0} >= {1}",
+    arithmetic.eq: "{0} == {1}",
+    arithmetic.ne: "{0} != {1}",
+    power: "{0} ** {1}",
+}
+
+
+def expressed(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    """The expression of an equation's only output, None where `eval` has to be called."""
+    primitive: Any = equation.primitive
+    operator = _OPERATORS.get(primitive)
+    if operator is not None:
+        if all(atom.type.weak for atom in equation.inputs):
+            return None
+        return operator.format(*arguments)
+    ufunc = REDUCTIONS.get(primitive)
+    if ufunc is not None:
+        return _reduced(equation, ufunc, arguments[0], constant)
+    write = _WRITTEN.get(primitive)
+    if write is None or any(atom.type.weak for atom in equation.inputs[:1]):
+        return None
+    return write(equation, arguments, constant)
+
+
+def _reduced(equation: Equation, ufunc: np.ufunc, source: str, constant: Constant) -> str:
+    axes = equation.params["axes"]
+    if len(axes) == equation.inputs[0].type.ndim:
+        text = "None" if len(axes) != 1 else "0"
+    else:
+        text = str(axes[0]) if len(axes) == 1 else str(axes)
+    return f"{constant(ufunc.__name__, ufunc)}.reduce({source}, {text})"
+
+
+def _select(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    if not equation.outputs[0].type.shape:
+        return None
+    return f"{constant('where', np.where)}({', '.join(arguments)})"
+
+
+def _getitem(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    entries = equation.params["index"].entries
+    if len(arguments) == 1:
+        entry = entries[0] if len(entries) == 1 else entries
+        return f"{arguments[0]}[{constant('k', entry)}]"
+    return f"{arguments[0]}[{arguments[1]}]" if entries == (ARRAY,) else None
+
+
+def _cast(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    before, after = equation.inputs[0].type, equation.params["dtype"]
+    if not before.shape or (before.dtype.kind == "c" and after.kind != "c"):
+        return None
+    return f"{arguments[0]}.astype({constant(after.name, after)})"
+
+
+def _dot(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    x, y = arguments
+    contract, batch = equation.params["contract"], equation.params["batch"]
+    nx, ny = (atom.type.ndim for atom in equation.inputs)
+    if batch[0] or len(contract[0]) != 1 or not (1 <= nx <= 2 and 1 <= ny <= 2):
+        return None
+    left = x if contract[0][0] == nx - 1 else f"{x}.T"
+    right = y if contract[1][0] == 0 else f"{y}.T"
+    return f"{left}.dot({right})"
+
+
+def _joined(name: str, function: Any) -> Callable[..., str | None]:
+    def write(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+        if any(atom.type.weak for atom in equation.inputs):
+            return None
+        rest = f", {equation.params['axis']}" if "axis" in equation.params else ""
+        return f"{constant(name, function)}(({', '.join(arguments)},){rest})"
+
+    return write
+
+
+_WRITTEN: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] = {
+    reshape: lambda equation, args, constant: f"{args[0]}.reshape({equation.params['shape']})",
+    transpose: lambda equation, args, constant: f"{args[0]}.transpose({equation.params['axes']})",
+    select: _select,
+    getitem: _getitem,
+    convert: _cast,
+    to_discrete: _cast,
+    dot_general: _dot,
+    concatenate: _joined("concatenate", np.concatenate),
+    stack: _joined("array", np.array),
+}
+
+__all__ = ["Constant", "expressed"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend import scalar_arrays as scalar_arrays
 from fungrad.backend.scalar_forms import BOOL, DTYPES, FLOAT, INT, NAMES
 from fungrad.backend.scalar_loops import HELD, Stack
 from fungrad.backend.scalars import SIZE, Elements, Unsupported, Writer, flattened, text

@@ -167,8 +167,9 @@ def _scan(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[An
     params = equation.params
     body, length, reverse = params["body"], params["length"], params["reverse"]
     constants, n = params["counts"]
-    consts, xs = inputs[:constants], inputs[constants + n :]
-    carry = _named(writer, inputs[constants : constants + n], body.input_types[constants:][:n])
+    consts = [writer.whole(x) for x in inputs[:constants]]
+    start, xs = inputs[constants : constants + n], inputs[constants + n :]
+    carry = _named(writer, [writer.whole(x) for x in start], body.input_types[constants:][:n])
     ys = body.output_types[n:]
     width = sum(t.size for t in ys)
     if length * width > HELD:
@@ -188,10 +189,10 @@ def _scan(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[An
         writer.line("pass")
 
     writer.block(_head(writer, xs, rows, length, reverse), step, length)
-    stacks, start = [], 0
+    stacks, at = [], 0
     for type_, output in zip(ys, equation.outputs[n:], strict=True):
-        stacks.append(Stack(made, output.type, start, type_.size, reverse))
-        start += type_.size
+        stacks.append(Stack(made, output.type, at, type_.size, reverse))
+        at += type_.size
     return [*carry, *stacks]
 
 
@@ -307,16 +308,23 @@ def _switch_pullback(writer: Writer, equation: Equation, inputs: list[Elements])
     return outputs
 
 
+def _whole(rule: Any) -> Any:
+    """A rule that reads all its inputs as elements."""
+    return lambda writer, equation, inputs: rule(
+        writer, equation, [writer.whole(x) for x in inputs]
+    )
+
+
 structural.update(
     {
-        while_loop: _while_loop,
-        while_loop_record: _while_record,
-        while_loop_pullback: _while_pullback,
+        while_loop: _whole(_while_loop),
+        while_loop_record: _whole(_while_record),
+        while_loop_pullback: _whole(_while_pullback),
         scan: _scan,
-        call: _call,
-        switch: _switch,
-        switch_record: _switch_record,
-        switch_pullback: _switch_pullback,
+        call: _whole(_call),
+        switch: _whole(_switch),
+        switch_record: _whole(_switch_record),
+        switch_pullback: _whole(_switch_pullback),
     }
 )
 

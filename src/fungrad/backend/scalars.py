@@ -17,23 +17,25 @@ import numpy as np
 from fungrad.backend.scalar_forms import DTYPES, OPERATION, Form, expressed
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.passes import optimised
-from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.declare import full
 from fungrad.primitives.elementwise import add, sub
-from fungrad.primitives.indexing import ARRAY, getitem, scatter
-from fungrad.primitives.reducing import reduce_max, reduce_min, reduce_prod
-from fungrad.primitives.scattering import index_add, index_set
+from fungrad.primitives.indexing import getitem
+from fungrad.primitives.reducing import (
+    reduce_all,
+    reduce_any,
+    reduce_max,
+    reduce_min,
+    reduce_prod,
+)
 from fungrad.primitives.shaping import (
     broadcast_to,
     concatenate,
     flip,
-    pad,
     reduce_sum,
     reshape,
     slice_axis,
     transpose,
 )
-from fungrad.primitives.stacking import iota, stack, unstack
+from fungrad.primitives.stacking import stack
 
 SIZE = 64
 """The largest number of elements of an array that is taken apart."""
@@ -45,6 +47,8 @@ Elements = Any
 
 structural: dict[Any, Callable[[Writer, Equation, list[Elements]], list[Elements]]] = {}
 """How loops and branches are written: scalar_loops.py puts its rules here."""
+rules: dict[Any, Callable[[Writer, Equation, list[Elements]], list[Elements]]] = {}
+"""How moving by index and contractions are written: scalar_arrays.py puts its rules here."""
 
 
 class Unsupported(Exception):
@@ -126,12 +130,10 @@ class Writer:
             values[id(variable)] = given
         for variable, constant in graph.constants:
             _check(variable.type)
-            values[id(variable)] = _numbers(constant, variable.type)
+            values[id(variable)] = numbers(constant, variable.type)
 
         def read(atom: Atom) -> Elements:
-            return (
-                _numbers(atom.value, atom.type) if isinstance(atom, Literal) else values[id(atom)]
-            )
+            return numbers(atom.value, atom.type) if isinstance(atom, Literal) else values[id(atom)]
 
         for equation in graph.equations:
             outputs = self.equation(equation, [read(atom) for atom in equation.inputs])
@@ -145,23 +147,39 @@ class Writer:
         rule = structural.get(primitive)
         if rule is not None:
             return rule(self, equation, inputs)
+        inputs = [self.whole(x) for x in inputs]
         for output in equation.outputs:
             _check(output.type)
-        flattened(inputs)
         self.arrays_cost += self.weight * (150 if primitive in (*MOVES, getitem) else 450)
         form = expressed(equation)
         if form is not None:
             return [self.elementwise(equation, form, inputs)]
         if primitive in MOVES:
-            return [_objects(primitive.eval(*inputs, **equation.params))]
+            return [objects(primitive.eval(*inputs, **equation.params))]
         if primitive is stack:
             return [np.stack(inputs)]
         if primitive in _REDUCE:
             return [self.reduced(equation, inputs[0])]
-        found = _SPECIAL.get(primitive)
+        found = rules.get(primitive)
         if found is None:
             raise Unsupported(primitive.name)
         return found(self, equation, inputs)
+
+    def whole(self, value: Any) -> Elements:
+        """The elements of a value, of a list of rows too, if they are few."""
+        if isinstance(value, np.ndarray):
+            return value
+        _check(value.type)
+        if value.type is None or value.name not in self.widths:
+            raise Unsupported("a stack that is read as a whole")
+        names = self.names(value.type)
+        width = self.widths[value.name]
+        rows = list(names.reshape(value.type.shape[0], -1))
+        before, after = ["_"] * value.start, ["_"] * (width - value.start - value.width)
+        shown = [f"({', '.join([*before, *row, *after])},)" for row in rows]
+        if shown:
+            self.line(f"{', '.join(reversed(shown) if value.reverse else shown)}, = {value.name}")
+        return names
 
     def elementwise(self, equation: Equation, form: Form, inputs: list[Elements]) -> Elements:
         """An expression for each element."""
@@ -174,9 +192,9 @@ class Writer:
 
     def element(self, equation: Equation, form: Form, parts: Sequence[Any]) -> Any:
         """An expression of the elements at one place."""
-        if equation.primitive is add and ZERO in map(_zero, parts):
-            return parts[0] if parts[1].__class__ is Zero else parts[1]
-        if equation.primitive is sub and parts[1].__class__ is Zero:
+        if equation.primitive is add and any(map(is_zero, parts)):
+            return parts[0] if is_zero(parts[1]) else parts[1]
+        if equation.primitive is sub and is_zero(parts[1]):
             return parts[0]
         texts = [text(p) for p in parts]
         return self.named(form.write(equation, *texts), form.cost)
@@ -184,7 +202,7 @@ class Writer:
     def total(self, parts: Sequence[Any], template: str = "{0} + {1}") -> Any:
         """The elements put together by an operation, one after the other."""
         if template == "{0} + {1}":
-            parts = [p for p in parts if p.__class__ is not Zero] or [ZERO]
+            parts = [p for p in parts if not is_zero(p)] or [ZERO]
         result = parts[0]
         for part in parts[1:]:
             result = self.named(template.format(text(result), text(part)))
@@ -193,8 +211,6 @@ class Writer:
     def reduced(self, equation: Equation, x: Elements) -> Elements:
         """A reduction over axes."""
         template, empty = _REDUCE[equation.primitive]
-        if x.size and equation.inputs[0].type.dtype.kind == "b":
-            raise Unsupported("a sum of booleans")
         axes = equation.params["axes"]
         rest = [i for i in range(x.ndim) if i not in axes]
         count = math.prod([x.shape[i] for i in axes])
@@ -202,6 +218,8 @@ class Writer:
         result = np.empty(rows.shape[:-1], object)
         for place in np.ndindex(*result.shape):
             parts = list(rows[place])
+            if equation.primitive is reduce_sum and equation.inputs[0].type.dtype.kind == "b":
+                parts = [0, *parts]
             result[place] = self.total(parts, template) if parts else empty
         return result
 
@@ -215,8 +233,9 @@ def text(part: Any) -> str:
     return repr(float(part)) if isinstance(part, Zero) else repr(part)
 
 
-def _zero(part: Any) -> Any:
-    return ZERO if part.__class__ is Zero else None
+def is_zero(part: Any) -> bool:
+    """Whether an element is a zero that a scatter left."""
+    return part.__class__ is Zero
 
 
 def _check(type_: Any) -> None:
@@ -225,7 +244,7 @@ def _check(type_: Any) -> None:
         raise Unsupported(str(type_))
 
 
-def _numbers(value: Any, type_: Any) -> Elements:
+def numbers(value: Any, type_: Any) -> Elements:
     """The elements of a constant, as numbers of Python's."""
     _check(type_)
     found = np.empty(type_.size, object)
@@ -233,7 +252,8 @@ def _numbers(value: Any, type_: Any) -> Elements:
     return found.reshape(type_.shape)
 
 
-def _objects(value: Any) -> Elements:
+def objects(value: Any) -> Elements:
+    """A value as an object array."""
     if isinstance(value, np.ndarray) and value.dtype == object:
         return value
     found = np.empty((), object)
@@ -241,124 +261,13 @@ def _objects(value: Any) -> Elements:
     return found
 
 
-# --- moving by index, contractions ----------------------------------------------------------------
-
-
-def _getitem(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    x, *arrays = inputs
-    index = equation.params["index"]
-    if not arrays:
-        return [_objects(x[index.entries])]
-    if len(arrays) != 1 or arrays[0].shape or index.entries[0] != ARRAY:
-        raise Unsupported("an index array")
-    if any(entry != slice(None) for entry in index.entries[1:]):
-        raise Unsupported("an index array among others")
-    place = text(arrays[0][()])
-    result = np.empty(x.shape[1:], object)
-    for at in np.ndindex(*result.shape):
-        column = ", ".join(text(part) for part in x[(slice(None), *at)])
-        result[at] = writer.named(f"({column},)[{place}]", OPERATION + 8 * len(x))
-    return [result]
-
-
-def _value(x: Elements) -> Any:
-    """What is assigned to a part of an object array: NumPy would store a 0-d array as it is."""
-    return x if x.ndim else x[()]
-
-
-def _placed(x: Elements, index: Any) -> Any:
-    return np.arange(x.size).reshape(x.shape)[index.entries]
-
-
-def _scatter(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    if len(inputs) > 1:
-        raise Unsupported("a scatter by index arrays")
-    result = np.empty(equation.params["shape"], object)
-    result[...] = ZERO
-    result[equation.params["index"].entries] = _value(inputs[0])
-    return [result]
-
-
-def _index_set(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    if len(inputs) > 2:
-        raise Unsupported("writing by index arrays")
-    result = inputs[0].copy()
-    result[equation.params["index"].entries] = _value(inputs[1])
-    return [result]
-
-
-def _index_add(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    if len(inputs) > 2:
-        raise Unsupported("writing by index arrays")
-    result = inputs[0].copy()
-    flat = result.reshape(-1)
-    places = np.ravel(_placed(result, equation.params["index"]))
-    for place, value in zip(places, inputs[1].reshape(-1), strict=True):
-        flat[place] = writer.total([flat[place], value])
-    return [result]
-
-
-def _dot(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    x, y = inputs
-    contract, batch = equation.params["contract"], equation.params["batch"]
-    free_x = [i for i in range(x.ndim) if i not in (*contract[0], *batch[0])]
-    free_y = [i for i in range(y.ndim) if i not in (*contract[1], *batch[1])]
-    left = x.transpose((*batch[0], *free_x, *contract[0]))
-    right = y.transpose((*batch[1], *free_y, *contract[1]))
-    shape = left.shape[: len(batch[0])]
-    rows, columns = (
-        left.shape[len(shape) :][: len(free_x)],
-        right.shape[len(shape) :][: len(free_y)],
-    )
-    result = np.empty((*shape, *rows, *columns), object)
-    for place in np.ndindex(*result.shape):
-        at, row = place[: len(shape)], place[len(shape) : len(shape) + len(rows)]
-        first = left[(*at, *row)]
-        second = right[(*at, *place[len(shape) + len(rows) :])]
-        pairs = zip(np.ravel(_objects(first)), np.ravel(_objects(second)), strict=True)
-        terms = [f"{text(a)} * {text(b)}" for a, b in pairs if ZERO not in (_zero(a), _zero(b))]
-        value = writer.named(" + ".join(terms), OPERATION * (2 * len(terms))) if terms else ZERO
-        result[place] = value
-    return [result]
-
-
-def _full(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    primitive: Any = equation.primitive
-    return [_numbers(primitive.eval(**equation.params), equation.outputs[0].type)]
-
-
-def _pad(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    positions = np.arange(1, inputs[0].size + 1).reshape(inputs[0].shape)
-    primitive: Any = equation.primitive
-    places = primitive.eval(positions, **equation.params)
-    result = np.empty(places.shape, object)
-    result[...] = ZERO
-    filled = places > 0
-    result[filled] = inputs[0].reshape(-1)[places[filled] - 1]
-    return [result]
-
-
-def _unstack(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    primitive: Any = equation.primitive
-    return [_objects(part) for part in primitive.eval(inputs[0], **equation.params)]
-
-
 _REDUCE: dict[Any, tuple[str, Any]] = {
+    reduce_any: ("bool({0} or {1})", False),
+    reduce_all: ("bool({0} and {1})", True),
     reduce_sum: ("{0} + {1}", 0.0),
     reduce_prod: ("{0} * {1}", 1.0),
     reduce_max: ("{0} if {0} >= {1} or {0} != {0} else {1}", None),
     reduce_min: ("{0} if {0} <= {1} or {0} != {0} else {1}", None),
-}
-_SPECIAL: dict[Any, Callable[[Writer, Equation, list[Elements]], list[Elements]]] = {
-    getitem: _getitem,
-    scatter: _scatter,
-    index_set: _index_set,
-    index_add: _index_add,
-    dot_general: _dot,
-    full: _full,
-    iota: _full,
-    pad: _pad,
-    unstack: _unstack,
 }
 
 
@@ -380,6 +289,6 @@ def assigned(writer: Writer, names: Sequence[str], parts: Sequence[Any]) -> None
 
 
 __all__ = [
-    "SIZE", "ZERO", "Elements", "Unsupported", "Writer", "assigned", "flattened", "structural",
-    "text",
+    "SIZE", "ZERO", "Elements", "Unsupported", "Writer", "assigned", "flattened", "is_zero",
+    "numbers", "objects", "rules", "structural", "text",
 ]  # fmt: skip

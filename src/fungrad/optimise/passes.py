@@ -12,6 +12,7 @@ from typing import Any
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.optimise.algebra import simplified
 from fungrad.optimise.kernels import setting
+from fungrad.optimise.loops import lightened
 from fungrad.optimise.rewrite import Renaming, copied, renamed, rewritten
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
@@ -68,7 +69,19 @@ def erase_stops(graph: Graph) -> Graph:
     return rewritten(graph, replace)
 
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (inline, erase_stops, pruned, simplified, pruned)
+def lighten(graph: Graph) -> Graph:
+    """Drops what loops need not carry, and computes before them what does not change in them."""
+    return lightened(graph, lambda body: simplified(erase_stops(inline(body))))
+
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    inline,
+    erase_stops,
+    pruned,
+    lighten,
+    simplified,
+    pruned,
+)
 
 
 def optimised(graph: Graph) -> Graph:
@@ -84,4 +97,4 @@ def optimised(graph: Graph) -> Graph:
     return result
 
 
-__all__: list[Any] = ["PASSES", "erase_stops", "inline", "optimised"]
+__all__: list[Any] = ["PASSES", "erase_stops", "inline", "lighten", "optimised"]

@@ -1,0 +1,174 @@
+"""Floor 6: loops carry no more than they need, and compute once what does not change in them.
+
+A carry that reaches no output that is read is dropped, with the stacks and inputs that go with it;
+what a body computes of its constants alone stands before the loop. Knows the structural primitives
+`scan` and `while_loop`; the bodies have been inlined before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.optimise.rewrite import Renaming, copied, renamed
+from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.shaping import convert, reshape, transpose
+from fungrad.structural.loop import while_loop
+from fungrad.structural.retrace import effectful, kept, pruned
+from fungrad.structural.scan import scan
+
+Clean = Callable[[Graph], Graph]
+"""What is done to a body before it is looked at: calls are inlined, stops erased."""
+
+
+def lightened(graph: Graph, clean: Clean) -> Graph:
+    """The Graph with lighter loops."""
+    if not any(e.primitive is scan or e.primitive is while_loop for e in graph.equations):
+        return graph
+    read = {id(atom) for atom in graph.outputs}
+    found: list[Equation] = []
+    for equation in reversed(graph.equations):
+        new = [equation]
+        if equation.primitive is scan:
+            new = _scan(equation, read, clean)
+        elif equation.primitive is while_loop:
+            new = _while(equation, read, clean)
+        for made in new:
+            read.update(id(atom) for atom in made.inputs)
+        found += reversed(new)
+    return Graph(graph.inputs, graph.constants, tuple(reversed(found)), graph.outputs, graph.name)
+
+
+def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Graph:
+    """A Graph with some of its inputs and outputs, and what they need."""
+    key = ("subset", tuple(inputs), tuple(outputs))
+
+    def make() -> Graph:
+        chosen = tuple(v for v, keep in zip(graph.inputs, inputs, strict=True) if keep)
+        results = tuple(a for a, keep in zip(graph.outputs, outputs, strict=True) if keep)
+        return pruned(Graph(chosen, graph.constants, graph.equations, results, graph.name))
+
+    result: Graph = kept(graph, key, make)
+    return result
+
+
+def _needed(graph: Graph, outputs: Sequence[bool]) -> list[bool]:
+    """Which inputs some outputs depend on; what an equation with an effect reads is needed too."""
+    live = {id(a) for a, keep in zip(graph.outputs, outputs, strict=True) if keep}
+    for equation in reversed(graph.equations):
+        if effectful(equation) or any(id(v) in live for v in equation.outputs):
+            live.update(id(atom) for atom in equation.inputs)
+    return [id(v) in live for v in graph.inputs]
+
+
+def _chosen(values: Sequence[Any], keep: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple(v for v, k in zip(values, keep, strict=True) if k)
+
+
+def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
+    """The scan with what is read of it, after what it need not do in each step."""
+    params = equation.params
+    body = kept(params["body"], "clean", lambda: clean(params["body"]))
+    constants, n = params["counts"]
+    wanted = [id(v) in read for v in equation.outputs]
+    while True:
+        needed = _needed(body, wanted)
+        carried = needed[constants : constants + n]
+        grown = [w or c for w, c in zip(wanted[:n], carried, strict=True)] + wanted[n:]
+        if grown == wanted:
+            break
+        wanted = grown
+    needed[constants : constants + n] = wanted[:n]
+    body = _subset(body, needed, wanted)
+    inputs = _chosen(equation.inputs, needed)
+    constants, n = sum(needed[:constants]), sum(wanted[:n])
+    before: list[Equation] = []
+    if params["length"] > 0:
+        body, more, before = _hoisted(body, inputs[:constants], constants, lambda equation: True)
+        inputs = (*inputs[:constants], *more, *inputs[constants:])
+        constants += len(more)
+    new = {**params, "body": body, "counts": (constants, n)}
+    outputs = _chosen(equation.outputs, wanted)
+    return [*before, _like(equation, inputs, outputs, new)] if outputs else before
+
+
+def _while(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
+    params = equation.params
+    body = kept(params["body"], "clean", lambda: clean(params["body"]))
+    cond = params["cond"]
+    first, constants = params["counts"]
+    n = len(body.outputs)
+    wanted = [id(v) in read for v in equation.outputs]
+    in_cond = _needed(cond, [True])
+    wanted = [w or c for w, c in zip(wanted, in_cond[first:], strict=True)]
+    while True:
+        needed = _needed(body, wanted)
+        grown = [w or c for w, c in zip(wanted, needed[constants:], strict=True)]
+        if grown == wanted:
+            break
+        wanted = grown
+    needed[constants:] = wanted
+    body = _subset(body, needed, wanted)
+    cond = _subset(cond, [*in_cond[:first], *wanted], [True])
+    keep = [*in_cond[:first], *needed]
+    inputs = _chosen(equation.inputs, keep)
+    first, constants = sum(in_cond[:first]), sum(needed[: len(needed) - n])
+    body, more, before = _hoisted(body, inputs[first : first + constants], constants, _harmless)
+    at = first + constants
+    inputs = (*inputs[:at], *more, *inputs[at:])
+    new = {**params, "cond": cond, "body": body, "counts": (first, constants + len(more))}
+    return [*before, _like(equation, inputs, _chosen(equation.outputs, wanted), new)]
+
+
+def _like(
+    equation: Equation,
+    inputs: tuple[Atom, ...],
+    outputs: tuple[Variable, ...],
+    params: dict[str, Any],
+) -> Equation:
+    made = copied(equation, inputs, outputs)
+    return Equation(made.primitive, inputs, outputs, params, made.source, made.scope, made.backward)
+
+
+def _harmless(equation: Equation) -> bool:
+    """Whether it may be computed although the loop might take no step: it raises no error."""
+    primitive: Any = equation.primitive
+    return primitive.partials is not None or primitive in (reshape, transpose, convert, dot_general)
+
+
+def _hoisted(
+    body: Graph, given: Sequence[Atom], constants: int, allowed: Callable[[Equation], bool]
+) -> tuple[Graph, tuple[Variable, ...], list[Equation]]:
+    """The body without what its constants determine, new constants, and the equations of those."""
+    fixed = {id(v) for v in body.inputs[:constants]} | {id(v) for v, _ in body.constants}
+    outside: Renaming = {id(v): a for v, a in zip(body.inputs, given, strict=False)}
+    held = {id(v) for v, _ in body.constants}
+    before: list[Equation] = []
+    inside: list[Equation] = []
+    made: list[Variable] = []
+    for equation in body.equations:
+        known = all(isinstance(a, Literal) or id(a) in fixed for a in equation.inputs)
+        if known and _worth_moving(equation, held) and allowed(equation):
+            outputs = tuple([Variable(v.type) for v in equation.outputs])
+            before.append(copied(equation, renamed(equation.inputs, outside), outputs))
+            outside.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
+            fixed.update(id(v) for v in equation.outputs)
+            made += equation.outputs
+        else:
+            inside.append(equation)
+    if not made:
+        return body, (), []
+    read = {id(a) for equation in inside for a in equation.inputs} | {id(a) for a in body.outputs}
+    new = tuple(v for v in made if id(v) in read)
+    inputs = (*body.inputs[:constants], *new, *body.inputs[constants:])
+    graph = Graph(inputs, body.constants, tuple(inside), body.outputs, body.name)
+    return graph, tuple(outside[id(v)] for v in new), before  # type: ignore[misc]
+
+
+def _worth_moving(equation: Equation, held: set[int]) -> bool:
+    """Whether an equation reads something from outside, and makes no array larger than that."""
+    if not equation.inputs or any(id(a) in held for a in equation.inputs) or effectful(equation):
+        return False
+    largest = max(atom.type.size for atom in equation.inputs)
+    return all(v.type.size <= max(largest, 1) for v in equation.outputs)

@@ -1,0 +1,245 @@
+"""Programs on numbers: what Python's arithmetic gives is what the arrays' program gives."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from checks import OURS
+from hypothesis import given, settings
+from samples import SAMPLES
+
+import fungrad as fg
+from fungrad import lax
+from fungrad.backend import programs, scalars
+from fungrad.backend.programs import program
+from fungrad.backend.scalar_forms import FORMS
+from fungrad.backend.straight import build
+from fungrad.optimise.passes import optimised
+from fungrad.testing import programs as random_programs
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def refuse(*args):
+    raise AssertionError("the program gave up")
+
+
+def forced(graph, instead=refuse):
+    """The program on numbers whatever it costs; None where there is none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs, "_CALL", -1e12)
+        return program(graph, instead)
+
+
+def agrees(f, *args, rtol=1e-13, instead=refuse):
+    """f's Graph has a program, and it gives what the reference evaluator gives."""
+    graph = optimised(fg.make_jaxpr(f)(*args))
+    run = forced(graph, instead)
+    assert run is not None
+    for got, want in zip(run(*args), fg.evaluate(graph, *args), strict=True):
+        assert got.__class__ is want.__class__ or np.asarray(got).shape == ()
+        assert np.asarray(got).dtype == np.asarray(want).dtype
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=1e-14)
+
+
+def lorenz(y, length=20):
+    def f(y):
+        return np.stack(
+            [10.0 * (y[1] - y[0]), y[0] * (28.0 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]]
+        )
+
+    def step(y, x):
+        k = f(y)
+        y = y + 0.01 * k + 0.005 * f(y + 0.01 * k)
+        return y, (y[0] * x, y)
+
+    end, (first, path) = lax.scan(step, y, np.linspace(0.0, 1.0, length))
+    return np.sum(end) + np.sum(first) * 0.1 + np.sum(path[:, 1] ** 2)
+
+
+def newton(a):
+    return lax.while_loop(lambda x: np.abs(x * x - a) > 1e-9, lambda x: 0.5 * (x + a / x), a)
+
+
+def nested(a):
+    def outer(carry):
+        x, i = carry
+        y = lax.while_loop(lambda y: y < 10.0 * a, lambda y: y * (1.5 + 0.1 * x), a)
+        return np.cos(x) + y * 0.01, i + 1
+
+    return lax.while_loop(lambda c: c[1] < 4, outer, (a, 0))[0]
+
+
+def branching(x):
+    def step(carry, _):
+        y = lax.cond(np.sum(carry) > 1.0, lambda c: c * 0.5, lambda c: np.sin(c) + 1.0, carry)
+        return lax.switch(1, [np.negative, lambda c: c * 1.1], y), y[0]
+
+    end, ys = lax.scan(step, x, None, length=7)
+    return np.sum(end * end) + np.sum(ys)
+
+
+def matrices(a, b):
+    c = a @ b + a.T[:, ::-1]
+    d = np.concatenate([c, b], axis=1).reshape(-1)[1:-1]
+    return np.max(d) + np.sum(np.where(c > 0, c, np.exp(b))) + d.min()
+
+
+def pieces(x):
+    x = x.at[1].set(x[0] * 2.0).at[2:].add(x[:2])
+    return np.sum(np.pad(x, 1)[::-1] * np.arange(6.0)) + x[np.argmax(np.ones(4)) - 0]
+
+
+CASES = {
+    "scan": (lorenz, (np.array([1.0, 2.0, 3.0]),)),
+    "while_loop": (newton, (3.0,)),
+    "nested": (nested, (1.2,)),
+    "branches": (branching, (np.array([0.3, 0.9]),)),
+    "matrices": (
+        matrices, (np.array([[0.5, -1.0], [2.0, 0.3]]), np.array([[1.0, 0.2], [-0.4, 2.0]])),
+    ),
+    "pieces": (pieces, (np.array([0.5, -1.0, 2.0, 0.3]),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_gradients_and_hessians(name):
+    f, args = CASES[name]
+    agrees(f, *args)
+    agrees(fg.value_and_grad(f), *args, rtol=1e-12)
+    agrees(lambda *xs: fg.jvp(f, xs, xs)[1], *args, rtol=1e-12)
+    assert np.isfinite(fg.jit(f)(*args))
+    np.testing.assert_allclose(
+        fg.jit(fg.hessian(f))(*args), fg.hessian(f)(*args), rtol=1e-9, atol=1e-11
+    )
+
+
+@given(random_programs(scalar=False))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_random_programs(random_program):
+    args = random_program.args
+    positions = tuple(range(len(args)))
+    for f in (random_program, fg.grad(lambda *xs: np.sum(random_program(*xs)), positions)):
+        graph = optimised(fg.make_jaxpr(f)(*args))
+        run = forced(graph, build(graph))
+        if run is None:
+            continue
+        for got, want in zip(run(*args), fg.evaluate(graph, *args), strict=True):
+            assert np.asarray(got).dtype == np.asarray(want).dtype
+            assert np.shape(got) == np.shape(want)
+            np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("primitive", FORMS, ids=lambda p: p.name)
+def test_every_form(primitive):
+    """On the samples of the primitive: equal to NumPy, or left to the arrays' program."""
+    checked = 0
+    for sample in SAMPLES[primitive.name]:
+        graph = fg.make_jaxpr(lambda *xs, s=sample: OURS[primitive.name](*xs, **s.params))(
+            *sample.args
+        )
+        run = forced(graph, build(graph))
+        if run is None:
+            continue
+        checked += 1
+        with np.errstate(all="ignore"):
+            for got, want in zip(run(*sample.args), fg.evaluate(graph, *sample.args), strict=True):
+                assert np.asarray(got).dtype == np.asarray(want).dtype
+                np.testing.assert_allclose(got, want, rtol=4e-16 * 4)
+    assert checked
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: 1.0 / x, 0.0),
+        (np.exp, 1e4),
+        (np.sqrt, -1.0),
+        (np.log, 0.0),
+        (lambda x: x**0.5 + np.arcsin(x), -3.0),
+        (lambda x: x ** (x + 0.1), -2.0),
+    ],
+)
+def test_what_python_refuses_numpy_computes(f, x):
+    graph = optimised(fg.make_jaxpr(f)(np.float64(x)))
+    run = forced(graph, build(graph))
+    (got,), (want,) = run(np.float64(x)), fg.evaluate(graph, np.float64(x))
+    np.testing.assert_array_equal(got, want)
+    with pytest.raises(AssertionError, match="gave up"):
+        forced(graph)(np.float64(x))
+
+
+def test_infinities_and_nan_pass_through():
+    def f(x):
+        return np.maximum(x, 1.0), np.minimum(x, 1.0), x * 2.0 - x, np.tanh(x), x > 1.0, np.abs(x)
+
+    for x in (np.inf, -np.inf, np.nan, -0.0):
+        agrees(f, np.float64(x))
+
+
+def test_index_beyond_the_end_is_numpys_error():
+    f = fg.jit(lambda x, i: x[i] * 2.0)
+    assert f(np.arange(3.0), 2) == 4.0 and f(np.arange(3.0), -1) == 4.0
+    with pytest.raises(IndexError):
+        f(np.arange(3.0), 3)
+
+
+def test_integers_do_not_wrap_silently():
+    f = fg.jit(lambda n: lax.fori_loop(0, 70, lambda i, x: x * 2 + 1, n))
+    with np.errstate(all="ignore"):
+        want = np.int64(1)
+        for _ in range(70):
+            want = want * 2 + 1
+    assert f(np.int64(1)) == want
+
+
+def test_float32_and_large_arrays_are_left_to_arrays():
+    for x in (np.ones(3, np.float32), np.ones(scalars.SIZE + 1), np.ones(2, complex)):
+        assert forced(optimised(fg.make_jaxpr(lambda x: np.sin(x) * x)(x))) is None
+
+
+def test_a_trail_is_read_by_the_other_program_too():
+    """Forward on numbers, backward on arrays: the residuals are turned into arrays."""
+    calls = []
+
+    def f(a):
+        def body(x):
+            return 0.5 * (x + a / x)
+
+        return lax.while_loop(lambda x: np.abs(x * x - a) > 1e-9, body, a) ** 2 + calls_of(a)
+
+    def calls_of(a):
+        return lax.cond(a > 2.0, lambda a: a * a, np.sin, a)
+
+    want = fg.grad(f)(3.0)
+    graph = optimised(fg.make_jaxpr(fg.grad(f))(3.0))
+    with pytest.MonkeyPatch.context() as patch:
+        plain = scalars.structural.copy()
+        for primitive in plain:
+            if primitive.name.endswith("_pullback"):
+                patch.delitem(scalars.structural, primitive)
+        patch.setattr(programs, "_CALL", -1e12)
+        mixed = build(graph)
+    np.testing.assert_allclose(mixed(3.0)[0], want, rtol=1e-13)
+    assert not calls
+
+
+def test_many_threads_call_one_program():
+    f = fg.jit(fg.grad(lorenz))
+    starts = [np.array([1.0, 2.0, 3.0 + i]) for i in range(4)]
+    expected = [f(y) for y in starts]
+    wrong = []
+
+    def work(i):
+        for _ in range(30):
+            if not np.array_equal(f(starts[i]), expected[i]):
+                wrong.append(i)
+
+    users = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert wrong == []

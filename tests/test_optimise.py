@@ -1,0 +1,201 @@
+"""The optimiser: every rule fires on its example and changes no number; loops get lighter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import fungrad as fg
+from fungrad import lax
+from fungrad.optimise import kernels
+from fungrad.optimise.algebra import ELEMENTWISE, RULES
+from fungrad.optimise.passes import PASSES, optimised
+from fungrad.testing import programs
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, 1e308, -1e308, 5e-324, np.inf, -np.inf, np.nan])
+OTHER = np.array([3.0, -0.0, 0.5, 7.0, 10.0, 1e-3, 2.0, 2.0, -1.0, 1.0])
+MATRIX = np.arange(6.0).reshape(2, 3)
+
+
+# By the reason of each rule: a function, its arguments, and the primitives that are left of it.
+EXAMPLES = {
+    "x * 1 is x": (lambda x: (x * 1.0) + 3.0, (SPECIAL,), ["add"]),
+    "x / 1 and x ** 1 are x": (lambda x: (x / 1.0) ** 1 + 3.0, (SPECIAL,), ["add"]),
+    "to what it is already": (lambda x: np.reshape(x, (10,)) + 3.0, (SPECIAL,), ["add"]),
+    "axes in their order": (lambda x: np.transpose(x, (0, 1)) + 1.0, (MATRIX,), ["add"]),
+    "only the last shape counts": (
+        lambda x: np.reshape(np.reshape(x, (3, 2)), (6,)), (MATRIX,), ["reshape"],
+    ),
+    "one permutation for two": (
+        lambda x: np.transpose(np.transpose(x[None], (1, 2, 0)), (2, 1, 0)),
+        (MATRIX,), ["reshape", "transpose"],
+    ),
+    "all elements in their order: a reshape": (lambda x: x[:, None, :], (MATRIX,), ["reshape"]),
+    "one value, moved about": (
+        lambda x: x + fg.grad(lambda z: np.sum(np.reshape(z, (6,)) * 2.0))(x), (MATRIX,), ["add"],
+    ),
+    "- -x is x": (lambda x: np.negative(-x) + 3.0, (SPECIAL,), ["add"]),
+    "-(x * 2) is x * -2": (lambda x: -(x * 2.0), (SPECIAL,), ["mul"]),
+    "x * -1 is -x": (lambda x: x * -1.0, (SPECIAL,), ["neg"]),
+    "-x * y is -(x * y)": (lambda x, y: -((-x) * y), (SPECIAL, OTHER), ["mul"]),
+    "x + -y is x - y": (lambda x, y: y + (-x), (SPECIAL, OTHER), ["sub"]),
+    "the sum of -x, but for the sign of 0": (
+        lambda x, y: np.sum(y) - np.sum(-x), (OTHER, OTHER), ["reduce_sum", "reduce_sum", "add"],
+    ),
+    "x + x is x * 2": (lambda x: x + x, (SPECIAL,), ["mul"]),
+    "x * 2 * 2 is x * 4": (lambda x: x * 2.0 * 4.0, (SPECIAL,), ["mul"]),
+    "x / 8 is x * 0.125": (lambda x: x / 8.0, (SPECIAL,), ["mul"]),
+    "the zeros of a scatter are not added, but for the sign of 0": (
+        lambda x, y: fg.grad(lambda z: np.sum(z[1:] ** 2 * y[1:]) + np.sum(np.sin(z)))(x),
+        (OTHER, OTHER), ["index_add"],
+    ),
+    "a number for an array of that number": (
+        lambda x: fg.grad(np.sum)(x) * x, (SPECIAL,), [],
+    ),
+    "NumPy broadcasts by itself": (
+        lambda x, y: np.broadcast_to(x, (2, 10)) * y, (OTHER, np.ones((2, 10))), ["mul"],
+    ),
+}  # fmt: skip
+
+
+def names(graph):
+    return [equation.primitive.name for equation in graph.equations]
+
+
+@pytest.mark.parametrize("reason", EXAMPLES)
+def test_rule(reason):
+    f, args, left = EXAMPLES[reason]
+    graph = fg.make_jaxpr(f)(*args)
+    found = optimised(graph)
+    fg.check_graph(found)
+    if "index_add" in left:
+        assert "index_add" in names(found) and "scatter" not in names(found)
+    else:
+        assert names(found) == left != names(graph)
+    for got, want in zip(fg.evaluate(found, *args), fg.evaluate(graph, *args), strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert np.asarray(got).dtype == np.asarray(want).dtype
+        if "sign of 0" not in reason:
+            numbers = ~np.isnan(want)  # the sign of NaN is nobody's business
+            np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(want)[numbers])
+
+
+def test_every_rule_has_an_example():
+    assert {rule.reason for rule in (*RULES, *ELEMENTWISE)} == set(EXAMPLES)
+
+
+def test_no_multiplication_by_zero_and_no_sum_with_zero_is_dropped():
+    graph = optimised(fg.make_jaxpr(lambda x: (x * 0.0, x + 0.0, x - x))(SPECIAL))
+    assert names(graph) == ["mul", "add", "sub"]
+
+
+def test_integers_and_booleans_keep_their_arithmetic():
+    x = np.array([100, -128, 0], np.int8)
+    for f in (lambda x: np.negative(-x), lambda x: (-x) * x, lambda x: x + x, lambda x: x * 2 * 2):
+        graph = fg.make_jaxpr(f)(x)
+        (got,), (want,) = fg.evaluate(optimised(graph), x), fg.evaluate(graph, x)
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
+
+
+@pytest.mark.parametrize("exponent", [3, 4, -2, -3, -4, 3.0])
+def test_integer_powers_as_products(exponent):
+    x = np.array([0.3, -1.7, 12.0, 1e-20, -3.3e7])
+    graph = fg.make_jaxpr(lambda x: x**exponent)(x)
+    assert "mul" in names(optimised(graph)) or exponent == -2
+    exact = np.array([float(np.longdouble(v) ** int(exponent)) for v in x])
+    (got,) = fg.evaluate(optimised(graph), x)
+    assert np.all(np.abs(got - exact) <= 2 * np.spacing(np.abs(exact)))
+    before = kernels.setting()
+    fg.config.kernels = "numpy"
+    try:
+        assert names(optimised(graph)) == ["power"]
+    finally:
+        fg.config.kernels = before
+    with pytest.raises(fg.errors.ArgumentError, match="have to be one of"):
+        fg.config.kernels = "quick"
+
+
+@given(programs(scalar=False))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_every_pass_leaves_a_graph_that_is_one(program):
+    args = program.args
+    f = fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(args))))
+    graph = fg.make_jaxpr(f)(*args)
+    want = fg.evaluate(graph, *args)
+    for apply in PASSES:
+        graph = apply(graph)
+        fg.check_graph(graph)
+    for x, y in zip(fg.evaluate(graph, *args), want, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-14)
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def wasteful_scan(w, xs):
+    def step(carry, x):
+        h, unread, count = carry
+        new = np.tanh(h * np.exp(w) + x * np.sum(w * 2.0))
+        return (new, unread + np.sin(h), count + 1), (h * 2.0, unread)
+
+    (h, _, _), (ys, _) = lax.scan(step, (w, w, 0), xs)
+    return np.sum(h), ys
+
+
+def wasteful_while(a):
+    def body(carry):
+        x, y, unread = carry
+        return x * 2.0, y + np.sin(a) * x, unread * np.cos(x)
+
+    return lax.while_loop(lambda c: c[0] < 100.0, body, (a, a, a))[1]
+
+
+def test_a_scan_carries_what_is_read_and_computes_constants_before():
+    w, xs = np.array([0.3, -0.2]), np.arange(8.0).reshape(4, 2)
+    graph = optimised(fg.make_jaxpr(wasteful_scan)(w, xs))
+    (scan,) = [e for e in graph.equations if e.primitive.name == "scan"]
+    assert scan.params["counts"][1] == 1 and len(scan.outputs) == 2
+    body = names(optimised(scan.params["body"]))
+    assert "exp" not in body and "reduce_sum" not in body and "sin" not in body
+    assert "exp" in names(graph)
+    for got, want in zip(fg.jit(wasteful_scan)(w, xs), wasteful_scan(w, xs), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-14)
+    first = fg.jit(fg.grad(lambda w: wasteful_scan(w, xs)[0]))(w)
+    np.testing.assert_allclose(first, fg.grad(lambda w: wasteful_scan(w, xs)[0])(w), rtol=1e-13)
+
+
+def test_a_while_loop_too():
+    graph = optimised(fg.make_jaxpr(wasteful_while)(1.5))
+    (loop,) = [e for e in graph.equations if e.primitive.name == "while_loop"]
+    assert len(loop.outputs) == 2
+    assert names(loop.params["body"]).count("sin") == 0 and "sin" in names(graph)
+    for f in (wasteful_while, fg.grad(wasteful_while), fg.grad(fg.grad(wasteful_while))):
+        np.testing.assert_allclose(fg.jit(f)(1.5), f(1.5), rtol=1e-13)
+
+
+def test_what_may_raise_stays_in_a_loop_that_may_take_no_step():
+    def f(a, go):
+        return lax.while_loop(
+            lambda c: c[0] < go, lambda c: (c[0] + 1, c[1] @ np.linalg.inv(a)), (0, a)
+        )[1]
+
+    singular = np.zeros((2, 2))
+    np.testing.assert_array_equal(fg.jit(f)(singular, 0), singular)
+    with pytest.raises(np.linalg.LinAlgError):
+        fg.jit(f)(singular, 1)
+
+
+def test_a_print_in_a_loop_is_not_dropped(capsys):
+    def f(x):
+        def step(carry, _):
+            fg.debug.print("{}", carry[1])
+            return (carry[0], carry[1] + 1), None
+
+        return lax.scan(step, (x, 0), None, length=3)[0][0]
+
+    assert fg.jit(f)(2.0) == 2.0
+    assert capsys.readouterr().out.split() == ["0", "1", "2"]

@@ -192,6 +192,10 @@ def stacked(x: Any, size: int, scaled: bool = False) -> Any:
     return np.stack(turned).astype(x.dtype)
 
 
+SCALED = {"cholesky", "frechet", "hermitian_function", "matrix_function", "solve_banded"}
+"""Of matrices that turned elements would take out of their domain."""
+
+
 def check_batch(primitive: Primitive, sample: Sample) -> None:
     """The batch rule is the loop, for every combination of batched arguments (16 at most)."""
     if not sample.args:
@@ -209,7 +213,7 @@ def check_batch(primitive: Primitive, sample: Sample) -> None:
 
     combinations = [c for c in itertools.product((True, False), repeat=len(sample.args)) if any(c)]
     for flags in combinations[:16]:
-        scaled = primitive.name == "cholesky"
+        scaled = primitive.name in SCALED
         args = [
             stacked(a, size, scaled) if b else a for a, b in zip(sample.args, flags, strict=True)
         ]

@@ -20,7 +20,7 @@ def all_primitives() -> dict[tuple[str, str], Primitive]:
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
     if importlib.util.find_spec("scipy") is not None:
-        for name in ("special", "signal_filters"):
+        for name in ("linalg", "special", "signal_filters"):
             importlib.import_module(f"fungrad.scipy.{name}")
     return primitives
 

@@ -355,8 +355,21 @@ def test_orthogonal(shape):
     np.testing.assert_allclose(product, 4 * np.eye(len(product)), atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["uniform", "normal", "truncated_normal", "he_normal",
+                                  "glorot_uniform", "orthogonal"])  # fmt: skip
+def test_initializers_take_keys(name):
+    init = getattr(initializers, name)()
+    keys = fg.random.split(fg.random.key(0), 3)
+    w = init(keys[0], (60, 50), np.float32)
+    assert w.dtype == np.float32 and w.shape == (60, 50)
+    assert w.std() == pytest.approx(init(rng(), (60, 50)).std(), rel=0.1)
+    np.testing.assert_array_equal(init(keys[0], (60, 50), np.float32), w)
+    batch = fg.jit(fg.vmap(lambda key: init(key, (4, 3))))(keys)
+    np.testing.assert_array_equal(batch, np.stack([init(key, (4, 3)) for key in keys]))
+
+
 def test_initializers_say_what_is_wrong():
-    with pytest.raises(ArgumentError, match=r"takes a numpy.random.Generator.*not int"):
+    with pytest.raises(ArgumentError, match=r"takes a key.*numpy.random.Generator.*not int"):
         initializers.normal()(0, (2,))
     with pytest.raises(ArgumentError, match="two axes"):
         initializers.he_normal()(rng(), (2,))

@@ -1,8 +1,8 @@
 """Floor 8: first values of parameters, with the names of jax.nn.initializers.
 
-Where JAX takes a key, these take a numpy.random.Generator, which advances: two calls with one
-generator give different values, and a new generator of the same seed gives the first again. They
-are NumPy alone; nothing here is traced.
+They take a key of fungrad.random, as JAX's do, or a numpy.random.Generator, which advances: two
+calls with one generator give different values, and a new generator of the same seed gives the first
+again.
 """
 
 from __future__ import annotations
@@ -14,18 +14,30 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
+from fungrad.primitives.shaping import cast
+from fungrad.random import continuous
+from fungrad.tracing.trace import Tracer
 
-Initializer = Callable[..., np.ndarray[Any, Any]]
-"""`initializer(rng, shape, dtype=np.float64)`: an array."""
+Initializer = Callable[..., Any]
+"""`initializer(rng, shape, dtype=np.float64)`: an array; `rng` is a key, or a generator."""
 
 
-def _checked(rng: Any) -> np.random.Generator:
-    if not isinstance(rng, np.random.Generator):
-        raise ArgumentError(
-            f"An initializer takes a numpy.random.Generator, as np.random.default_rng(0), not "
-            f"{type(rng).__name__}."
-        )
-    return rng
+def _generator(rng: Any) -> bool:
+    """Whether numbers come from a generator, and not of a key."""
+    if isinstance(rng, (np.random.Generator, np.ndarray, Tracer)):
+        return isinstance(rng, np.random.Generator)
+    raise ArgumentError(
+        "An initializer takes a key, as fg.random.key(0), or a numpy.random.Generator, as "
+        f"np.random.default_rng(0), not {type(rng).__name__}."
+    )
+
+
+def _uniform(rng: Any, shape: tuple[int, ...]) -> Any:
+    return rng.random(shape) if _generator(rng) else continuous.uniform(rng, shape)
+
+
+def _normal(rng: Any, shape: tuple[int, ...]) -> Any:
+    return rng.standard_normal(shape) if _generator(rng) else continuous.normal(rng, shape)
 
 
 def zeros(rng: Any, shape: Sequence[int], dtype: Any = np.float64) -> np.ndarray[Any, Any]:
@@ -53,7 +65,7 @@ def constant(value: Any, dtype: Any = np.float64) -> Initializer:
     array([3., 3.])
     """
 
-    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> np.ndarray[Any, Any]:
+    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
         return np.full(shape, value, dtype)
 
     return init
@@ -66,8 +78,8 @@ def uniform(scale: float = 1e-2, dtype: Any = np.float64) -> Initializer:
     (2, 3)
     """
 
-    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> np.ndarray[Any, Any]:
-        return (_checked(rng).random(tuple(shape)) * scale).astype(dtype)
+    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
+        return cast(_uniform(rng, tuple(shape)) * scale, dtype)
 
     return init
 
@@ -79,8 +91,8 @@ def normal(stddev: float = 1e-2, dtype: Any = np.float64) -> Initializer:
     (2, 3)
     """
 
-    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> np.ndarray[Any, Any]:
-        return (_checked(rng).standard_normal(tuple(shape)) * stddev).astype(dtype)
+    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
+        return cast(_normal(rng, tuple(shape)) * stddev, dtype)
 
     return init
 
@@ -99,15 +111,15 @@ def truncated_normal(
     if not math.erf(upper / math.sqrt(2)) - math.erf(lower / math.sqrt(2)) > 1e-3:
         raise ArgumentError(f"truncated_normal between {lower} and {upper}: hardly any value.")
 
-    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> np.ndarray[Any, Any]:
-        return (_truncated(_checked(rng), tuple(shape), lower, upper) * stddev).astype(dtype)
+    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
+        return cast(_truncated(rng, tuple(shape), lower, upper) * stddev, dtype)
 
     return init
 
 
-def _truncated(
-    rng: np.random.Generator, shape: tuple[int, ...], lower: float, upper: float
-) -> np.ndarray[Any, Any]:
+def _truncated(rng: Any, shape: tuple[int, ...], lower: float, upper: float) -> Any:
+    if not _generator(rng):
+        return continuous.truncated_normal(rng, lower, upper, shape)
     values = np.asarray(rng.standard_normal(shape))
     outside = (values < lower) | (values > upper)
     while outside.any():
@@ -152,18 +164,18 @@ def variance_scaling(
             f"distribution={distribution!r} is not 'truncated_normal', 'normal' or 'uniform'."
         )
 
-    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> np.ndarray[Any, Any]:
+    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
         fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
         n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
         deviation = math.sqrt(scale / n)
-        rng, shape = _checked(rng), tuple(shape)
+        shape = tuple(shape)
         if distribution == "uniform":
-            values = rng.uniform(-1.0, 1.0, shape) * (math.sqrt(3.0) * deviation)
+            values = (_uniform(rng, shape) * 2.0 - 1.0) * (math.sqrt(3.0) * deviation)
         elif distribution == "normal":
-            values = rng.standard_normal(shape) * deviation
+            values = _normal(rng, shape) * deviation
         else:  # the deviation of a standard normal variable between -2 and 2
             values = _truncated(rng, shape, -2.0, 2.0) * (deviation / 0.87962566103423978)
-        return np.asarray(values, dtype)
+        return cast(values, dtype)
 
     return init
 
@@ -201,18 +213,18 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = np.float6
     True
     """
 
-    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> np.ndarray[Any, Any]:
+    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
         if len(shape) < 2:
             raise ArgumentError(f"orthogonal needs two axes at least, not shape {tuple(shape)}.")
         columns = shape[column_axis]
         rows = math.prod(shape) // columns if columns else 0
         tall = (max(rows, columns), min(rows, columns))
-        q, r = np.linalg.qr(_checked(rng).standard_normal(tall))
+        q, r = np.linalg.qr(_normal(rng, tall))
         q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
         q = q if rows >= columns else q.T
         others = [n for i, n in enumerate(shape) if i != column_axis % len(shape)]
         values = np.moveaxis(q.reshape((*others, columns)), -1, column_axis)
-        return np.asarray(scale * values, dtype)
+        return cast(scale * values, dtype)
 
     return init
 

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
-from fungrad.nn.activations import sigmoid
-from fungrad.nn.normalising import softmax
 from fungrad.numpy.prepare import sizes
 from fungrad.primitives.incomplete import log_gamma_quantile
 from fungrad.primitives.random_rejection import random_log_gamma
@@ -71,7 +69,8 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -
     a, b = parameter(a, dtype), parameter(b, dtype)
     shape = fitting("beta", shape, a, b)
     first, second = split(key)
-    return sigmoid(loggamma(first, a, shape, dtype) - loggamma(second, b, shape, dtype))
+    other = loggamma(second, b, shape, dtype) - loggamma(first, a, shape, dtype)
+    return np.exp(-np.logaddexp(0.0, other))
 
 
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
@@ -93,7 +92,9 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = np.float64) 
     if not shape_of(alpha):
         raise ShapeError(f"The alpha of a Dirichlet distribution is a vector{user_line()}.")
     shape = fitting("dirichlet", shape, alpha[..., 0])
-    return softmax(loggamma(key, alpha, (*shape, shape_of(alpha)[-1]), dtype), axis=-1)
+    logs = loggamma(key, alpha, (*shape, shape_of(alpha)[-1]), dtype)
+    powers = np.exp(logs - stop_gradient(np.max(logs, axis=-1, keepdims=True)))
+    return powers / np.sum(powers, axis=-1, keepdims=True)
 
 
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:

@@ -17,7 +17,7 @@ import fungrad  # noqa: E402
 project = "fungrad"
 author = "The fungrad authors"
 copyright = author
-smartquotes = False
+smartquotes_action = "D"
 release = version = fungrad.__version__
 
 extensions = [

@@ -9,6 +9,7 @@ under each transform, and compared with NumPy, with a loop, and with finite diff
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -27,8 +28,10 @@ import fungrad as fg  # noqa: E402
 from fungrad import trees  # noqa: E402
 from fungrad.testing import check_grads  # noqa: E402
 
-TARGET = Path(__file__).resolve().parent / "support-table.md"
-COLUMNS = ("eager", "derivatives", "vmap", "staged")
+HERE = Path(__file__).resolve().parent
+TARGET = HERE / "support-table.md"
+COLUMNS = ("eager", "derivatives", "vmap", "staged", "dtypes")
+DTYPES = ("f4", "f8", "c8", "c16")
 
 
 def function_of(name: str, case: Case) -> Callable[..., Any]:
@@ -80,7 +83,21 @@ def check_staged(f: Callable[..., Any], case: Case, expected: Any) -> str:
     return "yes"
 
 
-CHECKS = (check_eager, check_derivatives, check_vmap, check_staged)
+def check_dtypes(f: Callable[..., Any], case: Case, expected: Any) -> str:
+    """Results of the dtypes that NumPy gives, for each dtype of arguments that it takes."""
+    found = []
+    for name in DTYPES:
+        args = [a.astype(name) if np.asarray(a).dtype.kind in "fc" else a for a in case.args]
+        try:
+            plain = f(*args)
+        except (TypeError, ValueError):  # NumPy does not take it
+            continue
+        same(fg.vjp(f, *args)[0], plain, f"of {name}")
+        found.append(name)
+    return " ".join(found)
+
+
+CHECKS = (check_eager, check_derivatives, check_vmap, check_staged, check_dtypes)
 
 
 def measure(name: str) -> list[str]:
@@ -110,9 +127,18 @@ def coverage(rows: dict[str, list[str]]) -> tuple[int, int]:
     return sum(name in rows and rows[name][0] == "yes" for name in counted), len(counted)
 
 
+def kinks() -> set[str]:
+    """The functions of NumPy that the table of kinks names."""
+    page = (HERE / "kinks.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `np.")]
+    named = {getattr(np, name) for name in re.findall(r"np\.(\w+)\(", " ".join(rows))}
+    return {name for name in CASES if getattr(np, name) in named}
+
+
 def text(rows: dict[str, list[str]]) -> str:
     """The page."""
     works, counted = coverage(rows)
+    kinked = kinks()
     lines = [
         "# Which of NumPy's functions work on traced values",
         "",
@@ -120,15 +146,20 @@ def text(rows: dict[str, list[str]]) -> str:
         "plain `np.` under every transform; a test asserts that this page is what it writes.",
         "*eager*: NumPy's results under `grad`, `vjp` and `jvp`; *derivatives*: up to which order",
         "they agree with finite differences in both modes (zero: none, on purpose); *vmap*: as a",
-        "loop; *staged*: as eagerly, in a Graph and compiled, dtypes included.",
+        "loop; *staged*: as eagerly, in a Graph and compiled, dtypes included; *dtypes*: of",
+        "arguments, with NumPy's values and dtypes; *kinks*: whether [the table](kinks.md) says",
+        "what the derivative is where there is none.",
         "",
         f"Of {counted} public functions that take arrays of floats and return arrays, {works}",
         f"work ({100 * works / counted:.1f} %); {len(EXCLUDED)} others are listed below with the",
         "reason.",
         "",
-        "| function | " + " | ".join(COLUMNS) + " |",
-        "|---" * (len(COLUMNS) + 1) + "|",
-        *[f"| `np.{name}` | " + " | ".join(row) + " |" for name, row in rows.items()],
+        "| function | " + " | ".join((*COLUMNS, "kinks")) + " |",
+        "|---" * (len(COLUMNS) + 2) + "|",
+        *[
+            f"| `np.{name}` | " + " | ".join([*row, "table" if name in kinked else ""]) + " |"
+            for name, row in rows.items()
+        ],
         "",
         "## Not counted",
         "",

@@ -187,7 +187,7 @@ CASES |= {
     "unique_all": concrete(lambda f, x: f(x)[0], V),
     "unique_counts": concrete(lambda f, x: f(x)[0], V),
     "unique_inverse": concrete(lambda f, x: f(x)[0], V),
-    "unique_values": concrete(None, V),
+    "unique_values": concrete(lambda f, x: np.sort(f(x)), V),
     "vander": fixed(lambda f, x: f(x, 3), V),
     "where": fixed(lambda f, x, y: f(x > 0.5, x, y), V, W),
 }

@@ -101,7 +101,9 @@ def first_words(module: ModuleType) -> list[str]:
     said = " ".join(said.split())
     head, _, rest = said.partition(": ")
     said = rest if head.startswith("Floor") else said
-    return [(said[:1].upper() + said[1:]).replace("`", "``"), ""] if said else []
+    if "." not in said.split(" ")[0]:  # not the name of a module
+        said = said[:1].upper() + said[1:]
+    return [said.replace("`", "``"), ""] if said else []
 
 
 def columns(names: Iterable[str]) -> list[str]:

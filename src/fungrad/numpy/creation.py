@@ -174,7 +174,9 @@ def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
     """Numbers with a constant ratio between two real ends of one sign, as np.geomspace."""
-    first, last = array_of(start) * 1.0, array_of(stop) * 1.0
+    ends = [array_of(x) for x in (start, stop)]
+    wide = np.result_type(*(x.dtype for x in ends), np.float64)  # also of float32, as NumPy
+    first, last = (cast(x, wide) for x in ends)
     exponents = linspace(np.log10(np.abs(first)), np.log10(np.abs(last)), num, endpoint)
     points = np.sign(first) * np.power(10.0, exponents)
     positions = np.arange(num).reshape((-1,) + (1,) * (len(points.shape) - 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -286,6 +287,13 @@ def test_keys_in_a_scan():
 
     found = fg.jit(lambda: fg.lax.scan(folded, 0.0, np.arange(5))[0])()
     assert found == sum((random.normal(random.fold_in(KEY, i)) for i in range(5)), 0.0)
+
+
+def test_threads_do_not_share_a_stream():
+    keys = random.split(KEY, 16)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda k: random.normal(k, (20_000,)), keys))
+    np.testing.assert_array_equal(found, [random.normal(k, (20_000,)) for k in keys])
 
 
 # --- transforms -----------------------------------------------------------------------------------

@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend import pool, threads
+from fungrad.backend.kernels import SCRATCH, hypot, logaddexp, sincos, sincos_by_tangent
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, VIEWS, Form
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
+from fungrad.optimise.kernels import setting
+from fungrad.primitives import ufuncs
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.shaping import broadcast_to, transpose
-from fungrad.primitives.ufuncs import power
 
 BLOCK = 32_768
 """Elements of a block: with a few buffers of doubles it stays in the second-level cache."""
@@ -89,6 +91,7 @@ class _Writer:
         self.lines: list[str] = []
         self.sums: dict[int, str] = {}
         self.outputs = {id(v): f"q{i}" for i, v in enumerate(region.outputs)}
+        self.pairs = _sines_with_cosines(region)
         self.root: dict[int, int] = {}
         self.held: dict[int, tuple[Any, str]] = {}
         self.last: dict[int, int] = {}
@@ -151,18 +154,19 @@ class _Writer:
             self.release(index, equation.inputs)
             return
         output = self.outputs.get(id(variable))
-        if primitive in VIEWS:
+        if self._by_kernel(equation, how, arguments):
+            computed = False
+        elif primitive in VIEWS:
             self._view(equation, how, arguments[0])
             computed = True
         elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
             over = primitive.ufunc is not None
             if over:  # a ufunc may write over what it reads
                 self.release(index, equation.inputs)
-            direct = output is not None and not self.columns
-            target = output if direct else self.buffer(variable, how.output)
-            self._call(equation, arguments, str(target))
-            self.place[id(variable)] = str(target)
-            computed = not direct
+            target = self._target(variable, how.output)
+            self._call(equation, arguments, target)
+            self.place[id(variable)] = target
+            computed = target != output
         else:
             name = f"t{len(self.lines)}"
             called = self._eval(primitive, equation.params)
@@ -172,6 +176,38 @@ class _Writer:
         if output is not None and computed:
             self.lines.append(f"copyto({output}, {self.place[id(variable)]})")
         self.release(index, (*equation.inputs, variable))
+
+    def _by_kernel(self, equation: Equation, how: Form, arguments: list[str]) -> bool:
+        """Whether the output was written by a kernel of ours, now or before."""
+        (variable,) = equation.outputs
+        if id(variable) in self.place:
+            return True
+        partner = self.pairs.get(id(equation))
+        kernel = _KERNELS.get(equation.primitive) if partner is None else _sincos()
+        if kernel is None or setting() == "numpy" or not _doubles(equation):
+            return False
+        written = [variable] if partner is None else _sorted_pair(equation, partner)
+        targets = [self._target(v, how.output) for v in written]
+        scratch = [
+            self.buffer(variable, how.output, transient=True) for _ in range(SCRATCH[kernel])
+        ]
+        called = self.function(kernel.__name__, kernel)
+        self.lines.append(f"{called}({', '.join([*arguments, *targets, *scratch])})")
+        for v, target in zip(written, targets, strict=True):
+            self.place[id(v)] = target
+            output = self.outputs.get(id(v))
+            if output not in (None, target):
+                self.lines.append(f"copyto({output}, {target})")
+        shape = list(variable.type.shape)
+        shape[how.output] = self.step
+        self.free.setdefault((variable.type.dtype, tuple(shape), how.output), []).extend(scratch)
+        return True
+
+    def _target(self, variable: Variable, axis: int) -> str:
+        """Where a value is written: its output, or a buffer."""
+        output = self.outputs.get(id(variable))
+        direct = output is not None and not self.columns
+        return str(output) if direct else self.buffer(variable, axis)
 
     def _eval(self, primitive: Any, params: dict[str, Any]) -> str:
         if primitive is select:  # half the time of copyto with where=
@@ -217,11 +253,42 @@ class _Writer:
             self.lines.append(f"{called}({', '.join(arguments)}, out={target})")
 
 
+_KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
+
+
+def _sincos() -> Any:
+    return sincos_by_tangent if setting() == "fast" else sincos
+
+
+def _doubles(equation: Equation) -> bool:
+    return all(a.type.dtype == np.float64 for a in (*equation.inputs, *equation.outputs))
+
+
+def _sines_with_cosines(region: Region) -> dict[int, Equation]:
+    """For each sine of a value whose cosine is asked for too, by identity, the other equation."""
+    found: dict[tuple[Any, int], Equation] = {}
+    for equation in region.equations:
+        if equation.primitive in (ufuncs.sin, ufuncs.cos):
+            found.setdefault((equation.primitive, id(equation.inputs[0])), equation)
+    pairs: dict[int, Equation] = {}
+    for (primitive, argument), equation in found.items():
+        other = found.get((ufuncs.cos, argument)) if primitive is ufuncs.sin else None
+        if other is not None:
+            pairs.update({id(equation): other, id(other): equation})
+    return pairs
+
+
+def _sorted_pair(equation: Equation, partner: Equation) -> list[Variable]:
+    """The sine, then the cosine."""
+    pair = [equation, partner] if equation.primitive is ufuncs.sin else [partner, equation]
+    return [e.outputs[0] for e in pair]
+
+
 def _called(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
     """The ufunc to call; powers by 2, 1/2 and -1 are those that ndarray's ** takes."""
     ufunc: Any = equation.primitive.ufunc
     exponent = equation.inputs[-1]
-    if equation.primitive is power and isinstance(exponent, Literal):
+    if equation.primitive is ufuncs.power and isinstance(exponent, Literal):
         kind = equation.inputs[0].type.dtype.kind
         short = _POWERS.get(exponent.value) if exponent.type.weak and kind in "fc" else None
         if short is not None:

@@ -1,0 +1,146 @@
+"""Kernels in place of slow loops of NumPy's: within 2 ulp of the right value, else NumPy's.
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.backend import blocked, kernels, regions
+from fungrad.backend.kernels import SCRATCH
+from fungrad.backend.regions import Region, scheduled
+from fungrad.optimise.passes import optimised
+
+RNG = np.random.default_rng(0)
+SPECIAL = np.array([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e300, 5e-324])
+
+
+def call(kernel, *arrays, outputs=1):
+    size = arrays[0].size
+    results = [np.empty(size) for _ in range(outputs)]
+    kernel(*arrays, *results, *[np.empty(size) for _ in range(SCRATCH[kernel])])
+    return results
+
+
+def ulps(found, exact):
+    """The largest error in units in the last place."""
+    with mpmath.workdps(60):
+        return max(
+            float(abs(mpmath.mpf(float(got)) - want) / np.spacing(abs(float(want))))
+            for got, want in zip(found, exact, strict=True)
+            if want != 0
+        )
+
+
+def angles():
+    return np.concatenate(
+        [
+            RNG.normal(size=300) * 3.0,
+            RNG.uniform(-1e5, 1e5, 300),
+            np.arange(-150, 150) * (np.pi / 2),  # next to the zeros
+            RNG.integers(-60_000, 60_000, 300) * (np.pi / 2),
+            RNG.normal(size=50) * 1e-9,
+        ]
+    )
+
+
+def test_sine_and_cosine():
+    x = angles()
+    x = x[np.abs(x) < kernels.LARGEST]
+    sine, cosine = call(kernels.sincos, x, outputs=2)
+    with mpmath.workdps(60):
+        assert ulps(sine, [mpmath.sin(mpmath.mpf(float(v))) for v in x]) <= 2.0
+        assert ulps(cosine, [mpmath.cos(mpmath.mpf(float(v))) for v in x]) <= 2.0
+
+
+@pytest.mark.parametrize("beyond", [1e6, np.nan, -np.inf])
+def test_what_cannot_be_reduced_is_numpys(beyond):
+    x = np.array([0.3, beyond, -2.0])
+    with np.errstate(invalid="ignore"):
+        sine, cosine = call(kernels.sincos, x, outputs=2)
+        np.testing.assert_array_equal(sine, np.sin(x))
+        np.testing.assert_array_equal(cosine, np.cos(x))
+
+
+def test_by_the_tangent_of_the_half_angle():
+    x = RNG.normal(size=2000) * 50.0
+    sine, cosine = call(kernels.sincos_by_tangent, x, outputs=2)
+    np.testing.assert_allclose(sine, np.sin(x), rtol=0, atol=4e-16)
+    np.testing.assert_allclose(cosine, np.cos(x), rtol=0, atol=4e-16)
+
+
+def test_logaddexp():
+    x, y = RNG.normal(size=600) * 20.0, RNG.normal(size=600) * 20.0
+    (found,) = call(kernels.logaddexp, x, y)
+    with mpmath.workdps(60):
+        exact = [
+            mpmath.log(mpmath.exp(mpmath.mpf(float(a))) + mpmath.exp(mpmath.mpf(float(b))))
+            for a, b in zip(x, y, strict=True)
+        ]
+        # Where the sum is next to one, its logarithm cancels: NumPy's digits there.
+        far = [i for i, e in enumerate(exact) if abs(e) > 1.0]
+        assert ulps(found[far], [exact[i] for i in far]) <= 2.0
+    np.testing.assert_allclose(found, np.logaddexp(x, y), rtol=1e-13, atol=1e-15)
+
+
+def test_hypot():
+    x, y = RNG.normal(size=600) * 10.0 ** RNG.uniform(-80, 80, 600), RNG.normal(size=600)
+    (found,) = call(kernels.hypot, x, y)
+    with mpmath.workdps(60):
+        exact = [
+            mpmath.sqrt(mpmath.mpf(float(a)) ** 2 + mpmath.mpf(float(b)) ** 2)
+            for a, b in zip(x, y, strict=True)
+        ]
+        assert ulps(found, exact) <= 2.0
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "hypot"])
+def test_special_arguments_are_numpys(name):
+    x, y = (part.reshape(-1) for part in np.meshgrid(SPECIAL, SPECIAL))
+    with np.errstate(all="ignore"):
+        for i in range(x.size):
+            pair = np.array([x[i], 0.5]), np.array([y[i], 0.25])
+            (found,) = call(getattr(kernels, name), *pair)
+            np.testing.assert_allclose(found, getattr(np, name)(*pair), rtol=4.5e-16)
+
+
+def functions(x, y):
+    return (
+        np.sin(x) * 2.0 + np.cos(x) * y,
+        np.cos(y),
+        np.logaddexp(x, y) + np.logaddexp(0.0, x),
+        np.hypot(x, y) * np.sin(x + y),
+    )
+
+
+@pytest.mark.parametrize("setting", ["auto", "numpy", "fast"])
+@pytest.mark.parametrize("shape", [(40_000,), (300, 150), (9_000, 5)])
+def test_in_regions(setting, shape):
+    x, y = RNG.normal(size=shape), RNG.normal(size=shape[-1:])
+    y = np.broadcast_to(y, shape) + 0.0 if len(shape) == 1 else y
+    before = fg.config.kernels
+    fg.config.kernels = setting
+    try:
+        f = fg.jit(lambda x, y: functions(x, y))
+        g = fg.jit(fg.grad(lambda x, y: sum(np.sum(part) for part in functions(x, y)), (0, 1)))
+        found, slopes = f(x, y), g(x, y)
+    finally:
+        fg.config.kernels = before
+    exact = setting == "numpy"
+    for got, want in zip(found, functions(x, y), strict=True):
+        np.testing.assert_allclose(
+            got, want, rtol=0 if exact else 1e-14, atol=0 if exact else 1e-15
+        )
+    wanted = fg.grad(lambda x, y: sum(np.sum(part) for part in functions(x, y)), (0, 1))(x, y)
+    for got, want in zip(slopes, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+def test_only_pairs_of_sine_and_cosine_are_replaced():
+    x = RNG.normal(size=40_000)
+    graph = optimised(fg.make_jaxpr(lambda x: (np.sin(x) + np.cos(x), np.sin(x * 2.0)))(x))
+    (region,) = [step for step in scheduled(graph) if isinstance(step, Region)]
+    text, _ = blocked.written(region)
+    assert text.count("sincos(") == 1 and text.count("sin(") == 1 and " cos(" not in text
+    assert regions.LARGE <= x.size

@@ -220,6 +220,29 @@ def test_what_enters_and_leaves_a_group_is_what_it_reads_and_what_is_read_of_it(
     assert [n.title for n in inside if n.kind == "leave"] == ["d"]
 
 
+def test_an_input_with_many_readers_is_drawn_again_beside_each():
+    def f(x, y):
+        return np.sin(x) + np.cos(x) * np.tan(x) + np.exp(x) * y
+
+    (body,) = diagram(fg.make_jaxpr(f)(1.0, 2.0), ["x", "y"]).bodies
+    again = [i for i, n in enumerate(body.nodes) if (n.kind, n.title) == ("enter", "x")]
+    read = {
+        title: [body.nodes[e.target].title for e in body.edges if e.source in numbers]
+        for title, numbers in (("again", again), ("x", [0]), ("y", [1]))
+    }
+    assert read == {"again": ["cos", "tan", "exp"], "x": ["sin"], "y": ["mul"]}
+    assert [n.title for n in body.nodes if n.kind == "input"] == ["x", "y"]
+
+
+def test_a_value_of_the_forward_pass_stays_one_where_the_backward_pass_reads_it():
+    found = diagram(fg.make_jaxpr(fg.grad(loss))(*ARGS))
+    (group,) = (n for n in found.bodies[0].nodes if n.kind == "group" and n.lane == 1)
+    ports = {
+        n.title: (n.lane, n.backward) for n in found.bodies[group.body].nodes if n.kind == "enter"
+    }
+    assert ports == {"b": (1, 0), "d": (1, 0), "l": (1, 1)}  # x, the hidden layer, a cotangent
+
+
 def test_unfold_says_how_much_is_shown():
     found = diagram(fg.make_jaxpr(looped)(np.eye(3), np.ones((4, 3))))
     assert opened(found, False) == set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import linecache
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ FAMILIES = {
 """The kinds of primitives that have a colour, by what the names of their modules begin with."""
 PORTS = 12
 """How many values enter or leave a group one by one; more are drawn by where they come from."""
+
+READERS = 4
+"""How many readers an input of a level has, where it is drawn again beside them."""
 
 
 def diagram(
@@ -62,11 +66,14 @@ class _Values:
 
     def __init__(self, graph: Graph) -> None:
         self.names = Names()
+        self.backward: dict[int, int] = {}
+        """The backward walks behind each variable, where they are known."""
         for variable in (*(v for v, _ in graph.constants), *graph.inputs):
             self.names.of(variable)
         for equation in graph.equations:
             for variable in equation.outputs:
                 self.names.of(variable)
+                self.backward[id(variable)] = equation.backward
         self.reads = _reads(graph.equations)
         self.reads.update(id(a) for a in graph.outputs)
 
@@ -87,6 +94,8 @@ class _Builder:
         values = _Values(graph)
         level = _Level(self, values)
         self._of_graph[id(graph)] = level.number
+        if level.number == 0:  # the inputs of an inner Graph may be cotangents
+            values.backward.update((id(v), 0) for v in graph.inputs)
         for variable, value in graph.constants:
             small = np.size(value) <= 4 and isinstance(value, (np.ndarray, np.generic))
             shown = np.array2string(np.asarray(value), precision=4) if small else ""
@@ -125,7 +134,8 @@ class _Builder:
         level.settle()
         lines = [e.source for e in equations if e.source]
         node = Node(
-            "group", fold.label, fold.kind, lane=fold.backward, family=fold.kind, folded=True,
+            "group", fold.label, fold.kind, lane=fold.backward, backward=fold.backward,
+            family=fold.kind, folded=True,
             bytes=sum(nbytes(v.type) for v in leaving), size=len(equations), body=level.number,
             place=f"{lines[0].file}:{lines[0].line} ({lines[0].function})" if lines else "",
             stops=sum(n.stops for n in self.bodies[level.number].nodes),
@@ -154,6 +164,7 @@ class _Level:
         """A value that comes from outside."""
         node = Node(kind, title, "", str(variable.type), nbytes(variable.type), family="port")
         node.text = self.values.names.binder(variable)
+        node.backward = self.values.backward.get(id(variable), -1)
         self._made[id(variable)] = self._node(node)
 
     def enter(self, variables: list[Variable], outside: dict[int, int]) -> None:
@@ -179,6 +190,7 @@ class _Level:
         """A value that is handed out."""
         node = Node(kind, title, "", str(atom.type), nbytes(atom.type), family="port")
         node.text = f"{title} = {self.values.names.of(atom)}"
+        node.backward = self.values.backward.get(id(atom), -1)
         self._edge(atom, self._node(node))
 
     def _edge(self, atom: Atom, target: int, cut: str = "", name: str = "") -> None:
@@ -229,8 +241,8 @@ class _Level:
             stops = sum(n.stops for n in self.builder.bodies[number].nodes)
             level._node(
                 Node(
-                    "group", key, graph.name, lane=lane, family="control", stops=stops,
-                    size=len(graph.equations), body=number,
+                    "group", key, graph.name, lane=lane, backward=lane, family="control",
+                    stops=stops, size=len(graph.equations), body=number,
                 )
             )  # fmt: skip
         return level.number
@@ -254,6 +266,7 @@ class _Level:
             " ".join(str(v.type) for v in equation.outputs),
             sum(nbytes(v.type) for v in equation.outputs),
             equation.backward,
+            equation.backward,
             family(equation),
             f"{makes} = {equation.primitive.name}{f'[{inside}]' if inside else ''} {reads}",
             str(source) if source else "",
@@ -262,8 +275,23 @@ class _Level:
             int(_is_stop(equation)),
         )
 
+    def _repeat_ports(self) -> None:
+        """An input with many readers is drawn again, small, beside each but the first."""
+        reads: dict[int, list[Edge]] = {}
+        for edge in self.body.edges:
+            reads.setdefault(edge.source, []).append(edge)
+        for index, edges in reads.items():
+            node = self.body.nodes[index]
+            readers = sorted({e.target for e in edges}, key=lambda i: (self.body.nodes[i].lane, i))
+            if node.kind not in ("input", "constant", "enter") or len(readers) < READERS:
+                continue
+            again = {reader: self._node(replace(node, kind="enter")) for reader in readers[1:]}
+            for edge in edges:
+                edge.source = again.get(edge.target, index)
+
     def settle(self) -> None:
         """Puts inputs and outputs into the lane of what reads and makes them."""
+        self._repeat_ports()
         nodes = self.body.nodes
         for index, node in enumerate(nodes):
             if node.family != "port":
@@ -272,6 +300,8 @@ class _Level:
             makes = [e.source for e in self.body.edges if e.target == index]
             others = [nodes[i].lane for i in (reads if node.kind[0] in "cei" else makes)]
             node.lane = min(others, default=0)
+            if node.backward < 0:
+                node.backward = node.lane
 
 
 def _together(variables: list[Variable], key: Callable[[Variable], Hashable]) -> list[list[Any]]:

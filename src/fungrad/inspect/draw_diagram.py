@@ -15,8 +15,9 @@ READABLE, MOST = 60, 20_000
 class Node:
     """A box: an input, a constant, an output, an equation, or a group of equations.
 
-    `body` is the number of the body that unfolds from it; `lane` counts backward walks, as
-    `Equation.backward` does; `stops` counts the stops inside, or is 1 for a stop itself.
+    `body` is the number of the body that unfolds from it. `lane` is the pass that it is drawn in,
+    `backward` the one that made its value; both count backward walks, as `Equation.backward` does.
+    `stops` counts the stops inside, or is 1 for a stop itself.
     """
 
     kind: str
@@ -25,6 +26,7 @@ class Node:
     type: str = ""
     bytes: int = 0
     lane: int = 0
+    backward: int = 0
     family: str = "other"
     text: str = ""
     place: str = ""

@@ -66,7 +66,8 @@ def svg(found: Diagram, unfold: bool | None = None) -> str:
 
 
 def _odd(node: Node) -> bool:
-    return node.lane % 2 == 1
+    """Whether a backward walk made the value of a node."""
+    return node.backward % 2 == 1
 
 
 def merged(edges: Sequence[Edge]) -> list[Edge]:
@@ -90,7 +91,7 @@ def _laid_out(found: Diagram, number: int, path: str, unfolded: set[str]) -> _Le
     edges = merged(body.edges)
     lines = []
     for edge in edges:
-        back = _odd(body.nodes[edge.source]) and _odd(body.nodes[edge.target])
+        back = body.nodes[edge.source].lane % 2 and body.nodes[edge.target].lane % 2
         lines.append((edge.target, edge.source) if back else (edge.source, edge.target))
     placed = place(sizes, lines, [node.lane for node in body.nodes])
     splines = [
@@ -139,7 +140,7 @@ def _drawn(level: _Level) -> str:
 def _wire(edge: Edge, source: Node, target: Node, spline: list[Point]) -> str:
     light, _ = palettes()
     colour, dash = light["backward" if _odd(source) else "forward"], ""
-    if source.lane < target.lane:
+    if source.backward < target.backward:
         dash = ' stroke-dasharray="1.5 4"'
     if edge.cut:
         colour = light["stop"]

@@ -111,7 +111,7 @@ class _Dot(_Text):
     def box(self, node: Node, path: str, indent: str) -> Iterator[str]:
         light, _ = palettes()
         assert node.body is not None
-        colour = light["backward" if node.lane % 2 else "group"]
+        colour = light["backward" if node.backward % 2 else "group"]
         yield f"{indent}subgraph cluster{_name(path)} {{"
         yield f'{indent}  label={_quoted(node.heading)} color="{colour}" style=rounded'
         yield from self.body(node.body, path, indent + "  ")
@@ -119,7 +119,7 @@ class _Dot(_Text):
 
     def node(self, node: Node, path: str) -> str:
         light, _ = palettes()
-        colour = light.get(node.family, light["backward" if node.lane % 2 else "forward"])
+        colour = light.get(node.family, light["backward" if node.backward % 2 else "forward"])
         style: dict[str, Any] = {
             "label": "\n".join(_label(node)),
             "tooltip": node.spoken,
@@ -134,16 +134,18 @@ class _Dot(_Text):
     def edge(self, edge: Edge, tail: End, head: End) -> str:
         light, _ = palettes()
         source, target = tail[0], head[0]
-        odd = source.lane % 2 == 1
+        odd = source.backward % 2 == 1
         style = {"color": light["backward" if odd else "forward"]}
         style["tooltip"] = f"{edge.value}: {edge.type}"
-        if source.lane < target.lane:
+        if source.backward < target.backward:
             style["style"] = "dotted"
         if edge.cut:
             style |= {"color": light["stop"], "style": "dashed" if edge.cut == "stop" else "dotted"}
         if edge.cut == "stop":
             style |= {"label": f"✂ {edge.name}".strip(), "fontcolor": light["stop"]}
-        if odd and target.lane % 2:  # drawn upwards, beside what it is the derivative of
+        if (
+            source.lane % 2 and target.lane % 2
+        ):  # drawn upwards, beside what it is the derivative of
             style["dir"] = "back"
             tail, head = head, tail
         for key, (_, _, box) in (("ltail", tail), ("lhead", head)):
@@ -179,10 +181,10 @@ class _Mermaid(_Text):
 
     def edge(self, edge: Edge, tail: End, head: End) -> str:
         source, target = tail[0], head[0]
-        kind = "stop" if edge.cut else "backward" if source.lane % 2 else "forward"
+        kind = "stop" if edge.cut else "backward" if source.backward % 2 else "forward"
         self.wires.setdefault(kind, []).append(self.count)
         self.count += 1
-        wire = "-.->" if source.lane < target.lane else "-->"
+        wire = "-.->" if source.backward < target.backward else "-->"
         if edge.cut:
             wire = f"-. {_entities(f'✂ {edge.name}'.strip())} .-x" if edge.cut == "stop" else "-.-x"
         return f"{_name(tail[2] or tail[1])} {wire} {_name(head[2] or head[1])}"

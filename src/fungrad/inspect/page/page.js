@@ -83,8 +83,8 @@ function layout(number, path) {
   for (const edge of edges) {
     const from = body.nodes[edge.source], to = body.nodes[edge.target];
     edge.back = odd(from.lane) && odd(to.lane);
-    edge.saved = from.lane < to.lane;
-    const label = { weight: edge.saved ? 3 : 1, minlen: 1,
+    edge.saved = from.backward < to.backward;
+    const label = { weight: from.lane < to.lane ? 3 : 1, minlen: 1,
       height: edge.cut === "stop" ? 22 : 0, width: 0, labelpos: "c" };
     const [v, w] = edge.back ? [edge.target, edge.source] : [edge.source, edge.target];
     graph.setEdge(v, w, label);
@@ -157,7 +157,7 @@ function draw(place, path, parent) {
   for (const wire of place.wires) {
     const from = place.nodes[wire.source].node;
     const kind = wire.cut === "stop" ? "stopped" : wire.cut === "zero" ? "zero"
-      : (odd(from.lane) ? "odd" : "") + (wire.saved ? " saved" : "");
+      : (odd(from.backward) ? "odd" : "") + (wire.saved ? " saved" : "");
     const element = make("path", { class: "edge " + kind, d: curve(wire.points) }, under);
     make("title", {}, element, [...new Set(wire.all.map(e => `${e.value}: ${e.type}, `
       + human(e.bytes)))].slice(0, 12).join("\n"));
@@ -173,7 +173,7 @@ function draw(place, path, parent) {
 
 function box(item, path, parent, wires) {
   const { node, inner } = item, folds = node.body !== null;
-  const group = make("g", { class: ["node", node.kind, node.family, odd(node.lane) ? "odd" : "",
+  const group = make("g", { class: ["node", node.kind, node.family, odd(node.backward) ? "odd" : "",
     inner ? "open" : "", folds ? "folds" : ""].join(" "), tabindex: 0,
     role: folds ? "button" : "img", "aria-label": spoken(node), "data-path": path,
     transform: `translate(${item.x - item.width / 2} ${item.y - item.height / 2})` }, parent);
@@ -198,7 +198,7 @@ function box(item, path, parent, wires) {
   elements.set(path, { group, wires, node, item });
 }
 const spoken = node => [node.title, node.detail, node.type, node.place, node.code,
-  node.body !== null ? equations(node.size) : "", odd(node.lane) ? "backward" : ""]
+  node.body !== null ? equations(node.size) : "", odd(node.backward) ? "backward" : ""]
   .filter(Boolean).join(", ");
 
 function render(keep) {

@@ -69,7 +69,7 @@ function tell(node) {
   row("code", "", node.text || node.title);
   const facts = [node.kind === "operation" || node.kind === "group" ? "" : node.kind, node.type,
     node.bytes ? human(node.bytes) : "", node.size ? equations(node.size) : "",
-    node.scope ? `in ${node.scope}` : "", odd(node.lane) ? "backward" : ""];
+    node.scope ? `in ${node.scope}` : "", odd(node.backward) ? "backward" : ""];
   row("div", "muted", facts.filter(Boolean).join(" · "));
   if (node.code) row("code", "line", node.code);
   if (node.place) row("div", "muted", node.place);
@@ -83,11 +83,13 @@ function show(path, x, y) {
   const { group, wires, node } = elements.get(path);
   group.classList.add("lit");
   wires.forEach(wire => wire.classList.add("lit"));
-  if (node.place && node.kind === "operation") {
-    for (const other of elements.values()) {
-      if (other.node !== node && other.node.kind === "operation" && other.node.place === node.place)
-        other.group.classList.add("mate");
-    }
+  const same = node.family === "port" ? other => other.text === node.text
+    : node.kind === "operation" && node.place ? other => other.kind === "operation"
+      && other.place === node.place : () => false;
+  const level = path.slice(0, path.lastIndexOf("/"));
+  for (const [there, other] of elements) {
+    if (other.node === node || !same(other.node)) continue;
+    if (node.family !== "port" || there.startsWith(level)) other.group.classList.add("mate");
   }
   tell(node);
   tip.hidden = false;

@@ -7,6 +7,7 @@ import samples_elementwise
 import samples_linalg
 import samples_random
 import samples_scipy
+import samples_scipy_composed
 import samples_scipy_linalg
 import samples_sorting
 import samples_special
@@ -20,6 +21,7 @@ TABLES = (
     samples_linalg,
     samples_random,
     samples_scipy,
+    samples_scipy_composed,
     samples_scipy_linalg,
     samples_sorting,
     samples_special,

@@ -69,6 +69,8 @@ _registry.later = _later
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "special":  # where SciPy's dispatch looks (SCIPY_ARRAY_API=1)
+        return importlib.import_module("fungrad.scipy.special")
     if name.startswith("__") and not name.startswith("__array_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_numpy, name)

@@ -9,6 +9,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fungrad.errors import MissingExtraError, MissingRuleError
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import typeof
@@ -27,6 +29,27 @@ def scipy_module(name: str) -> Any:
             f"fungrad.{name} needs SciPy ({error}). Install it with pip install 'fungrad[scipy]', "
             "or pip install scipy."
         ) from error
+
+
+class _Special:
+    """scipy.special with its ufuncs themselves, also where SCIPY_ARRAY_API=1 wraps them."""
+
+    def __getattr__(self, name: str) -> Any:
+        ufunc = getattr(scipy_module("scipy.special._ufuncs"), name, None)
+        return ufunc if isinstance(ufunc, np.ufunc) else getattr(scipy_module(_SPECIAL), name)
+
+
+_SPECIAL = "scipy.special"
+
+
+def scipy_special() -> Any:
+    """The functions of scipy.special, of which the ufuncs reach traced values.
+
+    Raises:
+      MissingExtraError: where SciPy is not installed.
+    """
+    scipy_module(_SPECIAL)
+    return _Special()
 
 
 def unknown(function: str, argument: str) -> Callable[..., Any]:

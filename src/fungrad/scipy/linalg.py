@@ -17,6 +17,7 @@ from fungrad.scipy.linalg_functions import *
 from fungrad.scipy.linalg_hermitian import *
 from fungrad.scipy.linalg_spectra import *
 from fungrad.scipy.linalg_structured import *
+from fungrad.scipy.linalg_sylvester import *
 from fungrad.scipy.linalg_wrap import finite, la, read, stands_for
 
 LinAlgError = la.LinAlgError

@@ -22,7 +22,7 @@ from fungrad.primitives.linalg import inv, solve
 from fungrad.primitives.linalg import pinv as pseudoinverse
 from fungrad.primitives.linalg_forms import adjoint, bar, columns, result
 from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy.linalg_equations import sylvester
+from fungrad.scipy.linalg_sylvester import sylvester
 from fungrad.scipy.linalg_wrap import each, la, read, refuse, stands_for
 from fungrad.tracing.trace import EVAL, current
 

@@ -31,10 +31,21 @@ from fungrad.scipy import (
     special_noncentral,
     special_polynomials,
 )
-from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.extra import scipy_module, scipy_special
+from fungrad.scipy.special_composed import (
+    comb,
+    diric,
+    factorial,
+    perm,
+    softplus,
+    spherical_in,
+    spherical_jn,
+    spherical_kn,
+    spherical_yn,
+)
 from fungrad.tracing.trace import EVAL, current, registry
 
-_special = scipy_module("scipy.special")
+_special = scipy_special()
 
 for _ufunc, _primitive in {
     _special.cbrt: u.cbrt,
@@ -170,4 +181,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(_special)})
+    return sorted({*globals(), *dir(scipy_module("scipy.special"))})

@@ -15,9 +15,9 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import Over, elementwise
-from fungrad.scipy.extra import real, scipy_module, unknown
+from fungrad.scipy.extra import real, scipy_special, unknown
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 
 def _neighbours(function: Callable[..., Any], v: Any, x: Any, sign: float) -> Any:

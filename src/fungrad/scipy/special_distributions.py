@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import elementwise, select
-from fungrad.scipy.extra import scipy_module, unknown
+from fungrad.scipy.extra import scipy_special, unknown
 from fungrad.scipy.special_entropy import xlogy
 from fungrad.scipy.special_gamma import (
     beta_density,
@@ -26,7 +26,7 @@ from fungrad.scipy.special_gamma import (
 )
 from fungrad.scipy.special_student import stdtr
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 Slopes = Mapping[str, Callable[..., Any]]
 """Functions of the output and the arguments: the partials, by the names of the arguments."""

@@ -13,10 +13,10 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import elementwise, select
-from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.extra import scipy_special
 from fungrad.scipy.special_bessel import hyp1f1
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 _DEGREE = math.pi / 180.0
 

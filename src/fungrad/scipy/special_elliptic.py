@@ -14,11 +14,11 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import elementwise, select
-from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.extra import scipy_special
 from fungrad.scipy.special_bessel import hyp2f1
 from fungrad.tracing.trace import registry
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 # --- Carlson's ------------------------------------------------------------------------------------
 

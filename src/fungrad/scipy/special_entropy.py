@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.primitives.elementwise import elementwise, select
-from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.extra import scipy_special
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 
 def _ratio(x: Any, y: Any) -> Any:

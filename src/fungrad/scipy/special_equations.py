@@ -15,12 +15,12 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import elementwise, select
-from fungrad.scipy.extra import real, scipy_module, unknown
+from fungrad.scipy.extra import real, scipy_special, unknown
 from fungrad.scipy.special_bessel import jv, yv
 from fungrad.scipy.special_integrals import declare_parts
 from fungrad.tracing.trace import registry
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 # --- Airy -----------------------------------------------------------------------------------------
 

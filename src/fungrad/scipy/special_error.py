@@ -13,9 +13,9 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import Over, elementwise, select
-from fungrad.scipy.extra import real, scipy_module
+from fungrad.scipy.extra import real, scipy_special
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)

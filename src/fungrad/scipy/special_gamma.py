@@ -15,10 +15,10 @@ from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import Over, elementwise, select
 from fungrad.primitives.incomplete import gamma_slope
 from fungrad.primitives.incomplete_beta import beta_slope
-from fungrad.scipy.extra import real, scipy_module, unknown
+from fungrad.scipy.extra import real, scipy_special, unknown
 from fungrad.scipy.special_entropy import xlog1py, xlogy
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 zeta: Primitive = elementwise(
     "zeta",

@@ -16,12 +16,12 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import elementwise, select
-from fungrad.scipy.extra import scipy_module, unknown
+from fungrad.scipy.extra import scipy_special, unknown
 from fungrad.scipy.special_bessel import hyp0f1, i0, j0, k0, y0
 from fungrad.scipy.special_error import FAR, erf, tail
 from fungrad.tracing.trace import registry
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 
 def declare_parts(name: str, parts: dict[str, Callable[..., Any]]) -> None:

@@ -14,12 +14,12 @@ import numpy as np
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import elementwise, select
-from fungrad.scipy.extra import scipy_module, unknown
+from fungrad.scipy.extra import scipy_special, unknown
 from fungrad.scipy.special_bessel import hyp0f1, ive
 from fungrad.scipy.special_distributions import Slopes, declare, declare_inverse
 from fungrad.scipy.special_gamma import betaln, gamma_density
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 # --- chi squared ----------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import elementwise, select
-from fungrad.scipy.extra import scipy_module, unknown
+from fungrad.scipy.extra import scipy_special, unknown
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 
 def _polynomial(name: str, slope: Callable[..., Any], *parameters: str) -> Primitive:

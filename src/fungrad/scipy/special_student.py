@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.primitives.elementwise import Over, elementwise, select
-from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.extra import scipy_special
 from fungrad.scipy.special_gamma import betainc, digamma, poch
 
-sp = scipy_module("scipy.special")
+sp = scipy_special()
 
 
 def _density(df: Any, t: Any) -> Any:

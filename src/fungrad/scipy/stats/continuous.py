@@ -10,8 +10,12 @@ import numpy as np
 
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast
-from fungrad.scipy.stats.distribution import Distribution
+from fungrad.primitives.stopping import stop_gradient
+from fungrad.scipy.stats.distribution import LIMITS, Distribution, is_infinite, settled
 from fungrad.tracing.trace import typeof
+
+_SIDES = {"cdf": 1.0, "sf": -1.0, "logcdf": 1.0, "logsf": -1.0}
+"""Whether they rise with x, or fall."""
 
 
 class Continuous(Distribution):
@@ -37,10 +41,40 @@ class Continuous(Distribution):
             y = y if loc is None else y - loc
             y = y if scale is None else y / scale
             less = np.log(scale) if method == "logpdf" and scale is not None else None
+            if method in _SIDES:
+                found = self._on_support(method, y, shapes, closed=False)
+                return cast(self._with_slopes(found, method, y, shapes), dtype)
             if not everywhere:
                 return self._on_support(method, y, shapes, less=less)
             found = self._formula(method)(y, *shapes)
             return cast(found if less is None else found - less, dtype)
+
+    def _ends(self, shapes: list[Any], power: int) -> list[tuple[Any, Any]]:
+        """Both ends of the support, with the density there to a power: a constant, 0 where the
+        density is infinite or the end does not belong to the support.
+        """
+        lower, upper = self._support(*shapes)
+        outside = self._open or is_infinite(lower), is_infinite(upper)
+        return [
+            (bound, 0.0 if out else self._density_at(bound, shapes, power))
+            for bound, out in zip((lower, upper), outside, strict=True)
+        ]
+
+    def _density_at(self, bound: Any, shapes: list[Any], power: int) -> Any:
+        bound = np.float64(bound) if bound.__class__ is float else bound
+        log_density = self._formula("logpdf")(bound, *shapes)
+        beyond = np.abs(log_density) == np.inf
+        density = np.exp(select(beyond, 0.0, log_density) * power)
+        return stop_gradient(select(beyond | np.isnan(density), 0.0, density))
+
+    def _with_slopes(self, found: Any, method: str, y: Any, shapes: list[Any]) -> Any:
+        """A probability at y; at an end of the support with the density there as its slope."""
+        for (bound, density), limit in zip(self._ends(shapes, 1), LIMITS[method], strict=True):
+            if np.isfinite(limit) and density.__class__ is not float:
+                end = (y == bound) & (np.abs(y) < np.inf)
+                step = select(end, y - bound, 0.0) * (density * _SIDES[method])
+                found = select(end, found + step, found)
+        return found
 
     def logpdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The logarithm of the density at x; -inf, with the derivative 0, outside of the support.
@@ -53,7 +87,7 @@ class Continuous(Distribution):
 
     def pdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The density at x: see logpdf."""
-        return np.exp(self._at("logpdf", x, args, kwargs))
+        return settled(np.exp(self._at("logpdf", x, args, kwargs)))
 
     def _cumulative(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
         if self._left_to_scipy(method, x, args, kwargs):
@@ -83,7 +117,14 @@ class Continuous(Distribution):
             q, shapes, loc, scale = self._prepared(method, q, args, kwargs)
             validity = self._validity(shapes, scale)
             q = select((q >= 0) & (q <= 1), q, np.nan)
-            y = self._formula(method)(q if validity is None else q * validity, *shapes)
+            q = q if validity is None else q * validity
+            y = self._formula(method)(select((q == 0) | (q == 1), 0.5, q), *shapes)
+            ends, side = self._ends(shapes, -1), 1.0
+            if method == "isf":
+                ends, side = ends[::-1], -1.0
+            for edge, (bound, slope) in zip((0.0, 1.0), ends, strict=True):
+                step = select(q == edge, q - edge, 0.0) * (slope * side)
+                y = select(q == edge, bound + step, y)
             y = y if scale is None else y * scale
             return cast(y if loc is None else y + loc, typeof(q).dtype)
 

@@ -24,7 +24,7 @@ from fungrad.tracing.trace import Tracer, typeof
 
 Formula = Callable[..., Any]
 
-_LIMITS = {
+LIMITS = {
     "logpdf": (-np.inf, -np.inf),
     "logpmf": (-np.inf, -np.inf),
     "cdf": (0.0, 1.0),
@@ -62,6 +62,11 @@ def log1mexp(v: Any) -> Any:
     return select(near, small, np.log1p(-np.exp(select(near, -1.0, v))))
 
 
+def settled(value: Any) -> Any:
+    """The value, with derivatives 0 where it is infinite."""
+    return select(np.abs(value) == np.inf, stop_gradient(value), value)
+
+
 def _log(p: Any) -> Any:
     """log(p), and -inf with the derivative 0 where p is 0."""
     return select(p == 0, -np.inf, np.log(select(p == 0, 1.0, p)))
@@ -97,9 +102,9 @@ def _derived(formulas: dict[str, Formula], symmetric: bool) -> dict[str, Formula
     for log, plain, other in (("logsf", "sf", "cdf"), ("logcdf", "cdf", "sf")):
         if log in known:
             logarithm = known[log]
-            add(plain, lambda x, *s, f=logarithm: np.exp(f(x, *s)))
-            add(other, lambda x, *s, f=logarithm: -np.expm1(f(x, *s)))
-            add(f"log{other}", lambda x, *s, f=logarithm: log1mexp(f(x, *s)))
+            add(plain, lambda x, *s, f=logarithm: np.exp(settled(f(x, *s))))
+            add(other, lambda x, *s, f=logarithm: -np.expm1(settled(f(x, *s))))
+            add(f"log{other}", lambda x, *s, f=logarithm: log1mexp(settled(f(x, *s))))
     if inverse is not None:
         by_sf = "logsf" in formulas
         add("ppf", lambda q, *s: inverse(np.log1p(-q) if by_sf else np.log(q), *s))
@@ -145,7 +150,18 @@ class Family:
 class Distribution(Family):
     """A family of distributions, as SciPy's instances are: its methods take the parameters last.
 
-    Called with parameters alone it gives a frozen one.
+    Args:
+      name: SciPy's.
+      shapes: the names of the shape parameters, with blanks between them.
+      support: the ends of the support, or a function of the shapes that gives them.
+      open: whether the lower end, where the density is 0, is left out.
+      inner: a point inside of the support, for all parameters.
+      everywhere: whether logpdf is right for infinite x as it is.
+      valid: a function of the shapes that says whether they are; if None all have to be positive.
+      symmetric: whether the density is even.
+      integers: the names of shapes that are whole numbers, and so constants.
+      formulas: functions of the standard form, of (x, *shapes), (q, *shapes) or (*shapes);
+        `inverse` is the inverse of logsf, or logcdf, whichever is given.
 
     Attributes:
       shapes: the names of the shape parameters.
@@ -253,20 +269,29 @@ class Distribution(Family):
         return cast(select(valid, 1.0, np.nan), typeof([*shapes, scale][0]).dtype)
 
     def _on_support(
-        self, method: str, y: Any, shapes: list[Any], outside: Any = None, less: Any = None
+        self,
+        method: str,
+        y: Any,
+        shapes: list[Any],
+        outside: Any = None,
+        less: Any = None,
+        closed: bool = True,
     ) -> Any:
         """The formula of a method at y, less a number, and its limits beyond the support and where
         `outside`.
 
         The formula is evaluated at an inner point there, so that neither values nor derivatives of
-        it are seen. NaN counts as inside, and passes through every formula.
+        it are seen; nor are they where its logarithm is infinite. The ends of the support belong
+        to it where it is `closed`. NaN counts as inside, and passes through every formula.
         """
         lower, upper = self._support(*shapes)
-        low, high = _beyond(y, lower, -1.0, self._open), _beyond(y, upper, 1.0, False)
+        low = _beyond(y, lower, -1.0, self._open or not closed)
+        high = _beyond(y, upper, 1.0, not closed)
         either = low | high if outside is None else low | high | outside
-        below, above = _LIMITS[method]
+        below, above = LIMITS[method]
         inside = self._formula(method)(select(either, self._inner, y), *shapes)
         inside = inside if less is None else inside - less
+        inside = settled(inside) if method.startswith("log") else inside
         if below == above:
             found = select(either, below, inside)
         else:
@@ -274,12 +299,19 @@ class Distribution(Family):
         return cast(found, typeof(y).dtype)
 
 
+def is_infinite(bound: Any) -> bool:
+    """Whether a bound of a support is infinite for all parameters."""
+    return bound.__class__ is float and not np.isfinite(bound)
+
+
 def _beyond(y: Any, bound: Any, side: float, open: bool) -> Any:
     """Whether y lies beyond a bound, on its side (-1 or 1); infinite y always does."""
-    beyond = y < bound if side < 0 else y > bound
-    if bound.__class__ is float and np.isfinite(bound):
-        return beyond | (y == bound) if open else beyond
-    return beyond | (y == side * np.inf)
+    if side < 0:
+        beyond = y <= bound if open else y < bound
+    else:
+        beyond = y >= bound if open else y > bound
+    finite = bound.__class__ is float and not is_infinite(bound)
+    return beyond if finite else beyond | (y == side * np.inf)
 
 
 class Frozen:

@@ -142,7 +142,6 @@ laplace = Continuous(
 logistic = Continuous(
     "logistic",
     symmetric=True,
-    everywhere=True,
     logpdf=lambda x: log_expit(x) + log_expit(-x),
     cdf=expit,
     logcdf=log_expit,
@@ -173,15 +172,20 @@ gumbel_l = Continuous(
 
 
 def _gennorm_logpdf(x: Any, beta: Any) -> Any:
-    return np.log(beta * 0.5) - gammaln(1.0 / beta) - np.abs(x) ** beta
+    """With the slope 0 at x = 0, by its symmetry also where beta is less than 1."""
+    cusp = (x == 0) & (beta < 1)
+    power = np.abs(select(cusp, 1.0, x)) ** beta
+    return np.log(beta * 0.5) - gammaln(1.0 / beta) - select(cusp, 0.0, power)
 
 
 def _gennorm_cdf(x: Any, beta: Any) -> Any:
     """Of an incomplete gamma function, which has a corner at x = 0: there by its tangent."""
-    at = select(x == 0, 1.0, x)
-    tail = gammaincc(1.0 / beta, np.abs(at) ** beta) * 0.5
+    power = np.abs(x) ** beta
+    small, large = power == 0, power == np.inf
+    at = select(small | large, 1.0, x)
+    tail = select(large, 0.0, gammaincc(1.0 / beta, np.abs(at) ** beta) * 0.5)
     middle = x * np.exp(_gennorm_logpdf(0.0, beta)) + 0.5
-    return select(x == 0, middle, select(x < 0, tail, 1.0 - tail))
+    return select(small, middle, select(x < 0, tail, 1.0 - tail))
 
 
 def _gennorm_ppf(q: Any, beta: Any) -> Any:

@@ -16,7 +16,7 @@ from random_cases import CASES, COV, EXACT, FLOATS, KEY
 import fungrad as fg
 from fungrad import random
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.primitives import philox
+from fungrad.primitives import philox, random_rejection
 from fungrad.primitives.random_bits import normal_of_bits, normal_quantile
 from fungrad.random import gamma_family
 from fungrad.testing import check_grads
@@ -74,6 +74,14 @@ def test_many_streams_are_the_streams_one_by_one():
         found = philox.streams(keys, data, 2, count)
         rows = [philox.stream(k, int(d), 2, count) for k, d in zip(keys, data, strict=True)]
         np.testing.assert_array_equal(found, np.stack(rows))
+
+
+def test_long_samples_do_not_depend_on_blocks(monkeypatch):
+    keys = random.split(KEY, 3)
+    a = np.linspace(0.1, 9.0, 1200).reshape(3, 400)
+    expected = random_rejection.random_log_gamma(keys, a)
+    monkeypatch.setattr(random_rejection, "_BLOCK", 150)
+    np.testing.assert_array_equal(random_rejection.random_log_gamma(keys, a), expected)
 
 
 def test_normal_quantiles():
@@ -346,6 +354,15 @@ def test_narrow_floats(name, dtype):
     assert fg.jit(lambda k: FLOATS[name](k, dtype=dtype))(KEY).dtype == dtype
     assert np.isfinite(found).all()
     assert FLOATS[name](KEY).dtype == np.float64
+
+
+def test_uniform_numbers_are_below_one():
+    for dtype in (np.float64, np.float32, np.float16):
+        u = random.uniform(KEY, (50_000,), dtype)
+        assert u.min() >= 0
+        assert u.max() < 1
+        assert stats.kstest(u.astype(float), "uniform").statistic < 0.01
+    assert len(np.unique(random.uniform(KEY, (50_000,), np.float16))) == 2**11
 
 
 def test_shapes():

@@ -38,11 +38,11 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def stream(key: Array, data: int, purpose: int, count: int) -> Array:
-    """The first words of the stream of one key."""
+def stream(key: Array, data: int, purpose: int, count: int, block: int = 0) -> Array:
+    """The first words of the stream of one key, from a block on."""
     inner = _local.state["state"]
     inner["key"] = key
-    inner["counter"] = np.array([0, 0, data, purpose], np.uint64)
+    inner["counter"] = np.array([block, 0, data, purpose], np.uint64)
     _local.generator.state = _local.state
     words: Array = _local.generator.random_raw(count)
     return words
@@ -55,6 +55,8 @@ def streams(keys: Array, data: Array, purpose: int, count: int) -> Array:
       keys: two words for each key. data: a word for each key.
     """
     size = len(keys)
+    if size == 1:
+        return stream(keys[0], int(data[0]), purpose, count)[None]
     if size < 8 or count > _SHORT:
         rows = np.empty((size, count), np.uint64)
         for row, key, word in zip(rows, keys, data, strict=True):

@@ -8,7 +8,7 @@ the loop, to the bit. Samples have no derivatives here; `log_gamma_quantile` giv
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,17 +34,30 @@ def _uniform(words: Array) -> Array:
     return found
 
 
+def _blocks(keys: Array, count: int) -> Iterator[tuple[slice, Array]]:
+    """The words of the first round, four for each element, a part of the elements at a time."""
+    if count <= _BLOCK:
+        size = len(keys) * count
+        data = np.zeros(len(keys), np.uint64)
+        words = philox.streams(keys, data, philox.BITS, 4 * count).reshape(size, 4)
+        for start in range(0, size, _BLOCK):
+            part = slice(start, min(start + _BLOCK, size))
+            yield part, words[part]
+        return
+    for row, key in enumerate(keys):
+        for start in range(0, count, _BLOCK):
+            size = min(_BLOCK, count - start)
+            words = philox.stream(key, 0, philox.BITS, 4 * size, start).reshape(size, 4)
+            yield slice(row * count + start, row * count + start + size), words
+
+
 def _rejection(keys: Array, count: int, parameters: list[Array], propose: Proposal) -> Array:
     """One accepted value for each element: `count` for each key, one key after the other."""
-    size = len(keys) * count
-    out = np.empty(size)
-    data = np.zeros(len(keys), np.uint64)
-    words = philox.streams(keys, data, philox.BITS, 4 * count).reshape(size, 4)
+    out = np.empty(len(keys) * count)
     rejected = []
-    for start in range(0, size, _BLOCK):
-        part = slice(start, min(start + _BLOCK, size))
-        out[part], accepted = propose(words[part], *[p[part] for p in parameters])
-        rejected.append(start + np.flatnonzero(~accepted))
+    for part, words in _blocks(keys, count):
+        out[part], accepted = propose(words, *[p[part] for p in parameters])
+        rejected.append(part.start + np.flatnonzero(~accepted))
     left = np.concatenate([np.zeros(0, np.intp), *rejected])
     round = 0
     while left.size:
@@ -66,7 +79,7 @@ def _sampler(name: str, propose: Proposal, dtype: Callable[[Any], Any]) -> Primi
         columns = [np.asarray(p, np.float64).reshape(-1) for p in parameters]
         with np.errstate(all="ignore"):
             found = _rejection(keys, count, columns, propose)
-            return found.astype(dtype(parameters[0].dtype)).reshape(shape)[()]
+            return found.astype(dtype(parameters[0].dtype), copy=False).reshape(shape)[()]
 
     def batch(args: Any, batched: Any, size: int) -> Any:
         return primitive(*[with_batch(a, b, size) for a, b in zip(args, batched, strict=True)])

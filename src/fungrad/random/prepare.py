@@ -20,6 +20,7 @@ from fungrad.tracing.trace import Tracer, shape_of, typeof
 WORD = np.dtype(np.uint64)
 _FLOATS: dict[str, np.dtype[Any]] = {"e": np.dtype(np.uint32), "f": np.dtype(np.uint32), "d": WORD}
 """The bits that a number of a floating dtype is made of."""
+_HIGHEST = np.uint32(0xFFE00000)
 _LOWEST: dict[np.dtype[Any], Any] = {
     WORD: np.uint64(1 << 11),
     np.dtype(np.uint32): np.uint32(1 << 8),
@@ -137,13 +138,17 @@ def bits_of(key: Any, shape: tuple[int, ...], dtype: np.dtype[Any], purpose: int
 
 
 def uniforms(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Uniform numbers in [0, 1): multiples of 2^-53, or of 2^-24."""
-    found = uniform_of_bits(bits_of(key, shape, _FLOATS[np.dtype(dtype).char], philox.BITS))
-    return cast(found, dtype)
+    """Uniform numbers in [0, 1): multiples of 2^-53, 2^-24 or 2^-11."""
+    bits = bits_of(key, shape, _FLOATS[np.dtype(dtype).char], philox.BITS)
+    if np.dtype(dtype).char == "e":  # as many bits as it holds, so that none is rounded up to 1
+        bits = np.bitwise_and(bits, _HIGHEST)
+    return cast(uniform_of_bits(bits), dtype)
 
 
 def open_uniforms(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Uniform numbers in (0, 1): odd multiples of 2^-53, or of 2^-24."""
+    """Uniform numbers in (0, 1): odd multiples of 2^-53, or for float32 and float16 of 2^-24, which
+    are float32.
+    """
     kind = _FLOATS[np.dtype(dtype).char]
     bits = bits_of(key, shape, kind, philox.BITS)
     return uniform_of_bits(np.bitwise_or(bits, _LOWEST[kind]))

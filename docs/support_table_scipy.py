@@ -1,0 +1,123 @@
+"""Measures which of SciPy's functions work on traced values, and writes support-table-scipy.md.
+
+    python docs/support_table_scipy.py            writes the table
+    python docs/support_table_scipy.py --check    fails if the committed one differs
+
+Needs the extra `scipy`. The checks are those of support_table.py, the calls those of
+tests/surface_scipy.py. SciPy's ufuncs are called as they are, all others from fungrad.scipy.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+from support_table import CHECKS, COLUMNS, DTYPES
+
+HERE = Path(__file__).resolve().parent
+TARGET = HERE / "support-table-scipy.md"
+
+from surface import same  # noqa: E402 - support_table has said where the tests are
+from surface_scipy import cases  # noqa: E402
+from surface_table import Case  # noqa: E402
+
+import fungrad as fg  # noqa: E402
+
+
+def found(namespace: str, name: str) -> Callable[..., Any]:
+    """The function of a name: SciPy's own where it is a ufunc."""
+    first = name.split(".")[0]
+    own: Any = getattr(getattr(scipy, namespace), first)
+    return own if isinstance(own, np.ufunc) else getattr(getattr(fg.scipy, namespace), first)
+
+
+def check_dtypes(f: Callable[..., Any], case: Case, expected: Any) -> str:
+    """The dtypes of arguments for which the results have SciPy's values and dtypes."""
+    kept = []
+    for name in DTYPES:
+        args = [np.asarray(a).astype(name) for a in case.args]
+        try:
+            same(fg.vjp(f, *args)[0], f(*args), f"of {name}")
+        except (TypeError, ValueError, AssertionError):  # refused, or of another dtype
+            continue
+        kept.append(name)
+    return " ".join(kept)
+
+
+REFUSED = (fg.errors.MissingRuleError, fg.errors.UnsupportedFunctionError)
+
+
+def measure(namespace: str, name: str, case: Case) -> list[str]:
+    """What each check says of a function; "no" where it does not hold."""
+    target = found(namespace, name)
+    call = case.call
+
+    def f(*args: Any) -> Any:
+        return target(*args) if call is None else call(target, *args)
+
+    row = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        expected = f(*case.args)
+        for check in (*CHECKS[:-1], check_dtypes):
+            try:
+                row.append("refused" if case.order < 0 else check(f, case, expected))
+            except REFUSED:  # an error that says so, and no wrong number
+                row.append("refused")
+            except Exception as error:  # the table says so, and a test fails
+                row.append(f"no: {type(error).__name__}")
+    return row
+
+
+def measured() -> dict[str, dict[str, list[str]]]:
+    """The rows of all functions, by namespace."""
+    return {
+        namespace: {name: measure(namespace, name, calls[name]) for name in sorted(calls)}
+        for namespace, calls in cases().items()
+    }
+
+
+def text(tables: dict[str, dict[str, list[str]]]) -> str:
+    """The page."""
+    lines = [
+        "# Which of SciPy's functions work on traced values",
+        "",
+        "Written by `python docs/support_table_scipy.py`; a test asserts that this page is what it",
+        "writes. The columns are those of [the table of NumPy's functions](support-table.md). The",
+        "ufuncs of `scipy.special` are called as they are; the functions of the other namespaces",
+        "are those of `fungrad.scipy`. What has no derivative (the order of a Bessel function) is",
+        "held fixed. *refused*: to differentiate it is an error, as no formula is known. *dtypes*:",
+        "of arguments, for which results have SciPy's values and dtypes; elsewhere float32 stays",
+        "float32 where SciPy widens it. [SciPy](scipy.md) says what is taken at kinks.",
+        "",
+    ]
+    for namespace, rows in tables.items():
+        lines += [
+            f"## scipy.{namespace}",
+            "",
+            f"{len(rows)} functions.",
+            "",
+            "| function | " + " | ".join(COLUMNS) + " |",
+            "|---" * (len(COLUMNS) + 1) + "|",
+            *[f"| `{name}` | " + " | ".join(row) + " |" for name, row in rows.items()],
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Writes the table, or compares it."""
+    page = text(measured())
+    if "--check" in sys.argv[1:]:
+        return 0 if TARGET.read_text(encoding="utf-8") == page else 1
+    TARGET.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,128 @@
+"""What SciPy's functions are called with, to measure what works on traced values.
+
+`cases()` gives the calls by namespace. Those of scipy.special are the samples of the primitives
+behind its ufuncs, so that a new one is there by itself; distributions are called at their
+quantiles, with the parameters that SciPy's own tests take.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import samples  # noqa: F401 - fills SAMPLES
+import scipy.special
+import scipy.stats
+from sampling import SAMPLES, Sample
+from scipy.stats._distr_params import distcont
+from surface_table import Case, draw
+
+import fungrad as fg
+from fungrad.primitives.declare import Primitive
+from fungrad.tracing.trace import registry
+
+SQUARE = draw(3, 3) + 2.0 * np.eye(3)
+SYMMETRIC = (SQUARE + SQUARE.T) / 2.0
+RIGHT, ROW = draw(3, 2, seed=1), draw(3, seed=2)
+LOWER = np.tril(SQUARE)
+BANDED = np.array([[0.0, 0.4, 0.3], [2.0, 2.5, 3.0], [0.5, 0.2, 0.0]])
+UPPER = np.array([[0.0, 0.4, 0.3], [2.0, 2.5, 3.0]])
+
+LINALG: dict[str, Case] = {
+    name: Case((SQUARE,))
+    for name in "coshm cosm det expm inv logm pinv sinhm sinm sqrtm svdvals tanhm tanm".split()
+}
+LINALG |= {name: Case((ROW,)) for name in "circulant companion hankel toeplitz".split()}
+LINALG |= {name: Case((SQUARE, RIGHT)) for name in "lstsq solve".split()}
+LINALG |= {
+    "block_diag": Case((SQUARE, RIGHT)),
+    "cholesky": Case((SYMMETRIC,), lambda f, a: f((a + a.T) / 2.0)),
+    "cho_solve": Case((LOWER, RIGHT), lambda f, a, b: f((a, True), b)),
+    "eigh": Case((SYMMETRIC,), lambda f, a: f((a + a.T) / 2.0)[0]),
+    "eigvalsh": Case((SYMMETRIC,), lambda f, a: f((a + a.T) / 2.0)),
+    "expm_frechet": Case((SQUARE, SYMMETRIC)),
+    "fractional_matrix_power": Case((SQUARE,), lambda f, a: np.real(f(a, 0.5))),
+    "khatri_rao": Case((SQUARE, SYMMETRIC)),
+    "lstsq": Case((SQUARE, RIGHT), lambda f, a, b: f(a, b)[0]),
+    "lu": Case((SQUARE,)),
+    "matmul_toeplitz": Case((ROW, RIGHT)),
+    "norm": Case((SQUARE,)),
+    "polar": Case((SQUARE,)),
+    "qr": Case((SQUARE,)),
+    "solve_banded": Case((BANDED, ROW), lambda f, a, b: f((1, 1), a, b)),
+    "solve_circulant": Case((ROW + np.array([2.0, 0.0, 0.0]), RIGHT)),
+    "solve_continuous_lyapunov": Case((SQUARE, SYMMETRIC)),
+    "solve_discrete_lyapunov": Case((SQUARE / 5.0, SYMMETRIC)),
+    "solve_sylvester": Case((SQUARE, SYMMETRIC, SQUARE)),
+    "solve_toeplitz": Case((ROW + np.array([2.0, 0.0, 0.0]), RIGHT)),
+    "solve_triangular": Case((SQUARE, RIGHT)),
+    "solveh_banded": Case((UPPER, ROW)),
+    "svd": Case((SQUARE,), lambda f, a: f(a)[1]),
+}
+
+INTEGRATE: dict[str, Case] = {
+    "cumulative_simpson": Case((draw(5),), lambda f, y: f(y, dx=0.5)),
+    "cumulative_trapezoid": Case((draw(5),), lambda f, y: f(y, dx=0.5)),
+    "romb": Case((draw(5),)),
+    "simpson": Case((draw(5),)),
+    "trapezoid": Case((draw(5),)),
+}
+
+
+def by_samples(ufunc: np.ufunc) -> Case | None:
+    """The first sample of the primitive behind a ufunc, what has no derivative held fixed."""
+    primitive = registry.ufuncs[ufunc]
+    found = SAMPLES.get(primitive.name, []) if isinstance(primitive, Primitive) else []
+    for sample in found:
+        if not sample.params and any(np.asarray(a).dtype == np.float64 for a in sample.args):
+            return of_sample(sample)
+    return None
+
+
+def of_sample(sample: Sample) -> Case:
+    """The call of a sample as a function of what moves."""
+    held = {i: sample.args[i] for i in sample.fixed}
+    held |= {i: a for i, a in enumerate(sample.args) if np.asarray(a).dtype.kind != "f"}
+    moving = tuple(a for i, a in enumerate(sample.args) if i not in held)
+
+    def call(f: Callable[..., Any], *args: Any) -> Any:
+        given = iter(args)
+        return f(*[held[i] if i in held else next(given) for i in range(len(sample.args))])
+
+    return Case(moving, call, sample.order)
+
+
+def special() -> dict[str, Case]:
+    """Calls of the ufuncs of scipy.special."""
+    importlib.import_module("fungrad.scipy.special")
+    found = {}
+    for name in dir(scipy.special):
+        value = getattr(scipy.special, name)
+        if isinstance(value, np.ufunc) and value in registry.ufuncs:
+            case = by_samples(value)
+            if case is not None:
+                found[name] = case
+    return found
+
+
+def stats() -> dict[str, Case]:
+    """The densities and distribution functions of the continuous distributions, by x."""
+    found = {}
+    for name, shapes in dict(reversed(distcont)).items():
+        own = vars(fg.scipy.stats).get(str(name))
+        if own is not None and type(own).__module__.startswith("fungrad"):
+            x = getattr(scipy.stats, name).ppf([0.3, 0.45, 0.8], *shapes)
+            for method in ("logpdf", "cdf"):
+
+                def call(f: Any, x: Any, method: str = method, shapes: Any = shapes) -> Any:
+                    return getattr(f, method)(x, *shapes)
+
+                found[f"{name}.{method}"] = Case((x,), call)
+    return found
+
+
+def cases() -> dict[str, dict[str, Case]]:
+    """All calls, by namespace and name."""
+    return {"special": special(), "linalg": LINALG, "integrate": INTEGRATE, "stats": stats()}

@@ -5,6 +5,7 @@ evaluator.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 
@@ -15,11 +16,11 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import blocked, regions, threads
+from fungrad.backend import blocked, pool, regions, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.regions import LARGE, Region, scheduled
 from fungrad.backend.straight import build, source
-from fungrad.errors import ArgumentError
+from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.optimise.passes import optimised
 from fungrad.primitives.elementwise import eq
 from fungrad.testing import programs
@@ -268,3 +269,56 @@ def test_every_elementwise_primitive_in_tiny_blocks(name):
                 assert np.asarray(got).dtype == np.asarray(want).dtype
                 single = np.asarray(want).dtype in (np.float32, np.complex64)
                 np.testing.assert_allclose(got, want, rtol=1e-6 if single else 1e-14)
+
+
+def test_blas_threads(monkeypatch):
+    before = fg.config.blas_threads
+    fg.config.blas_threads = 1
+    assert fg.config.blas_threads == 1
+    if before is not None:
+        fg.config.blas_threads = before
+    with pytest.raises(ArgumentError, match="positive integer"):
+        fg.config.blas_threads = 0
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    with pytest.raises(MissingExtraError, match=r"fungrad\[blas\]"):
+        fg.config.blas_threads = 1
+
+
+def test_buffers_are_used_again_held_within_bounds_and_freed():
+    fg.clear_caches()
+    assert pool.held() == 0
+    f = fg.jit(lambda x: np.sum(chain(x)))
+    x = RNG.normal(size=N)
+    f(x)
+    held = pool.held()
+    assert 0 < held <= pool.LIMIT
+    f(x)
+    assert pool.held() == held
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        f(np.full(N, np.inf))
+    assert pool.held() == held  # given back on an error too
+    assert f.cache_info().currsize == 1
+    fg.clear_caches()
+    assert pool.held() == 0 and f.cache_info().currsize == 0
+    assert f(x) == f(x)
+    huge = pool.take(pool.LIMIT + 1)
+    pool.give(huge)
+    assert pool.held() <= pool.LIMIT
+
+
+def test_results_are_never_in_the_pool():
+    f = fg.jit(lambda x: (np.exp(x) + x, np.sum(x * x), (x * 2.0)[:5], np.sin(x).reshape(-1, 1)))
+    x = RNG.normal(size=N)
+    first = f(x)
+    copies = [np.copy(part) for part in first]
+    for _ in range(3):
+        f(x + 1.0)
+    for part, copy in zip(first, copies, strict=True):
+        np.testing.assert_array_equal(part, copy)
+
+
+def test_an_error_inside_a_block_names_no_buffer(thread_count):
+    f = fg.jit(lambda x: np.sqrt(np.log(x)) * 2.0 + x)
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        f(np.zeros(16 * LARGE))
+    np.testing.assert_allclose(f(np.full(N, np.e)), 2.0 + np.e)

@@ -1,4 +1,4 @@
-"""Kernels in place of slow loops of NumPy's: within 2 ulp of the right value, else NumPy's.
+"""Kernels in place of slow loops of NumPy's: within 2 ulp of the right value, else NumPy's."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from fungrad.ir.check import check_graph as check_graph
 from fungrad.ir.graph import Graph as Graph
 from fungrad.ir.graph import above as _above
 from fungrad.ir.types import Type as Type
+from fungrad.jit import clear_caches as clear_caches
 from fungrad.jit import jit as jit
 from fungrad.primitives.stopping import no_gradient as no_gradient
 from fungrad.primitives.stopping import stop_gradient as stop_gradient

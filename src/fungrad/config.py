@@ -36,6 +36,20 @@ class Config:
         threads.set_num_threads(count)
 
     @property
+    def blas_threads(self) -> int | None:
+        """How many threads NumPy's BLAS uses for one product of matrices, in the whole process.
+
+        Two threads on two busy cores can make a small product 300 times slower: set it to 1 where
+        products are small, or where the work is shared among threads or processes already. Needs
+        threadpoolctl, which the extra `blas` brings; None where no BLAS is found.
+        """
+        return threads.blas_threads()
+
+    @blas_threads.setter
+    def blas_threads(self, count: int) -> None:
+        threads.set_blas_threads(count)
+
+    @property
     def kernels(self) -> str:
         """Which forms of functions newly compiled programs compute: "auto" takes those that are
         faster than NumPy's own and within 2 ulp of the right value, "numpy" always NumPy's, "fast"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad import trees
+from fungrad.backend import pool
 from fungrad.backend.straight import StraightLine, source
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
@@ -29,6 +31,7 @@ from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.transforms.arguments import leaf_names, owned, parameter_names
 
 use(StraightLine())
+_all: weakref.WeakSet[Jitted] = weakref.WeakSet()
 
 CACHE_SIZE = 256
 RETRACE_WARNING = 24
@@ -90,6 +93,7 @@ class Jitted:
         self._inline = inline
         self._cache: OrderedDict[Any, Staged] = OrderedDict()
         self._lock = threading.Lock()
+        _all.add(self)
         self._hits = 0
         self._misses = 0
         self._streak = 0
@@ -274,6 +278,16 @@ class Jitted:
             if before != after:
                 return f"the argument {name} ({before}, then {after})"
         return "an argument"
+
+
+def clear_caches() -> None:
+    """Frees what compiled functions hold for later: their Graphs and programs, and the buffers.
+
+    >>> clear_caches()
+    """
+    for jitted in list(_all):
+        jitted.cache_clear()
+    pool.clear()
 
 
 class _Static:

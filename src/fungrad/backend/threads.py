@@ -8,13 +8,14 @@ forked child begins without one. The number of threads is that of the cores one 
 from __future__ import annotations
 
 import contextvars
+import importlib
 import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.errors import ArgumentError
+from fungrad.errors import ArgumentError, MissingExtraError
 
 
 def _usable_cores() -> int:
@@ -75,11 +76,43 @@ def set_num_threads(count: int) -> None:
     Raises:
       ArgumentError: where the count is not a positive integer.
     """
+    with _state.lock:
+        _state.count = _positive(count)
+        _state.pool = None
+
+
+def blas_threads() -> int | None:
+    """How many threads NumPy's BLAS uses for one product; None where no BLAS says it."""
+    counts = [library["num_threads"] for library in _blas().threadpool_info()
+              if library["user_api"] == "blas"]  # fmt: skip
+    return max(counts) if counts else None
+
+
+def set_blas_threads(count: int) -> None:
+    """Sets how many threads NumPy's BLAS uses for one product, in the whole process.
+
+    Raises:
+      ArgumentError: where the count is not a positive integer.
+      MissingExtraError: where threadpoolctl is not installed.
+    """
+    _blas().threadpool_limits(_positive(count), user_api="blas")
+
+
+def _blas() -> Any:
+    try:
+        return importlib.import_module("threadpoolctl")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"fungrad.config.blas_threads needs threadpoolctl ({error}). Install it with "
+            "pip install 'fungrad[blas]', or set OPENBLAS_NUM_THREADS or MKL_NUM_THREADS before "
+            "NumPy is imported."
+        ) from error
+
+
+def _positive(count: Any) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ArgumentError(f"The number of threads has to be a positive integer, not {count!r}.")
-    with _state.lock:
-        _state.count = count
-        _state.pool = None
+    return count
 
 
 def _pool(size: int) -> Pool:
@@ -128,4 +161,10 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
     return results
 
 
-__all__: Sequence[str] = ["num_threads", "set_num_threads", "share"]
+__all__: Sequence[str] = [
+    "blas_threads",
+    "num_threads",
+    "set_blas_threads",
+    "set_num_threads",
+    "share",
+]

@@ -338,6 +338,8 @@ def test_closed_over_traced_values_are_refused(path):
 def test_save_takes_graphs_and_exported_functions_only(path):
     with pytest.raises(ArgumentError, match=r"fg\.save\(fg\.export\(f\)\(\*args\), path\)"):
         fg.save(model, path)
+    with pytest.raises(ArgumentError, match=r"graph\.save\(path\)"):
+        fg.save(fg.make_jaxpr(np.sin)(1.0), path.with_suffix(".html"))
 
 
 # -- what is read ----------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from fungrad.transforms.arguments import input_type, leaf_names, owned
 
 Target = str | PathLike[str] | IO[bytes]
 FORMAT, VERSION, CONTENT = "fungrad", 1, "graph.json"
+PICTURES = (".html", ".svg", ".dot", ".mmd")
 DAMAGE = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError,
     OSError, RecursionError, TypeError, ValueError, zipfile.BadZipFile,
@@ -174,6 +175,11 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
         raise ArgumentError(
             f"fg.save takes a Graph or an exported function, not a {type(what).__name__}: write "
             "fg.save(fg.export(f)(*args), path)."
+        )
+    if isinstance(path, (str, PathLike)) and Path(path).suffix.lower() in PICTURES:
+        raise ArgumentError(
+            f"{Path(path).name!r} is the name of a picture: write graph.save(path) to draw one, or "
+            "end the name in .fungrad."
         )
     writer = Writer(sources)
     content: dict[str, Any] = {

@@ -87,31 +87,59 @@ _ADVICE["from dtype('O') to"] = _ADVICE["loop of ufunc does not support argument
 """What to add to NumPy's own messages, which name no cause that a user could mend."""
 
 
-def _part_of_scipy(traceback: types.TracebackType | None) -> str | None:
-    """The package of SciPy that the user called (`stats`), where SciPy's own Python code failed."""
-    part = None
+def _is_traced(value: Any) -> bool:
+    """Whether a local variable of SciPy's is a traced value, or an ndarray made of some."""
+    if isinstance(value, (tuple, list)):
+        return any(_is_traced(v) for v in value)
+    objects = isinstance(value, np.ndarray) and value.dtype == object
+    return objects or type(value).__module__ == "fungrad.tracing.trace"
+
+
+def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str] | None:
+    """The package of SciPy and the function that the user called (`special`, `logsumexp`), where
+    SciPy's own Python code failed with traced values; the function is empty where it is a method.
+    """
+    called = None
+    traced = False
     while traceback is not None:
-        filename = traceback.tb_frame.f_code.co_filename
-        found = _SCIPY.search(filename)
+        code = traceback.tb_frame.f_code
+        found = _SCIPY.search(code.co_filename)
         if found is not None:
-            part = part or found[1]
-        elif not _is_library(filename):
-            part = None
+            traced = traced or any(map(_is_traced, traceback.tb_frame.f_locals.values()))
+            part, name = called or (found[1], "")
+            part = found[1] if part.startswith("_") else part  # the wrappers of scipy._lib
+            if not name and hasattr(sys.modules.get(f"scipy.{part}"), code.co_name):
+                name = code.co_name
+            called = part, name
+        elif not _is_library(code.co_filename):
+            called, traced = None, False
         traceback = traceback.tb_next
-    return part
+    return called if traced else None
+
+
+def _advice_on_scipy(part: str, name: str) -> str | None:
+    """What to call in place of a function of SciPy's, where fungrad has that package."""
+    home = os.path.join(_PACKAGE, "scipy", part)
+    if not (os.path.exists(home) or os.path.exists(f"{home}.py")):
+        return None
+    lost = f"scipy.{part} makes ndarrays of its arguments, in which traced values get lost. "
+    ours = sys.modules.get(f"fungrad.scipy.{part}")
+    theirs = getattr(sys.modules.get(f"scipy.{part}"), name, None)
+    if name and ours is not None and getattr(ours, name, None) is theirs:
+        return f"{lost}fungrad has no {part}.{name} of its own: wrap SciPy's by fg.external."
+    function = f"fungrad.scipy.{part}.{name}" if name else "the function from fungrad"
+    return (
+        f"{lost}Take {function} instead, with the same arguments: "
+        f"`from fungrad.scipy import {part}`."
+    )
 
 
 def _advise(error: BaseException, traceback: types.TracebackType | None) -> None:
     """Adds to an error what the user can do, where its text or its traceback tell."""
     advices = [advice for text, advice in _ADVICE.items() if text in str(error)]
-    part = _part_of_scipy(traceback)
-    home = os.path.join(_PACKAGE, "scipy", str(part))
-    if os.path.exists(home) or os.path.exists(f"{home}.py"):
-        advices = [
-            f"scipy.{part} makes ndarrays of its arguments, in which traced values get lost. Take "
-            f"the function from fungrad instead, with the same arguments: `from fungrad.scipy "
-            f"import {part}`."
-        ]
+    called = _called_of_scipy(traceback)
+    advice = None if called is None else _advice_on_scipy(*called)
+    advices = advices if advice is None else [advice]
     for advice in advices:
         if advice not in getattr(error, "__notes__", ()):
             error.add_note(advice)
@@ -133,7 +161,7 @@ def boundary(f: F) -> F:
                 # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
                 _advise(cause, error.__traceback__)
                 raise cause.with_traceback(short) from None
-            if isinstance(error, TypeError):
+            if isinstance(error, (TypeError, ValueError, AttributeError)):
                 _advise(error, error.__traceback__)
             raise error.with_traceback(short)  # noqa: B904 - the same error, without our frames
 

@@ -1,0 +1,135 @@
+"""SciPy's own Python functions called on traced values: right, or an error that names fungrad's
+function; never a silent wrong number.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.optimize
+import scipy.special as sp
+import scipy.stats
+
+import fungrad as fg
+from fungrad import trees
+
+X = np.array([0.3, 1.2, 0.7])
+S = np.array([[2.0, 0.3, 0.1], [0.2, 3.0, 0.4], [0.5, 0.1, 4.0]])
+
+WORKS = {
+    "rosen": scipy.optimize.rosen,
+    "rosen_der": scipy.optimize.rosen_der,
+    "rosen_hess": scipy.optimize.rosen_hess,
+    "zeta": lambda x: sp.zeta(2, x),
+    "lambertw": lambda x: sp.lambertw(x).real,
+    "jvp": lambda x: sp.jvp(1, x),
+    "sinc": sp.sinc,
+    "assoc_laguerre": lambda x: sp.assoc_laguerre(x, 3),
+    "toeplitz": scipy.linalg.toeplitz,
+    "block_diag": lambda x: scipy.linalg.block_diag(x, x),
+    "norm": lambda x: scipy.linalg.norm(S * x),
+    "khatri_rao": lambda x: scipy.linalg.khatri_rao(S * x, S),
+}
+REFUSED = {
+    "special.logsumexp": sp.logsumexp,
+    "special.log_softmax": sp.log_softmax,
+    "special.polygamma": lambda x: sp.polygamma(1, x),
+    "special.multigammaln": lambda x: sp.multigammaln(x + 3, 2),
+    "special": lambda x: sp.spherical_jn(1, x),
+    "special.comb": lambda x: sp.comb(x + 3, 2),
+    "special.factorial": sp.factorial,
+    "special.diric": lambda x: sp.diric(x, 3),
+    "linalg.expm": lambda x: scipy.linalg.expm(S * x),
+    "linalg.sqrtm": lambda x: scipy.linalg.sqrtm(S * x),
+    "linalg.logm": lambda x: scipy.linalg.logm(S * x),
+    "linalg.solve": lambda x: scipy.linalg.solve(S * x, x),
+    "linalg.cho_factor": lambda x: scipy.linalg.cho_factor(S * x)[0],
+    "linalg.det": lambda x: scipy.linalg.det(S * x),
+    "linalg.inv": lambda x: scipy.linalg.inv(S * x),
+    "linalg.lu": lambda x: scipy.linalg.lu(S * x)[2],
+    "linalg.qr": lambda x: scipy.linalg.qr(S * x)[1],
+    "linalg.svdvals": lambda x: scipy.linalg.svdvals(S * x),
+    "stats": scipy.stats.norm.logpdf,
+    "stats ": lambda x: scipy.stats.norm.logpdf(1.0, scale=x),
+    "stats  ": lambda x: scipy.stats.gamma.logpdf(x, 2.0),
+    "stats   ": lambda x: scipy.stats.multivariate_normal.logpdf(x, np.zeros(3)),
+    "stats    ": lambda x: scipy.stats.dirichlet.logpdf(np.ones(3) / 3, x),
+    "stats     ": lambda x: scipy.stats.poisson.logpmf(3, x),
+}
+
+
+def total(f):
+    return lambda x: sum(np.sum(v * v) for v in trees.leaves(f(x)))
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_what_works_unchanged(name):
+    f = WORKS[name]
+    expected = f(X)
+    steps = [1e-6 * e for e in np.eye(3)]
+    slope = [(total(f)(X + h) - total(f)(X - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(fg.grad(total(f))(X), slope, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(fg.jit(f)(X), expected, rtol=1e-12)
+    np.testing.assert_allclose(fg.vmap(f)(X[None])[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("transform", [fg.grad, fg.jit, lambda f: lambda x: fg.vmap(f)(x[None])])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_work_names_what_does(name, transform):
+    package, _, function = name.strip().partition(".")
+    expected = f"fungrad.scipy.{package}.{function}" if function else "from fungrad.scipy import"
+    with pytest.raises(Exception) as caught:
+        transform(total(REFUSED[name]))(X)
+    assert any(expected in note for note in getattr(caught.value, "__notes__", ()))
+
+
+def test_softmax_is_right_or_refused():
+    found = fg.jacobian(sp.softmax)(X)
+    p = sp.softmax(X)
+    np.testing.assert_allclose(found, np.diag(p) - np.outer(p, p), atol=1e-14)
+    with pytest.raises(TypeError) as caught:
+        fg.jit(sp.softmax)(X)
+    assert "fungrad.scipy.special.softmax" in caught.value.__notes__[0]
+
+
+def test_a_function_that_fungrad_has_not_says_so():
+    import fungrad.scipy.linalg  # noqa: F401 - then it is known what it has
+
+    with pytest.raises(Exception) as caught:
+        fg.grad(lambda x: np.sum(scipy.linalg.hessenberg(S * x)))(X)
+    assert any("no linalg.hessenberg of its own" in note for note in caught.value.__notes__)
+
+
+def test_a_mistake_that_has_nothing_to_do_with_traced_values():
+    with pytest.raises(np.linalg.LinAlgError) as caught:
+        scipy.linalg.inv(np.zeros((2, 2)))
+    assert not getattr(caught.value, "__notes__", ())
+
+
+def test_scipys_own_dispatch():
+    """With SCIPY_ARRAY_API=1 SciPy asks the namespace of a traced value for its functions."""
+    script = (
+        "import numpy as np, scipy.special as sp, fungrad as fg\n"
+        "x = np.array([0.3, 1.2, 0.7])\n"
+        "for f, slope in (\n"
+        "    (sp.gammaln, sp.digamma),\n"
+        "    (lambda x: sp.polygamma(1, x), lambda x: sp.polygamma(2, x)),\n"
+        "    (sp.erf, lambda x: 2 / np.sqrt(np.pi) * np.exp(-x * x)),\n"
+        "    (lambda x: sp.multigammaln(x + 3, 1), lambda x: sp.digamma(x + 3)),\n"
+        "):\n"
+        "    np.testing.assert_allclose(fg.grad(lambda x: np.sum(f(x)))(x), slope(x), rtol=1e-10)\n"
+        "    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12)\n"
+        "p = sp.softmax(x)\n"
+        "found = fg.jit(fg.jacobian(sp.softmax))(x)\n"
+        "np.testing.assert_allclose(found, np.diag(p) - np.outer(p, p), atol=1e-14)\n"
+    )
+    root = str(Path(fg.__file__).parents[1])
+    env = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": root}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr

@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import html
 import json
-from dataclasses import astuple, fields
+from dataclasses import fields
 from importlib import resources
+from operator import attrgetter
 from string import Template
 
-from fungrad.inspect.draw_diagram import Diagram, Node, opened
+from fungrad.inspect.draw_diagram import Diagram, Edge, Node, opened
 
 HEIGHT = 560
 """The height of a picture in a notebook, in pixels."""
@@ -26,13 +27,14 @@ def asset(name: str) -> str:
 
 def page(found: Diagram, unfold: bool | None = None) -> str:
     """The HTML of a diagram; `unfold` as in `opened`."""
+    of_node, of_edge = (attrgetter(*[f.name for f in fields(kind)]) for kind in (Node, Edge))
     data = {
         "title": found.title,
         "equations": found.equations,
         "fields": [f.name for f in fields(Node)],
         "open": sorted(opened(found, unfold)),
         "bodies": [
-            [[astuple(node) for node in body.nodes], [astuple(edge) for edge in body.edges]]
+            [[of_node(node) for node in body.nodes], [of_edge(edge) for edge in body.edges]]
             for body in found.bodies
         ],
     }

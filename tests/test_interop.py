@@ -108,6 +108,7 @@ XARRAY = {
     "roll": lambda xr, a: (a.roll(lon=1) * a).sum(),
     "integrate": lambda xr, a: (a.integrate("lon") ** 2).sum(),
     "differentiate": lambda xr, a: (a.differentiate("lon") ** 2).sum(),
+    "rolling": lambda xr, a: (a.rolling(lon=2).mean().isel(lon=slice(1, None)) ** 2).sum(),
     "coarsen": lambda xr, a: (a.coarsen(time=2).mean() ** 2).sum(),
     "groupby": lambda xr, a: (
         a.assign_coords(side=("lon", [0, 0, 1])).groupby("side").mean() ** 2

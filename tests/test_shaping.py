@@ -287,3 +287,22 @@ def test_outside_of_transforms_the_functions_are_numpys():
         assert isinstance(fg.numpy.split(x, 3, axis=1), list)
         assert fg.numpy.concatenate([[1, 2], [3]]).tolist() == [1, 2, 3]
         assert fg.numpy.tile([1, 2], 2).tolist() == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("window", "axis"),
+    [(2, 0), (3, -1), ((2, 3), None), ((2, 2), (1, 1)), ((1,), (0,)), (6, 1), (0, 1)],
+)
+def test_sliding_windows(window, axis):
+    view = np.lib.stride_tricks.sliding_window_view
+    x = np.arange(24.0).reshape(4, 6) / 7.0
+    agrees(lambda x: np.sin(view(x, window, axis=axis)), x)
+
+
+@pytest.mark.parametrize(("window", "axis"), [(5, 0), (-1, 0), ((2, 2, 2), None)])
+def test_sliding_windows_that_do_not_fit(window, axis):
+    view = np.lib.stride_tricks.sliding_window_view
+    with pytest.raises(ValueError, match="window"):
+        view(np.ones((4, 6)), window, axis=axis)
+    with pytest.raises(ValueError, match="window"):
+        fg.vjp(lambda x: view(x, window, axis=axis), np.ones((4, 6)))

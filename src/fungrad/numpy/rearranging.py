@@ -275,6 +275,34 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     )
 
 
+@implements(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Any:
+    """All windows of a shape along axes, as np.lib.stride_tricks.sliding_window_view; a copy.
+
+    >>> import fungrad as fg
+    >>> smooth = lambda x: np.mean(np.lib.stride_tricks.sliding_window_view(x, 2), axis=-1)
+    >>> fg.grad(lambda x: smooth(x)[0])(np.arange(3.0))
+    array([0.5, 0.5, 0. ])
+    """
+    x = array_of(x)
+    windows = sizes(window_shape)
+    ndim = len(x.shape)
+    axes = range(ndim) if axis is None else [axis_index(a, ndim) for a in sizes(axis)]
+    if len(windows) != len(axes):
+        raise ValueError(f"window_shape={window_shape} has to have one entry for each axis.")
+    for at, width in zip(axes, windows, strict=True):
+        count = x.shape[at] - width + 1
+        if width < 0 or count < 1:
+            raise ValueError(
+                f"A window of {width} elements does not fit into an axis of {x.shape[at]}."
+            )
+        places = np.add.outer(np.arange(count), np.arange(width))
+        x = s.moveaxis(_pick(x, places, at), at + 1, len(x.shape))
+    return x
+
+
 METHODS: dict[str, Any] = {
     "diagonal": registry.functions[np.diagonal],
     "repeat": registry.functions[np.repeat],
@@ -282,6 +310,6 @@ METHODS: dict[str, Any] = {
 
 __all__ = [
     "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "pad", "repeat", "resize", "roll",
-    "rot90",
+    "rot90", "sliding_window_view",
     "tile", "tril", "triu", "vander",
 ]  # fmt: skip

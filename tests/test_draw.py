@@ -296,7 +296,7 @@ def test_svg_is_xml_with_all_nodes_edges_and_hints(engine):
         words = {e.text for e in root.iter("{http://www.w3.org/2000/svg}text")}
         assert {"dot_general", "tanh", "stop_gradient", "w", "x", "“target”"} <= words
         titles = [e.text for e in root.iter("{http://www.w3.org/2000/svg}title")]
-        assert any("h = np.tanh(x @ w)" in title and "80" not in title for title in titles)
+        assert any("h = np.tanh(x @ w)" in title and "80 bytes" in title for title in titles)
         assert text.count('class="scissors"') == 1 and "prefers-color-scheme: dark" in text
     assert ElementTree.fromstring(Picture(nasty_graph()).to_svg().replace("\u2028", ""))
 

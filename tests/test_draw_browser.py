@@ -194,6 +194,15 @@ def test_the_keyboard_does_what_the_mouse_does(visit):
     browser.find_element("id", "view").send_keys("0")
 
 
+def test_the_legend_explains_what_is_there_and_nothing_else(visit):
+    browser = visit(fg.draw(lambda x: np.sin(x) * 2.0)(1.0))
+    legend = browser.find_element("id", "legend")
+    assert legend.text.split("\n") == ["elementwise", "value"]
+    visit(fg.draw(fg.grad(loss))(*ARGS))
+    for text in ("linear algebra", "cotangent", "kept for the way back", "stopped ✂"):
+        assert text in browser.find_element("id", "legend").text
+
+
 def test_dark_and_light(visit):
     browser = visit(fg.draw(loss)(*ARGS))
     body = browser.find_element("tag name", "body")

@@ -53,7 +53,8 @@ class Node:
     def spoken(self) -> str:
         """All that is known of the node, one fact a line."""
         inside = "" if self.body is None else self.summary
-        facts = [self.text or self.title, self.type, inside, self.scope, self.place, self.code]
+        size = f"{self.bytes} bytes" if self.bytes else ""
+        facts = [self.text or self.title, size, inside, self.scope, self.place, self.code]
         return "\n".join(filter(None, facts))
 
 

@@ -281,12 +281,21 @@ click("export", () => {
   URL.revokeObjectURL(link.href);
 });
 
-const LEGEND = [["pointwise", "", "elementwise"], ["algebra", "", "linear algebra"],
-  ["reduce", "", "reductions, sorting"], ["move", "", "shapes, indices"],
-  ["control", "", "calls, loops, branches"], ["forward", "wire", "value"],
-  ["backward", "wire", "cotangent"], ["forward", "wire dotted", "kept for the way back"],
-  ["stop", "wire dashed", "stopped ✂"], ["stop", "wire dotted", "no derivative"]];
-for (const [color, kind, text] of LEGEND) {
+const allNodes = bodies.flatMap(body => body.nodes), allEdges = bodies.flatMap(body => body.edges);
+const has = family => allNodes.some(node => node.family === family);
+const goesBack = allNodes.some(node => odd(node.backward)), cut = kind =>
+  allEdges.some(edge => edge.cut === kind);
+const LEGEND = [["pointwise", "", "elementwise", has("pointwise")],
+  ["algebra", "", "linear algebra", has("algebra")],
+  ["reduce", "", "reductions, sorting", has("reduce")],
+  ["move", "", "shapes, indices", has("move")],
+  ["control", "", "calls, loops, branches", has("control")], ["forward", "wire", "value", true],
+  ["backward", "wire", "cotangent", goesBack],
+  ["forward", "wire dotted", "kept for the way back", goesBack],
+  ["stop", "wire dashed", "stopped ✂", cut("stop")],
+  ["stop", "wire dotted", "no derivative", cut("zero")]];
+for (const [color, kind, text, shown] of LEGEND) {
+  if (!shown) continue;
   const item = document.createElement("span"), swatch = document.createElement("i");
   swatch.className = kind;
   swatch.style.setProperty("--c", `var(--${color})`);

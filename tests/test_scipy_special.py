@@ -114,7 +114,7 @@ def test_a_graph_of_scipy_functions_is_pickled():
     assert run(script + "print(float(fg.evaluate(g, 1.5)[0]))\n") == [repr(float(sp.gammaln(1.5)))]
 
 
-@pytest.mark.parametrize("name", ["special", "optimize"])
+@pytest.mark.parametrize("name", ["special", "optimize", "stats"])
 def test_without_scipy(name):
     script = (
         "import sys\n"

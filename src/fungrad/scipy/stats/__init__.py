@@ -4,6 +4,7 @@ from typing import Any
 
 from fungrad.scipy.extra import scipy_module
 from fungrad.scipy.stats.bounded import beta as beta
+from fungrad.scipy.stats.bounded import loguniform as loguniform
 from fungrad.scipy.stats.bounded import truncnorm as truncnorm
 from fungrad.scipy.stats.bounded import uniform as uniform
 from fungrad.scipy.stats.bounded import vonmises as vonmises
@@ -17,12 +18,17 @@ from fungrad.scipy.stats.discrete import nbinom as nbinom
 from fungrad.scipy.stats.discrete import poisson as poisson
 from fungrad.scipy.stats.half_line import chi2 as chi2
 from fungrad.scipy.stats.half_line import expon as expon
+from fungrad.scipy.stats.half_line import f as f
+from fungrad.scipy.stats.half_line import fisk as fisk
 from fungrad.scipy.stats.half_line import gamma as gamma
 from fungrad.scipy.stats.half_line import halfcauchy as halfcauchy
 from fungrad.scipy.stats.half_line import halfnorm as halfnorm
 from fungrad.scipy.stats.half_line import invgamma as invgamma
+from fungrad.scipy.stats.half_line import invgauss as invgauss
 from fungrad.scipy.stats.half_line import lognorm as lognorm
+from fungrad.scipy.stats.half_line import lomax as lomax
 from fungrad.scipy.stats.half_line import pareto as pareto
+from fungrad.scipy.stats.half_line import rayleigh as rayleigh
 from fungrad.scipy.stats.half_line import weibull_min as weibull_min
 from fungrad.scipy.stats.multivariate import dirichlet as dirichlet
 from fungrad.scipy.stats.multivariate import multinomial as multinomial
@@ -35,6 +41,7 @@ from fungrad.scipy.stats.real_line import gumbel_r as gumbel_r
 from fungrad.scipy.stats.real_line import laplace as laplace
 from fungrad.scipy.stats.real_line import logistic as logistic
 from fungrad.scipy.stats.real_line import norm as norm
+from fungrad.scipy.stats.real_line import skewnorm as skewnorm
 from fungrad.scipy.stats.real_line import t as t
 from fungrad.scipy.stats.summaries import entropy as entropy
 from fungrad.scipy.stats.summaries import mode as mode

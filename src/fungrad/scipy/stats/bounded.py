@@ -1,5 +1,7 @@
 """Floor 8: the distributions of scipy.stats on intervals and on the circle, by the formulas of
 their standard forms.
+
+Sources: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994, 1995).
 """
 
 from __future__ import annotations
@@ -28,6 +30,27 @@ uniform = Continuous(
     entropy=lambda: 0.0,
     mean=lambda: 0.5,
     var=lambda: 1.0 / 12.0,
+)
+
+
+def _loguniform_var(a: Any, b: Any) -> Any:
+    width = np.log(b) - np.log(a)
+    return (b * b - a * a) * 0.5 / width - np.square((b - a) / width)
+
+
+loguniform = Continuous(
+    "loguniform",
+    "a b",
+    support=lambda a, b: (a, b),
+    valid=lambda a, b: (a > 0) & (b > a),
+    logpdf=lambda x, a, b: -np.log(x) - np.log(np.log(b) - np.log(a)),
+    cdf=lambda x, a, b: (np.log(x) - np.log(a)) / (np.log(b) - np.log(a)),
+    sf=lambda x, a, b: (np.log(b) - np.log(x)) / (np.log(b) - np.log(a)),
+    ppf=lambda q, a, b: np.exp(np.log(a) + q * (np.log(b) - np.log(a))),
+    isf=lambda q, a, b: np.exp(np.log(b) - q * (np.log(b) - np.log(a))),
+    entropy=lambda a, b: (np.log(a) + np.log(b)) * 0.5 + np.log(np.log(b) - np.log(a)),
+    mean=lambda a, b: (b - a) / (np.log(b) - np.log(a)),
+    var=_loguniform_var,
 )
 
 

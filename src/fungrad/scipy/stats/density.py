@@ -2,6 +2,8 @@
 and no distribution.
 
 Differentiable in the sample, the weights, the bandwidth and the points.
+
+Source: D. Scott, "Multivariate Density Estimation" (1992).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Values k (and loc, and whole numbers among the parameters) have the derivative 0, on purpose, and so
 have quantiles, which SciPy computes.
+
+Source: N. Johnson, A. Kemp and S. Kotz, "Univariate Discrete Distributions" (2005).
 """
 
 from __future__ import annotations

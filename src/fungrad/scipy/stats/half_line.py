@@ -1,5 +1,7 @@
 """Floor 8: the distributions of scipy.stats on half of the line, by the formulas of their standard
 forms.
+
+Sources: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994, 1995).
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import numpy as np
 
 from fungrad.primitives.elementwise import select
 from fungrad.scipy.special_entropy import xlogy
-from fungrad.scipy.special_error import erf, erfc, log_ndtr, ndtr, ndtri
+from fungrad.scipy.special_error import erf, erfc, log_expit, log_ndtr, logit, ndtr, ndtri
 from fungrad.scipy.special_gamma import (
+    betainc,
+    betaincinv,
+    betaln,
     digamma,
     gammainc,
     gammaincc,
@@ -24,6 +29,7 @@ from fungrad.scipy.special_gamma import (
     gamma as gamma_function,
 )
 from fungrad.scipy.stats.continuous import Continuous
+from fungrad.scipy.stats.distribution import log1mexp
 
 _LOG_2 = math.log(2.0)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -131,6 +137,121 @@ weibull_min = Continuous(
     entropy=lambda c: np.euler_gamma * (1.0 - 1.0 / c) - np.log(c) + 1.0,
     mean=lambda c: gamma_function(1.0 + 1.0 / c),
     var=lambda c: gamma_function(1.0 + 2.0 / c) - np.square(gamma_function(1.0 + 1.0 / c)),
+)
+
+rayleigh = Continuous(
+    "rayleigh",
+    support=(0.0, np.inf),
+    logpdf=lambda x: np.log(x) - x * x * 0.5,
+    logsf=lambda x: x * x * -0.5,
+    inverse=lambda v: np.sqrt(v * -2.0),
+    entropy=lambda: np.euler_gamma * 0.5 + 1.0 - _LOG_2 * 0.5,
+    mean=lambda: math.sqrt(math.pi / 2.0),
+    var=lambda: 2.0 - math.pi / 2.0,
+)
+
+lomax = Continuous(
+    "lomax",
+    "c",
+    support=(0.0, np.inf),
+    logpdf=lambda x, c: np.log(c) - (c + 1.0) * np.log1p(x),
+    logsf=lambda x, c: -c * np.log1p(x),
+    inverse=lambda v, c: np.expm1(-v / c),
+    entropy=lambda c: 1.0 + 1.0 / c - np.log(c),
+    mean=lambda c: _above(c, 1.0, lambda c: 1.0 / (c - 1.0)),
+    var=lambda c: _above(c, 2.0, lambda c: c / (np.square(c - 1.0) * (c - 2.0))),
+)
+
+fisk = Continuous(
+    "fisk",
+    "c",
+    support=(0.0, np.inf),
+    logpdf=lambda x, c: np.log(c) + xlogy(c - 1.0, x) - np.log1p(x**c) * 2.0,
+    logcdf=lambda x, c: log_expit(np.log(x) * c),
+    logsf=lambda x, c: log_expit(np.log(x) * -c),
+    ppf=lambda q, c: np.exp(logit(q) / c),
+    isf=lambda q, c: np.exp(logit(q) / -c),
+    entropy=lambda c: 2.0 - np.log(c),
+)
+
+
+def _f_logpdf(x: Any, dfn: Any, dfd: Any) -> Any:
+    power = (dfn + dfd) * 0.5 * np.log1p(x * dfn / dfd)
+    scale = dfn * 0.5 * np.log(dfn / dfd) - betaln(dfn * 0.5, dfd * 0.5)
+    return scale + xlogy(dfn * 0.5 - 1.0, x) - power
+
+
+def _f_sf(x: Any, dfn: Any, dfd: Any) -> Any:
+    """The incomplete beta function of either share, whichever does not cancel."""
+    share = dfn * x / (dfn * x + dfd)
+    below = betainc(dfn * 0.5, dfd * 0.5, share)
+    rest = dfd / (dfn * x + dfd)
+    return select(below < 0.5, 1.0 - below, betainc(dfd * 0.5, dfn * 0.5, rest))
+
+
+def _f_ppf(q: Any, dfn: Any, dfd: Any) -> Any:
+    low = q < 0.5
+    share = betaincinv(dfn * 0.5, dfd * 0.5, select(low, q, 0.5))
+    rest = betaincinv(dfd * 0.5, dfn * 0.5, select(low, 0.5, 1.0 - q))
+    return dfd / dfn * select(low, share / (1.0 - share), (1.0 - rest) / rest)
+
+
+def _f_entropy(dfn: Any, dfd: Any) -> Any:
+    m, n = dfn * 0.5, dfd * 0.5
+    return (
+        np.log(dfd / dfn)
+        + betaln(m, n)
+        + (1.0 - m) * digamma(m)
+        - (1.0 + n) * digamma(n)
+        + (m + n) * digamma(m + n)
+    )
+
+
+def _f_var(dfn: Any, dfd: Any) -> Any:
+    def finite(n: Any) -> Any:
+        return 2.0 * n * n * (dfn + n - 2.0) / (dfn * np.square(n - 2.0) * (n - 4.0))
+
+    return _above(dfd, 4.0, finite)
+
+
+f = Continuous(
+    "f",
+    "dfn dfd",
+    support=(0.0, np.inf),
+    logpdf=_f_logpdf,
+    cdf=lambda x, m, n: betainc(m * 0.5, n * 0.5, m * x / (m * x + n)),
+    sf=_f_sf,
+    ppf=_f_ppf,
+    isf=lambda q, m, n: 1.0 / _f_ppf(q, n, m),
+    entropy=_f_entropy,
+    mean=lambda m, n: _above(n, 2.0, lambda n: n / (n - 2.0)) + m * 0.0,
+    var=_f_var,
+)
+
+
+def _invgauss_tails(x: Any, mu: Any, side: float) -> Any:
+    """log cdf (side 1) or log sf (side -1), of two normal probabilities.
+
+    Shuster, On the inverse Gaussian distribution function (1968).
+    """
+    root = np.sqrt(x)
+    first = log_ndtr((x / mu - 1.0) / root * side)
+    second = 2.0 / mu + log_ndtr(-(x / mu + 1.0) / root)
+    if side > 0:
+        return np.logaddexp(first, second)
+    return first + log1mexp(second - first)
+
+
+invgauss = Continuous(
+    "invgauss",
+    "mu",
+    support=(0.0, np.inf),
+    open=True,
+    logpdf=lambda x, mu: -_LOG_ROOT_TWO_PI - np.log(x) * 1.5 - np.square(x / mu - 1.0) / (x * 2.0),
+    logcdf=lambda x, mu: _invgauss_tails(x, mu, 1.0),
+    logsf=lambda x, mu: _invgauss_tails(x, mu, -1.0),
+    mean=lambda mu: mu,
+    var=lambda mu: mu**3,
 )
 
 halfnorm = Continuous(

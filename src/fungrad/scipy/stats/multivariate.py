@@ -3,6 +3,8 @@ dirichlet, multinomial and wishart.
 
 What has no formula here is SciPy's own, for plain arrays. Knows linear algebra, and no distribution
 of numbers.
+
+Source: S. Kotz, N. Balakrishnan and N. Johnson, "Continuous Multivariate Distributions" (2000).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Floor 8: the distributions of scipy.stats on the whole line, by the formulas of their standard
 forms.
+
+Sources: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994, 1995).
 """
 
 from __future__ import annotations
@@ -137,6 +139,20 @@ laplace = Continuous(
     entropy=lambda: _LOG_2 + 1.0,
     mean=lambda: 0.0,
     var=lambda: 2.0,
+)
+
+
+def _skewnorm_mean(a: Any) -> Any:
+    return a / np.sqrt(1.0 + a * a) * math.sqrt(2.0 / math.pi)
+
+
+skewnorm = Continuous(
+    "skewnorm",
+    "a",
+    valid=lambda a: np.abs(a) < np.inf,
+    logpdf=lambda x, a: _norm_logpdf(x) + log_ndtr(a * x) + _LOG_2,
+    mean=_skewnorm_mean,
+    var=lambda a: 1.0 - np.square(_skewnorm_mean(a)),
 )
 
 logistic = Continuous(

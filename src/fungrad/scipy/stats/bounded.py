@@ -1,7 +1,7 @@
 """Floor 8: the distributions of scipy.stats on intervals and on the circle, by the formulas of
 their standard forms.
 
-Sources: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994, 1995).
+Source: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ step; the residuals of loops of unknown length too. Knows the structural primiti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -230,7 +231,7 @@ def _target(writer: Writer, name: str, parts: list[tuple[int, int, Elements]]) -
 
 def _listed(writer: Writer, x: Elements, length: int) -> Stack:
     """A small array that a scan reads, as a list of tuples."""
-    rows = x.reshape(length, -1)
+    rows = x.reshape(length, math.prod(x.shape[1:]))
     name = writer.fresh()
     writer.line(f"{name} = [{', '.join(_row(list(row)) for row in rows)}]")
     writer.widths[name] = rows.shape[1]

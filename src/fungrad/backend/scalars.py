@@ -100,10 +100,11 @@ class Writer:
     def block(self, head: str, write: Callable[[], None], weight: int = 1) -> None:
         """Writes an indented block."""
         self.line(head)
+        before = self.weight
         self._indent += 1
-        self.weight *= weight
+        self.weight = before * max(weight, 1)
         write()
-        self.weight //= weight
+        self.weight = before
         self._indent -= 1
 
     def names(self, type_: Any) -> Elements:
@@ -174,7 +175,7 @@ class Writer:
             raise Unsupported("a stack that is read as a whole")
         names = self.names(value.type)
         width = self.widths[value.name]
-        rows = list(names.reshape(value.type.shape[0], -1))
+        rows = list(names.reshape(value.type.shape[0], value.width))
         before, after = ["_"] * value.start, ["_"] * (width - value.start - value.width)
         shown = [f"({', '.join([*before, *row, *after])},)" for row in rows]
         if shown:

@@ -18,7 +18,9 @@ from fungrad.backend.programs import of_equation, program
 from fungrad.backend.regions import Region, scheduled
 from fungrad.backend.scalars import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
+from fungrad.ir.types import Type
 from fungrad.optimise.passes import optimised
+from fungrad.primitives.declare import Primitive
 from fungrad.primitives.indexing import scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.structural.call import Backend, Runner
@@ -31,6 +33,14 @@ class StraightLine(Backend):
         """The function; it returns the outputs as a list."""
         graph = optimised(graph)
         return program(graph, _Later(graph)) or build(graph)
+
+    def loop(
+        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
+    ) -> Runner | None:
+        """The loop as Python's own, on numbers."""
+        arguments = tuple([Variable(type_) for type_ in types])
+        outputs = tuple([Variable(type_) for type_ in primitive.infer(types, params)])
+        return of_equation(Equation(primitive, arguments, outputs, params), steps)
 
 
 class _Later:

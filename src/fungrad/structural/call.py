@@ -6,12 +6,14 @@ backend's business: `run` is the seam, the reference evaluator until a backend r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, or_zero
 from fungrad.structural.retrace import batch, differentiate, kept, push
 from fungrad.tracing.evaluate import evaluate
@@ -27,6 +29,19 @@ class Backend:
     def compile(self, graph: Graph) -> Runner:
         """The reference backend: the evaluator."""
         return lambda *args: evaluate(graph, args)
+
+    def loop(
+        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
+    ) -> Runner | None:
+        """A program of a whole loop, if this backend has one that beats running its steps.
+
+        Args:
+          primitive: the loop.
+          types: of its arguments.
+          params: its parameters.
+          steps: runs it step by step, and does so where the program gives up.
+        """
+        return None
 
 
 _backend = Backend()
@@ -47,6 +62,26 @@ def compiled(graph: Graph) -> Runner:
 def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
     """The outputs of a Graph on arrays."""
     return compiled(graph)(*args)
+
+
+def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Callable[..., Any]:
+    """The `eval` of a loop: the backend's program of all of it, else `steps`, step by step."""
+
+    def eval(*args: Any, **params: Any) -> Any:
+        body = params.get("body")
+        if body is None:  # a branch
+            return steps(*args, **params)
+        types = tuple([typeof(arg) for arg in args])
+        loop = primitive()
+        key = ("loop", loop, types, *[(k, v) for k, v in params.items() if v is not body])
+        runner = kept(
+            body,
+            key,
+            lambda: _backend.loop(loop, types, params, functools.partial(steps, **params)),
+        )
+        return steps(*args, **params) if runner is None else tuple(runner(*args))
+
+    return eval
 
 
 def structural(name: str, *, eval: Callable[..., Sequence[Any]]) -> Primitive:

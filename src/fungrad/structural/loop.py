@@ -19,7 +19,7 @@ from fungrad.primitives.elementwise import select
 from fungrad.primitives.reducing import reduce_any
 from fungrad.primitives.shaping import reshape
 from fungrad.primitives.stopping import stop
-from fungrad.structural.call import run
+from fungrad.structural.call import in_one, run
 from fungrad.structural.pullbacks import Reverse, Rules
 from fungrad.structural.retrace import (
     batch,
@@ -387,7 +387,7 @@ while_loop_pullback = _reverse.pullback
 
 while_loop: Primitive = Primitive(
     "while_loop",
-    eval=_eval,
+    eval=in_one(lambda: while_loop, _eval),
     type=_type,
     jvp=_jvp,
     vjp=_reverse.vjp,

@@ -20,6 +20,7 @@ import numpy as np
 
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, or_zero
+from fungrad.structural.call import in_one
 from fungrad.structural.retrace import strong
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.forward import pushed_forward
@@ -72,7 +73,7 @@ class Reverse:
         self.get = get
         self.record = Primitive(
             f"{name}_record",
-            eval=self.record_eval,
+            eval=in_one(lambda: self.record, self.record_eval),
             type=self.record_type,
             jvp=self.record_jvp,
             vjp=self.record_vjp,
@@ -83,7 +84,7 @@ class Reverse:
         )
         self.pullback = Primitive(
             f"{name}_pullback",
-            eval=self.pullback_eval,
+            eval=in_one(lambda: self.pullback, self.pullback_eval),
             type=self.pullback_type,
             jvp=self.pullback_jvp,
             vjp=self.pullback_vjp,
@@ -129,7 +130,7 @@ class Reverse:
 
     def pullback_eval(self, *values: Any, wanted: Any, trailed: bool, **params: Any) -> Any:
         args, trail, cotangents = parted(values, wanted, trailed)
-        residuals = None if trail is None else trail[()]
+        residuals = trail[()] if isinstance(trail, np.ndarray) else trail
         return tuple(self.rules.replay(args, residuals, cotangents, wanted, **params))
 
     def pullback_type(self, *types: Type, wanted: Any, trailed: bool, **params: Any) -> Any:

@@ -19,7 +19,7 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, or_zero, zeros
 from fungrad.primitives.shaping import moveaxis
-from fungrad.structural.call import run
+from fungrad.structural.call import in_one, run
 from fungrad.structural.loop import spread_wanted
 from fungrad.structural.pullbacks import Reverse, Rules
 from fungrad.structural.retrace import (
@@ -324,7 +324,7 @@ scan_pullback = _checkpointed.pullback
 
 scan: Primitive = Primitive(
     "scan",
-    eval=_eval,
+    eval=in_one(lambda: scan, _eval),
     type=_type,
     jvp=_jvp,
     vjp=_vjp,

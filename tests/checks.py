@@ -192,7 +192,14 @@ def stacked(x: Any, size: int, scaled: bool = False) -> Any:
     return np.stack(turned).astype(x.dtype)
 
 
-SCALED = {"cholesky", "frechet", "hermitian_function", "matrix_function", "solve_banded"}
+SCALED = {
+    "cholesky",
+    "frechet",
+    "full_rank",
+    "hermitian_function",
+    "matrix_function",
+    "solve_banded",
+}
 """Of matrices that turned elements would take out of their domain."""
 
 

@@ -30,6 +30,7 @@ for dtype in (F64, C128, F32):
         add("lu_pivots", draw("lu", shape, dtype))
     for shape in ((3, 3), (4, 2)):
         add("unitary_factor", draw("polar", shape, dtype), upto=upto(dtype))
+    add("full_rank", positive("rank", (2, 2), dtype, True), upto=upto(dtype))
     add("finite", draw("finite", (3,), dtype), upto=upto(dtype))
     if not single:
         add("left_vectors", regular("left", (3, 3), dtype), upto=0)

@@ -307,6 +307,12 @@ def test_third_derivatives_of_a_function_of_a_hermitian_matrix():
     np.testing.assert_allclose(third, math.e * e @ e @ e, atol=1e-8)
 
 
+def test_polar_without_full_rank():
+    for a in (np.zeros((2, 2)), np.diag([1.0, 0.0])):
+        with pytest.raises(np.linalg.LinAlgError, match="polar has no derivative"):
+            fg.grad(lambda a: np.sum(linalg.polar(a)[0]))(a)
+
+
 def test_polar_of_equal_singular_values():
     for a in (np.eye(3), 2 * np.linalg.qr(draw(3, 3))[0], np.eye(4)[:, :2]):
         check_grads(linalg.polar, [a], order=2)

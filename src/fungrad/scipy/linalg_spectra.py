@@ -23,7 +23,7 @@ from fungrad.primitives.linalg import pinv as pseudoinverse
 from fungrad.primitives.linalg_forms import adjoint, bar, columns, result
 from fungrad.primitives.stopping import stop_gradient
 from fungrad.scipy.linalg_sylvester import sylvester
-from fungrad.scipy.linalg_wrap import each, la, read, refuse, stands_for
+from fungrad.scipy.linalg_wrap import Error, each, la, read, refuse, stands_for
 from fungrad.tracing.trace import EVAL, current
 
 _GENERAL = "Solve with b first: eig(np.linalg.solve(b, a))."
@@ -296,12 +296,30 @@ def _unitary_of(a: Any) -> Any:
     return u @ vh
 
 
+def _eval_full_rank(p: Any) -> Any:
+    w = np.linalg.eigvalsh(p)
+    if w.size and np.any(w[..., 0] <= 1e-14 * w[..., -1]):
+        raise Error("polar has no derivative at a matrix without full rank.")
+    return p
+
+
+full_rank: Primitive = general(
+    "full_rank",
+    eval=_eval_full_rank,
+    type=lambda p: Type(p.shape, p.dtype),
+    vjp=lambda ct, y, args, wanted: [ct],
+    jvp=lambda primals, tangents: (full_rank(*primals), tangents[0]),
+    batch=lambda args, batched, size: full_rank(args[0]),
+)
+"""`full_rank(p)`: a positive definite matrix as it is; LinAlgError where it is singular."""
+
+
 def _jvp_unitary(primals: Any, tangents: Any) -> tuple[Any, Any]:
     """With U = a P^-1, the skew K = U^H dU solves K P + P K = U^H da - da^H U (N. Higham, 2008)."""
     a, da = primals[0], tangents[0]
     u = unitary_factor(a)
     p = adjoint(u) @ a
-    p = 0.5 * (p + adjoint(p))
+    p = full_rank(0.5 * (p + adjoint(p)))
     inner = adjoint(u) @ da
     turn = sylvester(p, p, inner - adjoint(inner))
     moved = u @ turn
@@ -314,7 +332,7 @@ def _vjp_unitary(ct: Any, u: Any, args: Any, wanted: Any) -> list[Any]:
     a = args[0]
     g = bar(ct)
     p = adjoint(u) @ a
-    p = 0.5 * (p + adjoint(p))
+    p = full_rank(0.5 * (p + adjoint(p)))
     inner = adjoint(u) @ g
     k = sylvester(p, p, inner - adjoint(inner))
     gradient = u @ k

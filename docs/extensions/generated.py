@@ -29,15 +29,26 @@ GROUPS = {
     "Rules of your own": "custom_vjp custom_jvp external pure_callback custom_root fixed_point "
     "custom_linear_solve",
     "Memory": "checkpoint remat checkpoint_name save_nothing save_everything save_dots save_names",
-    "Looking into derivatives": "why",
+    "Looking into derivatives and programs": "why draw to_source profile",
+    "Files": "export save load",
     "Trees": "tree_map tree_map_with_path tree_flatten tree_flatten_with_path tree_unflatten "
     "tree_leaves tree_structure tree_reduce tree_all tree_transpose ravel_pytree partition combine "
     "Partial register_dataclass register_pytree_node register_pytree_node_class",
 }
 INNER = {"backend", "importlib", "inspect", "ir", "optimise", "primitives", "structural"}
 INNER |= {"tracing", "transforms", "trees", "tree_parts", "cli", "demo", "data"}
-WHOLE = ("lax", "nn", "nn.initializers", "random", "testing", "extend", "debug", "tree_util")
-WHOLE += ("config", "errors", "compat.tf")
+WHOLE = (
+    "lax",
+    "lax.linalg",
+    "nn",
+    "nn.initializers",
+    "random",
+    "testing",
+    "extend",
+    "debug",
+    "tree_util",
+)
+WHOLE += ("config", "errors", "compat.tf", "data")
 OWN = {"config", "errors"}
 SEEN: set[int] = set()
 
@@ -118,7 +129,7 @@ def top() -> list[str]:
     lines = titled("fungrad")
     for title, listed in GROUPS.items():
         lines += titled(title, "-")
-        for name in listed.split():
+        for name in filter(rest.__contains__, listed.split()):
             lines += directive("fungrad", name, getattr(fg, name))
             rest.discard(name)
     if rest:

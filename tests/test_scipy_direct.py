@@ -18,6 +18,7 @@ import scipy.stats
 
 import fungrad as fg
 from fungrad import trees
+from fungrad.scipy import linalg
 
 X = np.array([0.3, 1.2, 0.7])
 S = np.array([[2.0, 0.3, 0.1], [0.2, 3.0, 0.4], [0.5, 0.1, 4.0]])
@@ -98,12 +99,15 @@ def test_softmax_is_right_or_refused():
     assert "fungrad.scipy.special.softmax" in caught.value.__notes__[0]
 
 
-def test_a_function_that_fungrad_has_not_says_so():
-    import fungrad.scipy.linalg  # noqa: F401 - then it is known what it has
-
-    with pytest.raises(Exception) as caught:
-        fg.grad(lambda x: np.sum(scipy.linalg.hessenberg(S * x)))(X)
-    assert any("no linalg.hessenberg of its own" in note for note in caught.value.__notes__)
+@pytest.mark.parametrize("name", ["hessenberg", "schur", "null_space", "ldl"])
+def test_a_function_that_fungrad_has_not_says_so(name):
+    function = getattr(linalg, name)
+    assert function is getattr(scipy.linalg, name)
+    for transform in (fg.grad, fg.jit):
+        with pytest.raises(Exception) as caught:
+            transform(lambda x: np.sum(function(S * x)[0]))(X)
+        expected = f"fungrad has no linalg.{name} of its own"
+        assert any(expected in note for note in getattr(caught.value, "__notes__", ()))
 
 
 def test_a_mistake_that_has_nothing_to_do_with_traced_values():

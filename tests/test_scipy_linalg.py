@@ -135,6 +135,7 @@ for c in (False, True):
         case(f"lu_factor {end}", lambda m, a: m.lu_factor(a), X)
         for mode in ("full", "economic", "r"):
             case(f"qr {mode} {end}", lambda m, a, mode=mode: m.qr(a, mode=mode), X, order=1)
+            case(f"rq {mode} {end}", lambda m, a, mode=mode: m.rq(a, mode=mode), X, order=1)
         for side in ("left", "right"):
             case(f"polar {side} {end}", lambda m, a, side=side: m.polar(a, side), X)
         case(f"pinv {end}", lambda m, a: m.pinv(a), X, order=1)

@@ -270,4 +270,22 @@ def qr(
     return tuple(numpy_linalg.qr(a, mode=_MODES[mode]))
 
 
-__all__ = ["cho_factor", "cho_solve", "cholesky", "lu", "lu_factor", "lu_solve", "qr"]
+@stands_for
+def rq(
+    a: Any,
+    overwrite_a: bool = False,
+    lwork: Any = None,
+    mode: str = "full",
+    check_finite: bool = True,
+) -> Any:
+    """r and q with a = r @ q, as scipy.linalg.rq: the QR factors of a turned by half a turn."""
+    if mode not in ("full", "r", "economic"):
+        raise ValueError("Mode argument should be one of ['full', 'r', 'economic']")
+    (a,) = read("rq", a, check_finite=check_finite, square=False)
+    turned = adjoint(a)[..., ::-1, ::-1]
+    q, r = numpy_linalg.qr(turned, mode="reduced" if mode == "economic" else "complete")
+    r = adjoint(r)[..., ::-1, ::-1]
+    return r if mode == "r" else (r, adjoint(q)[..., ::-1, ::-1])
+
+
+__all__ = ["cho_factor", "cho_solve", "cholesky", "lu", "lu_factor", "lu_solve", "qr", "rq"]

@@ -389,6 +389,7 @@ def test_bad_arguments():
         stats.norm._pdf  # noqa: B018 - the access is what is tested
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own, on its way to the error
 @pytest.mark.parametrize("transform", [fg.grad, fg.jit, fg.vmap])
 def test_scipys_own_on_traced_values_names_what_to_use(transform):
     x = np.array([0.5, 1.5])

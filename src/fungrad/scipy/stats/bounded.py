@@ -17,7 +17,7 @@ from fungrad.scipy.special_entropy import xlog1py, xlogy
 from fungrad.scipy.special_error import log_ndtr, ndtri_exp
 from fungrad.scipy.special_gamma import betainc, betaincinv, betaln, digamma
 from fungrad.scipy.stats.continuous import Continuous
-from fungrad.scipy.stats.distribution import log1mexp
+from fungrad.scipy.stats.family import log1mexp
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
 

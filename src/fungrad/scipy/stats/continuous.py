@@ -11,7 +11,8 @@ import numpy as np
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast
 from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy.stats.distribution import LIMITS, Distribution, is_infinite, settled
+from fungrad.scipy.stats.distribution import LIMITS, Distribution, is_infinite
+from fungrad.scipy.stats.family import settled
 from fungrad.tracing.trace import typeof
 
 _SIDES = {"cdf": 1.0, "sf": -1.0, "logcdf": 1.0, "logsf": -1.0}
@@ -22,10 +23,7 @@ class Continuous(Distribution):
     """A continuous distribution: location, scale, and density."""
 
     _parameters_of_place = ("loc", "scale")
-
-    def _methods(self) -> set[str]:
-        found = {*self._formulas, "pdf", *({"median"} if "ppf" in self._formulas else ())}
-        return found | ({"std"} if "var" in found else set())
+    _densities = ("logpdf", "pdf")
 
     def _at(self, method: str, x: Any, args: Any, kwargs: Any, everywhere: bool = False) -> Any:
         """The standard form's function at (x - loc) / scale; a density also divided by scale.
@@ -89,30 +87,7 @@ class Continuous(Distribution):
         """The density at x: see logpdf."""
         return settled(np.exp(self._at("logpdf", x, args, kwargs)))
 
-    def _cumulative(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
-        if self._left_to_scipy(method, x, args, kwargs):
-            return getattr(self._scipy, method)(x, *args, **kwargs)
-        return self._at(method, x, args, kwargs)
-
-    def cdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of values up to x; its derivative is the density."""
-        return self._cumulative("cdf", x, args, kwargs)
-
-    def sf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of values above x, 1 - cdf without loss."""
-        return self._cumulative("sf", x, args, kwargs)
-
-    def logcdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The logarithm of cdf; -inf, with the derivative 0, where that is 0."""
-        return self._cumulative("logcdf", x, args, kwargs)
-
-    def logsf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The logarithm of sf; -inf, with the derivative 0, where that is 0."""
-        return self._cumulative("logsf", x, args, kwargs)
-
     def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:
-        if self._left_to_scipy(method, q, args, kwargs):
-            return getattr(self._scipy, method)(q, *args, **kwargs)
         with np.errstate(all="ignore"):
             q, shapes, loc, scale = self._prepared(method, q, args, kwargs)
             validity = self._validity(shapes, scale)
@@ -128,22 +103,8 @@ class Continuous(Distribution):
             y = y if scale is None else y * scale
             return cast(y if loc is None else y + loc, typeof(q).dtype)
 
-    def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
-        """The x at which cdf is q, of [0, 1]."""
-        return self._quantile("ppf", q, args, kwargs)
-
-    def isf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
-        """The x at which sf is q, of [0, 1]."""
-        return self._quantile("isf", q, args, kwargs)
-
-    def median(self, *args: Any, **kwargs: Any) -> Any:
-        """The x at which cdf is 1/2."""
-        return self.ppf(0.5, *args, **kwargs)
-
-    def _moment(self, method: str, args: Any, kwargs: Any, power: int | None) -> Any:
-        """The standard form's value times scale to a power, or plus log(scale) for None."""
-        if self._left_to_scipy(method, args, kwargs):
-            return getattr(self._scipy, method)(*args, **kwargs)
+    def _moment(self, method: str, args: Any, kwargs: Any) -> Any:
+        power = {"entropy": None, "mean": 1, "var": 2}[method]
         with np.errstate(all="ignore"):
             _, shapes, loc, scale = self._prepared(method, None, args, kwargs)
             value = self._formula(method)(*shapes)
@@ -157,19 +118,3 @@ class Continuous(Distribution):
             if loc is not None:
                 value = value + loc if power == 1 else select(loc == loc, value, np.nan)
             return cast(value, typeof(given[0]).dtype)
-
-    def entropy(self, *args: Any, **kwargs: Any) -> Any:
-        """The differential entropy, in nats."""
-        return self._moment("entropy", args, kwargs, None)
-
-    def mean(self, *args: Any, **kwargs: Any) -> Any:
-        """The expectation."""
-        return self._moment("mean", args, kwargs, 1)
-
-    def var(self, *args: Any, **kwargs: Any) -> Any:
-        """The variance."""
-        return self._moment("var", args, kwargs, 2)
-
-    def std(self, *args: Any, **kwargs: Any) -> Any:
-        """The square root of the variance."""
-        return np.sqrt(self.var(*args, **kwargs))

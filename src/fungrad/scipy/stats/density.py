@@ -17,7 +17,7 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.scipy.special import logsumexp
 from fungrad.scipy.special_error import ndtr
-from fungrad.scipy.stats.distribution import floating
+from fungrad.scipy.stats.family import floating
 
 
 class gaussian_kde:

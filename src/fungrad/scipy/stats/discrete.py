@@ -27,10 +27,8 @@ class Discrete(Distribution):
     """A discrete distribution: location, and probabilities of whole numbers."""
 
     _parameters_of_place = ("loc",)
-
-    def _methods(self) -> set[str]:
-        found = {*self._formulas, "pmf", "ppf", "isf", "median"}
-        return found | ({"std"} if "var" in found else set())
+    _densities = ("logpmf", "pmf")
+    _by_scipy = ("ppf", "isf")
 
     def _at(self, method: str, k: Any, args: Any, kwargs: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -54,27 +52,6 @@ class Discrete(Distribution):
         """The probability of k: see logpmf."""
         return np.exp(self.logpmf(k, *args, **kwargs))
 
-    def _cumulative(self, method: str, k: Any, args: Any, kwargs: Any) -> Any:
-        if self._left_to_scipy(method, k, args, kwargs):
-            return getattr(self._scipy, method)(k, *args, **kwargs)
-        return self._at(method, k, args, kwargs)
-
-    def cdf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of values up to k."""
-        return self._cumulative("cdf", k, args, kwargs)
-
-    def sf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of values above k, 1 - cdf without loss."""
-        return self._cumulative("sf", k, args, kwargs)
-
-    def logcdf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
-        """The logarithm of cdf; -inf, with the derivative 0, where that is 0."""
-        return self._cumulative("logcdf", k, args, kwargs)
-
-    def logsf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
-        """The logarithm of sf; -inf, with the derivative 0, where that is 0."""
-        return self._cumulative("logsf", k, args, kwargs)
-
     def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:
         """SciPy's, called back where values are traced."""
         lead, shapes, loc = self._prepared(method, q, args, kwargs)
@@ -90,43 +67,13 @@ class Discrete(Distribution):
         wide = [np.broadcast_to(stop_gradient(v), type_.shape) for v in values]
         return pure_callback(quantile, type_, *wide, vectorized=True)
 
-    def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
-        """The least k at which cdf is q or more. Its derivative is 0, on purpose."""
-        return self._quantile("ppf", q, args, kwargs)
-
-    def isf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
-        """The least k at which sf is q or less. Its derivative is 0, on purpose."""
-        return self._quantile("isf", q, args, kwargs)
-
-    def median(self, *args: Any, **kwargs: Any) -> Any:
-        """The least k at which cdf is 1/2 or more."""
-        return self.ppf(0.5, *args, **kwargs)
-
     def _moment(self, method: str, args: Any, kwargs: Any) -> Any:
-        if self._left_to_scipy(method, args, kwargs):
-            return getattr(self._scipy, method)(*args, **kwargs)
         with np.errstate(all="ignore"):
             _, shapes, loc = self._prepared(method, None, args, kwargs)
             value = self._formula(method)(*shapes) * self._validity(shapes)
             if loc is not None:
                 value = value + loc if method == "mean" else select(loc == loc, value, np.nan)
             return cast(value, typeof(shapes[0]).dtype)
-
-    def entropy(self, *args: Any, **kwargs: Any) -> Any:
-        """The entropy, in nats."""
-        return self._moment("entropy", args, kwargs)
-
-    def mean(self, *args: Any, **kwargs: Any) -> Any:
-        """The expectation."""
-        return self._moment("mean", args, kwargs)
-
-    def var(self, *args: Any, **kwargs: Any) -> Any:
-        """The variance."""
-        return self._moment("var", args, kwargs)
-
-    def std(self, *args: Any, **kwargs: Any) -> Any:
-        """The square root of the variance."""
-        return np.sqrt(self.var(*args, **kwargs))
 
 
 def _fraction(p: Any) -> Any:

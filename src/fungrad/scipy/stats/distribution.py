@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from fungrad import trees
-from fungrad.errors import ArgumentError, UnsupportedFunctionError
-from fungrad.numpy.wrap import as_array
+from fungrad.errors import UnsupportedFunctionError
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast
 from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.stats.family import Family, Frozen, floating, log1mexp, settled
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer, typeof
 
@@ -33,38 +32,6 @@ LIMITS = {
     "logsf": (0.0, -np.inf),
 }
 """What each function is below and above the support."""
-
-
-def floating(function: str, *values: Any) -> list[Any]:
-    """Array-like arguments as arrays of the one real dtype that NumPy promotes them to; integers
-    count as float64.
-
-    Raises:
-      ArgumentError: where one is complex.
-    """
-    arrays = [as_array(value) for value in values]
-    dtype = np.result_type(*arrays)
-    if dtype.kind == "c":
-        raise ArgumentError(
-            f"scipy.stats.{function} was called with complex numbers{user_line()}, but takes real "
-            "ones."
-        )
-    return [cast(a, dtype if dtype.kind == "f" else np.dtype(np.float64)) for a in arrays]
-
-
-def log1mexp(v: Any) -> Any:
-    """log(1 - exp(v)) of v <= 0, to full precision.
-
-    Maechler, Accurately computing log(1 - exp(-|a|)) (2012).
-    """
-    near = v > -0.6931471805599453
-    small = np.log(-np.expm1(select(near, v, -1.0)))
-    return select(near, small, np.log1p(-np.exp(select(near, -1.0, v))))
-
-
-def settled(value: Any) -> Any:
-    """The value, with derivatives 0 where it is infinite."""
-    return select(np.abs(value) == np.inf, stop_gradient(value), value)
 
 
 def _log(p: Any) -> Any:
@@ -118,35 +85,6 @@ def _derived(formulas: dict[str, Formula], symmetric: bool) -> dict[str, Formula
     return known
 
 
-class Family:
-    """What has a name of SciPy's: gives frozen distributions, and SciPy's own methods (rvs, fit,
-    ...) where there are none here, which take plain arrays.
-
-    Attributes:
-      name: SciPy's.
-      methods: the names of the methods that take traced values.
-    """
-
-    name: str
-    methods: tuple[str, ...]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Frozen:
-        return Frozen(self, args, kwargs)
-
-    def __repr__(self) -> str:
-        return f"<distribution {self.name}>"
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._scipy, name)
-
-    @property
-    def _scipy(self) -> Any:
-        """SciPy's distribution of this name."""
-        return getattr(scipy_module("scipy.stats"), self.name)
-
-
 class Distribution(Family):
     """A family of distributions, as SciPy's instances are: its methods take the parameters last.
 
@@ -167,7 +105,10 @@ class Distribution(Family):
       shapes: the names of the shape parameters.
     """
 
-    _parameters_of_place: tuple[str, ...] = ()
+    _parameters_of_place: tuple[str, ...]
+    _densities: tuple[str, ...]
+    _by_scipy: tuple[str, ...] = ()
+    """Methods that SciPy computes, on traced values, too."""
 
     def __init__(
         self,
@@ -193,10 +134,9 @@ class Distribution(Family):
         self._integers = tuple(s in integers for s in self.shapes)
         self._parameters = (*self.shapes, *self._parameters_of_place)
         self._formulas = _derived(formulas, symmetric)
-        self.methods = tuple(sorted(self._methods()))
-
-    def _methods(self) -> set[str]:
-        raise NotImplementedError
+        found = {*self._formulas, *self._densities, *self._by_scipy}
+        found |= {name for name, by in (("median", "ppf"), ("std", "var")) if by in found}
+        self.methods = tuple(sorted(found))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Frozen:
         self._read("__call__", args, kwargs)
@@ -251,11 +191,14 @@ class Distribution(Family):
             )
         return formula
 
-    def _left_to_scipy(self, method: str, *arguments: Any) -> bool:
-        """Whether a method without a formula is asked of plain values, which SciPy takes itself."""
-        return method not in self._formulas and not any(
-            leaf.__class__ is Tracer for leaf in trees.leaves(arguments)
-        )
+    def _call(
+        self, how: Formula, method: str, lead: tuple[Any, ...], args: Any, kwargs: Any
+    ) -> Any:
+        """A method's value; of one without a formula, for plain values, SciPy's."""
+        traced = any(leaf.__class__ is Tracer for leaf in trees.leaves((lead, args, kwargs)))
+        if traced or method in self._formulas or method in self._by_scipy:
+            return how(method, *lead, args, kwargs)
+        return getattr(self._scipy, method)(*lead, *args, **kwargs)
 
     def _validity(self, shapes: list[Any], scale: Any = None) -> Any:
         """1, or NaN where a parameter is invalid, a factor that makes both values and derivatives
@@ -298,6 +241,59 @@ class Distribution(Family):
             found = select(low, below, select(high, above, inside))
         return cast(found, typeof(y).dtype)
 
+    def _at(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def _moment(self, method: str, args: Any, kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def cdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The probability of values up to x; for continuous ones its derivative is the density."""
+        return self._call(self._at, "cdf", (x,), args, kwargs)
+
+    def sf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The probability of values above x, 1 - cdf without loss."""
+        return self._call(self._at, "sf", (x,), args, kwargs)
+
+    def logcdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The logarithm of cdf; -inf, with the derivative 0, where that is 0."""
+        return self._call(self._at, "logcdf", (x,), args, kwargs)
+
+    def logsf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The logarithm of sf; -inf, with the derivative 0, where that is 0."""
+        return self._call(self._at, "logsf", (x,), args, kwargs)
+
+    def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
+        """The (least) x at which cdf is q (or more), of [0, 1]."""
+        return self._call(self._quantile, "ppf", (q,), args, kwargs)
+
+    def isf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
+        """The (least) x at which sf is q (or less), of [0, 1]."""
+        return self._call(self._quantile, "isf", (q,), args, kwargs)
+
+    def median(self, *args: Any, **kwargs: Any) -> Any:
+        """The x at which cdf is 1/2."""
+        return self.ppf(0.5, *args, **kwargs)
+
+    def entropy(self, *args: Any, **kwargs: Any) -> Any:
+        """The entropy, for continuous distributions the differential one, in nats."""
+        return self._call(self._moment, "entropy", (), args, kwargs)
+
+    def mean(self, *args: Any, **kwargs: Any) -> Any:
+        """The expectation."""
+        return self._call(self._moment, "mean", (), args, kwargs)
+
+    def var(self, *args: Any, **kwargs: Any) -> Any:
+        """The variance."""
+        return self._call(self._moment, "var", (), args, kwargs)
+
+    def std(self, *args: Any, **kwargs: Any) -> Any:
+        """The square root of the variance."""
+        return np.sqrt(self.var(*args, **kwargs))
+
 
 def is_infinite(bound: Any) -> bool:
     """Whether a bound of a support is infinite for all parameters."""
@@ -312,24 +308,3 @@ def _beyond(y: Any, bound: Any, side: float, open: bool) -> Any:
         beyond = y >= bound if open else y > bound
     finite = bound.__class__ is float and not is_infinite(bound)
     return beyond if finite else beyond | (y == side * np.inf)
-
-
-class Frozen:
-    """A distribution with its parameters, as SciPy's frozen ones."""
-
-    def __init__(self, distribution: Family, args: Any, kwargs: dict[str, Any]) -> None:
-        self.dist = distribution
-        self.args = args
-        self.kwds = kwargs
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"'Frozen' object has no attribute {name!r}")
-        if name not in self.dist.methods:
-            return getattr(self.dist._scipy(*self.args, **self.kwds), name)
-        method = getattr(self.dist, name)
-
-        def frozen(*lead: Any) -> Any:
-            return method(*lead, *self.args, **self.kwds)
-
-        return frozen

@@ -29,7 +29,7 @@ from fungrad.scipy.special_gamma import (
     gamma as gamma_function,
 )
 from fungrad.scipy.stats.continuous import Continuous
-from fungrad.scipy.stats.distribution import log1mexp
+from fungrad.scipy.stats.family import log1mexp
 
 _LOG_2 = math.log(2.0)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)

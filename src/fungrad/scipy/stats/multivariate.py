@@ -21,7 +21,7 @@ from fungrad.primitives.stopping import stop_gradient
 from fungrad.scipy.special import multigammaln
 from fungrad.scipy.special_entropy import xlogy
 from fungrad.scipy.special_gamma import digamma, gammaln
-from fungrad.scipy.stats.distribution import Family, floating
+from fungrad.scipy.stats.family import Family, floating
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer
 

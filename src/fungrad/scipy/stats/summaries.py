@@ -19,7 +19,7 @@ from fungrad.primitives.shaping import cast
 from fungrad.primitives.stopping import stop_gradient
 from fungrad.scipy.extra import scipy_module
 from fungrad.scipy.special_entropy import entr, rel_entr
-from fungrad.scipy.stats.distribution import floating
+from fungrad.scipy.stats.family import floating
 from fungrad.structural.external import pure_callback
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, current, typeof

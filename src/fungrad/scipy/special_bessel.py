@@ -123,15 +123,16 @@ wright_bessel: Primitive = elementwise(
     ],
 )
 """The sum of x^k / (k! Gamma(a k + b))."""
-log_wright_bessel: Primitive = elementwise(
-    "log_wright_bessel",
-    sp.log_wright_bessel,
-    partials=[
-        unknown("log_wright_bessel", "a"),
-        unknown("log_wright_bessel", "b"),
-        lambda y, a, b, x: np.exp(log_wright_bessel(a, a + b, x) - y),
-    ],
-)
+if hasattr(sp, "log_wright_bessel"):  # SciPy 1.14
+    log_wright_bessel: Primitive = elementwise(
+        "log_wright_bessel",
+        sp.log_wright_bessel,
+        partials=[
+            unknown("log_wright_bessel", "a"),
+            unknown("log_wright_bessel", "b"),
+            lambda y, a, b, x: np.exp(log_wright_bessel(a, a + b, x) - y),
+        ],
+    )
 exprel = elementwise("exprel", sp.exprel, partials=[lambda y, x: hyp1f1(2.0, 3.0, x) * 0.5])
 ellipk = elementwise(
     "ellipk", sp.ellipk, partials=[lambda y, m: hyp2f1(1.5, 1.5, 2.0, m) * (math.pi / 8)]

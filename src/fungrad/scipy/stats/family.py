@@ -79,7 +79,7 @@ class Family:
 
 
 class Frozen:
-    """A distribution with its parameters, as SciPy's frozen ones."""
+    """A distribution with its parameters, as SciPy's frozen ones; x, k or q is given by place."""
 
     def __init__(self, distribution: Family, args: Any, kwargs: dict[str, Any]) -> None:
         self.dist = distribution
@@ -93,7 +93,7 @@ class Frozen:
             return getattr(self.dist._scipy(*self.args, **self.kwds), name)
         method = getattr(self.dist, name)
 
-        def frozen(*lead: Any, **named: Any) -> Any:
-            return method(*lead, *self.args, **self.kwds, **named)
+        def frozen(*lead: Any) -> Any:
+            return method(*lead, *self.args, **self.kwds)
 
         return frozen

@@ -21,6 +21,7 @@ from fungrad.inspect.draw_building import diagram
 from fungrad.inspect.draw_diagram import opened
 from fungrad.inspect.draw_folding import LIMIT, Fold, folded
 from fungrad.inspect.draw_layout import place
+from fungrad.ir.graph import Literal
 
 ENGINES = [name for name in ("dot", "grandalf") if name == "grandalf" or shutil.which("dot")]
 
@@ -232,6 +233,23 @@ def test_an_input_with_many_readers_is_drawn_again_beside_each():
     }
     assert read == {"again": ["cos", "tan", "exp"], "x": ["sin"], "y": ["mul"]}
     assert [n.title for n in body.nodes if n.kind == "input"] == ["x", "y"]
+
+
+def test_every_read_is_an_edge_whichever_pass_it_crosses():
+    def f(x):
+        return np.sum(np.sin(x) * np.exp(x[0]))
+
+    def step(x):
+        x = x - 0.1 * fg.grad(f)(x)
+        return x - 0.1 * fg.grad(f)(x)
+
+    for each in (step, fg.hessian(f), fg.grad(lambda x: np.sum(fg.grad(f)(x)))):
+        graph = fg.make_jaxpr(each)(np.ones(3))
+        (body,) = diagram(graph).bodies
+        read = [a for e in graph.equations for a in e.inputs] + list(graph.outputs)
+        assert len(body.edges) == sum(not isinstance(a, Literal) for a in read)
+        back = [body.nodes[e.target].lane - body.nodes[e.source].lane for e in body.edges]
+        assert min(back) < 0 or each is not step
 
 
 def test_a_value_of_the_forward_pass_stays_one_where_the_backward_pass_reads_it():

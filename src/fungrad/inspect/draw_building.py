@@ -112,8 +112,8 @@ class _Builder:
 
     def fold(
         self, fold: Fold, values: _Values, outside: dict[int, int]
-    ) -> tuple[Node, list[Variable], list[Variable]]:
-        """The node of a group, and the variables that it reads and that are read of it.
+    ) -> tuple[Node, list[Variable]]:
+        """The node of a group, and the variables that it reads.
 
         `outside` says which node of the level outside makes a variable.
         """
@@ -141,7 +141,7 @@ class _Builder:
             stops=sum(n.stops for n in self.bodies[level.number].nodes),
             scope=equations[0].scope,
         )  # fmt: skip
-        return node, list(entering.values()), leaving
+        return node, list(entering.values())
 
 
 class _Level:
@@ -194,22 +194,27 @@ class _Level:
         self._edge(atom, self._node(node))
 
     def _edge(self, atom: Atom, target: int, cut: str = "", name: str = "") -> None:
-        source = self._made.get(id(atom))
-        if source is None:  # a literal
+        if isinstance(atom, Literal):
             return
+        source = self._made[id(atom)]
         type_ = atom.type
         value = self.values.names.of(atom)
         self.body.edges.append(Edge(source, target, value, str(type_), nbytes(type_), cut, name))
 
-    def add(self, items: Iterable[Any]) -> None:
-        """The equations and groups of this level."""
+    def add(self, items: Sequence[Any]) -> None:
+        """The equations and groups of this level.
+
+        They come pass by pass, so that one may read what only a later one makes.
+        """
+        for number, item in enumerate(items, len(self.body.nodes)):
+            equations = item.equations() if isinstance(item, Fold) else (item,)
+            self._made.update((id(v), number) for e in equations for v in e.outputs)
         for item in items:
             if isinstance(item, Fold):
-                node, entering, leaving = self.builder.fold(item, self.values, self._made)
+                node, entering = self.builder.fold(item, self.values, self._made)
                 number = self._node(node)
                 for variable in entering:
                     self._edge(variable, number)
-                self._made.update((id(v), number) for v in leaving)
             else:
                 self._operation(item)
 
@@ -228,7 +233,6 @@ class _Level:
             node.size = sum(len(graph.equations) for graph in graphs.values())
         for position, atom in enumerate(equation.inputs):
             self._edge(atom, number, *_cut(equation, position))
-        self._made.update((id(v), number) for v in equation.outputs)
 
     def _inner(self, graphs: dict[str, Graph], lane: int) -> int:
         """The body of an equation with Graphs: of the only one, or of one group for each."""

@@ -1,4 +1,7 @@
-"""Floor 8: scipy.stats for traced values (`fungrad.scipy.stats`)."""
+"""Floor 8: scipy.stats for traced values (`fungrad.scipy.stats`). All other names are SciPy's.
+
+Knows the modules beside it, and loads scipy.stats only for those names.
+"""
 
 from typing import Any
 

@@ -103,6 +103,13 @@ class Distribution(Family):
 
     Attributes:
       shapes: the names of the shape parameters.
+
+    >>> import fungrad as fg
+    >>> from fungrad.scipy import stats
+    >>> float(fg.grad(stats.norm.logpdf)(1.0, loc=0.5))
+    -0.5
+    >>> stats.gamma(2.0, scale=3.0).mean(), stats.beta.shapes
+    (np.float64(6.0), ('a', 'b'))
     """
 
     _parameters_of_place: tuple[str, ...]

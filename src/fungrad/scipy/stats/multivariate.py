@@ -180,7 +180,11 @@ multivariate_normal = MultivariateNormal()
 
 
 class Dirichlet(Family):
-    """The distribution of vectors on the simplex."""
+    """The distribution of vectors on the simplex.
+
+    >>> bool(np.isclose(dirichlet.logpdf([0.2, 0.8], [1.0, 1.0]), 0.0))
+    True
+    """
 
     name = "dirichlet"
     methods = ("cov", "entropy", "logpdf", "mean", "pdf", "var")
@@ -256,7 +260,11 @@ dirichlet = Dirichlet()
 
 
 class Multinomial(Family):
-    """The distribution of the counts of n draws."""
+    """The distribution of the counts of n draws.
+
+    >>> float(np.round(multinomial.pmf([1, 1], 2, [0.5, 0.5]), 12))
+    0.5
+    """
 
     name = "multinomial"
     methods = ("logpmf", "mean", "pmf")
@@ -301,7 +309,11 @@ multinomial = Multinomial()
 
 
 class Wishart(Family):
-    """The distribution of positive definite matrices."""
+    """The distribution of positive definite matrices.
+
+    >>> float(np.round(wishart.logpdf(np.eye(2), 3.0, np.eye(2)), 6))
+    -3.531024
+    """
 
     name = "wishart"
     methods = ("logpdf", "pdf")

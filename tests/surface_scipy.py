@@ -70,6 +70,73 @@ INTEGRATE: dict[str, Case] = {
     "trapezoid": Case((draw(5),)),
 }
 
+LONG, KERNEL, IMAGE, PATCH = draw(12), draw(3, seed=3), draw(5, 6), draw(3, 3, seed=4)
+SECTIONS = np.array([[0.5, 0.2, 0.1, 1.0, -0.3, 0.2]])
+
+SIGNAL: dict[str, Case] = {
+    name: Case((LONG, KERNEL)) for name in "convolve correlate fftconvolve oaconvolve".split()
+}
+SIGNAL |= {name: Case((IMAGE, PATCH)) for name in "convolve2d correlate2d".split()}
+SIGNAL |= {
+    "coherence": Case((LONG, LONG[::-1].copy()), lambda f, x, y: f(x, y, nperseg=4)[1]),
+    "csd": Case((LONG, LONG[::-1].copy()), lambda f, x, y: f(x, y, nperseg=4)[1].real),
+    "detrend": Case((LONG,)),
+    "filtfilt": Case((KERNEL, LONG), lambda f, b, x: f(b, [1.0, 0.3], x, padlen=3)),
+    "hilbert": Case((LONG,), lambda f, x: f(x).imag),
+    "lfilter": Case((KERNEL, np.array([1.0, 0.3]), LONG)),
+    "lfilter_zi": Case((KERNEL, np.array([1.0, 0.3]))),
+    "periodogram": Case((LONG,), lambda f, x: f(x)[1]),
+    "resample": Case((LONG,), lambda f, x: f(x, 8)),
+    "savgol_filter": Case((LONG,), lambda f, x: f(x, 5, 2)),
+    "sosfilt": Case((LONG,), lambda f, x: f(SECTIONS, x)),
+    "sosfiltfilt": Case((LONG,), lambda f, x: f(SECTIONS, x, padlen=3)),
+    "stft": Case((LONG,), lambda f, x: f(x, nperseg=4)[2].real),
+    "welch": Case((LONG,), lambda f, x: f(x, nperseg=4)[1]),
+}
+
+NDIMAGE: dict[str, Case] = {
+    name: Case((IMAGE,)) for name in "laplace prewitt sobel spline_filter spline_filter1d".split()
+}
+NDIMAGE |= {name: Case((IMAGE, PATCH)) for name in "convolve correlate".split()}
+NDIMAGE |= {name: Case((LONG, KERNEL)) for name in "convolve1d correlate1d".split()}
+NDIMAGE |= {
+    name: Case((IMAGE,), lambda f, x: f(x, 1.2))
+    for name in (
+        "gaussian_filter gaussian_filter1d gaussian_gradient_magnitude gaussian_laplace shift"
+    ).split()
+}
+NDIMAGE |= {
+    name: Case((IMAGE,), lambda f, x: f(x, 3))
+    for name in (
+        "maximum_filter median_filter minimum_filter uniform_filter uniform_filter1d"
+    ).split()
+}
+NDIMAGE |= {
+    "affine_transform": Case((IMAGE,), lambda f, x: f(x, np.array([[0.9, 0.1], [-0.1, 0.8]]))),
+    "map_coordinates": Case((IMAGE, draw(2, 4) * 3.0), lambda f, x, at: f(x, at)),
+    "rotate": Case((IMAGE,), lambda f, x: f(x, 20.0, reshape=False)),
+    "zoom": Case((IMAGE,), lambda f, x: f(x, 1.4)),
+}
+
+AT = np.array([0.4, 1.7, 3.2])
+INTERPOLATE: dict[str, Case] = {
+    name: Case((draw(5), AT), lambda f, y, at: f(np.arange(5.0), y)(at))
+    for name in (
+        "Akima1DInterpolator CubicSpline PchipInterpolator interp1d make_interp_spline"
+    ).split()
+}
+INTERPOLATE |= {
+    "CubicHermiteSpline": Case(
+        (draw(5), draw(5, seed=1), AT), lambda f, y, d, at: f(np.arange(5.0), y, d)(at)
+    ),
+    "RegularGridInterpolator": Case(
+        (IMAGE, draw(4, 2) * 3.0), lambda f, v, at: f((np.arange(5.0), np.arange(6.0)), v)(at)
+    ),
+    "interpn": Case(
+        (IMAGE, draw(4, 2) * 3.0), lambda f, v, at: f((np.arange(5.0), np.arange(6.0)), v, at)
+    ),
+}
+
 
 def by_samples(ufunc: np.ufunc) -> Case | None:
     """The first sample of the primitive behind a ufunc, what has no derivative held fixed."""
@@ -125,4 +192,12 @@ def stats() -> dict[str, Case]:
 
 def cases() -> dict[str, dict[str, Case]]:
     """All calls, by namespace and name."""
-    return {"special": special(), "linalg": LINALG, "integrate": INTEGRATE, "stats": stats()}
+    written = {
+        "linalg": LINALG,
+        "integrate": INTEGRATE,
+        "interpolate": INTERPOLATE,
+        "ndimage": NDIMAGE,
+        "signal": SIGNAL,
+    }
+    there = {name: calls for name, calls in written.items() if name in dir(fg.scipy)}
+    return {"special": special(), **there, "stats": stats()}

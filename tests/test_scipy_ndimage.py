@@ -191,6 +191,11 @@ def test_derivatives_by_the_motion():
     check_grads(lambda a: ndimage.rotate(x, a, reshape=False, order=1), [200.3], order=1)
     slopes = fg.grad(lambda at: ndimage.map_coordinates(np.array([0.0, 1.0, 5.0]), at, order=1)[0])
     assert slopes(np.array([[1.0]])) == 4.0
+    at = np.array([[0.3, 1.6], [3.1, 0.7]])
+    staged = fg.jit(lambda at: ndimage.map_coordinates(x, at))(at)
+    np.testing.assert_allclose(staged, ndimage.map_coordinates(x, at), rtol=1e-12)
+    moved = fg.vmap(lambda s: ndimage.shift(x, s))(np.array([0.5, 1.5]))
+    np.testing.assert_allclose(moved[1], ndimage.shift(x, 1.5), rtol=1e-12)
     line = fg.jit(lambda x: ndimage.spline_filter1d(x, 3))
     check_grads(line, [x])
 

@@ -1,5 +1,5 @@
-"""Floor 8: SciPy's namespaces for traced values (`fungrad.scipy`): integrate, linalg,
-ndimage, optimize, signal, special, stats.
+"""Floor 8: SciPy's namespaces for traced values (`fungrad.scipy`): integrate,
+interpolate, linalg, ndimage, optimize, signal, special, stats.
 
 They are imported when they are first asked for, and only then is SciPy, which the extra `scipy`
 brings.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fungrad.scipy import integrate as integrate
+    from fungrad.scipy import interpolate as interpolate
     from fungrad.scipy import linalg as linalg
     from fungrad.scipy import ndimage as ndimage
     from fungrad.scipy import optimize as optimize
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from fungrad.scipy import special as special
     from fungrad.scipy import stats as stats
 
-_LATER = ("integrate", "linalg", "ndimage", "optimize", "signal", "special", "stats")
+_LATER = ("integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "special", "stats")
 
 
 def __getattr__(name: str) -> Any:

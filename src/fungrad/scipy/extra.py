@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import MissingExtraError, MissingRuleError
+from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import typeof
 
@@ -50,6 +51,13 @@ def scipy_special() -> Any:
     """
     scipy_module(_SPECIAL)
     return _Special()
+
+
+def picked(x: Any, *places: Any, lead: int = 0) -> Any:
+    """x[places], also where x is an ndarray and the places are traced; the first `lead` axes
+    stay.
+    """
+    return getitem(x, *places, index=Index((slice(None),) * lead + (ARRAY,) * len(places)))
 
 
 def unknown(function: str, argument: str) -> Callable[..., Any]:

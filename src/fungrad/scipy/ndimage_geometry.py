@@ -16,6 +16,7 @@ from fungrad.numpy.prepare import array_of, axis_indices
 from fungrad.numpy.wrap import known
 from fungrad.primitives.shaping import cast
 from fungrad.primitives.stopping import stop_gradient
+from fungrad.scipy.extra import picked
 from fungrad.scipy.ndimage_filters import PADDING, prepared
 from fungrad.scipy.ndimage_splines import along_axis, check_order, coefficients, sampled
 from fungrad.tracing.trace import EVAL, shape_of
@@ -119,7 +120,7 @@ def _along_axes(
         places, weights, inside = along_axis(line + added, shape_of(x)[axis], order, mode)
         moved = np.moveaxis(x, axis, 0)
         behind = (1,) * (len(shape_of(x)) - 1)
-        values = moved[places]
+        values = picked(moved, places)
         if mode == "grid-constant":
             values = np.where(np.reshape(inside, (*shape_of(inside), *behind)), values, cval)
         moved = np.sum(values * np.reshape(weights, (*shape_of(weights), *behind)), axis=0)

@@ -17,6 +17,7 @@ import numpy as np
 from fungrad.numpy.prepare import axis_indices
 from fungrad.primitives.scanning import linear_recurrence
 from fungrad.primitives.shaping import cast
+from fungrad.scipy.extra import picked
 from fungrad.scipy.ndimage_filters import PADDING, prepared
 from fungrad.tracing.trace import shape_of
 
@@ -237,7 +238,7 @@ def sampled(
         lead = [1] * count
         lead[axis] = order + 1
         index.append(np.reshape(places, (*lead, *shape_of(places)[1:])))
-    values = x[tuple(index)]
+    values = picked(x, *index)
     if mode == "grid-constant":
         for axis, (_, _, inside) in enumerate(rows):
             lead = [1] * count

@@ -15,6 +15,7 @@ from fungrad.errors import AbstractValueError
 from fungrad.lax.control import scan, while_loop
 from fungrad.numpy.wrap import known
 from fungrad.primitives.stopping import no_gradient, stop_gradient
+from fungrad.scipy.extra import picked
 from fungrad.scipy.ode_methods import RungeKutta, Slope
 from fungrad.tracing.trace import EVAL, current
 
@@ -257,6 +258,8 @@ def evaluated(found: Grid, method: RungeKutta, t: Any) -> Any:
     sign = np.where(times[-1] >= times[0], 1.0, -1.0)
     place = np.searchsorted(stop_gradient(times * sign), stop_gradient(t * sign), side="left")
     place = np.clip(place - 1, 0, len(times) - 2)
-    start = times[place]
-    h = times[place + 1] - start
-    return method.interpolated(found.coefficients[place], (t - start) / h, h, found.ys[place])
+    start = picked(times, place)
+    h = picked(times, place + 1) - start
+    return method.interpolated(
+        picked(found.coefficients, place), (t - start) / h, h, picked(found.ys, place)
+    )

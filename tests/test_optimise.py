@@ -199,3 +199,50 @@ def test_a_print_in_a_loop_is_not_dropped(capsys):
 
     assert fg.jit(f)(2.0) == 2.0
     assert capsys.readouterr().out.split() == ["0", "1", "2"]
+
+
+def recurrent(w, u, b, xs):
+    def step(h, x):
+        h = np.tanh(x @ w + h @ u + b)
+        return h, h
+
+    _, hs = lax.scan(step, np.zeros(3), xs)
+    return np.sum(hs * hs)
+
+
+RECURRENT = tuple(
+    np.random.default_rng(0).normal(size=shape) * 0.5 for shape in [(2, 3), (3, 3), (3,), (6, 2)]
+)
+
+
+def test_products_of_a_recurrence_leave_its_loop():
+    graph = optimised(fg.make_jaxpr(fg.grad(recurrent, (0, 1, 2, 3)))(*RECURRENT))
+    loops = [e for e in graph.equations if e.primitive.name == "scan"]
+    assert len(loops) == 2
+    inside = [names(optimised(loop.params["body"])).count("dot_general") for loop in loops]
+    assert inside == [1, 2]  # h @ u; on the way back its transpose, and the slope of x
+    assert names(graph).count("dot_general") == 3  # x @ w, and the slopes of w and u
+    fg.check_graph(graph)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_recurrence_and_its_derivatives_keep_their_numbers(reverse):
+    def f(w, u, b, xs):
+        end, (hs, _) = lax.scan(
+            lambda h, x: (np.sin(x @ w + h @ u + b), (h, x @ w)), b, xs, reverse=reverse
+        )
+        return np.sum(hs**2) + np.sum(end)
+
+    args = RECURRENT
+    positions = (0, 1, 2, 3)
+    np.testing.assert_allclose(fg.jit(f)(*args), f(*args), rtol=1e-13)
+    got, want = fg.jit(fg.grad(f, positions))(*args), fg.grad(f, positions)(*args)
+    for x, y in zip(got, want, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-13)
+    many = fg.jit(fg.vmap(fg.grad(f, 1), (None, 0, None, None)))
+    stacked = np.stack([args[1], args[1] * 0.5])
+    for one, row in zip(stacked, many(args[0], stacked, *args[2:]), strict=True):
+        np.testing.assert_allclose(row, fg.grad(f, 1)(args[0], one, *args[2:]), rtol=1e-11)
+    np.testing.assert_allclose(
+        fg.jit(fg.hessian(f, 2))(*args), fg.hessian(f, 2)(*args), rtol=1e-9, atol=1e-11
+    )

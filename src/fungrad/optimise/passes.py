@@ -14,6 +14,7 @@ from fungrad.optimise.algebra import simplified
 from fungrad.optimise.kernels import setting
 from fungrad.optimise.loops import lightened
 from fungrad.optimise.rewrite import Renaming, copied, renamed, rewritten
+from fungrad.optimise.stacks import stacked
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
 from fungrad.structural.retrace import kept, pruned
@@ -79,6 +80,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     erase_stops,
     pruned,
     lighten,
+    stacked,
     simplified,
     pruned,
 )

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 TARGET = HERE / "support-table-scipy.md"
 
 from surface import same  # noqa: E402 - support_table has said where the tests are
-from surface_scipy import cases  # noqa: E402
+from surface_scipy import cases, unmeasured  # noqa: E402
 from surface_table import Case  # noqa: E402
 
 import fungrad as fg  # noqa: E402
@@ -92,8 +92,9 @@ def text(tables: dict[str, dict[str, list[str]]]) -> str:
         "ufuncs of `scipy.special` are called as they are; the functions of the other namespaces",
         "are those of `fungrad.scipy`. What has no derivative (the order of a Bessel function) is",
         "held fixed. *refused*: to differentiate it is an error, as no formula is known. *dtypes*:",
-        "of arguments, for which results have SciPy's values and dtypes; elsewhere float32 stays",
-        "float32 where SciPy widens it. [SciPy](scipy.md) says what is taken at kinks.",
+        "of arguments, for which results have SciPy's values and dtypes; where one is missing, SciPy",
+        "does not take it, or widens float32, which stays float32 here. [SciPy](scipy.md) says what",
+        "is taken at kinks.",
         "",
     ]
     for namespace, rows in tables.items():
@@ -107,6 +108,13 @@ def text(tables: dict[str, dict[str, list[str]]]) -> str:
             *[f"| `{name}` | " + " | ".join(row) + " |" for name, row in rows.items()],
             "",
         ]
+    names = ", ".join(f"`{name}`" for name in unmeasured())
+    lines += ["## Of scipy.special, not in the table", ""]
+    lines += [
+        "Evaluated on traced values; differentiated where [SciPy](scipy.md) says so:",
+        names,
+        "",
+    ]
     return "\n".join(lines)
 
 

@@ -92,9 +92,9 @@ def text(tables: dict[str, dict[str, list[str]]]) -> str:
         "ufuncs of `scipy.special` are called as they are; the functions of the other namespaces",
         "are those of `fungrad.scipy`. What has no derivative (the order of a Bessel function) is",
         "held fixed. *refused*: to differentiate it is an error, as no formula is known. *dtypes*:",
-        "of arguments, for which results have SciPy's values and dtypes; where one is missing, SciPy",
-        "does not take it, or widens float32, which stays float32 here. [SciPy](scipy.md) says what",
-        "is taken at kinks.",
+        "of arguments, for which results have SciPy's values and dtypes; where one is missing,",
+        "SciPy does not take it, or widens float32, which stays float32 here. [SciPy](scipy.md)",
+        "says what is taken at kinks.",
         "",
     ]
     for namespace, rows in tables.items():

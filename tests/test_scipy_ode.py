@@ -293,6 +293,81 @@ def test_second_order_by_scipys_solvers():
 # --- odeint ---------------------------------------------------------------------------------------
 
 
+def ground(t, y, *args):
+    return y[0]
+
+
+def apex(t, y, *args):
+    return y[1]
+
+
+def fall(t, y, gravity):
+    return np.array([y[1], -gravity + 0.0 * y[0]])
+
+
+def under_vjp(span, options):
+    found = []
+
+    def solved(y):
+        found.append(fg.stop_gradient(solve_ivp(pendulum, span, y, **options)))
+        return y
+
+    fg.vjp(solved, START)
+    return found[0]
+
+
+@pytest.mark.parametrize("terminal", [True, 2, False])
+def test_events_are_scipys(terminal):
+    def crossing(t, y, *args):
+        return np.sin(y[0] - 0.2)
+
+    crossing.terminal, crossing.direction = terminal, 0
+    down = lambda t, y, *args: y[1] + 0.1 * t  # noqa: E731
+    down.direction = -1.0
+    for span in ((0.0, 9.0), (9.0, 0.0)):
+        for t_eval in (None, np.linspace(*span, 7)):
+            options = {"t_eval": t_eval, "args": (1.3,), "events": [crossing, down]}
+            expected = scipy.integrate.solve_ivp(pendulum, span, START, **options)
+            result = under_vjp(span, options)
+            for name in ("t", "y"):
+                np.testing.assert_allclose(result[name], expected[name], atol=1e-9)
+            for name in ("t_events", "y_events"):
+                for ours, theirs in zip(result[name], expected[name], strict=True):
+                    np.testing.assert_allclose(ours, np.reshape(theirs, ours.shape), atol=1e-9)
+            assert result.status == expected.status and result.message == expected.message
+            assert result.nfev == expected.nfev
+
+
+def test_derivatives_of_events():
+    def flight(speed, gravity):
+        ground.terminal, ground.direction = True, -1.0
+        found = solve_ivp(
+            fall, (0.0, 50.0), np.array([1e-12 + 0.0 * speed, speed]), args=(gravity,),
+            events=[ground, apex], dense_output=True, rtol=1e-10, atol=1e-10,
+        )  # fmt: skip
+        assert found.t.shape[0] == found.y.shape[1] and found.status == 1
+        top = found.t_events[1][0]
+        return found.t_events[0][0], top, found.y_events[1][0][0], found.t[-1], found.sol(top)[0]
+
+    speed, gravity = 3.0, 9.81
+    for i, exact in enumerate(
+        (
+            lambda v, g: 2 * v / g,
+            lambda v, g: v / g,
+            lambda v, g: v**2 / (2 * g),
+            lambda v, g: 2 * v / g,
+            lambda v, g: v**2 / (2 * g),
+        )
+    ):
+        given = (speed, gravity)
+        ours = fg.grad(lambda v, g, i=i: flight(v, g)[i], (0, 1))(*given)
+        np.testing.assert_allclose(ours, fg.grad(exact, (0, 1))(*given), rtol=1e-6)
+        pushed = fg.jvp(lambda v, g, i=i: flight(v, g)[i], given, (1.0, 1.0))[1]
+        np.testing.assert_allclose(pushed, sum(ours), rtol=1e-8)
+    second = fg.grad(fg.grad(lambda v: flight(v, gravity)[2]))(speed)
+    np.testing.assert_allclose(second, 1 / gravity, rtol=1e-6)
+
+
 def test_odeint_is_scipys():
     t = np.array([0.0, 0.5, 0.5, 2.0])
     for y0 in ([1.0, 2.0], 1.0, np.float32([1.0])):
@@ -373,7 +448,13 @@ def test_mistakes():
     with pytest.raises(AbstractValueError, match="t_eval"):
         fg.vmap(lambda y: solve_ivp(decay, (0, 1), y).y)(np.ones((2, 1)))
     with pytest.raises(UnsupportedArgumentError, match="events"):
-        fg.grad(lambda a: solve_ivp(decay, (0, 1), [a], events=lambda t, y: y[0]).y[0, -1])(1.0)
+        fg.grad(
+            lambda a: solve_ivp(decay, (0, 1), [a], events=lambda t, y: y[0], gradient="adjoint").y[
+                0, -1
+            ]
+        )(1.0)
+    with pytest.raises(AbstractValueError, match="t_eval"):
+        fg.jit(lambda a: solve_ivp(decay, (0, 1), [a], events=lambda t, y: y[0]).y)(1.0)
     with pytest.raises(UnsupportedArgumentError, match="dense_output"):
         fg.grad(
             lambda a: solve_ivp(decay, (0, 1), [a], dense_output=True, gradient="adjoint").sol(0.5)[

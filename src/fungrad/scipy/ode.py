@@ -21,6 +21,7 @@ from fungrad.primitives.shaping import cast
 from fungrad.primitives.stopping import stop_gradient
 from fungrad.scipy.extra import scipy_module
 from fungrad.scipy.ode_adjoint import flow
+from fungrad.scipy.ode_events import Watch
 from fungrad.scipy.ode_methods import EXPLICIT, RungeKutta, explicit_method
 from fungrad.scipy.ode_solve import Grid, Problem, Tolerances, evaluated, grid, solve_at
 from fungrad.scipy.ode_solvers import ExplicitSolver, ScipySolver
@@ -33,6 +34,7 @@ from fungrad.tree_util import register_dataclass
 GRADIENTS = ("direct", "adjoint")
 _MESSAGES = {
     0: "The solver successfully reached the end of the integration interval.",
+    1: "A termination event occurred.",
     -1: "Required step size is less than spacing between numbers.",
 }
 
@@ -184,6 +186,27 @@ def _at_steps(
     return times, ys, solution, found.evaluations, found.failed
 
 
+def _at_events(problem: Problem, watch: Watch, t_eval: Any, dense: bool) -> OdeResult:
+    """The solution up to the last event, and the events, by known steps."""
+    found = grid(problem, True, watch)
+    solution = OdeSolution(found, problem.method)
+    t_events, y_events, last = watch.moments(solution)
+    times, ys = found.times, found.ys
+    if last is not None:
+        times = np.concatenate([times[:-1], np.reshape(last, (1,))])
+        ys = np.concatenate([ys[:-1], solution(last)[None]])
+    if t_eval is not None:
+        ends = (problem.t0, times[-1], t_eval)
+        first, end, asked = (known(stop_gradient(x), "t_eval") for x in ends)
+        times = t_eval[: int(np.sum(asked <= end if end >= first else asked >= end))]
+        ys = evaluated(found, problem.method, times)
+    status = -1 if found.failed else 0 if last is None else 1
+    sol = solution if dense else None
+    return OdeResult(
+        times, np.moveaxis(ys, 0, -1), found.evaluations, status, sol, t_events, y_events
+    )
+
+
 def _by_method(
     problem: Problem, t_eval: Any, dense: bool, gradient: str
 ) -> tuple[Any, Any, Any, Any, Any]:
@@ -263,7 +286,7 @@ def solve_ivp(
         "BDF", "LSODA" for stiff problems), which need gradient="adjoint".
       t_eval: the times of the solution, needed under jit and vmap; else the ends of the steps.
       dense_output: whether `sol` shall be a function of t. Not under jit and vmap.
-      events: as SciPy's, on plain arrays alone.
+      events: as SciPy's; t_events and y_events are differentiable. Not under jit and vmap.
       args: a tuple of more arguments of fun, which may be trees.
       gradient: "direct" differentiates the steps that were made, and is exact for them, to all
         orders; reverse mode holds every step. "adjoint" solves the adjoint equation with the same
@@ -292,11 +315,12 @@ def solve_ivp(
             events=events, vectorized=vectorized, args=args, rtol=rtol, atol=atol,
             max_step=max_step, first_step=first_step, **options,
         )  # fmt: skip
-    if events is not None or (dense_output and not explicit):
+    asked = "events" if events is not None else "dense_output" if dense_output else ""
+    if asked and (not explicit or (asked == "events" and gradient == "adjoint")):
         raise UnsupportedArgumentError(
-            f"solve_ivp was called with {'events' if events is not None else 'dense_output'} "
-            f"{user_line()} under a transform, where it has no derivative here. Find the event's "
-            "time without derivatives, and correct it by one step of Newton on t - g / (dg/dt)."
+            f"solve_ivp(method={method!r}, gradient={gradient!r}) was called with {asked}"
+            f"{user_line()} under a transform. They have derivatives with gradient='direct' and "
+            f"one of the methods {', '.join(EXPLICIT)}."
         )
     t0, bound = (_number(t) for t in t_span)
     y0 = _initial(y0)
@@ -307,6 +331,9 @@ def solve_ivp(
     tolerances = _tolerances(rtol, atol, max_step, first_step, shape_of(y0)[0])
     problem = Problem(explicit_method(method if explicit else "RK45"), slope, t0, y0, bound,
                       tolerances)  # fmt: skip
+    if events is not None:
+        watch = Watch.of(events, tuple(args or ()))
+        return _at_events(problem, watch, t_eval, dense_output)
     if explicit:
         found = _by_method(problem, t_eval, dense_output, gradient)
     else:

@@ -188,19 +188,22 @@ class Grid(NamedTuple):
     failed: Any
 
 
-def grid(problem: Problem, dense: bool) -> Grid:
-    """Integrates over steps whose number is found on the way, which takes known values.
+def grid(problem: Problem, dense: bool, watch: Any = None) -> Grid:
+    """Integrates over steps whose number is found on the way, which takes known values. `watch`
+    may end it early (see ode_events).
 
     Raises:
       AbstractValueError: where they are not known: under jit and vmap.
     """
     if current() is EVAL:
-        return _walked(problem, dense)
+        return _walked(problem, dense, watch)
     constants = [stop_gradient(x) for x in (problem.t0, problem.y0, problem.bound)]
     with no_gradient("steps"):
-        found = _walked(problem._replace(t0=constants[0], y0=constants[1], bound=constants[2]))
+        given = problem._replace(t0=constants[0], y0=constants[1], bound=constants[2])
+        found = _walked(given, False, watch)
     times = problem.t0 + (found.times - found.times[0])
-    if not found.failed and len(found.times) > 1:
+    ended = watch is not None and watch.stopped is not None
+    if not (found.failed or ended) and len(found.times) > 1:
         times = np.concatenate([times[:-1], np.reshape(problem.bound, (1,))])
 
     def step(carry: Any, ends: Any) -> Any:
@@ -220,10 +223,12 @@ def _coefficients(problem: Problem, t: Any, y: Any, new: Any, h: Any, slopes: An
     return problem.method.coefficients(problem.fun, t, y, new, h, slopes)
 
 
-def _walked(problem: Problem, dense: bool = False) -> Grid:
+def _walked(problem: Problem, dense: bool, watch: Any) -> Grid:
     """The steps by a Python loop over known values."""
     state = _known(_start(problem))
     times, ys, parts = [state.t], [state.y], []
+    if watch is not None:
+        watch.begin(state.t, state.y)
     while state.t != problem.bound and not state.failed:
         state = _known(_attempt(problem, state))
         if state.rejected or state.failed:
@@ -234,6 +239,8 @@ def _walked(problem: Problem, dense: bool = False) -> Grid:
             parts.append(
                 _coefficients(problem, state.t_old, state.y_old, state.y, state.h, state.slopes)
             )
+        if watch is not None and watch(problem, state):
+            break
     return Grid(
         np.array(times), np.array(ys), np.array(parts), state.evaluations, bool(state.failed)
     )

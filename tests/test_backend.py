@@ -81,6 +81,14 @@ CASES = {
         lambda x: np.sum(x > 0, 1).astype(float) * np.any(x > 2.0, 1) + np.min(x, 1),
         (RNG.normal(size=(400, 100)),),
     ),
+    "neighbours": (
+        lambda x: 100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2,
+        (RNG.normal(size=N),),
+    ),
+    "neighbouring_columns": (
+        lambda x: np.sin(x[:, 1:] - x[:, :-1]) * x[:, 2:3],
+        (RNG.normal(size=(800, 60)),),
+    ),
     "two_shapes": (
         lambda x, r: np.exp(np.sin(r) * 2.0 + r) + np.sin(x) * x,
         (RNG.normal(size=(3, LARGE)), RNG.normal(size=LARGE)),

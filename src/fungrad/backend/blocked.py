@@ -90,7 +90,7 @@ class _Writer:
         self.free: dict[Any, list[str]] = {}
         self.lines: list[str] = []
         self.sums: dict[int, str] = {}
-        self.outputs = {id(v): f"q{i}" for i, v in enumerate(region.outputs)}
+        self.outputs = {id(v): f"q{i}" for i, (v, _) in enumerate(region.made)}
         self.pairs = _sines_with_cosines(region)
         self.root: dict[int, int] = {}
         self.held: dict[int, tuple[Any, str]] = {}
@@ -304,6 +304,7 @@ def written(region: Region) -> tuple[str, dict[str, Any]]:
     """The text of the program of a region, and the names that it reads."""
     namespace: dict[str, Any] = {
         "empty": np.empty,
+        "zeros": np.zeros,
         "copyto": np.copyto,
         "in_columns": np.asfortranarray,
         "share": threads.share,
@@ -317,12 +318,16 @@ def written(region: Region) -> tuple[str, dict[str, Any]]:
     for index, (equation, how) in enumerate(zip(region.equations, region.forms, strict=True)):
         writer.write(equation, how, index)
     rows = {id(e.outputs[0]): f.output for e, f in zip(region.equations, region.forms, strict=True)}
-    whole = [v for v in region.outputs if rows[id(v)] != ENDED]
-    names = {id(v): f"o{i}" for i, v in enumerate(region.outputs)}
-    for variable in whole:
+    names = {id(v): f"o{i}" for i, (v, _) in enumerate(region.made)}
+    types: dict[str, Any] = {}
+    for whole, (variable, place) in zip(region.outputs, region.made, strict=True):
         name = names[id(variable)]
+        if rows[id(variable)] == ENDED:
+            continue
         read.append(f"q{name[1:]} = {_part(name, rows[id(variable)], 'i:j')}")
-    namespace["types"] = {names[id(v)]: v.type.dtype for v in whole}
+        begin += _allocated(name, whole.type.shape, place)
+        types[name] = whole.type.dtype
+    namespace["types"] = types
     namespace["layout"] = tuple(writer.layout)
     namespace["size"] = pool.size_of(writer.layout)
     work = sum(e.outputs[0].type.size for e in region.equations)
@@ -330,9 +335,6 @@ def written(region: Region) -> tuple[str, dict[str, Any]]:
     arguments = ", ".join(f"x{i}" for i in range(len(region.inputs)))
     buffers = range(len(writer.layout))
     lines = [f"def region({arguments}):", *(f"    {line}" for line in begin)]
-    for variable in whole:
-        name = names[id(variable)]
-        lines.append(f"    {name} = empty({variable.type.shape}, types['{name}'])")
     lines.append("    def work(start, stop):")
     lines += [f"        {name} = None" for name in writer.sums.values()]
     lines.append("        arena = take(size)")
@@ -357,9 +359,23 @@ def written(region: Region) -> tuple[str, dict[str, Any]]:
     lines.append(f"        return ({' '.join(f'{name},' for name in writer.sums.values())})")
     lines.append(f"    parts = share(work, {region.length}, {writer.step}, {count})")
     lines += _totals(writer, names)
-    results = [names[id(v)] for v in region.outputs]
+    results = [f"w{i}" if place else f"o{i}" for i, (_, place) in enumerate(region.made)]
     lines.append(f"    return ({', '.join(results)},)")
     return "\n".join(lines), namespace
+
+
+def _allocated(name: str, shape: tuple[int, ...], place: Any) -> list[str]:
+    """The lines that make an output; where it is a part, of an array that is zero elsewhere."""
+    if place is None:
+        return [f"{name} = empty({shape}, types['{name}'])"]
+    whole = f"w{name[1:]}"
+    index = ", ".join(f"{e.start or ''}:{'' if e.stop is None else e.stop}" for e in place)
+    if len(shape) != 1:
+        return [f"{whole} = zeros({shape}, types['{name}'])", f"{name} = {whole}[{index}]"]
+    start, stop, _ = place[0].indices(shape[0])
+    lines = [f"{whole} = empty({shape}, types['{name}'])", f"{name} = {whole}[{start}:{stop}]"]
+    lines += [f"{whole}[:{start}] = 0"] * (start > 0)
+    return lines + [f"{whole}[{stop}:] = 0"] * (stop < shape[0])
 
 
 def _inputs(writer: _Writer) -> tuple[list[str], list[str]]:

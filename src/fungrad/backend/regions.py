@@ -9,10 +9,11 @@ done by rows; runs nothing.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fungrad.backend.rows import ENDED, REDUCTIONS, Form, axis_of, elementwise, form
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.primitives.indexing import scatter
 
 LARGE = 8_192
 """The smallest number of elements for which blocks pay (measured: benchmarks/fusion.py)."""
@@ -29,7 +30,8 @@ class Region(NamedTuple):
     """Equations done by rows, what they read from outside, and what is read of them.
 
     `forms` go with the equations; `slices` with the inputs: along which axis an input is read by
-    rows, None where it is read as a whole.
+    rows, None where it is read as a whole. `made` go with the outputs: what the equations make, and
+    where an output has it as a part, zero elsewhere, the index of that.
     """
 
     length: int
@@ -38,6 +40,7 @@ class Region(NamedTuple):
     inputs: list[Variable]
     slices: list[int | None]
     outputs: list[Variable]
+    made: list[tuple[Variable, Any]]
 
 
 class _Finder:
@@ -133,30 +136,44 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
         finder.place(equation)
     read_by = _readers(graph)
     result: list[Equation | Region] = []
+    absorbed: set[int] = set()
     for level in sorted({*finder.others, *(key[0] for key in finder.regions)}):
-        result.extend(finder.others.get(level, ()))
+        result.extend(e for e in finder.others.get(level, ()) if id(e) not in absorbed)
         for (at, length), members in finder.regions.items():
             if at == level:
                 alone = len(members) == 1
-                result.append(members[0][0] if alone else _region(length, members, read_by))
+                found = members[0][0] if alone else _region(length, members, read_by, absorbed)
+                result.append(found)
     return result
 
 
-def _readers(graph: Graph) -> dict[int, set[int]]:
-    """For each variable the equations that read it, by identity; 0 stands for the Graph's
+def _readers(graph: Graph) -> dict[int, list[Equation | None]]:
+    """For each variable the equations that read it, by identity; None stands for the Graph's
     outputs.
     """
-    result: dict[int, set[int]] = {}
+    result: dict[int, list[Equation | None]] = {}
     for equation in graph.equations:
         for atom in equation.inputs:
-            result.setdefault(id(atom), set()).add(id(equation))
+            result.setdefault(id(atom), []).append(equation)
     for atom in graph.outputs:
-        result.setdefault(id(atom), set()).add(0)
+        result.setdefault(id(atom), []).append(None)
     return result
+
+
+def _scattered(variable: Variable, readers: list[Equation | None], form: Form) -> Equation | None:
+    """The equation that makes a value a part of an array of zeros, if nothing else reads it."""
+    if len(readers) != 1 or readers[0] is None or readers[0].primitive is not scatter:
+        return None
+    entries = readers[0].params["index"].entries
+    slices = all(e.__class__ is slice and e.step in (None, 1) for e in entries)
+    return readers[0] if slices and len(readers[0].inputs) == 1 and form.output != ENDED else None
 
 
 def _region(
-    length: int, members: list[tuple[Equation, Form]], read_by: dict[int, set[int]]
+    length: int,
+    members: list[tuple[Equation, Form]],
+    read_by: dict[int, list[Equation | None]],
+    absorbed: set[int],
 ) -> Region:
     mine = {id(equation) for equation, _ in members}
     inner = {id(equation.outputs[0]) for equation, _ in members}
@@ -165,11 +182,18 @@ def _region(
         for atom, axis in zip(equation.inputs, how.inputs, strict=True):
             if isinstance(atom, Variable) and id(atom) not in inner:
                 inputs[id(atom), axis] = atom
-    outputs = [
-        equation.outputs[0]
-        for equation, _ in members
-        if read_by.get(id(equation.outputs[0]), set()) - mine
-    ]
+    outputs: list[Variable] = []
+    made: list[tuple[Variable, Any]] = []
+    for equation, how in members:
+        (variable,) = equation.outputs
+        readers = read_by.get(id(variable), [])
+        if all(reader is not None and id(reader) in mine for reader in readers):
+            continue
+        whole = _scattered(variable, readers, how)
+        if whole is not None:
+            absorbed.add(id(whole))
+        outputs.append(variable if whole is None else whole.outputs[0])
+        made.append((variable, None if whole is None else whole.params["index"].entries))
     return Region(
         length,
         [equation for equation, _ in members],
@@ -177,6 +201,7 @@ def _region(
         list(inputs.values()),
         [axis for _, axis in inputs],
         outputs,
+        made,
     )
 
 

@@ -172,8 +172,10 @@ cumprod: Primitive = Primitive(
 
 
 def _eval_attains(x: Any, y: Any) -> Any:
-    nan = np.not_equal(x, x)
-    return np.equal(x, y) | (nan & np.not_equal(y, y)) if np.any(nan) else np.equal(x, y)
+    fewer = y if np.size(y) <= np.size(x) else x
+    if np.any(np.not_equal(fewer, fewer)):
+        return np.equal(x, y) | (np.not_equal(x, x) & np.not_equal(y, y))
+    return np.equal(x, y)
 
 
 attains = elementwise("attains", _eval_attains, partials=[None, None])

@@ -159,13 +159,13 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     x = np.moveaxis(x, axis, -1)
     length = shape_of(x)[-1]
     b, a = b / a[0], a / a[0]
-    tail = np.zeros((*shape_of(x)[:-1], 0), x.dtype)
+    tail: Any = None
     if rest:
         tail = _conditions(rest[0], axis, (*shape_of(x)[:-1], order))
     shape = (1,) * (len(shape_of(x)) - 1)
     forced = _extended(convolve_nd(x, np.reshape(b, (*shape, -1)), axes=1, mode="full"),
                        length + order) if length else _extended(x, order)  # fmt: skip
-    if order:
+    if rest and order:
         forced = forced + _extended(tail, length + order)
     y = all_pole(a[1:], forced[..., :length]) if shape_of(a)[0] > 1 else forced[..., :length]
     found = np.moveaxis(y, -1, axis)

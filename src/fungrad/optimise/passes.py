@@ -89,13 +89,16 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 def optimised(graph: Graph) -> Graph:
     """The Graph after all passes, made once."""
 
+    key = ("optimised", setting())
+
     def make() -> Graph:
         result = graph
         for apply in PASSES:
             result = apply(result)
+        result.derived[key] = result  # it is what the passes make of it, too
         return result
 
-    result: Graph = kept(graph, ("optimised", setting()), make)
+    result: Graph = kept(graph, key, make)
     return result
 
 

@@ -118,12 +118,9 @@ def test_what_has_no_meaning_is_refused_by_name():
 
 
 def test_unknown_ufuncs_are_named():
-    ours = np.frompyfunc(lambda x: x, 1, 1)
-    with pytest.raises(fg.errors.UnsupportedFunctionError):
-        fg.vjp(ours, np.ones(3))
-    special = pytest.importorskip("scipy.special")
-    with pytest.raises(fg.errors.UnsupportedFunctionError, match="kolmogorov"):
-        fg.vjp(special.kolmogorov, np.ones(3))
+    unknown = np.frompyfunc(lambda x: x, 1, 1)
+    with pytest.raises(fg.errors.UnsupportedFunctionError, match="unknown|lambda"):
+        fg.vjp(unknown, np.ones(3))
 
 
 def test_ufuncs_with_two_results():

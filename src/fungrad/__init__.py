@@ -139,8 +139,13 @@ def _save(graph: Graph, path: Any) -> None:
     importlib.import_module(f"fungrad.{module}").save(graph, path)
 
 
+def _cost(graph: Graph) -> Any:
+    return importlib.import_module("fungrad.inspect.cost").cost(graph)
+
+
 _above.picture = _picture
 _above.save = _save
+_above.cost = _cost
 
 
 def __dir__() -> list[str]:

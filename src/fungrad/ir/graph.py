@@ -105,6 +105,7 @@ class Above:
 
     picture: Callable[[Graph], Any]
     save: Callable[[Graph, Any], None]
+    cost: Callable[[Graph], Any]
 
 
 above = Above()

@@ -119,7 +119,7 @@ def test_what_has_no_meaning_is_refused_by_name():
 
 def test_unknown_ufuncs_are_named():
     unknown = np.frompyfunc(lambda x: x, 1, 1)
-    with pytest.raises(fg.errors.UnsupportedFunctionError, match="unknown|lambda"):
+    with pytest.raises(fg.errors.UnsupportedFunctionError, match="lambda"):
         fg.vjp(unknown, np.ones(3))
 
 

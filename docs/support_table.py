@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from surface import inexact, same  # noqa: E402
+from surface_linalg import EXCLUDED as OTHERS  # noqa: E402
+from surface_linalg import NAMESPACES  # noqa: E402
 from surface_table import CASES, EXCLUDED, Case, public  # noqa: E402
 
 import fungrad as fg  # noqa: E402
@@ -30,13 +32,12 @@ from fungrad.testing import check_grads  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE / "support-table.md"
-COLUMNS = ("eager", "derivatives", "vmap", "staged", "dtypes")
+COLUMNS = ("value", "reverse and forward", "vmap", "jit", "dtypes")
 DTYPES = ("f4", "f8", "c8", "c16")
 
 
-def function_of(name: str, case: Case) -> Callable[..., Any]:
+def function_of(function: Callable[..., Any], case: Case) -> Callable[..., Any]:
     """The call as a function of arrays alone."""
-    function = getattr(np, name)
     call = case.call
     return function if call is None else lambda *args: call(function, *args)
 
@@ -100,10 +101,9 @@ def check_dtypes(f: Callable[..., Any], case: Case, expected: Any) -> str:
 CHECKS = (check_eager, check_derivatives, check_vmap, check_staged, check_dtypes)
 
 
-def measure(name: str) -> list[str]:
+def measure(function: Callable[..., Any], case: Case) -> list[str]:
     """What each check says of a function; "no" where it does not hold."""
-    case = CASES[name]
-    f = function_of(name, case)
+    f = function_of(function, case)
     row = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -117,60 +117,75 @@ def measure(name: str) -> list[str]:
 
 
 def measured() -> dict[str, list[str]]:
-    """The rows of all functions of the table."""
-    return {name: measure(name) for name in sorted(CASES) if name in public()}
+    """The rows of all functions of the table, those of namespaces by `linalg.det`."""
+    calls = {name: (getattr(np, name), CASES[name]) for name in sorted(CASES) if name in public()}
+    for namespace, cases in NAMESPACES.items():
+        for name in sorted(cases):
+            calls[f"{namespace}.{name}"] = getattr(getattr(np, namespace), name), cases[name]
+    return {name: measure(function, case) for name, (function, case) in calls.items()}
 
 
 def coverage(rows: dict[str, list[str]]) -> tuple[int, int]:
     """How many of the functions that are counted work on traced values, and how many there are."""
     counted = [name for name in public() if name not in EXCLUDED]
+    counted += [f"{space}.{name}" for space, calls in NAMESPACES.items() for name in calls]
     return sum(name in rows and rows[name][0] == "yes" for name in counted), len(counted)
 
 
-def kinks() -> set[str]:
-    """The functions of NumPy that the table of kinks names."""
-    page = (HERE / "kinks.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `np.")]
-    named = {getattr(np, name) for name in re.findall(r"np\.(\w+)\(", " ".join(rows))}
-    return {name for name in CASES if getattr(np, name) in named}
+def table_rows(page: str) -> str:
+    """The rows of a page's tables."""
+    lines = (HERE / page).read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if line.startswith("| "))
+
+
+def kinks() -> dict[str, str]:
+    """For the functions of NumPy that a table of kinks names, where it stands."""
+    firsts = "\n".join(row.split("|")[1] for row in table_rows("kinks.md").splitlines())
+    named = {getattr(np, name) for name in re.findall(r"np\.(\w+)\(", firsts)}
+    found = {name: "[table](kinks.md)" for name in CASES if getattr(np, name) in named}
+    for name in re.findall(r"np\.(linalg\.\w+)\(", table_rows("linalg.md")):
+        found[name] = "[table](linalg.md)"
+    return found
+
+
+HEAD = """\
+# Which of NumPy's functions work on traced values
+
+Written by `python docs/support_table.py`, which calls each function of `numpy`, `numpy.linalg` and
+`numpy.fft` by plain `np.` under every transform; a test asserts that this page is what it writes.
+*value*: NumPy's results under `grad`, `vjp` and `jvp`; *reverse and forward*: up to which order the
+derivatives of both modes, and of one mode inside of the other, agree with finite differences (zero:
+none, on purpose); *vmap*: as a loop; *jit*: as eagerly, in a Graph and compiled, dtypes included;
+*dtypes*: of arguments, with NumPy's values and dtypes; *kinks*: the page that says what the
+derivative is where there is none. [SciPy's functions](support-table-scipy.md) have a page of their
+own.
+"""
 
 
 def text(rows: dict[str, list[str]]) -> str:
     """The page."""
     works, counted = coverage(rows)
     kinked = kinks()
+    reasons: dict[str, list[str]] = {}
+    excluded = {name: EXCLUDED[name] for name in public() if name in EXCLUDED} | OTHERS
+    for name, reason in excluded.items():
+        reasons.setdefault(reason, []).append(f"`{name}`")
+    without = sum(len(names) for names in reasons.values())
     lines = [
-        "# Which of NumPy's functions work on traced values",
-        "",
-        "Written by `python docs/support_table.py`, which calls each function of `numpy` by",
-        "plain `np.` under every transform; a test asserts that this page is what it writes.",
-        "*eager*: NumPy's results under `grad`, `vjp` and `jvp`; *derivatives*: up to which order",
-        "they agree with finite differences in both modes (zero: none, on purpose); *vmap*: as a",
-        "loop; *staged*: as eagerly, in a Graph and compiled, dtypes included; *dtypes*: of",
-        "arguments, with NumPy's values and dtypes; *kinks*: whether [the table](kinks.md) says",
-        "what the derivative is where there is none.",
-        "",
         f"Of {counted} public functions that take arrays of floats and return arrays, {works}",
-        f"work ({100 * works / counted:.1f} %); {len(EXCLUDED)} others are listed below with the",
+        f"work ({100 * works / counted:.1f} %); {without} other names are listed below with the",
         "reason.",
         "",
         "| function | " + " | ".join((*COLUMNS, "kinks")) + " |",
         "|---" * (len(COLUMNS) + 2) + "|",
-        *[
-            f"| `np.{name}` | " + " | ".join([*row, "table" if name in kinked else ""]) + " |"
-            for name, row in rows.items()
-        ],
+        *[f"| `np.{name}` | " + " | ".join([*row, kinked.get(name, "")]) + " |"
+          for name, row in rows.items()],
         "",
         "## Not counted",
         "",
-    ]
-    reasons: dict[str, list[str]] = {}
-    for name in public():
-        if name in EXCLUDED:
-            reasons.setdefault(EXCLUDED[name], []).append(f"`{name}`")
-    for reason, names in reasons.items():
-        lines += [f"- {reason}: {', '.join(names)}"]
-    return "\n".join(lines) + "\n"
+        *[f"- {reason}: {', '.join(names)}" for reason, names in reasons.items()],
+    ]  # fmt: skip
+    return HEAD + "\n" + "\n".join(lines) + "\n"
 
 
 def main() -> int:

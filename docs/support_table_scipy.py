@@ -9,6 +9,7 @@ tests/surface_scipy.py. SciPy's ufuncs are called as they are, all others from f
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -17,10 +18,11 @@ from typing import Any
 
 import numpy as np
 import scipy
-from support_table import CHECKS, COLUMNS, DTYPES
+from support_table import CHECKS, COLUMNS, DTYPES, function_of, table_rows
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE / "support-table-scipy.md"
+TABLE = "[table](scipy.md#kinks-and-edges)"
 
 from surface import same  # noqa: E402 - support_table has said where the tests are
 from surface_scipy import cases, unmeasured  # noqa: E402
@@ -54,12 +56,7 @@ REFUSED = (fg.errors.MissingRuleError, fg.errors.UnsupportedFunctionError)
 
 def measure(namespace: str, name: str, case: Case) -> list[str]:
     """What each check says of a function; "no" where it does not hold."""
-    target = found(namespace, name)
-    call = case.call
-
-    def f(*args: Any) -> Any:
-        return target(*args) if call is None else call(target, *args)
-
+    f = function_of(found(namespace, name), case)
     row = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -82,6 +79,14 @@ def measured() -> dict[str, dict[str, list[str]]]:
     }
 
 
+def kinks() -> set[str]:
+    """The names, without their namespaces, in the table of what is taken at kinks."""
+    kinked = (HERE / "scipy.md").read_text(encoding="utf-8").split("## Kinks and edges")[1]
+    first = [row.split("|")[1] for row in table_rows("scipy.md").splitlines() if row in kinked]
+    written = re.findall(r"`(?:stats\.|interpolate\.)?([\w.]+)", " ".join(first))
+    return {name.removesuffix(".mode") for name in written}
+
+
 def text(tables: dict[str, dict[str, list[str]]]) -> str:
     """The page."""
     lines = [
@@ -94,18 +99,22 @@ def text(tables: dict[str, dict[str, list[str]]]) -> str:
         "held fixed. *refused*: to differentiate it is an error, as no formula is known. *dtypes*:",
         "of arguments, for which results have SciPy's values and dtypes; where one is missing,",
         "SciPy does not take it, or widens float32, which stays float32 here. [SciPy](scipy.md)",
-        "says what is taken at kinks.",
+        "says what is taken at kinks, and names what has none of its own.",
         "",
     ]
+    kinked = kinks()
     for namespace, rows in tables.items():
         lines += [
             f"## scipy.{namespace}",
             "",
             f"{len(rows)} functions.",
             "",
-            "| function | " + " | ".join(COLUMNS) + " |",
-            "|---" * (len(COLUMNS) + 1) + "|",
-            *[f"| `{name}` | " + " | ".join(row) + " |" for name, row in rows.items()],
+            "| function | " + " | ".join((*COLUMNS, "kinks")) + " |",
+            "|---" * (len(COLUMNS) + 2) + "|",
+            *[
+                f"| `{name}` | " + " | ".join([*row, TABLE if name in kinked else ""]) + " |"
+                for name, row in rows.items()
+            ],
             "",
         ]
     names = ", ".join(f"`{name}`" for name in unmeasured())

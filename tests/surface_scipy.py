@@ -17,6 +17,7 @@ import scipy.special
 import scipy.stats
 from sampling import SAMPLES, Sample
 from scipy.stats._distr_params import distcont
+from surface_scipy_composed import COMPOSED, EXCLUDED
 from surface_table import Case, draw
 
 import fungrad as fg
@@ -213,5 +214,21 @@ def cases() -> dict[str, dict[str, Case]]:
         "ndimage": NDIMAGE,
         "signal": SIGNAL,
     }
-    there = {name: calls for name, calls in written.items() if name in dir(fg.scipy)}
-    return {"special": special(), **there, "stats": stats()}
+    found = {"special": special(), **written, "stats": stats()}
+    return {name: calls | COMPOSED.get(name, {}) for name, calls in found.items()}
+
+
+def uncounted() -> list[str]:
+    """SciPy's names that fungrad has for itself, and that have neither a call nor a reason."""
+    names = []
+    for namespace, calls in cases().items():
+        measured = {call.split(".")[0] for call in calls}
+        for name, value in vars(importlib.import_module(f"fungrad.scipy.{namespace}")).items():
+            homes = (getattr(value, "__module__", None), type(value).__module__)
+            if (
+                hasattr(getattr(scipy, namespace), name)
+                and any(str(home).startswith("fungrad.") for home in homes)
+                and name not in measured
+            ):
+                names.append(f"{namespace}.{name}")
+    return [name for name in names if name not in EXCLUDED]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from surface_linalg import uncounted
 from surface_table import CASES, EXCLUDED, public
 
 import fungrad as fg
@@ -45,6 +46,7 @@ def test_every_public_function_is_counted_or_excluded_with_a_reason():
     assert names - set(CASES) - set(EXCLUDED) == set()
     assert not set(CASES) & set(EXCLUDED)
     assert all(EXCLUDED.values())
+    assert not uncounted()  # of numpy.linalg and numpy.fft
 
 
 def test_at_least_98_percent_work_on_traced_values(rows):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 scipy = pytest.importorskip("scipy")
+from surface_scipy import uncounted  # noqa: E402 - after SciPy is known to be there
+
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
@@ -30,6 +32,10 @@ def page():
 @pytest.fixture(scope="module")
 def tables(page):
     return page.measured()
+
+
+def test_every_function_has_a_call_or_a_reason():
+    assert not uncounted()
 
 
 def test_no_check_of_any_function_fails(tables):

@@ -4,6 +4,8 @@ Hypothesis.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -162,6 +164,12 @@ def test_missing_rules_are_listed():
         ("no_batch", "batch"),
     ]
     assert set(missing_rules(__name__)) <= set(missing_rules())
+
+
+def test_no_rule_is_missing_in_any_namespace():
+    for module in pkgutil.walk_packages(fg.__path__, "fungrad."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     assert missing_rules("fungrad.") == []
 
 

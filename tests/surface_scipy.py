@@ -226,7 +226,8 @@ def uncounted() -> list[str]:
         for name, value in vars(importlib.import_module(f"fungrad.scipy.{namespace}")).items():
             homes = (getattr(value, "__module__", None), type(value).__module__)
             if (
-                hasattr(getattr(scipy, namespace), name)
+                not name.startswith("_")
+                and hasattr(getattr(scipy, namespace), name)
                 and any(str(home).startswith("fungrad.") for home in homes)
                 and name not in measured
             ):

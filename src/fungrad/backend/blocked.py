@@ -82,8 +82,8 @@ class _Writer:
     def __init__(self, region: Region, namespace: dict[str, Any]) -> None:
         self.region = region
         self.namespace = namespace
-        self.columns = _in_columns(region)
         self.step = min(region.length, max(1, BLOCK // _widest(region)))
+        self.columns = self.step >= 2 * NARROW and _in_columns(region)
         self.place: dict[Any, str] = {}
         self.layout: list[tuple[tuple[int, ...], np.dtype[Any], str]] = []
         self.axes: list[int] = []

@@ -1,4 +1,4 @@
-"""Benchmarks: `python -m benchmarks.eager`. Figures are ratios of medians of an interleaved run."""
+"""Benchmarks: `python -m benchmarks`. Figures are ratios of medians of an interleaved run."""
 
 import os
 

@@ -13,36 +13,9 @@ from typing import Any
 import numpy as np
 
 import fungrad as fg
+from benchmarks.cases.elementwise import chain, chain_by_hand
 from benchmarks.timing import interleaved, table
 from fungrad.backend import threads
-
-STEPS = 4
-
-
-def chain(library: Any) -> Callable[[Any], Any]:
-    """The function, with a library's tanh, exp, sqrt and sum."""
-
-    def f(x: Any) -> Any:
-        for _ in range(STEPS):
-            x = library.tanh(x) * 1.01 + 0.1
-            x = library.sqrt(library.exp(-x) + 1.0)
-        return library.sum(x)
-
-    return f
-
-
-def by_hand(x: Any) -> Any:
-    """The gradient of the chain, as one would write it with NumPy."""
-    kept = []
-    for _ in range(STEPS):
-        t = np.tanh(x)
-        e = np.exp(-(t * 1.01 + 0.1))
-        x = np.sqrt(e + 1.0)
-        kept.append((t, e, x))
-    g = np.ones_like(x)
-    for t, e, root in reversed(kept):
-        g = g / (2.0 * root) * -e * 1.01 * (1.0 - t * t)
-    return g
 
 
 def main() -> None:
@@ -58,9 +31,9 @@ def main() -> None:
         peer = jax.jit(jax.grad(chain(jnp)))
     for size in (10, 1_000, 10_000, 200_000, 2_000_000):
         x = np.random.default_rng(0).uniform(size=size)
-        np.testing.assert_allclose(jitted(x), by_hand(x), rtol=1e-10)
+        np.testing.assert_allclose(jitted(x), chain_by_hand(x), rtol=1e-10)
         calls: dict[str, Callable[[], Any]] = {
-            "written by hand": lambda x=x: by_hand(x),
+            "written by hand": lambda x=x: chain_by_hand(x),
             "fungrad eager": lambda x=x: gradient(x),
             "fungrad jit": lambda x=x: jitted(x),
         }

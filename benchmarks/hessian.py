@@ -13,25 +13,8 @@ from typing import Any
 import numpy as np
 
 import fungrad as fg
+from benchmarks.cases.elementwise import rosenbrock, rosenbrock_hessian_by_hand
 from benchmarks.timing import interleaved, table
-
-
-def rosenbrock(library: Any) -> Callable[[Any], Any]:
-    """The function, written with a library's own sum."""
-
-    def f(x: Any) -> Any:
-        return library.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
-
-    return f
-
-
-def by_hand(x: Any) -> Any:
-    """Its Hessian, which is tridiagonal."""
-    result = np.diag(-400 * x[:-1], 1) + np.diag(-400 * x[:-1], -1)
-    diagonal = np.zeros(x.size)
-    diagonal[:-1] += 1200 * x[:-1] ** 2 - 400 * x[1:] + 2
-    diagonal[1:] += 200
-    return result + np.diag(diagonal)
 
 
 def candidates(x: Any) -> dict[str, Callable[[], Any]]:
@@ -62,7 +45,7 @@ def main() -> None:
     """Prints the table."""
     x = np.linspace(-1.2, 1.2, 100)
     calls = candidates(x)
-    expected = by_hand(x)
+    expected = rosenbrock_hessian_by_hand(x)
     for name, call in calls.items():
         np.testing.assert_allclose(
             np.asarray(call()),

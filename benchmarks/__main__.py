@@ -1,0 +1,44 @@
+"""All benchmarks, against hand-written NumPy and what peers are installed: `python -m benchmarks`.
+
+The BLAS reads its number of threads when NumPy is imported, so options are read before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+
+SECTIONS = ("gradients", "first", "imports", "staging", "memory")
+
+
+def options(given: list[str] | None = None) -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("cases", nargs="*", help="parts of names of cases; all without any")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run")
+    parser.add_argument("--libraries", nargs="+", help="peers to run, such as 'JAX jit'")
+    parser.add_argument("--quick", action="store_true", help="few rounds")
+    parser.add_argument("--large", action="store_true", help="also cases that take gigabytes")
+    parser.add_argument("--torch-compile", action="store_true", help="also torch.compile")
+    parser.add_argument("--rounds", type=int, default=21, help="turns of each library (21)")
+    parser.add_argument("--blas-threads", type=int, default=1, help="for all libraries (1)")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="figures as JSON")
+    parser.add_argument("--picture", metavar="FILE", help="a chart, SVG or PNG (matplotlib)")
+    parser.add_argument("--list", action="store_true", help="names of cases, and no more")
+    return parser.parse_args(given)
+
+
+def main() -> None:
+    """Runs what was asked for."""
+    chosen = options()
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(chosen.blas_threads)
+    if chosen.list:
+        print("\n".join(case.name for case in importlib.import_module("benchmarks.cases").ALL))
+        return
+    importlib.import_module("benchmarks.suite").main(chosen)
+
+
+if __name__ == "__main__":
+    main()

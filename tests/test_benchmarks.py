@@ -1,0 +1,115 @@
+"""The cases of `python -m benchmarks`, at small sizes: fungrad agrees with what is written by
+hand, to rounding. Nothing is timed; the bars are tested on figures made up here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
+
+from benchmarks import __main__ as command  # noqa: E402
+from benchmarks import bars, cases, libraries, staging, suite, timing  # noqa: E402
+from benchmarks.libraries import AUTOGRAD, EAGER, FUNGRAD, HAND, JAX  # noqa: E402
+
+
+@pytest.mark.parametrize("name", [FUNGRAD, EAGER])
+@pytest.mark.parametrize("case", cases.ALL, ids=lambda case: case.name)
+def test_by_hand(case, name):
+    arguments = case.tiny()
+    expected = case.by_hand(*arguments)
+    found = libraries.prepared(name, case)(*arguments)
+    assert fg.tree_structure(found) == fg.tree_structure(expected)
+    for got, right in zip(fg.tree_leaves(found), fg.tree_leaves(expected), strict=True):
+        got, right = np.asarray(got), np.asarray(right)
+        assert got.shape == right.shape and got.dtype == right.dtype == np.float64
+        assert np.any(right != 0.0)
+        np.testing.assert_allclose(got, right, rtol=0, atol=1e-10 * np.max(np.abs(right)))
+
+
+def test_names_are_unique_and_leave_arguments_alone():
+    assert len({case.name for case in cases.ALL}) == len(cases.ALL)
+    for case in cases.ALL:
+        arguments = case.tiny()
+        case.by_hand(*arguments)
+        before, after = fg.tree_leaves(case.tiny()), fg.tree_leaves(arguments)
+        assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)), case.name
+
+
+def test_every_candidate_takes_turns():
+    order = []
+    calls = {name: lambda name=name: order.append(name) for name in "ab"}
+    samples = timing.sampled(calls, rounds=4, seconds=0.0)
+    assert order[4:] == list("abababab")
+    assert all(len(found) == 4 and min(found) >= 0.0 for found in samples.values())
+    slow = timing.sampled({"a": lambda: None}, rounds=9, seconds=0.0, budget=0.0)
+    assert len(slow["a"]) == timing.LEAST
+
+
+def row(name, kind, **times):
+    return {
+        "case": name,
+        "kind": kind,
+        "times": {k: {"median": v, "minimum": v} for k, v in times.items()},
+    }
+
+
+def test_verdicts():
+    rows = [
+        row("good", cases.ARRAYS, **{FUNGRAD: 1.0, HAND: 2.0, JAX: 4.0}),
+        row("bad", cases.ELEMENTWISE, **{FUNGRAD: 1.25, HAND: 1.0, JAX: 1.0}),
+        row("loop", cases.LOOP, **{FUNGRAD: 1.0, HAND: 1.0, JAX: 0.001, AUTOGRAD: 60.0}),
+    ]
+    found = {verdict.text: verdict.reached for verdict in bars.of_gradients(rows)}
+    assert list(found.values()) == [True, False, True, False, False, True]
+    texts = list(found)
+    assert "0.85" in texts[0] and "worst bad, 1.25" in texts[1]
+    assert "2 cases 0.56" in texts[2]  # the tiny loop is not compared with JAX
+    assert "least bad, 0.8" in texts[4] and "least loop, 60.0" in texts[5]
+    first = [{"case": "a", "times": {FUNGRAD: {"seconds": 1.0}, JAX: {"seconds": 3.9}}}]
+    assert not bars.of_first(first)[0].reached
+    rates = [
+        {"equations": n, "trace": s, "optimise and plan": s}
+        for n, s in ((1_000, 0.02), (10_000, 0.2), (100_000, 4.0))
+    ]
+    assert [v.reached for v in bars.of_staging(rates)] == [True, False]
+    assert [v.reached for v in bars.of_memory([{"case": "a", FUNGRAD: 1.2, HAND: 1.0}])] == [
+        False,
+        False,
+    ]
+    assert bars.of_gradients([]) == bars.of_first([]) == bars.of_memory([]) == []
+
+
+def test_peaks_count_arrays():
+    size = 100_000
+    once = staging.peak(lambda x: x + 1.0, (np.ones(size),))
+    assert 8 * size <= once < 8 * size + 50_000
+    kept = []
+    assert staging.peak(lambda x: kept.append(x + 1.0), (np.ones(size),)) >= 16 * size
+
+
+def test_staging_counts_its_equations():
+    assert staging.staged(100)["equations"] == 100
+
+
+def test_command_line(capsys):
+    options = command.options(["newton", "--quick", "--json", "--libraries", "none"])
+    assert {case.name.partition(" ")[0] for case in suite.wanted(options)} == {"Newton"}
+    assert not any(case.large for case in suite.wanted(command.options([])))
+    options = command.options(["rosenbrock 10", "--quick", "--json", "--libraries", "none"])
+    options.only = ["gradients", "memory"]
+    options.cases = ["rosenbrock 10"]
+    suite.main(options)
+    told = json.loads(capsys.readouterr().out)
+    names = {found["case"] for found in told["gradients"]}
+    assert names == {case.name for case in suite.wanted(options)}
+    assert all(set(found["times"]) == {FUNGRAD, HAND} for found in told["gradients"])
+    assert told["verdicts"] and all(isinstance(v["reached"], bool) for v in told["verdicts"])

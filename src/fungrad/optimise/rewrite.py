@@ -95,7 +95,8 @@ class Writer:
         (type_,) = primitive.infer([atom.type for atom in inputs], params)
         output = Variable(type_)
         self._reads.update(id(atom) for atom in inputs)
-        new = Equation(primitive, inputs, (output,), params, like.source, like.scope)
+        place = (like.source, like.scope, like.backward)
+        new = Equation(primitive, inputs, (output,), params, *place)
         return self.write(new)[0]
 
     def write(self, equation: Equation) -> tuple[Atom, ...]:

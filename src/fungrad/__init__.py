@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from fungrad import testing as testing
     from fungrad.inspect.ablate import ablate_stops as ablate_stops
     from fungrad.inspect.draw import draw as draw
+    from fungrad.inspect.profile import profile as profile
     from fungrad.inspect.why import why as why
     from fungrad.saving import export as export
     from fungrad.saving import load as load
@@ -106,6 +107,7 @@ _LATER = {
     "load": "fungrad.saving",
     "nn": "fungrad.nn",
     "nth_derivative": "fungrad.structural.jets",
+    "profile": "fungrad.inspect.profile",
     "pure_callback": "fungrad.structural.external",
     "random": "fungrad.random",
     "remat": "fungrad.structural.checkpoint",

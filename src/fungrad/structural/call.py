@@ -73,15 +73,26 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
             return steps(*args, **params)
         types = tuple([typeof(arg) for arg in args])
         loop = primitive()
-        key = ("loop", loop, types, *[(k, v) for k, v in params.items() if v is not body])
         runner = kept(
             body,
-            key,
+            _loop_key(loop, types, params),
             lambda: _backend.loop(loop, types, params, functools.partial(steps, **params)),
         )
         return steps(*args, **params) if runner is None else tuple(runner(*args))
 
     return eval
+
+
+def _loop_key(loop: Primitive, types: tuple[Type, ...], params: dict[str, Any]) -> Any:
+    return ("loop", loop, types, *[(k, v) for k, v in params.items() if k != "body"])
+
+
+def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
+    """Has a loop that was not run yet go step by step at such arguments, whatever the backend
+    offers.
+    """
+    types = tuple([typeof(arg) for arg in args])
+    kept(params["body"], _loop_key(loop, types, params), lambda: None)
 
 
 def structural(name: str, *, eval: Callable[..., Sequence[Any]]) -> Primitive:

@@ -119,6 +119,22 @@ def test_integer_powers_as_products(exponent):
         fg.config.kernels = "quick"
 
 
+def test_a_sum_of_products_is_a_product_of_vectors():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=300), rng.normal(size=300)
+    graph = optimised(fg.make_jaxpr(lambda x, y: np.sum(x * y))(x, y))
+    assert names(graph) == ["dot_general"]
+    np.testing.assert_allclose(fg.evaluate(graph, x, y)[0], np.sum(x * y), rtol=1e-13)
+    kept_as_they_are = [
+        (lambda x, y: (x * y, np.sum(x * y)), (x, y)),  # the product is there anyway
+        (lambda x, y: np.sum(x[:, None] * y[:, None], 1), (x, y)),
+        (lambda x, y: np.sum(x * y), (x > 0, y > 0)),
+        (lambda x, y: np.sum(x * y), (np.ones(10_000), np.ones(10_000))),
+    ]
+    for f, args in kept_as_they_are:
+        assert "dot_general" not in names(optimised(fg.make_jaxpr(f)(*args)))
+
+
 @given(programs(scalar=False))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_every_pass_leaves_a_graph_that_is_one(program):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
-from fungrad.optimise.kernels import POWERS, setting
+from fungrad.optimise.kernels import ROUNDED, setting
 from fungrad.optimise.rewrite import Rule, Writer, simplified_by
 from fungrad.primitives.declare import full
 from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, sub
@@ -343,4 +343,9 @@ def simplified(graph: Graph) -> Graph:
     """Applies the rules once along the Graph."""
     if setting() == "numpy":
         return simplified_by(graph, rules_of)
-    return simplified_by(graph, lambda p: (*rules_of(p), POWERS) if p is power else rules_of(p))
+    return simplified_by(graph, _with_rounded)
+
+
+def _with_rounded(primitive: Any) -> tuple[Rule, ...]:
+    more = ROUNDED.get(primitive)
+    return rules_of(primitive) if more is None else (*rules_of(primitive), more)

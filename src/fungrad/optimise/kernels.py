@@ -9,10 +9,14 @@ from __future__ import annotations
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.optimise.rewrite import Rule, Writer
+from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import mul
+from fungrad.primitives.shaping import reduce_sum
 from fungrad.primitives.ufuncs import power, reciprocal
 
 SETTINGS = ("auto", "numpy", "fast")
+IN_CACHE = 8_192
+"""Elements of a product that BLAS adds up; those of longer ones are never all there at once."""
 _PRODUCTS = {3: (2, 1), 4: (2, 2)}
 
 
@@ -59,4 +63,19 @@ def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom |
     return None if left is None or right is None else writer.add(equation, mul, left, right)
 
 
-POWERS = Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product)
+def _as_dot(writer: Writer, equation: Equation) -> Atom | None:
+    """The sum of a product of vectors that fit into cache, as BLAS adds it up."""
+    x = equation.inputs[0]
+    made = writer.made_by(x, mul)
+    if made is None or not writer.only_here(x) or x.type.ndim != 1 or not x.type.inexact:
+        return None
+    if any(a.type != x.type for a in made.inputs) or x.type.size > IN_CACHE:
+        return None
+    return writer.add(equation, dot_general, *made.inputs, contract=((0,), (0,)), batch=((), ()))
+
+
+ROUNDED = {
+    power: Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product),
+    reduce_sum: Rule((reduce_sum,), "sum(x * y) is x . y, to rounding", _as_dot),
+}
+"""Rules whose numbers are equal to rounding only, by their primitive."""

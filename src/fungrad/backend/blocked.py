@@ -34,6 +34,8 @@ SHARED = 400_000
 """Elements times equations of a region from which on it is shared among threads."""
 NARROW = 32
 """Rows of fewer elements are laid out in columns where they are broadcast or reduced."""
+TALL = 64
+"""A block has to have so many rows to be laid out in columns."""
 
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 _keys = itertools.count()
@@ -83,7 +85,7 @@ class _Writer:
         self.region = region
         self.namespace = namespace
         self.step = min(region.length, max(1, BLOCK // _widest(region)))
-        self.columns = self.step >= 2 * NARROW and _in_columns(region)
+        self.columns = self.step >= TALL and _in_columns(region)
         self.place: dict[Any, str] = {}
         self.layout: list[tuple[tuple[int, ...], np.dtype[Any], str]] = []
         self.axes: list[int] = []

@@ -147,16 +147,16 @@ def _double(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
-    """x * 2 * c is x * 2c for c a power of two that is not below one."""
+    """x * 2 * c is x * 2c for |c| not below one: what overflows on the way does so at the end."""
     x, y = equation.inputs
     x, number = (y, _number(x)) if isinstance(x, Literal) else (x, _number(y))
     made = writer.made_by(x, mul)
-    if made is None or not _power_of_two(number) or abs(number) < 1 or not _inexact(equation):
+    if made is None or number.__class__ not in (int, float) or not _inexact(equation):
         return None
     first, second = made.inputs
     inner, other = (second, first) if isinstance(first, Literal) else (first, second)
     factor = _number(other)
-    if not _power_of_two(factor) or abs(factor) < 1:
+    if not _power_of_two(factor) or abs(factor) < 1 or not 1 <= abs(number) <= 1e100:
         return None
     return writer.add(equation, mul, inner, Literal(float(factor * number)))
 
@@ -317,7 +317,7 @@ RULES = (
     Rule((add, sub), "x + -y is x - y", _minus),
     Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated),
     Rule((add,), "x + x is x * 2", _double),
-    Rule((mul,), "x * 2 * 2 is x * 4", _scaled_twice),
+    Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice),
     Rule((div,), "x / 8 is x * 0.125", _over_power_of_two),
     Rule((add,), "the zeros of a scatter are not added, but for the sign of 0", _added_in_place),
 )

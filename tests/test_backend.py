@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import blocked, pool, regions, threads
+from fungrad.backend import blocked, blocks, pool, regions, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.regions import LARGE, Region, scheduled
 from fungrad.backend.straight import build, source
@@ -231,8 +231,8 @@ def test_random_programs_in_tiny_blocks(program):
     """Every elementwise equation of two elements or more is in a region, in blocks of three."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
-        patch.setattr(blocked, "BLOCK", 3)
-        patch.setattr(blocked, "TALL", 1)
+        patch.setattr(blocks, "BLOCK", 3)
+        patch.setattr(blocks, "TALL", 1)
         patch.setattr(blocked, "SHARED", 1)
         functions = [
             program,
@@ -251,8 +251,8 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
     cut = tuple(a[..., :23] if a.shape[-1] > 23 else a for a in args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
-        patch.setattr(blocked, "BLOCK", 5)
-        patch.setattr(blocked, "TALL", 1)
+        patch.setattr(blocks, "BLOCK", 5)
+        patch.setattr(blocks, "TALL", 1)
         patch.setattr(blocked, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
@@ -266,7 +266,7 @@ def test_every_elementwise_primitive_in_tiny_blocks(name):
     primitive = OURS[name]
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(regions, "LARGE", 2)
-        patch.setattr(blocked, "BLOCK", 3)
+        patch.setattr(blocks, "BLOCK", 3)
         for sample in SAMPLES[name]:
 
             def f(*args, params=sample.params):

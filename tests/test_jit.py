@@ -224,3 +224,16 @@ def test_equal_constants_are_one():
     optimised = fg.jit(f).lower(np.ones(3)).optimised
     assert len(optimised.constants) == 2
     assert str(optimised).count("= sin") == 1
+
+
+def test_a_callable_object_may_have_attributes_of_any_name():
+    class Scaled:
+        def __init__(self, scale):
+            self._names, self._stage, self.lower, self.scale = (), None, None, scale
+
+        def __call__(self, x):
+            return x * self.scale
+
+    scaled = fg.jit(Scaled(3.0))
+    assert scaled(2.0) == 6.0 and scaled.scale == 3.0
+    assert len(scaled.lower(2.0).graph.equations) == 1

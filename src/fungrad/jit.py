@@ -100,7 +100,9 @@ class Jitted:
         static_argnames: Sequence[str],
         inline: bool,
     ) -> None:
-        functools.update_wrapper(self, f)
+        functools.update_wrapper(self, f, updated=())
+        attributes = getattr(f, "__dict__", {})  # of a callable object, whatever names they have
+        vars(self).update((k, v) for k, v in attributes.items() if not hasattr(Jitted, k))
         self._f = f
         self._argnums = frozenset(static_argnums)
         self._argnames = frozenset(static_argnames)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.linalg
 import scipy.optimize
+import scipy.sparse
+import scipy.spatial
 import scipy.special as sp
 import scipy.stats
 
@@ -108,6 +111,29 @@ def test_a_function_that_fungrad_has_not_says_so(name):
             transform(lambda x: np.sum(function(S * x)[0]))(X)
         expected = f"fungrad has no linalg.{name} of its own"
         assert any(expected in note for note in getattr(caught.value, "__notes__", ()))
+
+
+MATRIX = scipy.sparse.csr_array(S)
+NOT_HERE = {
+    "sparse": lambda x: MATRIX @ x,
+    "spatial": lambda x: scipy.spatial.distance.cdist(x[None], x[None] + 1.0),
+    "fft": scipy.fft.dct,
+    "stats.gmean": scipy.stats.gmean,
+    "linalg.ldl": lambda x: scipy.linalg.ldl(S * x)[0],
+}
+
+
+@pytest.mark.parametrize("name", NOT_HERE)
+def test_what_fungrad_has_not_is_not_advised(name):
+    with pytest.raises(Exception) as caught:
+        fg.grad(total(NOT_HERE[name]))(X)
+    (note,) = caught.value.__notes__
+    assert f"fungrad has no {name} of its own: wrap SciPy's by fg.external" in note
+
+
+def test_a_sparse_matrix_by_external():
+    product = fg.external(lambda x: MATRIX @ x, vjp=lambda ct, y, x: (MATRIX.T @ ct,))
+    np.testing.assert_allclose(fg.grad(total(product))(X), 2.0 * S.T @ (S @ X), rtol=1e-12)
 
 
 def test_a_mistake_that_has_nothing_to_do_with_traced_values():

@@ -6,6 +6,7 @@ Also drops fungrad's own frames from tracebacks (FUNGRAD_TRACEBACK=full keeps th
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import sys
@@ -117,15 +118,15 @@ def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str] |
     return called if traced else None
 
 
-def _advice_on_scipy(part: str, name: str) -> str | None:
-    """What to call in place of a function of SciPy's, where fungrad has that package."""
+def _advice_on_scipy(part: str, name: str) -> str:
+    """What to call in place of a function of SciPy's."""
+    lost = f"scipy.{part} makes ndarrays of its arguments, in which traced values get lost. "
     home = os.path.join(_PACKAGE, "scipy", part)
     if not (os.path.exists(home) or os.path.exists(f"{home}.py")):
-        return None
-    lost = f"scipy.{part} makes ndarrays of its arguments, in which traced values get lost. "
-    ours = sys.modules.get(f"fungrad.scipy.{part}")
+        return f"{lost}fungrad has no {part} of its own: wrap SciPy's by fg.external."
+    ours = importlib.import_module(f"fungrad.scipy.{part}")
     theirs = getattr(sys.modules.get(f"scipy.{part}"), name, None)
-    if name and ours is not None and getattr(ours, name, None) is theirs:
+    if name and getattr(ours, name, None) is theirs:
         return f"{lost}fungrad has no {part}.{name} of its own: wrap SciPy's by fg.external."
     function = f"fungrad.scipy.{part}.{name}" if name else "the function from fungrad"
     return (
@@ -138,8 +139,7 @@ def _advise(error: BaseException, traceback: types.TracebackType | None) -> None
     """Adds to an error what the user can do, where its text or its traceback tell."""
     advices = [advice for text, advice in _ADVICE.items() if text in str(error)]
     called = _called_of_scipy(traceback)
-    advice = None if called is None else _advice_on_scipy(*called)
-    advices = advices if advice is None else [advice]
+    advices = advices if called is None else [_advice_on_scipy(*called)]
     for advice in advices:
         if advice not in getattr(error, "__notes__", ()):
             error.add_note(advice)

@@ -363,7 +363,7 @@ def test_ir_of_the_function(run):
 
 def test_ir_of_the_gradient_with_source_lines(run, functions):
     arguments = ("--arg", "x=1.5", "--arg", "y=2.0", "--grad", "--wrt", "y")
-    code, out, _ = run("ir", "FUNC:product", *arguments, "--source")
+    code, out, _ = run("ir", "FUNC:product", *arguments, "--lines")
     line = FUNCTIONS.splitlines().index("    return x * np.sin(y) ** n") + 1
     assert code == 0
     assert "gradient by y" in out and "= cos " in out and f"{functions}:{line}" in out

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 import fungrad as fg
 from fungrad import demo, trees
-from fungrad.cli_derivative import Finding, check, derivatives, gradient, leaf_labels
-from fungrad.cli_function import (
-    EVALUATED,
-    Call,
-    evaluate,
-    is_differentiable,
-    load_call,
-    quiet,
-    select,
-    type_text,
-    user_code,
+from fungrad.cli_answer import (
+    FAILED,
+    PASSED,
+    Positional,
+    answer_json,
+    call_of,
+    finish,
+    head,
+    prepared,
+    titled,
+    to_be_traced,
 )
-from fungrad.cli_input import InputError, parse_arguments
+from fungrad.cli_derivative import Finding, check, derivatives, gradient, leaf_labels
+from fungrad.cli_function import EVALUATED, Call, evaluate, quiet, select, type_text, user_code
+from fungrad.cli_input import InputError
+from fungrad.cli_progress import progress
 from fungrad.cli_report import Report, array_text, number_text, write_json
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.inspect.draw import Picture
@@ -32,12 +36,12 @@ from fungrad.inspect.why import stop_text
 from fungrad.ir.graph import Graph, inner_graphs
 from fungrad.ir.show import Names
 
-PASSED, FAILED = 0, 1
+TRACED = "was being traced"
 
 
 def grad_command(options: Namespace, output: TextIO) -> int:
     """`fungrad grad`: the value and the derivative at the given arguments."""
-    call, names = _prepared(options)
+    call, names = prepared(options)
     value = evaluate(call)
     rows: Iterable[tuple[str, Any]]
     if options.order == 1:
@@ -45,7 +49,8 @@ def grad_command(options: Namespace, output: TextIO) -> int:
         leaves, structure = trees.flatten(found)
         rows = zip(leaf_labels(structure), leaves, strict=True)
     else:
-        blocks = derivatives(call, names, options.order)
+        with progress("differentiating"):
+            blocks = derivatives(call, names, options.order)
         found = {",".join(labels): block for labels, block in blocks.items()}
         rows = found.items()
     findings = []
@@ -54,12 +59,12 @@ def grad_command(options: Namespace, output: TextIO) -> int:
         if options.order > 1:
             findings += check(call, names, order=options.order)[:1]
     if options.json:
-        content = _head(call, names) | {"value": value, "order": options.order, "derivative": found}
+        content = head(call, names) | {"value": value, "order": options.order, "derivative": found}
         if options.check:
             content["check"] = [_finding_json(finding) for finding in findings]
-        _write_json(content, call, output)
+        answer_json(content, call, output)
     else:
-        report = _titled(call)
+        report = titled(call)
         report.line(f"  value  {number_text(value)}")
         which = "gradient" if options.order == 1 else f"derivative of order {options.order}"
         report.heading(which)
@@ -68,26 +73,28 @@ def grad_command(options: Namespace, output: TextIO) -> int:
         if findings:
             report.heading("check")
         _report_findings(report, findings)
-        _finish(report, call, output)
+        finish(report, call, output)
     return PASSED if all(finding.passed for finding in findings) else FAILED
 
 
 def check_command(options: Namespace, output: TextIO) -> int:
     """`fungrad check`: the gradient against differences, and forward against reverse mode."""
-    call, names = _prepared(options)
+    call, names = prepared(options)
     value = evaluate(call)
-    findings = check(
-        call,
-        names,
-        options.order,
-        options.samples,
-        options.seed,
-        options.spread,
-        options.tolerance,
-    )
+    with progress("checking", options.samples + 1) as advance:
+        findings = check(
+            call,
+            names,
+            options.order,
+            options.samples,
+            options.seed,
+            options.spread,
+            options.tolerance,
+            advance,
+        )
     passed = all(finding.passed for finding in findings)
     if options.json:
-        content = _head(call, names) | {
+        content = head(call, names) | {
             "value": value,
             "order": options.order,
             "samples": options.samples,
@@ -95,43 +102,39 @@ def check_command(options: Namespace, output: TextIO) -> int:
             "passed": passed,
             "check": [_finding_json(finding) for finding in findings],
         }
-        _write_json(content, call, output)
+        answer_json(content, call, output)
     else:
-        report = _titled(call)
+        report = titled(call)
         report.line(f"  value  {number_text(value)}")
         report.heading(f"check by {', '.join(names)}, {options.samples} samples near the arguments")
         _report_findings(report, findings)
-        _finish(report, call, output)
+        finish(report, call, output)
     return PASSED if passed else FAILED
 
 
 def ir_command(options: Namespace, output: TextIO) -> int:
     """`fungrad ir`: the Graph of the function, or of its gradient."""
-    call = _call(options)
-    by = select(call, options.wrt) if options.grad or options.wrt else []
-    floats = [name for name, value in call.values.items() if is_differentiable(value)]
-    names = list(dict.fromkeys(by)) if options.wrt else floats
-    if not names:
-        raise InputError(f"{call.name} has no real float argument; there is nothing to trace.")
-    evaluate(call)
-
-    function = _Positional(call, names, by if options.grad else [])
-    with quiet(call.notes), user_code(call, "was being traced"):
-        graph = fg.make_jaxpr(function)(*(call.values[name] for name in names))
+    call, function, by = to_be_traced(options)
+    if options.source is not None:
+        return _source(call, function, options, output)
+    with quiet(call.notes), user_code(call, TRACED):
+        graph = fg.make_jaxpr(function)(*function.values)
     labels = [
-        name + path for name in names for path in trees.paths(trees.structure(call.values[name]))
+        name + path
+        for name in function.names
+        for path in trees.paths(trees.structure(call.values[name]))
     ]
     pictures = [path for path in (options.html, options.svg) if path]
     if pictures:
         _draw(Picture(graph, labels, title=call.name), pictures)
     if options.json:
-        content = _head(call, by) | _graph_json(graph, labels)
-        _write_json(content, call, output)
+        content = head(call, by) | _graph_json(graph, labels)
+        answer_json(content, call, output)
         return PASSED
-    report = _titled(call)
+    report = titled(call)
     if pictures:
         report.line(f"  {len(graph.equations)} equations, drawn in {' and '.join(pictures)}")
-        _finish(report, call, output)
+        finish(report, call, output)
         return PASSED
     shown = Names()
     for variable, _ in graph.constants:
@@ -140,9 +143,33 @@ def ir_command(options: Namespace, output: TextIO) -> int:
     inputs = ", ".join(f"{a} = {b}" for a, b in zip(letters, labels, strict=True))
     of = f"gradient by {', '.join(by)}" if options.grad else "function"
     report.heading(f"IR of the {of}: {len(graph.equations)} equations; inputs {inputs}")
-    report.line(graph.show(source=options.source))
-    _finish(report, call, output)
+    report.line(graph.show(source=options.lines))
+    finish(report, call, output)
     return PASSED
+
+
+def _source(call: Call, function: Positional, options: Namespace, output: TextIO) -> int:
+    """`fungrad ir --source`: the program that runs, printed or written to a file."""
+    with quiet(call.notes), user_code(call, TRACED):
+        text = fg.jit(function).lower(*function.values).source
+    if options.source != "-":
+        _write(options.source, text + "\n")
+    if options.json:
+        answer_json(head(call, function.by) | {"source": text}, call, output)
+    elif options.source == "-":
+        print(text, file=output)
+    else:
+        report = titled(call)
+        report.line(f"  {len(text.splitlines())} lines, written to {options.source}")
+        finish(report, call, output)
+    return PASSED
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def _draw(picture: Picture, paths: Sequence[str]) -> None:
@@ -154,22 +181,6 @@ def _draw(picture: Picture, paths: Sequence[str]) -> None:
             raise InputError(f"{path} cannot be written: {error.strerror}.") from None
         except (ArgumentError, MissingExtraError) as error:
             raise InputError(error.message) from None
-
-
-class _Positional:
-    """A Call as a function of the named arguments in order, or its gradient by some of them."""
-
-    def __init__(self, call: Call, names: Sequence[str], by: Sequence[str]) -> None:
-        self.__name__ = call.name
-        self.call, self.names, self.by = call, names, by
-
-    def __call__(self, *inputs: Any) -> Any:
-        selected = dict(zip(self.names, inputs, strict=True))
-        if not self.by:
-            return self.call(selected)
-        rest = {name: value for name, value in selected.items() if name not in self.by}
-        gradients = fg.grad(lambda part: self.call(rest | part))({n: selected[n] for n in self.by})
-        return tuple(gradients[name] for name in self.by)
 
 
 class _Keywords:
@@ -185,16 +196,16 @@ class _Keywords:
 
 def why_command(options: Namespace, output: TextIO) -> int:
     """`fungrad why`: why the gradient by each argument is zero, NaN, infinite or fine."""
-    call = _call(options)
+    call = call_of(options)
     names = select(call, options.wrt) if options.wrt else list(call.values)
     if not names:
         raise InputError(f"{call.name} takes no arguments; there is nothing to differentiate by.")
     with quiet(call.notes), user_code(call, EVALUATED):
         found = fg.why(_Keywords(call))(**{name: call.values[name] for name in names})
     if options.json:
-        _write_json(_head(call, names) | found.as_json(), call, output)
+        answer_json(head(call, names) | found.as_json(), call, output)
         return PASSED
-    report = _titled(call)
+    report = titled(call)
     if found.output.verdict != "fine":
         report.line(f"  {found.output}")
     report.heading("gradient")
@@ -204,13 +215,14 @@ def why_command(options: Namespace, output: TextIO) -> int:
         report.heading("stops")
     for text in [*map(stop_text, found.stops), *found.remarks]:
         report.line(f"  {text}")
-    _finish(report, call, output)
+    finish(report, call, output)
     return PASSED
 
 
 def demo_command(options: Namespace, output: TextIO) -> int:
     """`fungrad demo`: four uses of stop_gradient, each checked against a formula made by hand."""
-    results = demo.run_all(options.seed)
+    with progress("demos", len(demo.DEMOS)) as advance:
+        results = demo.run_all(options.seed, advance)
     passed = all(claim.holds for result in results for claim in result.claims)
     if options.json:
         content = {
@@ -250,21 +262,6 @@ def demo_command(options: Namespace, output: TextIO) -> int:
     return PASSED if passed else FAILED
 
 
-def _call(options: Namespace) -> Call:
-    return load_call(options.target, parse_arguments(options.arg), options.allow_nan)
-
-
-def _prepared(options: Namespace) -> tuple[Call, list[str]]:
-    call = _call(options)
-    return call, select(call, options.wrt)
-
-
-def _titled(call: Call) -> Report:
-    report = Report()
-    report.heading(f"{call.name}({call.types()})  {call.file}")
-    return report
-
-
 def _report_findings(report: Report, findings: Sequence[Finding]) -> None:
     for finding in findings:
         text = (
@@ -293,25 +290,6 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "comparisons": finding.comparisons,
         "not_judged": finding.rough,
     }
-
-
-def _head(call: Call, names: Sequence[str]) -> dict[str, Any]:
-    return {
-        "function": call.name,
-        "file": call.file,
-        "arguments": {name: type_text(value) for name, value in call.values.items()},
-        "wrt": list(names),
-    }
-
-
-def _finish(report: Report, call: Call, output: TextIO) -> None:
-    for note in call.notes:
-        report.line(f"  warning: {note}")
-    report.write(output)
-
-
-def _write_json(content: dict[str, Any], call: Call, output: TextIO) -> None:
-    write_json(content | {"warnings": call.notes}, output)
 
 
 def _graph_json(graph: Graph, labels: Sequence[str]) -> dict[str, Any]:

@@ -178,12 +178,13 @@ def check(
     seed: int = 0,
     spread: float = 0.01,
     tolerance: float = 1e-5,
+    advance: Callable[[], None] = lambda: None,
 ) -> list[Finding]:
     """Compares the derivative with central differences, and forward with reverse mode.
 
     At the given arguments and at `samples` points around them: each number is moved by `spread`
     times its size times a standard normal. Runs in float64. Points where two step sizes disagree
-    (a kink between them) are counted as rough, not as errors.
+    (a kink between them) are counted as rough, not as errors. `advance` is called at each point.
     """
     flat = Flat(call, names)
     generator = np.random.default_rng(seed)
@@ -196,6 +197,7 @@ def check(
         where = f"sample {sample}" if sample else "the given point"
         with quiet(call.notes), user_code(call, f"was being checked at {where}"):
             _check_at(flat, z, order, where, generator, difference, modes)
+        advance()
     return [difference, modes]
 
 

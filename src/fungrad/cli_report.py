@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from fungrad.inspect.tables import Table, aligned, rich_table
+
 SHOWN_ENTRIES = 36
 FIRST_ENTRIES = 4
 
@@ -34,9 +36,20 @@ class Report:
         """A line that says whether something held."""
         self.parts.append(("passed" if passed else "failed", text))
 
-    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table of texts."""
-        self.parts.append(("table", (list(header), [list(row) for row in rows])))
+    def table(
+        self,
+        header: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        right: frozenset[int] = frozenset(),
+    ) -> None:
+        """A table of texts; the columns at the places in `right` are set flush right."""
+        self.parts.append(("table", (list(header), [list(row) for row in rows], right)))
+
+    def tables(self, tables: Iterable[Table]) -> None:
+        """Tables, each under its title."""
+        for table in tables:
+            self.heading(table.title)
+            self.table(*table[1:])
 
     def write(self, file: TextIO) -> None:
         """Shows the report: by rich on a terminal, as plain text otherwise."""
@@ -54,43 +67,23 @@ class Report:
     def _write_plain(self, file: TextIO) -> None:
         for kind, content in self.parts:
             if kind == "table":
-                print("\n".join(_aligned(*content)), file=file)
+                print("\n".join(aligned(*content)), file=file)
             elif kind in ("passed", "failed"):
                 print(f"  {'ok    ' if kind == 'passed' else 'FAILED'}  {content}", file=file)
             else:
                 print(content, file=file)
 
     def _write_rich(self, console: Any) -> None:
-        from rich.table import Table
         from rich.text import Text
 
         for kind, content in self.parts:
             if kind == "table":
-                header, rows = content
-                table = Table(box=None, header_style="bold cyan")
-                for cell in header:
-                    table.add_column(Text(cell))
-                for row in rows:
-                    table.add_row(*(Text(cell) for cell in row))
-                console.print(table)
+                console.print(rich_table(*content))
             elif kind in ("passed", "failed"):
                 mark, style = ("ok    ", "green") if kind == "passed" else ("FAILED", "bold red")
                 console.print(Text.assemble("  ", (mark, style), "  ", content))
             else:
                 console.print(Text(content, style="bold" if kind == "heading" else ""))
-
-
-def _aligned(header: list[str], rows: list[list[str]]) -> list[str]:
-    """The lines of a table in plain text; cells may hold several lines."""
-    cells = [[cell.split("\n") for cell in row] for row in [header, *rows]]
-    widths = [max(len(line) for row in cells for line in row[i]) for i in range(len(header))]
-    lines = []
-    for row in cells:
-        for index in range(max(map(len, row))):
-            parts = [cell[index] if index < len(cell) else "" for cell in row]
-            padded = (part.ljust(width) for part, width in zip(parts, widths, strict=True))
-            lines.append(("  " + "  ".join(padded)).rstrip())
-    return lines
 
 
 def number_text(value: Any) -> str:

@@ -22,12 +22,13 @@ DEMOS: tuple[Callable[[int], Result], ...] = (
 )
 
 
-def run_all(seed: int = 0) -> list[Result]:
-    """Runs the four demos, with the time that each took."""
+def run_all(seed: int = 0, advance: Callable[[], None] = lambda: None) -> list[Result]:
+    """Runs the four demos, with the time that each took; `advance` is called after each."""
     results = []
     for run in DEMOS:
         start = time.perf_counter()
         result = run(seed)
         result.seconds = time.perf_counter() - start
         results.append(result)
+        advance()
     return results

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from fungrad import testing as testing
     from fungrad.inspect.ablate import ablate_stops as ablate_stops
     from fungrad.inspect.draw import draw as draw
+    from fungrad.inspect.numpy_source import to_source as to_source
     from fungrad.inspect.profile import profile as profile
     from fungrad.inspect.why import why as why
     from fungrad.saving import export as export
@@ -118,6 +119,7 @@ _LATER = {
     "save_nothing": "fungrad.structural.policies",
     "scipy": "fungrad.scipy",
     "testing": "fungrad.testing",
+    "to_source": "fungrad.inspect.numpy_source",
     "why": "fungrad.inspect.why",
 }
 

@@ -1,101 +1,174 @@
-"""Floor 6: the source of a function of ours as part of a module that knows nothing of fungrad.
+"""Floor 6: values as expressions of a module that knows nothing of fungrad.
 
-A function is copied from its file without annotations, docstring and decorators; the functions it
-calls follow it, modules become imports, other values literals. What cannot be written raises
-`NotWritable`. Knows Python's syntax; knows no primitive.
+NumPy's and Python's own go by their names, numbers and arrays are written out, large arrays kept
+beside, functions copied (copies.py). What cannot be written raises `NotWritable`.
 """
 
 from __future__ import annotations
 
-import ast
 import builtins
 import functools
 import inspect
+import keyword
+import re
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from fungrad.primitives.declare import Primitive
+
+LARGE = 200
+"""Arrays of more elements are not written as text."""
+
+_BUILTINS = frozenset(dir(builtins))
+_HOMES = {"_zeta": "scipy.special", "_riemann_zeta": "scipy.special"}
 
 
 class NotWritable(Exception):
     """A value that has no text of its own."""
 
 
-class Embedded:
-    """The imports, and the texts of values by their names, in the order they are needed in."""
+class TooLarge(NotWritable):
+    """An array that does not belong into a text."""
 
-    def __init__(self) -> None:
+
+class Values:
+    """The imports, the definitions in the order they are needed in, and the names taken.
+
+    Attributes:
+      arrays: the large arrays by their names, where they may be kept beside; else None.
+    """
+
+    def __init__(self, arrays: dict[str, Any] | None) -> None:
         self.imports: dict[str, str] = {}
         self.texts: dict[str, str] = {}
-        self._names: dict[int, str] = {}
+        self.arrays = arrays
+        self.taken: set[str] = set()
+        self._known: dict[Any, str] = {}
         self._held: list[Any] = []
+
+    # --- names ----------------------------------------------------------------------------------
+
+    def fresh(self, wished: str) -> str:
+        """A name of the module that no other has: no letters, which are those of values."""
+        wished = re.sub(r"\W", "", wished) or "function"
+        wished = wished if not wished[0].isdigit() else f"_{wished}"
+        name, count = wished, 1
+        while name in self.taken or name in _BUILTINS or short(name):
+            count += 1
+            name = f"{wished}_{count}"
+        self.taken.add(name)
+        return name
+
+    def once(self, key: Any, wished: str, *held: Any) -> tuple[str, bool]:
+        """The name for a key, and whether it is new and has still to be defined."""
+        if key in self._known:
+            return self._known[key], False
+        self._known[key] = self.fresh(wished)
+        self._held += held
+        return self._known[key], True
+
+    def define(self, name: str, text: str) -> None:
+        """Puts a definition behind all that it needs."""
+        self.texts[name] = text
+
+    # --- values ---------------------------------------------------------------------------------
 
     def value(self, wished: str, value: Any) -> str:
         """The expression that stands for a value; its definition is added where it needs one."""
-        if isinstance(value, (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))):
+        if isinstance(value, np.generic):
+            return self._scalar(value)
+        if value.__class__ in (bool, int, str, bytes, type(None)):
+            return _quoted(value) if value.__class__ is str else repr(value)
+        if value.__class__ in (float, complex):
             return self._number(value)
-        if isinstance(value, (tuple, list)):
+        if value is Ellipsis:
+            return "..."
+        if value.__class__ in (tuple, list):
             inner = ", ".join(self.value(wished, item) for item in value)
-            if isinstance(value, list):
+            if value.__class__ is list:
                 return f"[{inner}]"
             return f"({inner},)" if len(value) == 1 else f"({inner})"
-        if isinstance(value, slice):
+        if value.__class__ is slice:
+            return f"slice({', '.join(map(repr, (value.start, value.stop, value.step)))})"
+        if value.__class__ is range:
             return repr(value)
-        if isinstance(value, frozenset):
+        if value.__class__ is frozenset:
             return f"frozenset({self.value(wished, tuple(sorted(value, key=repr)))})"
-        if isinstance(value, dict):
+        if value.__class__ is dict:
             pairs = (f"{self.value(wished, k)}: {self.value(wished, v)}" for k, v in value.items())
             return f"{{{', '.join(pairs)}}}"
         return self._named(wished, value)
 
     def _number(self, value: Any) -> str:
-        if value is Ellipsis:
-            return "..."
-        if isinstance(value, complex):
+        if value.__class__ is complex:
             return f"complex({self._number(value.real)}, {self._number(value.imag)})"
-        if isinstance(value, float) and (value != value or abs(value) == float("inf")):
-            return f'float("{value}")'
+        if value != value:
+            return f"{self.np()}.nan"
+        if value in (float("inf"), -float("inf")):
+            return f"{'-' * (value < 0)}{self.np()}.inf"
         return repr(value)
+
+    def _scalar(self, value: Any) -> str:
+        if value.dtype.kind not in "fciub" or value.dtype.char == "G":
+            raise NotWritable(f"the value {value!r}")
+        if value.dtype.char == "g":
+            return f'{self.np()}.longdouble("{value!s}")'
+        if value.dtype.char in "ef" and np.isfinite(value):
+            return f"{self.dtype(value.dtype)}({value!s})"
+        return f"{self.dtype(value.dtype, 'np.bool_')}({self.value('c', value.item())})"
+
+    def dtype(self, dtype: np.dtype[Any], boolean: str = "bool") -> str:
+        """What one writes for a dtype in a call of NumPy."""
+        np_ = self.np()
+        if dtype == np.bool_:
+            return boolean
+        if dtype.kind == "O":
+            return "object"
+        found = getattr(np, dtype.name, None)
+        if dtype.isnative and isinstance(found, type) and np.dtype(found) == dtype:
+            return f"{np_}.{dtype.name}"
+        return f'{np_}.dtype("{dtype.str}")'
 
     def _named(self, wished: str, value: Any) -> str:
         if isinstance(value, np.dtype):
-            return f'{self.module(np)}.dtype("{value.str}")'
-        if isinstance(value, np.generic):
-            dtype = self._named(wished, value.dtype)
-            return f"{dtype}.type({self.value(wished, value.item())})"
+            text = self.dtype(value, "bool")
+            return text if "dtype(" in text else f"np.dtype({text})"
         if isinstance(value, np.ndarray):
-            return self._array(wished, value)
+            return self.array(wished, value)
+        if isinstance(value, Primitive):
+            return self.value(value.name, value.eval if value.ufunc is None else value.ufunc)
         if isinstance(value, types.ModuleType):
             return self.module(value)
         if isinstance(value, functools.partial):
-            if value.args or value.keywords:
-                raise NotWritable(repr(value))
-            return self._named(wished, value.func)
+            given = [self.value(wished, v) for v in (value.func, *value.args)]
+            given += [f"{k}={self.value(k, v)}" for k, v in value.keywords.items()]
+            self.imports["functools"] = "import functools"
+            return f"functools.partial({', '.join(given)})"
         found = self._public(value)
         if found:
             return found
-        value = inspect.unwrap(value) if callable(value) else value
-        if isinstance(value, types.FunctionType):
-            return self.function(wished, value)
-        raise NotWritable(f"{value!r} of type {type(value).__name__}")
+        if isinstance(value, type):
+            return self.type(value)
+        plain = inspect.unwrap(value) if callable(value) else value
+        if isinstance(plain, types.FunctionType):
+            return self.function(wished, plain)
+        raise NotWritable(f"{described(value)}, which is no NumPy")
 
-    def _array(self, wished: str, value: Any) -> str:
-        if value.dtype.hasobject:
-            raise NotWritable("an array of objects")
-        inner = self.value(wished, value.reshape(-1).tolist())
-        dtype = self._named(wished, value.dtype)
-        return f"{self.module(np)}.array({inner}, {dtype}).reshape({value.shape})"
+    def np(self) -> str:
+        """NumPy's name."""
+        return self.module(np)
 
     def module(self, module: types.ModuleType) -> str:
         """The name under which a module is imported."""
         name = module.__name__
         if name.split(".")[0] == "fungrad":
             raise NotWritable(f"the module {name}")
-        if name == "numpy":
+        if name.split(".")[0] == "numpy":
             self.imports["np"] = "import numpy as np"
-            return "np"
+            return f"np{name[5:]}"
         self.imports[name] = f"import {name}"
         return name
 
@@ -104,139 +177,120 @@ class Embedded:
         name = getattr(value, "__name__", "")
         if getattr(builtins, name, None) is value:
             return str(name)
+        ours = (getattr(value, "__module__", None) or "").split(".")[0] == "fungrad"
+        if ours and isinstance(value, type) and issubclass(value, BaseException):
+            base = next(c for c in value.__mro__ if c.__module__ in ("builtins", "numpy.linalg"))
+            return self._public(base if base is not Exception else RuntimeError)
         if isinstance(value, np.ufunc):
+            if name in _HOMES:
+                return f"{self.module(sys.modules[_HOMES[name]])}.{name.rsplit('_', 1)[1]}"
             homes = ["numpy", "scipy.special"]
         else:
             homes = [getattr(value, "__module__", None) or ""]
         if isinstance(value, types.BuiltinFunctionType) or homes == ["_operator"]:
             homes.append("operator")
         for home in homes:
-            module = None if home.startswith("fungrad") else sys.modules.get(home)
-            if module is not None and getattr(module, name, None) is value:
-                return f"{self.module(module)}.{name}"
+            module = None if home.split(".")[0] == "fungrad" else sys.modules.get(home)
+            if module is not None and home != "__main__" and getattr(module, name, None) is value:
+                if getattr(module, "__file__", None) is None or _installed(home):
+                    return f"{self.module(module)}.{name}"
         return ""
 
-    # --- functions ----------------------------------------------------------------------------
+    # --- arrays ---------------------------------------------------------------------------------
 
-    def function(self, wished: str, function: Callable[..., Any]) -> str:
-        """The name of a function, whose text is added."""
-        if id(function) in self._names:
-            return self._names[id(function)]
-        code: Any = function
-        name = code.__name__ if code.__name__.isidentifier() else wished
-        while name in self.texts:
-            name += "_"
-        self._names[id(function)] = name
-        self._held.append(function)
-        self.texts[name] = ""  # its place; what it needs is found first
-        node = _stripped(_node(code))
-        if isinstance(node, ast.Lambda):
-            text = f"{name} = {ast.unparse(self._resolved(node, code))}"
-        else:
-            node.name = name
-            text = ast.unparse(self._resolved(node, code))
-        del self.texts[name]
-        self.texts[name] = text
+    def array(self, wished: str, value: Any) -> str:
+        """An array: short ones as text, large ones by name, read from the file beside."""
+        if value.dtype.hasobject:
+            if value.shape == () and value[()] is None:
+                return "None"
+            raise NotWritable("an array of objects")
+        short_text = self._regular(value)
+        if short_text or value.size <= LARGE:
+            return short_text or self._listed(value)
+        if self.arrays is None:
+            raise TooLarge(f"an array of {value.size} elements (shape {value.shape})")
+        name, new = self.once(("array", id(value)), wished, value)
+        if new:
+            self.arrays[name] = value
         return name
 
-    def _resolved(self, node: Any, function: Any) -> Any:
-        """The function's syntax, with global and captured names replaced by what they stand for."""
-        captured = inspect.getclosurevars(function)
-        known = {**captured.globals, **captured.nonlocals}
-        local = set(function.__code__.co_varnames) | _bound_inside(node)
+    def _listed(self, value: Any) -> str:
+        if value.dtype.char in "gG" or value.dtype.kind not in "fciub":
+            raise NotWritable(f"an array of dtype {value.dtype}")
+        brief = value.dtype.char in "ef"
+        flat = value.ravel() if brief else value.ravel().tolist()
+        if value.dtype.kind in "fc":
+            items = [self._number(float(str(x)) if brief else x) for x in flat]
+        else:
+            items = [repr(x) for x in flat]
+        inferred = value.dtype in (np.float64, np.int64, np.complex128, np.bool_)
+        dtype = "" if inferred and value.size else f", {self.dtype(value.dtype)}"
+        text = f"np.array({_nested(items, value.shape)}{dtype})"
+        return text if value.size else f"np.zeros({value.shape}{dtype})"
 
-        class Replace(ast.NodeTransformer):
-            def visit_Name(inner, name: ast.Name) -> Any:
-                if name.id in local and name.id not in captured.nonlocals:
-                    return name
-                if name.id not in known:
-                    return name
-                value = known[name.id]
-                if value is function:
-                    text = self._names[id(function)]
-                else:
-                    text = self.value(name.id, value)
-                return ast.parse(text, mode="eval").body
+    def _regular(self, value: Any) -> str:
+        """`np.eye(3)`, `np.arange(5.0)`, `np.full(...)`, where an array is that to the bit."""
+        self.np()
+        if value.size < 3 or value.dtype.kind not in "fiu" or value.dtype.char == "g":
+            return ""
+        bits, first = value.tobytes(), value.ravel()[0]
+        dtype = "" if value.dtype == np.float64 else f", {self.dtype(value.dtype)}"
+        if bits == np.full(value.shape, first, value.dtype).tobytes():
+            if first in (0, 1) and not np.signbit(first):
+                return f"np.{'ones' if first else 'zeros'}({_shape(value.shape)}{dtype})"
+            return f"np.full({_shape(value.shape)}, {self._number(first.item())}{dtype})"
+        n = value.shape[0]
+        if value.shape == (n, n) and bits == np.eye(n, dtype=value.dtype).tobytes():
+            return f"np.eye({n}{dtype and f', dtype={dtype[2:]}'})"
+        if value.ndim == 1 and bits == np.arange(n, dtype=value.dtype).tobytes():
+            if value.dtype == np.float64:
+                return f"np.arange({float(n)})"
+            return f"np.arange({n}{dtype and f', dtype={dtype[2:]}'})"
+        return ""
 
-        return ast.fix_missing_locations(Replace().visit(node))
+    # --- what copies.py writes ------------------------------------------------------------------
 
+    def function(self, wished: str, function: Any) -> str:
+        """The name of a function, whose text is added."""
+        raise NotImplementedError
 
-def _bound_inside(node: ast.AST) -> set[str]:
-    """The names that inner functions and comprehensions bind."""
-    found = set()
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.arg):
-            found.add(inner.arg)
-        elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            found.add(inner.id)
-        elif isinstance(inner, ast.FunctionDef):
-            found.add(inner.name)
-    return found
-
-
-@functools.lru_cache(maxsize=64)
-def _syntax(path: str) -> ast.Module:
-    with open(path, encoding="utf-8") as file:
-        return ast.parse(file.read())
-
-
-def _node(function: Any) -> Any:
-    """The syntax of a function, from its file."""
-    code = function.__code__
-    path = inspect.getsourcefile(function)
-    if path is None:
-        raise NotWritable(f"{function!r}, whose source is not at hand")
-    kind = ast.Lambda if code.co_name == "<lambda>" else ast.FunctionDef
-    found = []
-    for node in ast.walk(_syntax(path)):
-        if not isinstance(node, kind):
-            continue
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-        if first == code.co_firstlineno and _arguments(node) == code.co_varnames[: _count(code)]:
-            found.append(node)
-    if kind is ast.Lambda and len(found) > 1:
-        found = [n for n in found if _same_code(n, code)]
-    if not found:
-        raise NotWritable(f"{function!r}, whose source was not found")
-    text = ast.unparse(found[0])
-    if kind is ast.Lambda:
-        return ast.parse(text, mode="eval").body
-    return ast.parse(text).body[0]
+    def type(self, type_: Any) -> str:
+        """The name of a class, whose text is added."""
+        raise NotImplementedError
 
 
-def _count(code: Any) -> int:
-    flags = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return int(code.co_argcount + code.co_kwonlyargcount + flags)
+def short(name: str) -> bool:
+    """Whether a name is one that values may get."""
+    return keyword.iskeyword(name) or re.fullmatch("[a-z]{1,3}", name) is not None
 
 
-def _arguments(node: Any) -> tuple[str, ...]:
-    arguments = node.args
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    named += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
-    return tuple(a.arg for a in named)
+def _installed(home: str) -> bool:
+    return home.split(".")[0] in {"numpy", "scipy"} | sys.stdlib_module_names
 
 
-def _same_code(node: ast.Lambda, code: Any) -> bool:
-    made = compile(ast.Expression(node), "<lambda>", "eval").co_consts
-    return any(isinstance(c, types.CodeType) and c.co_names == code.co_names for c in made)
+def described(value: Any) -> str:
+    """A value in messages, without its address."""
+    name = getattr(value, "__qualname__", None) or getattr(value, "name", None)
+    return f"`{name}`" if name.__class__ is str else f"a {type(value).__name__}"
 
 
-def _stripped(node: Any) -> Any:
-    """Without annotations, docstrings and decorators."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef):
-            inner.returns = None
-            inner.decorator_list = []
-            first = inner.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                inner.body = inner.body[1:] or [ast.Pass()]
-        elif isinstance(inner, ast.arg):
-            inner.annotation = None
+def _quoted(text: str) -> str:
+    shown = repr(text)
+    if shown[0] == "'" and '"' not in shown:
+        return f'"{shown[1:-1]}"'
+    return shown
 
-    class Plain(ast.NodeTransformer):
-        def visit_AnnAssign(self, assign: ast.AnnAssign) -> Any:
-            if assign.value is None:
-                return None
-            return ast.Assign([assign.target], assign.value)
 
-    return ast.fix_missing_locations(Plain().visit(node))
+def _shape(shape: tuple[int, ...]) -> str:
+    return str(shape[0]) if len(shape) == 1 else str(shape)
+
+
+def _nested(items: list[str], shape: tuple[int, ...]) -> str:
+    if not shape:
+        return items[0]
+    width = len(items) // shape[0] if shape[0] else 0
+    rows = [_nested(items[i * width : (i + 1) * width], shape[1:]) for i in range(shape[0])]
+    return f"[{', '.join(rows)}]"
+
+
+__all__ = ["LARGE", "NotWritable", "TooLarge", "Values", "described", "short"]

@@ -1,113 +1,196 @@
-"""Floor 6: writes a Graph as a module of plain NumPy, which runs where there is no fungrad.
+"""Floor 6: writes a Graph as a function in a module of plain NumPy, which runs without fungrad.
 
-One line an equation, as it would be written by hand; loops and branches are Python's. What is no
-expression is a function of ours, copied into the module (embed.py). Knows the structural
-primitives; runs nothing.
+One line an equation, as one writes it by hand; loops and branches (emit_loops.py) are Python's.
+What is neither is a function of ours, copied into the module (copies.py). Runs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fungrad.backend.embed import Embedded, NotWritable
+from fungrad.backend.copies import Copies
+from fungrad.backend.embed import NotWritable, TooLarge
+from fungrad.backend.emit_loops import STATEMENTS
 from fungrad.backend.expressions import expressed
+from fungrad.backend.layout import block
+from fungrad.backend.phrases import bare, index_text, literal, phrased
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.show import name_of
 from fungrad.optimise.passes import optimised
-from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.indexing import ARRAY, getitem, indexed, scatter
+from fungrad.primitives.elementwise import select
+from fungrad.primitives.indexing import indexed, scatter
 from fungrad.primitives.scattering import index_add, index_max, index_min, index_multiply, index_set
-from fungrad.structural.branch import switch, switch_pullback, switch_record
-from fungrad.structural.loop import halves_of, while_loop, while_loop_pullback, while_loop_record
-from fungrad.structural.retrace import differentiate
-from fungrad.structural.scan import scan
-from fungrad.structural.steps import order_of
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
+from fungrad.primitives.stopping import stop, stop_order
+from fungrad.structural.policies import named
 
 
 class Module:
-    """The functions of a module, one for each Graph."""
+    """A module: imports, definitions, and functions, one for each Graph.
 
-    def __init__(self) -> None:
-        self.embedded = Embedded()
+    Args:
+      arrays: where large arrays are put by their names; None refuses them.
+    """
+
+    def __init__(self, arrays: dict[str, Any] | None = None) -> None:
+        self.values = Copies(arrays)
+        self.values.np()
         self.functions: list[str] = []
-        self._names: set[str] = set()
 
-    def text(self) -> str:
-        """The module."""
-        imports = sorted(self.embedded.imports.values())
-        parts = ["\n".join(imports), *self.embedded.texts.values(), *self.functions]
-        return "\n\n\n".join(part for part in parts if part) + "\n"
+    def text(self, head: str = "", stored: str = "") -> str:
+        """The module.
 
-    def fresh(self, wished: str) -> str:
-        """A name for a function, its own wish if it is free."""
-        name, count = wished, 1
-        while name in self._names or name in self.embedded.texts:
-            count += 1
-            name = f"{wished}_{count}"
-        self._names.add(name)
+        Args:
+          head: its docstring, with its quotes.
+          stored: the file of the large arrays, beside the module.
+        """
+        values, loaded = self.values, []
+        if values.arrays:
+            values.imports["os"] = "import os"
+            loaded = [
+                f'with np.load(os.path.join(os.path.dirname(__file__), "{stored}")) as _stored:',
+                *[f'    {name} = _stored["{name}"]' for name in values.arrays],
+            ]
+        lines = sorted(values.imports.values())
+        foreign = [line for line in lines if line.startswith(("import numpy", "import scipy"))]
+        groups = ([line for line in lines if line not in foreign], foreign)
+        imports = "\n\n".join("\n".join(group) for group in groups if group)
+        text = "\n\n".join(part for part in (head, imports, block(loaded, "")) if part)
+        before: bool | None = None
+        for definition in (*values.texts.values(), *self.functions):
+            long = definition.startswith(("def ", "class ", "@"))
+            text += "\n\n\n" if before or long else "\n" if before is False else "\n\n"
+            text += definition
+            before = long
+        return text + "\n"
+
+    def function(
+        self,
+        graph: Graph,
+        name: str,
+        *,
+        parameters: Sequence[str] = (),
+        inputs: Sequence[tuple[str, str]] = (),
+        doc: Sequence[str] = (),
+        returned: Callable[[list[str]], str] | None = None,
+    ) -> str:
+        """Writes a function that computes a Graph; its name.
+
+        Args:
+          graph: the Graph, which is optimised.
+          name: how the function is called.
+          parameters: the list of its parameters, as text; the inputs by their letters if empty.
+          inputs: for each input the local name that it gets, and what that is made of ("" where it
+            is a parameter).
+          doc: the lines of the docstring.
+          returned: the expression of the result, made of those of the outputs; a tuple by default.
+        """
+        name = name if name.isidentifier() else "function"
+        self.values.taken.add(name)
+        graph = optimised(graph)
+        function = Function(self.values, graph, [p.split("=")[0].strip("* ") for p in parameters])
+        unpacked = []
+        used = {id(a) for e in graph.equations for a in e.inputs} | {id(a) for a in graph.outputs}
+        for variable, (local, source) in zip(graph.inputs, inputs, strict=bool(inputs)):
+            if not source:
+                function.bind(variable, local)
+            elif id(variable) in used:
+                unpacked.append(f"{function.name(variable, local)} = {source}")
+        given = list(parameters) or [function.name(v) for v in graph.inputs]
+        body = [*unpacked, *function.constants(graph), *function.body(graph)]
+        results = [function.result(graph, atom) for atom in graph.outputs]
+        made = returned(results) if returned else f"({', '.join(results)}{',' * bool(results)})"
+        if body and body[-1].startswith(f"{made} = "):
+            body[-1] = f"return {body[-1].partition(' = ')[2]}"
+        else:
+            body.append(f"return {made}")
+        lines = block([f"def {name}({', '.join(given)}):"], "")
+        quoted = [f'"""{doc[0]}', *doc[1:], '"""'] if len(doc) > 1 else [f'"""{"".join(doc)}"""']
+        head = "\n".join(f"    {line}".rstrip() for line in quoted) + "\n" if doc else ""
+        self.functions.append(f"{lines}\n{head}{block([f'    {b}' for b in body], '')}")
         return name
-
-    def graph(self, graph: Graph, wished: str) -> str:
-        """Writes a function of a Graph's inputs that returns a tuple; its name."""
-        name = self.fresh(wished)
-        function = Function(self, optimised(graph))
-        inputs = [function.name(v) for v in function.graph.inputs]
-        body = function.body()
-        results = "".join(f"{function.read(a)}, " for a in function.graph.outputs)
-        lines = [*body, f"return ({results.rstrip()})" if results else "return ()"]
-        self.functions.append(f"def {name}({', '.join(inputs)}):\n" + _indented(lines))
-        return name
-
-
-def _indented(lines: Sequence[str]) -> str:
-    return "\n".join(f"    {line}" for line in lines)
 
 
 class Function:
-    """The statements of one Graph."""
+    """The statements of a function, with those of the Graphs inside: its loops and branches."""
 
-    def __init__(self, module: Module, graph: Graph) -> None:
-        self.module = module
-        self.graph = graph
-        self.embedded = module.embedded
+    def __init__(self, values: Copies, graph: Graph, reserved: Sequence[str] = ()) -> None:
+        self.values = values
         self._names: dict[int, str] = {}
+        self._held: list[Any] = []
+        self._reserved = {*reserved, "as", "if", "in", "is", "or", "and", "def", "del", "for",
+                          "not", "try", "np", "all", "any", "abs", "int", "len", "max", "min",
+                          "pow", "set", "str", "sum", "zip", "map", "dir", "hex", "bin", "chr",
+                          "ord", "oct", "id", "ast", "re", "os", "sys"}  # fmt: skip
         self._count = 0
-        self._np = self.embedded.module(np)
+
+    # --- names ------------------------------------------------------------------------------------
 
     def name(self, variable: Variable, wished: str = "") -> str:
         """The name of a value: letters in the order of the equations, as the printed Graph has."""
         if id(variable) not in self._names:
-            self._names[id(variable)] = wished or self._next()
+            self.bind(variable, self.local(wished) if wished else self.letter())
         return self._names[id(variable)]
 
-    def _next(self) -> str:
-        count, letters = self._count, ""
-        self._count += 1
+    def bind(self, variable: Variable, text: str) -> None:
+        """Lets a value be read as a text."""
+        self._names[id(variable)] = text
+        self._held.append(variable)
+
+    def letter(self) -> str:
+        """The next letter that is free."""
         while True:
-            letters = LETTERS[count % 26] + letters
-            count = count // 26 - 1
-            if count < 0:
-                break
-        return letters if letters not in ("as", "if", "in", "is", "or", "np") else f"{letters}_"
+            name = name_of(self._count)
+            self._count += 1
+            if name not in self._reserved:
+                self._reserved.add(name)
+                return name if len(name) < 4 else f"v{self._count}"
 
-    def read(self, atom: Atom) -> str:
-        """The text of an argument."""
-        if isinstance(atom, Literal):
-            text = self.embedded.value("c", atom.value)
-            return f"({text})" if text.startswith("-") else text
-        return self.name(atom)
+    def local(self, wished: str) -> str:
+        """A free name for something other than a value."""
+        name, count = wished, 1
+        while name in self._reserved or name in self.values.taken:
+            count += 1
+            name = f"{wished}_{count}"
+        self._reserved.add(name)
+        return name
 
-    def body(self) -> list[str]:
-        """The statements."""
+    def read(self, atom: Atom, others: Sequence[Any] = ()) -> str:
+        """The text of an argument, beside others of the given Types."""
+        return literal(atom, others, self.values) if isinstance(atom, Literal) else self.name(atom)
+
+    def result(self, graph: Graph, atom: Atom) -> str:
+        """The text of an output, which is the caller's own where it is a constant."""
+        text = self.read(atom)
+        constant = any(v is atom and isinstance(x, np.ndarray) for v, x in graph.constants)
+        return f"{text}.copy()" if constant else text
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def constants(self, graph: Graph) -> list[str]:
+        """The statements that make the constants of a Graph."""
         lines = []
-        for variable, value in self.graph.constants:
-            lines.append(f"{self.name(variable)} = {self.embedded.value('constant', value)}")
-        for equation in self.graph.equations:
+        for variable, value in graph.constants:
+            try:
+                text = self.values.value("constant", value)
+            except TooLarge as reason:
+                raise ArgumentError(
+                    f"The function holds {reason}, which is too large for a text: pass it as an "
+                    'argument, or give fg.to_source a path="f.py", beside which it is written.'
+                ) from None
+            if text.isidentifier():
+                self.bind(variable, text)
+            else:
+                lines.append(f"{self.name(variable)} = {text}")
+        return lines
+
+    def body(self, graph: Graph) -> list[str]:
+        """The statements of the equations."""
+        lines = []
+        for equation in graph.equations:
             try:
                 lines += self._statements(equation)
             except NotWritable as reason:
@@ -119,276 +202,115 @@ class Function:
                 ) from None
         return lines
 
+    def inlined(self, graph: Graph, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The statements of a Graph inside, and the texts of its outputs."""
+        graph = optimised(graph)
+        for variable in [v for e in graph.equations for v in e.outputs]:
+            self._names.pop(id(variable), None)  # the same Graph may stand at several places
+        for variable, text in zip(graph.inputs, arguments, strict=True):
+            self.bind(variable, text)
+        self._held.append(graph)
+        lines = [*self.constants(graph), *self.body(graph)]
+        return lines, [self.read(atom) for atom in graph.outputs]
+
     def _statements(self, equation: Equation) -> list[str]:
-        arguments = [self.read(atom) for atom in equation.inputs]
-        write = _STATEMENTS.get(equation.primitive)
+        write = _STATEMENTS.get(equation.primitive) or STATEMENTS.get(equation.primitive)
         if write is not None:
-            return write(self, equation, arguments)
-        results = ", ".join(self.name(v) for v in equation.outputs)
-        comma = "," * equation.primitive.multiple
-        return [f"{results}{comma} = {self._expression(equation, arguments)}"]
+            lines: list[str] = write(self, equation, [self.read(a) for a in equation.inputs])
+            return lines
+        types = [atom.type for atom in equation.inputs]
+        plain = equation.primitive.ufunc is not None and equation.primitive is not select
+        arguments = [self.read(atom, types if plain else ()) for atom in equation.inputs]
+        text = self._expression(equation, arguments)
+        if not equation.primitive.multiple:
+            return [f"{self.name(equation.outputs[0])} = {text}"]
+        results = [self.name(v) for v in equation.outputs]
+        comma = "," * (len(results) == 1)
+        return [f"{', '.join(results)}{comma} = {text}" if results else text]
 
     def _expression(self, equation: Equation, arguments: list[str]) -> str:
         primitive: Any = equation.primitive
-        applied = expressed(equation, arguments, self._constant)
-        if applied is not None:
-            return applied
-        graph = equation.params.get("graph")
-        if isinstance(graph, Graph) and not primitive.effect:
-            return (
-                f"{self.module.graph(graph, graph.name or primitive.name)}({', '.join(arguments)})"
-            )
-        if primitive.ufunc is not None:
-            called = self.embedded.value(primitive.name, primitive.ufunc)
-            weak = all(atom.type.weak for atom in equation.inputs)
-            return f"{called}({', '.join(arguments)})" + ".item()" * weak
         if primitive.effect:
             raise NotWritable("to be run for what it does")
-        called = self.embedded.value(primitive.name, primitive.eval)
-        given = [f"{k}={self.embedded.value(k, v)}" for k, v in equation.params.items()]
+        applied = phrased(equation, arguments, self.values)
+        applied = applied or expressed(equation, arguments, self.values.value)
+        if applied is not None:
+            return applied
+        arguments = [bare(a) for a in arguments]
+        if any(isinstance(p, Graph) for p in equation.params.values()):
+            raise NotWritable("to run a Graph in a way of its own")
+        weak = bool(equation.inputs) and all(atom.type.weak for atom in equation.inputs)
+        if primitive.ufunc is not None:
+            called = self.values.value(primitive.name, primitive.ufunc)
+            made = primitive.eval.__class__ is np.ufunc
+            return f"{called}({', '.join(arguments)})" + ".item()" * (
+                weak and not made and equation.outputs[0].type.weak
+            )
+        called = self.values.value(primitive.name, primitive.eval)
+        given = [f"{k}={self.values.value(k, v)}" for k, v in equation.params.items()]
         return f"{called}({', '.join([*arguments, *given])})"
 
-    def _constant(self, wished: str, value: Any) -> str:
-        if wished == "k":
-            return _index_text(value)
-        return self.embedded.value(wished, value)
+
+# --- what writes into arrays ----------------------------------------------------------------------
 
 
-def _index_text(index: Any) -> str:
-    """An index as one writes it: `1:, None`."""
-    entries = index if isinstance(index, tuple) else (index,)
-    return ", ".join(map(_entry_text, entries)) or "()"
-
-
-def _entry_text(entry: Any) -> str:
-    if isinstance(entry, slice):
-        parts = [entry.start, entry.stop] + ([] if entry.step is None else [entry.step])
-        return ":".join("" if part is None else str(part) for part in parts)
-    return "..." if entry is Ellipsis else repr(entry)
-
-
-def _as_tuple(place: str) -> str:
-    """An index as it stands outside of brackets."""
-    return f"np.index_exp[{place}]"
-
-
-def _filled(index: Any, arrays: Sequence[str]) -> str:
-    given = iter(arrays)
-    return ", ".join(next(given) if e is ARRAY or e == ARRAY else _entry_text(e)
-                     for e in index.entries) or "()"  # fmt: skip
-
-
-# --- indexing, contractions -----------------------------------------------------------------------
-
-
-def _getitem(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    x, *arrays = arguments
-    if equation.inputs[0].type.weak or isinstance(equation.inputs[0], Literal):
-        x = f"np.asarray({x})"
-    place = _filled(equation.params["index"], arrays)
-    return [f"{f.name(equation.outputs[0])} = {x}[{place}]"]
+def _same(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
+    f.bind(equation.outputs[0], arguments[0])
+    return []
 
 
 def _indexed(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
     result = f.name(equation.outputs[0])
-    place = _filled(equation.params["index"], arguments)
+    place = index_text(equation.params["index"], arguments)
     return [f"{result} = np.zeros({equation.params['shape']}, bool)", f"{result}[{place}] = True"]
 
 
 def _scatter(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
     values, *arrays = arguments
     result, index = f.name(equation.outputs[0]), equation.params["index"]
-    dtype = f.embedded.value("dtype", equation.outputs[0].type.dtype)
-    begin = f"{result} = np.zeros({equation.params['shape']}, {dtype})"
-    place = _filled(index, arrays)
+    dtype = equation.outputs[0].type.dtype
+    kind = "" if dtype == np.float64 else f", {f.values.dtype(dtype)}"
+    begin = f"{result} = np.zeros({equation.params['shape']}{kind})"
+    place = index_text(index, arrays)
     if index.unique or not any(a.type.shape for a in equation.inputs[1:]):
         return [begin, f"{result}[{place}] = {values}"]
     return [begin, f"np.add.at({result}, {_as_tuple(place)}, {values})"]
 
 
+def _as_tuple(place: str) -> str:
+    """An index as it stands outside of brackets."""
+    return place if place.isidentifier() else f"np.index_exp[{place}]"
+
+
+_IN_PLACE = {"add": "+=", "multiply": "*="}
+
+
 def _written(ufunc: str) -> Any:
     def write(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
         x, values, *arrays = arguments
-        result, place = f.name(equation.outputs[0]), _filled(equation.params["index"], arrays)
-        begin = f"{result} = np.array({x}, order='C')"
+        index = equation.params["index"]
+        result, place = f.name(equation.outputs[0]), index_text(index, arrays)
+        begin = f'{result} = np.array({x}, order="C")'
+        repeated = any(a.type.shape for a in equation.inputs[2:])
         if not ufunc:
-            return [begin, f"{result}[{place}] = np.ascontiguousarray({values})"
-                    if any(a.type.shape for a in equation.inputs[2:])
-                    else f"{result}[{place}] = {values}"]  # fmt: skip
+            values = f"np.ascontiguousarray({values})" if repeated else values
+            return [begin, f"{result}[{place}] = {values}"]
+        if index.unique or not repeated:
+            if (
+                ufunc in _IN_PLACE
+                and equation.inputs[1].type.dtype == equation.inputs[0].type.dtype
+            ):
+                return [begin, f"{result}[{place}] {_IN_PLACE[ufunc]} {values}"]
+            return [begin, f"{result}[{place}] = np.{ufunc}({result}[{place}], {values})"]
         return [begin, f"np.{ufunc}.at({result}, {_as_tuple(place)}, {values})"]
 
     return write
 
 
-def _dot(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    result = f.name(equation.outputs[0])
-    short = expressed(equation, arguments, f._constant)
-    if short is not None:
-        return [f"{result} = {short}"]
-    contract, batch = equation.params["contract"], equation.params["batch"]
-    nx, ny = (atom.type.ndim for atom in equation.inputs)
-    letters = iter(LETTERS)
-    x = [next(letters) for _ in range(nx)]
-    y = [next(letters) for _ in range(ny)]
-    for i, j in (*zip(*batch, strict=True), *zip(*contract, strict=True)):
-        y[j] = x[i]
-    free = [x[i] for i in range(nx) if i not in (*batch[0], *contract[0])]
-    free += [y[j] for j in range(ny) if j not in (*batch[1], *contract[1])]
-    out = "".join([*(x[i] for i in batch[0]), *free])
-    spec = f"{''.join(x)},{''.join(y)}->{out}"
-    return [f"{result} = np.einsum('{spec}', {', '.join(arguments)}, optimize=True)"]
-
-
-# --- loops and branches ---------------------------------------------------------------------------
-
-
-def _outputs(f: Function, equation: Equation) -> list[str]:
-    return [f.name(v) for v in equation.outputs]
-
-
-def _tuple(names: Sequence[str]) -> str:
-    return f"({', '.join(names)},)" if names else "()"
-
-
-def _scan(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    params = equation.params
-    constants, n = params["counts"]
-    body = f.module.graph(params["body"], "step")
-    consts, carry = arguments[:constants], arguments[constants : constants + n]
-    xs = arguments[constants + n :]
-    outputs = _outputs(f, equation)
-    state, stacks = outputs[:n], outputs[n:]
-    lines = [f"{name} = {start}" for name, start in zip(state, carry, strict=True)]
-    for name, variable in zip(stacks, equation.outputs[n:], strict=True):
-        dtype = f.embedded.value("dtype", variable.type.dtype)
-        lines.append(f"{name} = np.empty({variable.type.shape}, {dtype})")
-    steps = order_of(params["length"], params["reverse"])
-    lines.append(f"for i_ in {steps!r}:")
-    given = ", ".join([*consts, *state, *(f"{x}[i_]" for x in xs)])
-    targets = [*state, *(f"{name}[i_]" for name in stacks)]
-    lines.append(f"    {', '.join(targets)}, = {body}({given})" if targets else "    pass")
-    return lines
-
-
-def _while(f: Function, equation: Equation, arguments: list[str], trail: str = "") -> list[str]:
-    params = equation.params
-    first, second = params["counts"]
-    cond = f.module.graph(params["cond"], "condition")
-    body: Graph = params["body"]
-    if trail:
-        body = halves_of(params["wanted"], body, params["counts"]).forward
-    step = f.module.graph(body, "step")
-    consts, more = arguments[:first], arguments[first : first + second]
-    state = _outputs(f, equation)[: len(arguments) - first - second]
-    lines = [f"{n} = {x}" for n, x in zip(state, arguments[first + second :], strict=True)]
-    lines.append(f"while {cond}({', '.join([*consts, *state])})[0]:")
-    rest = ", *held_" if trail else ","
-    lines.append(f"    {', '.join(state)}{rest} = {step}({', '.join([*more, *state])})")
-    if trail:
-        lines = [f"{trail} = []", *lines, f"    {trail}.append(held_)"]
-    return lines
-
-
-def _while_loop(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    return _while(f, equation, arguments)
-
-
-def _while_record(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    return _while(f, equation, arguments, f.name(equation.outputs[-1]))
-
-
-def _while_pullback(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    params = equation.params
-    wanted, body, counts = params["wanted"], params["body"], params["counts"]
-    if not params["trailed"]:
-        raise NotWritable("its steps run again (checkpoint=)")
-    first, constants = counts
-    halves = halves_of(wanted, body, counts)
-    back = f.module.graph(halves.backward, "back")
-    trail, given = arguments[len(wanted)], arguments[len(wanted) + 1 :]
-    inexact = [i for i, t in enumerate(body.output_types) if t.inexact]
-    outputs = iter(_outputs(f, equation))
-    lines, totals = [], {}
-    for i, (type_, want) in enumerate(zip(_types(equation), wanted, strict=False)):
-        if want and i < first + constants:
-            name = next(outputs)
-            dtype = f.embedded.value("dtype", type_.dtype)
-            lines.append(f"{name} = np.zeros({type_.shape}, {dtype})[()]")
-            if i >= first:
-                totals[i - first] = name
-    cts = [f"ct_{i}" for i in inexact]
-    lines += [f"{name} = {x}" for name, x in zip(cts, given, strict=True)]
-    lines.append(f"for held_ in reversed({trail}):")
-    found = {i: f"found_{i}" for i in halves.reached}
-    arrow = ", ".join(found.values())
-    lines.append(f"    {arrow + ', = ' if found else ''}{back}({', '.join(['*held_', *cts])})")
-    for i, name in totals.items():
-        if i in found:
-            lines.append(f"    {name} = {name} + {found[i]}")
-    for i, name in zip(inexact, cts, strict=True):
-        at = constants + i
-        lines.append(f"    {name} = {found[at] if at in found else f'{name} * 0'}")
-    for i, want in enumerate(wanted[first + constants :]):
-        if want:
-            lines.append(f"{next(outputs)} = ct_{i}")
-    return lines
-
-
-def _types(equation: Equation) -> list[Any]:
-    return [atom.type for atom in equation.inputs]
-
-
-def _chosen(f: Function, index: str, names: Sequence[str]) -> str:
-    return f"{_tuple(names)}[min(max(int({index}), 0), {len(names) - 1})]"
-
-
-def _switch(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    index, *operands = arguments
-    names = [f.module.graph(branch, "branch") for branch in equation.params["branches"]]
-    applied = f"{_chosen(f, index, names)}({', '.join(operands)})"
-    return [f"{', '.join(_outputs(f, equation))}, = {applied}"]
-
-
-def _switch_record(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    index, *operands = arguments
-    wanted = equation.params["wanted"][1:]
-    halves = [differentiate(branch, wanted).forward for branch in equation.params["branches"]]
-    names = [f.module.graph(half, "branch") for half in halves]
-    *outputs, trail = _outputs(f, equation)
-    applied = f"{_chosen(f, index, names)}({', '.join(operands)})"
-    return [f"{', '.join([*outputs, f'*{trail}'])}, = {applied}"]
-
-
-def _switch_pullback(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    params = equation.params
-    wanted, branches = params["wanted"], params["branches"]
-    if not params["trailed"]:
-        raise NotWritable("its branch run again (checkpoint=)")
-    trail, given = arguments[len(wanted)], arguments[len(wanted) + 1 :]
-    positions = [i for i, want in enumerate(wanted[1:]) if want]
-    names = []
-    for branch in branches:
-        halves = differentiate(branch, wanted[1:])
-        found = dict(zip(halves.reached, halves.backward.outputs, strict=True))
-        types = [equation.inputs[1 + i].type for i in positions]
-        outputs: list[Atom] = []
-        constants = list(halves.backward.constants)
-        for i, type_ in zip(positions, types, strict=True):
-            if i in found:
-                outputs.append(found[i])
-            else:
-                zero = Variable(type_)
-                constants.append((zero, type_.zeros()))
-                outputs.append(zero)
-        back = halves.backward
-        graph = Graph(back.inputs, tuple(constants), back.equations, tuple(outputs), back.name)
-        names.append(f.module.graph(graph, "back"))
-    applied = f"{_chosen(f, arguments[0], names)}({', '.join([f'*{trail}', *given])})"
-    return [f"{', '.join(_outputs(f, equation))}, = {applied}"]
-
-
 _STATEMENTS: dict[Any, Any] = {
-    getitem: _getitem,
+    stop: _same,
+    stop_order: _same,
+    named: _same,
     indexed: _indexed,
     scatter: _scatter,
     index_set: _written(""),
@@ -396,12 +318,6 @@ _STATEMENTS: dict[Any, Any] = {
     index_multiply: _written("multiply"),
     index_min: _written("minimum"),
     index_max: _written("maximum"),
-    dot_general: _dot,
-    scan: _scan,
-    while_loop: _while_loop,
-    while_loop_record: _while_record,
-    while_loop_pullback: _while_pullback,
-    switch: _switch,
-    switch_record: _switch_record,
-    switch_pullback: _switch_pullback,
 }
+
+__all__ = ["Function", "Module"]

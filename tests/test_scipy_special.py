@@ -16,6 +16,7 @@ import scipy.optimize
 import scipy.special as sp
 
 import fungrad as fg
+from fungrad import lax
 from fungrad.errors import MissingRuleError
 from fungrad.scipy import special
 from fungrad.testing import check_grads
@@ -256,6 +257,21 @@ def test_softmax(name, axis):
         np.testing.assert_allclose(found, expected, rtol=1e-14)
     check_grads(f, [A], order=2)
     assert np.all(np.isfinite(fg.jacobian(f)(1e4 * A)))
+
+
+def test_polygamma_of_many_orders():
+    x = np.linspace(0.5, 3.0, 4)
+    orders = np.array([0, 1, 2, 5])
+    for n in (orders, orders.astype(float), np.zeros(4), 2.0, orders[:, None], np.zeros((2, 1))):
+
+        def f(x, n=n):
+            return special.polygamma(n, x)
+
+        for found in (fg.vjp(f, x)[0], fg.jit(f)(x), fg.vmap(f, in_axes=1)(np.stack([x, x], 1))[0]):
+            np.testing.assert_allclose(found, sp.polygamma(n, x), rtol=1e-14)
+        check_grads(f, [x], order=2)
+    assert fg.jit(special.polygamma, static_argnums=0)(2, np.float32(0.5)).dtype == np.float32
+    np.testing.assert_allclose(fg.grad(lambda x: lax.polygamma(2.0, x))(0.5), sp.polygamma(3, 0.5))
 
 
 def test_polygamma_and_multigammaln():

@@ -43,7 +43,7 @@ from fungrad.scipy.special_composed import (
     spherical_kn,
     spherical_yn,
 )
-from fungrad.tracing.trace import EVAL, current, registry
+from fungrad.tracing.trace import EVAL, current, registry, typeof
 
 _special = scipy_special()
 
@@ -137,18 +137,21 @@ def zeta(x: Any, q: Any = None) -> Any:
 
 
 def polygamma(n: Any, x: Any) -> Any:
-    """The derivative of order n of digamma, as scipy.special.polygamma, for one number n.
+    """The derivative of order n of digamma, as scipy.special.polygamma; n holds whole numbers,
+    also as floats, that are not traced.
 
     >>> float(polygamma(0, 1.0)) == float(_special.psi(1.0))
     True
     """
     if current() is EVAL:
         return _special.polygamma(n, x)
-    order = operator.index(n)
-    if order == 0:
-        return special_gamma.digamma(x)
-    factor = float(math.factorial(order)) * (1.0 if order % 2 else -1.0)
-    return special_gamma.zeta(order + 1.0, x) * factor
+    x = _floating(x)
+    orders = np.asarray(n, typeof(x).dtype)
+    if not orders.any():
+        return special_gamma.digamma(x + orders if orders.ndim else x)
+    factor = np.where(orders % 2 == 1, 1.0, -1.0).astype(orders.dtype) * _special.gamma(orders + 1)
+    higher = special_gamma.zeta(np.maximum(orders, 1) + 1, x) * factor
+    return higher if orders.all() else np.where(orders == 0, special_gamma.digamma(x), higher)
 
 
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:

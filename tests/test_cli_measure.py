@@ -275,6 +275,28 @@ def test_the_compiled_program_is_printed(run, run_json):
     assert run_json(*command)["source"] == out.rstrip("\n")
 
 
+@pytest.mark.parametrize(("option", "name"), [([], "loss"), (["--grad"], "loss_gradient")])
+def test_the_program_is_written_as_a_module_of_its_own(run, tmp_path, option, name):
+    target = tmp_path / "compiled.py"
+    code, out, err = run("ir", "FUNC:loss", *ARGS, *option, "--source", target)
+    assert (code, err) == (0, "") and "lines of plain NumPy" in out
+    assert "import fungrad" not in target.read_text()
+    module = {}
+    exec(target.read_text(), module)
+    w, x = np.array([0.1, 0.2, 0.3]), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    h = np.tanh(x @ w)
+    found = module[name](w, x, 1.0)
+    if option:
+        np.testing.assert_allclose(found, x.T @ (2.0 * h * (1.0 - h * h)), rtol=1e-12)
+    else:
+        np.testing.assert_allclose(found, np.sum(h**2), rtol=1e-12)
+
+
+def test_a_program_that_cannot_be_written(run, tmp_path):
+    code, out, err = run("ir", "FUNC:loss", *ARGS, "--source", tmp_path / "gone" / "x.py")
+    assert (code, out) == (2, "") and "cannot be written" in err
+
+
 # -- progress and rich -----------------------------------------------------------------------------
 
 

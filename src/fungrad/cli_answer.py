@@ -5,6 +5,7 @@ Knows Calls and Reports; knows no command. Exit codes: 0 done, 1 a check failed.
 
 from __future__ import annotations
 
+import inspect
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -58,11 +59,15 @@ def answer_json(content: dict[str, Any], call: Call, output: TextIO) -> None:
 
 
 class Positional:
-    """A Call as a function of the named arguments in order, or its gradient by some of them."""
+    """A Call as a function of the named arguments in order, or its gradient by some of them, a
+    tuple where they are several.
+    """
 
     def __init__(self, call: Call, names: Sequence[str], by: Sequence[str]) -> None:
         self.__name__ = call.name
         self.call, self.names, self.by = call, names, by
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
 
     @property
     def values(self) -> list[Any]:
@@ -75,7 +80,8 @@ class Positional:
             return self.call(selected)
         rest = {name: value for name, value in selected.items() if name not in self.by}
         gradients = fg.grad(lambda part: self.call(rest | part))({n: selected[n] for n in self.by})
-        return tuple(gradients[name] for name in self.by)
+        found = tuple(gradients[name] for name in self.by)
+        return found if len(found) > 1 else found[0]
 
 
 def to_be_traced(options: Namespace) -> tuple[Call, Positional, list[str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 import fungrad as fg
@@ -149,25 +148,31 @@ def ir_command(options: Namespace, output: TextIO) -> int:
 
 
 def _source(call: Call, function: Positional, options: Namespace, output: TextIO) -> int:
-    """`fungrad ir --source`: the program that runs, printed or written to a file."""
+    """`fungrad ir --source`: the program that runs, printed, or a module of plain NumPy, written
+    to a file.
+    """
+    path = None if options.source == "-" else options.source
     with quiet(call.notes), user_code(call, TRACED):
-        text = fg.jit(function).lower(*function.values).source
-    if options.source != "-":
-        _write(options.source, text + "\n")
+        if path is None:
+            text = fg.jit(function).lower(*function.values).source
+        else:
+            text = _module(call, function, path)
     if options.json:
         answer_json(head(call, function.by) | {"source": text}, call, output)
-    elif options.source == "-":
+    elif path is None:
         print(text, file=output)
     else:
         report = titled(call)
-        report.line(f"  {len(text.splitlines())} lines, written to {options.source}")
+        report.line(f"  {len(text.splitlines())} lines of plain NumPy, written to {path}")
         finish(report, call, output)
     return PASSED
 
 
-def _write(path: str, text: str) -> None:
+def _module(call: Call, function: Positional, path: str) -> str:
+    """Writes the module, whose function is called as the user's is, or `NAME_gradient`."""
+    name = f"{call.name}_gradient" if function.by else call.name
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        return fg.to_source(function, *function.values, name=name, path=path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}.") from None
 

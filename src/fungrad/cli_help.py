@@ -54,7 +54,8 @@ examples:
 All real float arguments are inputs of the graph, or those of --wrt only; what else there is
 (integers, strings) is fixed. Only the shapes and dtypes of inputs are known while tracing.
 
---source prints the program that jit makes of it; with a file, it writes a module there.
+--source prints the program that jit makes of it; with a file, it writes there a module of plain
+NumPy that does not need fungrad.
 
 {ARGUMENTS}
 {EXITS}"""

@@ -91,7 +91,7 @@ def _ir(commands: Any) -> None:
         nargs="?",
         const="-",
         metavar="OUT.py",
-        help="the compiled program in place of the IR, printed, or written to a file",
+        help="print the compiled program; or write it to a file, as a module of plain NumPy",
     )
     ir.add_argument("--html", metavar="OUT.html", help="draw it, as a page for a browser")
     ir.add_argument("--svg", metavar="OUT.svg", help="draw it, as a picture")

@@ -53,5 +53,11 @@ def one_hot(rows: int, classes: int, seed: int = 0) -> Any:
     return np.eye(classes)[_generator(seed).integers(0, classes, rows)]
 
 
+def sums(rows: Any, where: Any, count: int) -> Any:
+    """Row i of the result is the sum of the rows with `where` i: faster than np.add.at."""
+    columns = [np.bincount(where, rows[:, j], count) for j in range(rows.shape[1])]
+    return np.stack(columns, axis=1)
+
+
 def _generator(seed: int) -> Any:
     return np.random.default_rng(seed)

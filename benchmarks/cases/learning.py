@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cases.case import Case, normal, one_hot, uniform
+from benchmarks.cases.case import Case, normal, one_hot, sums, uniform
 
 RATE = 0.1
 
@@ -175,10 +175,8 @@ def k_means_by_hand(centres: Any, points: Any) -> tuple[Any, Any]:
     nearest = np.argmin(squares, 1)
     least = np.take_along_axis(squares, nearest[:, None], 1)
     counts = np.bincount(nearest, minlength=len(centres))
-    sums = np.zeros_like(centres)
-    np.add.at(sums, nearest, points)
     value = np.sum(least) + np.sum(points * points)
-    return value, 2.0 * (counts[:, None] * centres - sums)
+    return value, 2.0 * (counts[:, None] * centres - sums(points, nearest, len(centres)))
 
 
 def convolution(np: Any, ad: Any) -> Any:

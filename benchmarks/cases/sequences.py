@@ -80,25 +80,27 @@ def texts(steps: int, batch: int, inputs: int, size: int) -> tuple[Any, ...]:
 
 
 def kalman(np: Any, ad: Any) -> Any:
-    """The negative log-likelihood of a Kalman filter, and its gradient by motion and noises."""
+    """The negative log-likelihood of a Kalman filter, and its gradient by motion and noises.
+
+    The covariance is updated in Joseph's form: in the short one reverse mode is unstable.
+    """
 
     def loss(motion: Any, log_q: Any, log_r: Any, look: Any, seen: Any) -> Any:
         q, r = np.diag(np.exp(log_q)), np.diag(np.exp(log_r))
+        one = np.eye(motion.shape[0])
 
         def step(carry: Any, y: Any) -> Any:
             mean, spread = carry
             mean = motion @ mean
             spread = motion @ spread @ motion.T + q
-            across = look @ spread
-            s = across @ look.T + r
+            s = look @ spread @ look.T + r
+            gain = np.linalg.solve(s, look @ spread).T
+            rest = one - gain @ look
             error = y - look @ mean
-            weighted = np.linalg.solve(s, error)
-            mean = mean + across.T @ weighted
-            spread = spread - across.T @ np.linalg.solve(s, across)
-            return (mean, spread), 0.5 * (error @ weighted + np.linalg.slogdet(s)[1])
+            cost = 0.5 * (error @ np.linalg.solve(s, error) + np.linalg.slogdet(s)[1])
+            return (mean + gain @ error, rest @ spread @ rest.T + gain @ r @ gain.T), cost
 
-        start = np.zeros(motion.shape[0]), np.eye(motion.shape[0])
-        return np.sum(ad.lax.scan(step, start, seen)[1])
+        return np.sum(ad.lax.scan(step, (np.zeros(motion.shape[0]), one), seen)[1])
 
     return ad.value_and_grad(loss, (0, 1, 2))
 
@@ -106,33 +108,34 @@ def kalman(np: Any, ad: Any) -> Any:
 def kalman_by_hand(
     motion: Any, log_q: Any, log_r: Any, look: Any, seen: Any
 ) -> tuple[Any, tuple[Any, ...]]:
-    """The filter, and its adjoint backwards in time."""
+    """The filter, and its adjoint. The gain is optimal: the covariance does not move with it."""
     q, r = np.diag(np.exp(log_q)), np.diag(np.exp(log_r))
     size = len(motion)
-    mean, spread, value, kept = np.zeros(size), np.eye(size), 0.0, []
+    one = np.eye(size)
+    mean, spread, value, kept = np.zeros(size), one, 0.0, []
     for y in seen:
         before = mean, spread
         mean = motion @ mean
-        across = look @ (motion @ spread @ motion.T + q)
+        spread = motion @ spread @ motion.T + q
+        across = look @ spread
         inverse = np.linalg.inv(across @ look.T + r)
+        gain = across.T @ inverse
+        rest = one - gain @ look
         error = y - look @ mean
         weighted = inverse @ error
         value += 0.5 * (error @ weighted - np.log(np.linalg.det(inverse)))
-        kept.append((*before, across, inverse, error, weighted))
-        mean = mean + across.T @ weighted
-        spread = motion @ before[1] @ motion.T + q - across.T @ inverse @ across
+        kept.append((*before, inverse, gain, rest, error, weighted))
+        mean = mean + gain @ error
+        spread = rest @ spread
     g_mean, g_spread = np.zeros(size), np.zeros((size, size))
     g_motion, g_q, g_r = np.zeros_like(motion), np.zeros_like(q), np.zeros_like(r)
-    for mean, spread, across, inverse, error, weighted in reversed(kept):
-        g_weighted = across @ g_mean + 0.5 * error
-        both = g_spread + g_spread.T
-        g_across = np.outer(weighted, g_mean) - inverse @ across @ both
-        g_inverse = np.outer(g_weighted, error) - across @ g_spread @ across.T
-        g_s = inverse * 0.5 - inverse @ g_inverse @ inverse
+    for mean, spread, inverse, gain, rest, error, weighted in reversed(kept):
+        g_across = np.outer(inverse @ error, g_mean)
+        g_s = 0.5 * (inverse - np.outer(weighted, weighted)) - g_across @ gain
         g_across += g_s @ look
-        g_r += g_s
-        g_mean = g_mean - look.T @ (inverse @ g_weighted + 0.5 * weighted)
-        g_spread = g_spread + look.T @ g_across
+        g_r += g_s + gain.T @ g_spread @ gain
+        g_mean = g_mean - look.T @ (gain.T @ g_mean + weighted)
+        g_spread = rest.T @ g_spread @ rest + look.T @ g_across
         g_q += g_spread
         g_motion += (g_spread + g_spread.T) @ motion @ spread + np.outer(g_mean, mean)
         g_spread = motion.T @ g_spread @ motion
@@ -243,7 +246,7 @@ CASES = (
         kalman,
         kalman_by_hand,
         partial(track, 200),
-        partial(track, 3),
+        partial(track, 20),
         kind=LOOP,
         without=NO_LOOPS,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from samples import SAMPLES
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.backend import programs, scalars
+from fungrad.backend import programs, scalar_loops, scalars
 from fungrad.backend.programs import program
 from fungrad.backend.scalar_forms import FORMS
 from fungrad.backend.straight import build
@@ -243,3 +244,39 @@ def test_many_threads_call_one_program():
     for user in users:
         user.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 3, 7])
+def test_long_stacks_are_arrays_filled_by_chunks(reverse, length, monkeypatch):
+    monkeypatch.setattr(scalar_loops, "LISTED", 1)
+    monkeypatch.setattr(programs, "LISTED", 1)
+    monkeypatch.setattr(scalar_loops, "CHUNK", 3)
+
+    def f(y, xs):
+        def step(c, x):
+            c = np.sin(c) * x[0] + np.array([0.1, -0.2]) * x[1]
+            return c, (c[0] * x, c)
+
+        end, (ys, path) = lax.scan(step, y, xs, reverse=reverse)
+        return np.sum(end) + np.sum(ys), path
+
+    y = np.array([0.3, -0.7])
+    xs = np.linspace(-1.0, 1.0, 2 * length).reshape(length, 2)
+    agrees(f, y, xs)
+    agrees(fg.grad(lambda y, xs: f(y, xs)[0], (0, 1)), y, xs, rtol=1e-12)
+
+
+def test_a_long_loop_holds_its_residuals_in_arrays():
+    def f(y):
+        return lax.scan(lambda c, _: (np.sin(c) * 0.9 + 0.1, None), y, None, length=60_000)[0]
+
+    run = fg.jit(fg.grad(f))
+    run(0.3)
+    tracemalloc.start()
+    try:
+        run(0.3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3e6  # a double of each step, and a chunk of tuples

@@ -7,6 +7,7 @@ does from the start. Knows the Writer; knows no primitive.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from fungrad.backend import scalar_arrays as scalar_arrays
 from fungrad.backend.scalar_forms import BOOL, DTYPES, FLOAT, INT, NAMES
-from fungrad.backend.scalar_loops import HELD, Stack
+from fungrad.backend.scalar_loops import HELD, LISTED, Stack, rows
 from fungrad.backend.scalars import SIZE, Elements, Unsupported, Writer, flattened, text
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.structural.pullbacks import TRAIL, as_trail
@@ -123,6 +124,7 @@ def _written(graph: Graph) -> tuple[str, dict[str, Any]]:
     namespace = {
         **NAMES, **writer.namespace, "array": np.array, "float64": np.float64, "int64": np.int64,
         "bool_": np.bool_, "Trail": Trail, "trail_of": trail_of, "as_trail": as_trail,
+        "rows": rows, "islice": itertools.islice, "empty": np.empty,
     }  # fmt: skip
     return "\n".join(lines), namespace
 
@@ -139,7 +141,7 @@ def _input(writer: Writer, name: str, variable: Variable) -> Any:
     if type_.size > SIZE:
         width = type_.size // type_.shape[0]
         writer.widths[f"{name}r"] = width
-        return Stack(f"{name}r", type_, 0, width, False)
+        return Stack(f"{name}r", type_, 0, width, False, type_.size > LISTED)
     found = np.empty(type_.size, object)
     found[:] = [f"{name}_{i}" for i in range(type_.size)]
     return found.reshape(type_.shape)
@@ -149,7 +151,8 @@ def _taken_apart(name: str, value: Any, variable: Variable, used: set[str]) -> s
     """The line that makes the numbers of an input, if any of them is used."""
     type_ = variable.type
     if isinstance(value, Stack):
-        line = f"{name}r = {name}.reshape({type_.shape[0]}, {value.width}).tolist()"
+        line = f"{name}r = {name}.reshape({type_.shape[0]}, {value.width})"
+        line += "" if value.array else ".tolist()"
         return line if value.name in used else ""
     parts = flattened([value])
     if not used.intersection(parts):
@@ -166,8 +169,12 @@ def _output(value: Any, type_: Any) -> str:
     if type_ == TRAIL:
         return f"as_trail({text(value[()])})"
     if isinstance(value, Stack):
-        rows = f"reversed({value.name})" if value.reverse else value.name
-        part = f"[row[{value.start}:{value.start + value.width}] for row in {rows}]"
+        columns = f"{value.start}:{value.start + value.width}"
+        if value.array:
+            order = "::-1" if value.reverse else ":"
+            return f"{value.name}[{order}, {columns}].copy().reshape({type_.shape})"
+        found = f"reversed({value.name})" if value.reverse else value.name
+        part = f"[row[{columns}] for row in {found}]"
         return f"array({part}, '{type_.dtype.name}').reshape({type_.shape})"
     parts = [text(part) for part in flattened([value])]
     if type_.shape == ():

@@ -7,11 +7,12 @@ step; the residuals of loops of unknown length too. Knows the structural primiti
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fungrad.backend.scalar_forms import FLOAT
 from fungrad.backend.scalars import (
     ZERO,
     Elements,
@@ -38,19 +39,33 @@ TRIPS = 10
 """How often the body of a loop of unknown length is assumed to run."""
 STEP = 1_500
 """Nanoseconds of a step of a loop on arrays, besides its equations."""
-HELD = 500_000
-"""The largest number of elements of a stack that is held as a list."""
+LISTED = 50_000
+"""The largest number of elements of a stack that is held as a list; larger ones are arrays."""
+HELD = 1 << 26
+"""The largest number of elements of a stack that a program holds."""
+CHUNK = 4_096
+"""Steps whose rows are put into an array, or taken from it, together."""
 
 
 class Stack(NamedTuple):
-    """A stack as a list: its name, whether each row is a tuple of elements from `start` on."""
+    """A stack as a list with a tuple for each step, or as a matrix, of which it is `width` columns.
+
+    `reverse` says that the last step stands first.
+    """
 
     name: str
     type: Any
     start: int
     width: int
     reverse: bool
-    """Whether the list begins with the last row."""
+    array: bool = False
+
+
+def rows(matrix: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows of a matrix as numbers of Python's, a chunk at a time."""
+    for start in range(0, len(matrix), CHUNK):
+        numbers = iter(matrix[start : start + CHUNK].ravel().tolist())
+        yield from zip(*[numbers] * matrix.shape[1], strict=True)
 
 
 def _named(writer: Writer, values: Sequence[Elements], types: Sequence[Any]) -> list[Elements]:
@@ -173,50 +188,71 @@ def _scan(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[An
     carry = _named(writer, [writer.whole(x) for x in start], body.input_types[constants:][:n])
     ys = body.output_types[n:]
     width = sum(t.size for t in ys)
-    if length * width > HELD:
-        raise Unsupported("a long stack")
     made = writer.fresh() if width else ""
-    if made:
-        writer.line(f"{made} = []")
-        writer.widths[made] = width
+    as_array = length * width > LISTED
+    if length * width > HELD or (as_array and any(t.dtype != FLOAT for t in ys)):
+        raise Unsupported("a long stack")
+    writer.widths[made] = width
     rows = [writer.names(t) for t in body.input_types[constants + n :]]
 
     def step() -> None:
         writer.arrays_cost += STEP * writer.weight
         results = writer.graph(body, [*consts, *carry, *rows])
         if made:
-            writer.line(f"{made}.append({_row(flattened(results[n:]))})")
+            held = _row(flattened(results[n:]))
+            writer.line(f"{list_} += {held}" if as_array else f"{list_}.append({held})")
         assigned(writer, flattened(carry), flattened(results[:n]))
         writer.line("pass")
 
-    writer.block(_head(writer, xs, rows, length, reverse), step, length)
-    stacks, at = [], 0
+    target, source = _head(writer, xs, rows, length, reverse)
+    list_ = writer.fresh() if as_array else made
+    if as_array:
+        at, steps = writer.fresh(), writer.fresh()
+        writer.line(f"{made} = empty(({length}, {width}))")
+        writer.line(f"{steps} = iter({source})")
+
+        def chunk() -> None:
+            writer.line(f"{list_} = []")
+            writer.block(f"for {target} in islice({steps}, {CHUNK}):", step, length)
+            part = f"{made}[{at} : {at} + {CHUNK}]"
+            writer.line(f"{part} = array({list_}).reshape(-1, {width})")
+
+        writer.block(f"for {at} in range(0, {length}, {CHUNK}):", chunk)
+        writer.cost += 40 * length * width
+    else:
+        if made:
+            writer.line(f"{made} = []")
+        writer.block(f"for {target} in {source}:", step, length)
+    stacks, start_at = [], 0
     for type_, output in zip(ys, equation.outputs[n:], strict=True):
-        stacks.append(Stack(made, output.type, at, type_.size, reverse))
-        at += type_.size
+        stacks.append(Stack(made, output.type, start_at, type_.size, reverse, as_array))
+        start_at += type_.size
     return [*carry, *stacks]
 
 
 def _head(
     writer: Writer, xs: Sequence[Any], rows: Sequence[Elements], length: int, reverse: bool
-) -> str:
-    """The first line of the loop: what it runs over."""
+) -> tuple[str, str]:
+    """What the loop runs over: the pattern that a step's row is taken apart by, and the rows."""
     given: dict[str, list[tuple[int, int, Elements]]] = {}
-    forward: dict[str, bool] = {}
+    stacks: dict[str, Stack] = {}
     for x, row in zip(xs, rows, strict=True):
-        if not isinstance(x, Stack):
-            x = _listed(writer, x, length)
-        given.setdefault(x.name, []).append((x.start, x.width, row))
-        forward[x.name] = x.reverse == reverse
+        stack = x if isinstance(x, Stack) else _listed(writer, x, length)
+        given.setdefault(stack.name, []).append((stack.start, stack.width, row))
+        stacks[stack.name] = stack
     sources, targets = [], []
     for name, parts in given.items():
-        sources.append(name if forward[name] else f"reversed({name})")
+        forward = stacks[name].reverse == reverse
+        if stacks[name].array:
+            sources.append(f"rows({name})" if forward else f"rows({name}[::-1])")
+        else:
+            sources.append(name if forward else f"reversed({name})")
         targets.append(_target(writer, name, parts))
     if not sources:
-        return f"for _ in range({length}):"
+        return "_", f"range({length})"
     if len(sources) == 1:
-        return f"for {targets[0]} in {sources[0]}:"
-    return f"for {', '.join(targets)} in zip({', '.join(sources)}):"
+        return targets[0], sources[0]
+    return ", ".join(targets), f"zip({', '.join(sources)})"
 
 
 def _target(writer: Writer, name: str, parts: list[tuple[int, int, Elements]]) -> str:
@@ -329,4 +365,4 @@ structural.update(
     }
 )
 
-__all__ = ["Stack"]
+__all__ = ["HELD", "LISTED", "Stack", "rows"]

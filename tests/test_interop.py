@@ -78,6 +78,32 @@ def test_the_series_of_numpy_polynomial(basis):
     fg.testing.check_grads(lambda c: np.sum(value(X, c)), [coefficients], modes=["rev"])
 
 
+def test_objects_that_numpy_and_scipy_made():
+    rotation = pytest.importorskip("scipy.spatial.transform").Rotation.from_rotvec([0.1, 0.2, 0.3])
+    for f in (
+        np.poly1d([1.0, 2.0, 3.0]),
+        np.polynomial.Polynomial([1.0, 2.0, 3.0]),
+        np.polynomial.Chebyshev([1.0, 2.0, 3.0]),
+        lambda x: rotation.as_matrix() @ x[:3] ** 2,
+    ):
+        fg.testing.check_grads(f, [X])
+        np.testing.assert_allclose(fg.jit(f)(X), f(X), rtol=1e-13)
+        np.testing.assert_allclose(fg.vmap(f)(np.stack([X, 2 * X]))[1], f(2 * X), rtol=1e-13)
+
+
+def test_a_likelihood_of_scipy_s_distributions_is_fitted():
+    pytest.importorskip("scipy")
+    data = fg.scipy.stats.gamma.rvs(2.5, scale=1.7, size=60, random_state=0)
+
+    def loss(p):
+        shape, scale = np.exp(p)
+        return -np.mean(fg.scipy.stats.gamma.logpdf(data, shape, scale=scale))
+
+    found = fg.scipy.optimize.minimize(fg.jit(loss), np.zeros(2), method="trust-ncg")
+    shape, _, scale = fg.scipy.stats.gamma.fit(data, floc=0)
+    np.testing.assert_allclose(np.exp(found.x), [shape, scale], rtol=1e-4)
+
+
 # --- xarray ---------------------------------------------------------------------------------------
 
 
@@ -209,6 +235,10 @@ def test_predictions_of_fitted_models():
     scaler = preprocessing.StandardScaler().fit(FEATURES)
     fg.testing.check_grads(lambda x: np.sum(model.predict(x) ** 2), [FEATURES], modes=["rev"])
     fg.testing.check_grads(lambda x: np.sum(scaler.transform(x) ** 3), [FEATURES], modes=["rev"])
+    classes = linear_model.LogisticRegression().fit(FEATURES, np.arange(6) % 2)
+    fg.testing.check_grads(lambda x: np.tanh(classes.decision_function(x)), [FEATURES])
+    components = pytest.importorskip("sklearn.decomposition").PCA(1).fit(FEATURES)
+    fg.testing.check_grads(lambda x: np.tanh(components.transform(x)), [FEATURES])
 
 
 def test_kernels_of_gaussian_processes_by_their_parameters():

@@ -214,7 +214,18 @@ class Edits(ast.NodeVisitor):
         else:
             text = self.values.named(node.id, value, self.home)
         if text != node.id:
+            text = self._unbound(text)
             self._change(node, f"({text})" if text.startswith("-") else text)
+
+    def _unbound(self, text: str) -> str:
+        """A global name; another one for it where a local of the function has that."""
+        local: set[str] = set().union(*self._bound)
+        while re.fullmatch(r"[\w.]+", text) and text.split(".")[0] in local:
+            alias, new = self.values.once(("alias", text), text.replace(".", "_"))
+            if new:
+                self.values.define(alias, f"{alias} = {text}")
+            text = alias
+        return text
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         base = self.static(node.value)
@@ -222,9 +233,10 @@ class Edits(ast.NodeVisitor):
         if base is MISSING or value is MISSING or not _is_namespace(base):
             self.generic_visit(node)
         elif inspect.ismodule(base):
-            self._change(node, self.values.named(node.attr, value, vars(base)))
+            text = self.values.named(node.attr, value, vars(base))
+            self._change(node, self._unbound(text))
         else:
-            self._change(node, self.values.value(node.attr, value))
+            self._change(node, self._unbound(self.values.value(node.attr, value)))
 
     def visit_Call(self, node: ast.Call) -> None:
         called = self.static(node.func)

@@ -237,8 +237,8 @@ class Values:
         dtype = "" if value.dtype == np.float64 else f", {self.dtype(value.dtype)}"
         if bits == np.full(value.shape, first, value.dtype).tobytes():
             if first in (0, 1) and not np.signbit(first):
-                return f"np.{'ones' if first else 'zeros'}({_shape(value.shape)}{dtype})"
-            return f"np.full({_shape(value.shape)}, {self._number(first.item())}{dtype})"
+                return f"np.{'ones' if first else 'zeros'}({shape_text(value.shape)}{dtype})"
+            return f"np.full({shape_text(value.shape)}, {self._number(first.item())}{dtype})"
         n = value.shape[0]
         if value.shape == (n, n) and bits == np.eye(n, dtype=value.dtype).tobytes():
             return f"np.eye({n}{dtype and f', dtype={dtype[2:]}'})"
@@ -281,7 +281,8 @@ def _quoted(text: str) -> str:
     return shown
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape as one writes it in a call: `3` for one axis."""
     return str(shape[0]) if len(shape) == 1 else str(shape)
 
 
@@ -293,4 +294,4 @@ def _nested(items: list[str], shape: tuple[int, ...]) -> str:
     return f"[{', '.join(rows)}]"
 
 
-__all__ = ["LARGE", "NotWritable", "TooLarge", "Values", "described", "short"]
+__all__ = ["LARGE", "NotWritable", "TooLarge", "Values", "described", "shape_text", "short"]

@@ -6,13 +6,15 @@ What is neither is a function of ours, copied into the module (copies.py). Runs 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fungrad.backend.copies import Copies
-from fungrad.backend.embed import NotWritable, TooLarge
+from fungrad.backend.embed import NotWritable, TooLarge, shape_text
 from fungrad.backend.emit_loops import STATEMENTS
 from fungrad.backend.expressions import expressed
 from fungrad.backend.layout import block
@@ -103,6 +105,7 @@ class Module:
         body = [*unpacked, *function.constants(graph), *function.body(graph)]
         results = [function.result(graph, atom) for atom in graph.outputs]
         made = returned(results) if returned else f"({', '.join(results)}{',' * bool(results)})"
+        body = merged([*body, f"return {made}"])[:-1]
         if body and body[-1].startswith(f"{made} = "):
             body[-1] = f"return {body[-1].partition(' = ')[2]}"
         else:
@@ -112,6 +115,29 @@ class Module:
         head = "\n".join(f"    {line}".rstrip() for line in quoted) + "\n" if doc else ""
         self.functions.append(f"{lines}\n{head}{block([f'    {b}' for b in body], '')}")
         return name
+
+
+_NAMED = re.compile(r"( *)(\w+) = (\w+)")
+
+
+def merged(lines: list[str]) -> list[str]:
+    """The statements with `a = x; b = a` as `b = x`, where a is not read otherwise."""
+    words = Counter(word for line in lines for word in re.findall(r"\w+", line))
+    lines = list(lines)
+    place = 0
+    while place < len(lines):
+        found = _NAMED.fullmatch(lines[place])
+        if found is not None and words[found[3]] == 2:
+            indent, new, old = found.groups()
+            before = next((i for i in range(place) if lines[i].startswith(f"{indent}{old} = ")), -1)
+            between = lines[max(before, 0) : place]
+            one_block = before >= 0 and all(line.startswith(indent) for line in between)
+            if one_block and re.search(rf"\b{new}\b", "\n".join(between)) is None:
+                made = lines[before].removeprefix(f"{indent}{old}")
+                lines[before : place + 1] = [f"{indent}{new}{made}", *lines[before + 1 : place]]
+                continue
+        place += 1
+    return lines
 
 
 class Function:
@@ -262,7 +288,10 @@ def _same(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
 def _indexed(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
     result = f.name(equation.outputs[0])
     place = index_text(equation.params["index"], arguments)
-    return [f"{result} = np.zeros({equation.params['shape']}, bool)", f"{result}[{place}] = True"]
+    return [
+        f"{result} = np.zeros({shape_text(equation.params['shape'])}, bool)",
+        f"{result}[{place}] = True",
+    ]
 
 
 def _scatter(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
@@ -270,7 +299,7 @@ def _scatter(f: Function, equation: Equation, arguments: list[str]) -> list[str]
     result, index = f.name(equation.outputs[0]), equation.params["index"]
     dtype = equation.outputs[0].type.dtype
     kind = "" if dtype == np.float64 else f", {f.values.dtype(dtype)}"
-    begin = f"{result} = np.zeros({equation.params['shape']}{kind})"
+    begin = f"{result} = np.zeros({shape_text(equation.params['shape'])}{kind})"
     place = index_text(index, arrays)
     if index.unique or not any(a.type.shape for a in equation.inputs[1:]):
         return [begin, f"{result}[{place}] = {values}"]

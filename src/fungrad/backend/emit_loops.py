@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fungrad.backend.embed import NotWritable
+from fungrad.backend.embed import NotWritable, shape_text
 from fungrad.ir.graph import Equation, Graph
 from fungrad.structural.branch import switch, switch_pullback, switch_record
 from fungrad.structural.call import call
@@ -63,7 +63,7 @@ def _outputs(f: Function, equation: Equation) -> Lines:
 
 def _zeros(f: Function, type_: Any) -> str:
     kind = "" if type_.dtype == "float64" else f", {f.values.dtype(type_.dtype)}"
-    return f"np.zeros({type_.shape}{kind})"
+    return f"np.zeros({shape_text(type_.shape)}{kind})"
 
 
 # --- Graphs that are just run ---------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _scan(f: Function, equation: Equation, arguments: Lines) -> Lines:
     for name, variable in zip(stacks, equation.outputs[n:], strict=False):
         type_ = variable.type
         kind = "" if type_.dtype == "float64" else f", {f.values.dtype(type_.dtype)}"
-        lines.append(f"{name} = np.empty({type_.shape}{kind})")
+        lines.append(f"{name} = np.empty({shape_text(type_.shape)}{kind})")
     rows, inputs = _rows(f, params["body"], constants + n, arguments[constants + n :], i)
     body, results = f.inlined(params["body"], [*arguments[:constants], *state, *inputs])
     body += [f"{name}[{i}] = {text}" for name, text in zip(stacks, results[n:], strict=True)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.embed import Values
+from fungrad.backend.embed import Values, shape_text
 from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives import elementwise as arithmetic
@@ -88,7 +88,7 @@ def _strong(equation: Equation) -> bool:
 
 def _reshape(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
     shape = equation.params["shape"]
-    given = str(shape[0]) if len(shape) == 1 else str(shape)
+    given = shape_text(shape)
     if not _strong(equation) or not equation.inputs[0].type.shape:
         return f"np.reshape({arguments[0]}, {given})"
     before = equation.inputs[0].type.shape
@@ -153,10 +153,10 @@ def _full(equation: Equation, arguments: Sequence[str], values: Values) -> str |
     shape, dtype, value = (equation.params[k] for k in ("shape", "dtype", "value"))
     kind = "" if dtype == np.float64 else f", {values.dtype(dtype)}"
     if value.__class__ in PYTHON_SCALARS and value == 0 and not np.signbit(value):
-        return f"np.zeros({shape}{kind})"
+        return f"np.zeros({shape_text(shape)}{kind})"
     if not (value.__class__ is float and dtype == np.float64):
         kind = f", {values.dtype(dtype)}"
-    return f"np.full({shape}, {values.value('c', value)}{kind})"
+    return f"np.full({shape_text(shape)}, {values.value('c', value)}{kind})"
 
 
 def _iota(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:

@@ -89,7 +89,7 @@ def to_source(
     module.values.taken.update(p.name for p in parameters)
     wished = name or str(getattr(f, "__name__", type(f).__name__))
     wished = wished if wished.isidentifier() else "function"
-    inputs = [(_local(n), n if not n.isidentifier() else "") for n in names]
+    inputs = [(n, "") if n.isidentifier() else (_local(n), n) for n in names]
     module.function(
         staged.graph,
         wished,
@@ -98,6 +98,13 @@ def to_source(
         doc=_doc(wished, names, staged, [p for p in parameters if not p.traced]),
         returned=lambda texts: _built(staged.out, iter(texts), module.values),
     )
+    modules = {line.split()[-1].split(".")[0] for line in module.values.imports.values()}
+    clash = modules & {p.name for p in parameters}
+    if clash:
+        raise ArgumentError(
+            f"{describe(f)} has a parameter {min(clash)!r}, the name of a module that the source "
+            "imports. Give it another name."
+        )
     target = None if path is None else Path(path)
     text = module.text(HEAD, "" if target is None else target.with_suffix(".npz").name)
     if target is not None:
@@ -293,7 +300,9 @@ def _said(type_: Type) -> str:
     """A Type in words."""
     if type_.weak:
         return f"a Python {_PYTHON[type_.dtype.kind]}"
-    return f"{type_.dtype} {type_.shape}"
+    if not type_.shape:
+        return f"{type_.dtype} scalar"
+    return f"{type_.dtype} array of shape {type_.shape}"
 
 
 __all__ = ["to_source"]

@@ -33,5 +33,9 @@ def draw(rows: list[Mapping[str, Any]], path: Path) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel("times as fast as ...: right of 1, fungrad is faster")
-    axes.legend(loc="lower right")
+    low, high = axes.get_xlim()
+    ticks = [c * 10.0**e for e in range(-3, 5) for c in (1, 2, 5) if low <= c * 10.0**e <= high]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    figure.legend(loc="outside upper center", ncols=len(COLOURS))
     figure.savefig(path)

@@ -157,7 +157,7 @@ def gradients(options: Namespace, show: Callable[[str], None]) -> tuple[Rows, li
             cells = [milliseconds(times[n]["median"] if n in times else None) for n in names]
             both = "".join(f"{ratio(rows[-1:], peer):>14}" for peer in (HAND, JAX))
             show(f"{case.name:36}{''.join(cells)}{both}{load():6.1f}")
-    return rows, [*wrong, *bars.of_gradients(rows)]
+    return rows, [*wrong, *bars.of_gradients(rows), *bars.of_gradients(rows, "minimum")]
 
 
 def ratio(row: Rows, peer: str) -> str:
@@ -254,7 +254,7 @@ def main(options: Namespace) -> None:
     for name in options.only or SECTIONS:
         results[name], found = SECTIONS[name](options, show)
         verdicts += found
-    show("\nBars")
+    show(f"\nBars (load for each core {load():.1f})")
     for verdict in verdicts:
         show(str(verdict))
     results["verdicts"] = [{"text": v.text, "reached": v.reached} for v in verdicts]

@@ -30,3 +30,10 @@ def robust_regression(line, eruptions, waiting, width=5.0):
     intercept, slope = line
     size = np.abs(waiting - (intercept + slope * eruptions))
     return np.mean(np.where(size <= width, 0.5 * size**2, width * (size - 0.5 * width)))
+
+
+def regression_by_hand(line, eruptions, waiting):
+    """The gradient of `regression` with respect to its line, derived on paper."""
+    intercept, slope = line
+    residual = waiting - (intercept + slope * eruptions)
+    return -2.0 / waiting.size * np.array([np.sum(residual), np.sum(residual * eruptions)])

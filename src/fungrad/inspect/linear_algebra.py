@@ -86,7 +86,7 @@ def _roots(inputs: Sequence[Type], outputs: Sequence[Type], params: dict[str, An
 
 MATRICES: dict[str, Rule] = {
     "solve": _solve,
-    "inv": _cubed(2),  # GVL 3.4: n right-hand sides, their zeros known
+    "inv": _cubed(2),  # Working Note 41, GETRF and GETRI
     "pinv": _pinv,
     "det": _cubed(2 / 3),  # that of its LU factors
     "slogdet": _cubed(2 / 3),

@@ -251,5 +251,5 @@ CASES = (
         without=NO_LOOPS,
     ),
     lorenz_case(1_000, NO_LOOPS),
-    lorenz_case(100_000, (*NO_LOOPS, "autograd")),
+    lorenz_case(100_000, (*NO_LOOPS, "autograd", "fungrad eager", "JAX eager")),
 )

@@ -213,7 +213,8 @@ def _while(f: Function, equation: Equation, arguments: Lines) -> Lines:
 
 
 def _while_record(f: Function, equation: Equation, arguments: Lines) -> Lines:
-    *state, trail = _outputs(f, equation)
+    trail = f.name(equation.outputs[-1], "trail")
+    *state, _ = _outputs(f, equation)
     return _loop(f, equation, state, arguments, trail)
 
 
@@ -270,7 +271,8 @@ def _switch(f: Function, equation: Equation, arguments: Lines) -> Lines:
 
 def _switch_record(f: Function, equation: Equation, arguments: Lines) -> Lines:
     index, *operands = arguments
-    *names, trail = _outputs(f, equation)
+    trail = f.name(equation.outputs[-1], "trail")
+    *names, _ = _outputs(f, equation)
     blocks = []
     for branch in equation.params["branches"]:
         forward = differentiate(branch, equation.params["wanted"][1:]).forward

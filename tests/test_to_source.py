@@ -221,6 +221,17 @@ def test_kinds_of_numbers():
     written(lambda z: np.abs(z.conj() @ z), np.array([1 + 2j, -0.5j]))
 
 
+def test_regular_arrays_are_written_as_what_they_are():
+    def f(x):
+        return x + np.eye(20) + np.full((20, 20), 0.5) - np.arange(400.0).reshape(20, 20)
+
+    written(f, np.float64(1.0))
+    text = fg.to_source(f, np.float64(1.0))
+    for part in ("np.eye(20)", "np.full((20, 20), 0.5)", "np.arange(400.0).reshape((20, 20))"):
+        assert part in text
+    written(fg.jacobian(np.sin), np.ones((4, 4)))
+
+
 def test_constants_come_back_as_the_callers_own():
     table = np.array([1.0, 2.0, -0.0, np.inf])
     made = written(lambda x: (table, x), 1.0)
@@ -286,7 +297,7 @@ def test_names_of_parameters_are_not_those_of_values():
         return np.sum(c * np.cos(b) * _eval_attains) + np.max(np.stack([a, b]))
 
     written(fg.grad(f), X, X + 1.0, 2 * X, X)
-    with pytest.raises(ArgumentError, match="parameter 'np', the name of a module"):
+    with pytest.raises(ArgumentError, match="parameter 'np', which the source needs"):
         fg.to_source(lambda np: np + 1.0, 1.0)
 
 

@@ -30,7 +30,7 @@ GROUPS = {
     "custom_linear_solve",
     "Memory": "checkpoint remat checkpoint_name save_nothing save_everything save_dots save_names",
     "Looking into derivatives and programs": "why draw to_source profile",
-    "Files": "export save load",
+    "Files": "export save load to_source",
     "Trees": "tree_map tree_map_with_path tree_flatten tree_flatten_with_path tree_unflatten "
     "tree_leaves tree_structure tree_reduce tree_all tree_transpose ravel_pytree partition combine "
     "Partial register_dataclass register_pytree_node register_pytree_node_class",

@@ -240,12 +240,13 @@ class Values:
                 return f"np.{'ones' if first else 'zeros'}({shape_text(value.shape)}{dtype})"
             return f"np.full({shape_text(value.shape)}, {self._number(first.item())}{dtype})"
         n = value.shape[0]
-        if value.shape == (n, n) and bits == np.eye(n, dtype=value.dtype).tobytes():
-            return f"np.eye({n}{dtype and f', dtype={dtype[2:]}'})"
-        if value.ndim == 1 and bits == np.arange(n, dtype=value.dtype).tobytes():
-            if value.dtype == np.float64:
-                return f"np.arange({float(n)})"
-            return f"np.arange({n}{dtype and f', dtype={dtype[2:]}'})"
+        kind = f", dtype={dtype[2:]}" if dtype else ""
+        folded = f".reshape({value.shape})"
+        if value.size == n * n and bits == np.eye(n, dtype=value.dtype).tobytes():
+            return f"np.eye({n}{kind})" + (folded if value.ndim != 2 else "")
+        if bits == np.arange(value.size, dtype=value.dtype).tobytes():
+            end = float(value.size) if value.dtype == np.float64 else value.size
+            return f"np.arange({end}{kind})" + (folded if value.ndim != 1 else "")
         return ""
 
     # --- what copies.py writes ------------------------------------------------------------------

@@ -56,7 +56,10 @@ class Module:
                 f'with np.load(os.path.join(os.path.dirname(__file__), "{stored}")) as _stored:',
                 *[f'    {name} = _stored["{name}"]' for name in values.arrays],
             ]
+        used = "\n".join((*loaded, *values.texts.values(), *self.functions))
         lines = sorted(values.imports.values())
+        if re.search(r"\bnp\.", used) is None:
+            lines.remove("import numpy as np")
         foreign = [line for line in lines if line.startswith(("import numpy", "import scipy"))]
         groups = ([line for line in lines if line not in foreign], foreign)
         imports = "\n\n".join("\n".join(group) for group in groups if group)
@@ -247,6 +250,8 @@ class Function:
         types = [atom.type for atom in equation.inputs]
         plain = equation.primitive.ufunc is not None and equation.primitive is not select
         arguments = [self.read(atom, types if plain else ()) for atom in equation.inputs]
+        if equation.primitive is select:
+            arguments = [bare(text) for text in arguments]
         text = self._expression(equation, arguments)
         if not equation.primitive.multiple:
             return [f"{self.name(equation.outputs[0])} = {text}"]

@@ -6,6 +6,7 @@ expression (expressions.py), or is a call. Knows primitives and Types.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from fungrad.primitives.shaping import (
     transpose,
 )
 from fungrad.primitives.stacking import iota, stack
+from fungrad.primitives.ufuncs import power
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -50,9 +52,10 @@ def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str
     """The phrase for an equation's only output; None where there is none."""
     primitive: Any = equation.primitive
     types = [atom.type for atom in equation.inputs]
-    if primitive in _SAFE and all(t.weak for t in types):
+    if primitive in (*_SAFE, power) and all(t.weak for t in types):
         kinds = {t.dtype.kind for t in types}
-        return _SAFE[primitive].format(*arguments) if "f" in kinds and kinds <= {*"fi"} else None
+        floats = "f" in kinds and kinds <= {*"fi"}
+        return _SAFE[primitive].format(*arguments) if floats and primitive in _SAFE else None
     function = _REDUCTIONS.get(primitive)
     if function is not None and not types[0].weak:
         axes = equation.params["axes"]
@@ -219,7 +222,13 @@ def _dot(equation: Equation, arguments: Sequence[str], values: Values) -> str | 
     return f'np.einsum("{spec}", {", ".join(arguments)}, optimize=True)'
 
 
+def _power(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    simple = all(re.fullmatch(r"[\w.]+", text) is not None for text in arguments)
+    return "**".join(arguments) if simple else None
+
+
 _PHRASES: dict[Any, Any] = {
+    power: _power,
     reshape: _reshape,
     transpose: _transpose,
     broadcast_to: _broadcast,

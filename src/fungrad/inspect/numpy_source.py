@@ -26,6 +26,7 @@ from fungrad.tracing.trace import typeof
 from fungrad.transforms.arguments import has_type, input_type
 
 HEAD = '"""Plain NumPy, written by fungrad.to_source."""'
+_SPOKEN = {"bool", "complex", "int", "object", "range", "reversed", "slice"}
 _PYTHON = {"f": "float", "i": "int", "b": "bool", "c": "complex"}
 
 
@@ -98,12 +99,12 @@ def to_source(
         doc=_doc(wished, names, staged, [p for p in parameters if not p.traced]),
         returned=lambda texts: _built(staged.out, iter(texts), module.values),
     )
-    modules = {line.split()[-1].split(".")[0] for line in module.values.imports.values()}
-    clash = modules & {p.name for p in parameters}
+    imported = {line.split()[-1].split(".")[0] for line in module.values.imports.values()}
+    clash = (imported | _SPOKEN) & {p.name for p in parameters}
     if clash:
         raise ArgumentError(
-            f"{describe(f)} has a parameter {min(clash)!r}, the name of a module that the source "
-            "imports. Give it another name."
+            f"{describe(f)} has a parameter {min(clash)!r}, which the source needs for what Python "
+            "and NumPy call so. Give it another name."
         )
     target = None if path is None else Path(path)
     text = module.text(HEAD, "" if target is None else target.with_suffix(".npz").name)

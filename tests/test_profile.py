@@ -8,12 +8,15 @@ import math
 
 import numpy as np
 import pytest
+from single import graphs
 
 import fungrad as fg
 from fungrad import lax
 from fungrad.errors import ArgumentError
 from fungrad.inspect.watch import Watch
 from fungrad.ir.graph import Graph
+from fungrad.optimise.passes import optimised
+from fungrad.structural.call import run
 
 
 def counts(found):
@@ -157,6 +160,21 @@ def test_watched_results_are_the_functions_own():
     value, gradient = Watch(lowered.optimised).run([x])
     np.testing.assert_allclose(value, f(x), rtol=1e-13)
     np.testing.assert_allclose(gradient, fg.grad(f)(x), rtol=1e-13)
+
+
+def test_watched_results_of_every_structural_sample():
+    tested = set()
+    for name, graph, sample in graphs():
+        if not list(graph.subgraphs()) or len(sample.args) != len(graph.inputs):
+            continue
+        with np.errstate(all="ignore"):
+            expected = run(graph, sample.args)
+            found = Watch(optimised(graph)).run(sample.args)
+        for x, y in zip(found, expected, strict=True):
+            if np.asarray(x).dtype != object:  # the residuals of a loop, another program's
+                np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12, err_msg=name)
+        tested.add(graph.equations[0].primitive.name)
+    assert {"scan", "while_loop", "while_loop_pullback", "switch_record", "checkpoint"} <= tested
 
 
 def test_a_body_is_not_counted_for_its_loop():

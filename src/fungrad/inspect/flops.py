@@ -216,6 +216,10 @@ RULES: dict[str, Rule] = {
     "scatter": _per_element(1),
     "overlap_add": _per_element(1),
     "conj": _conj,
+    **dict.fromkeys(
+        ["polygamma", "gamma_slope", "beta_slope"],
+        lambda inputs, outputs, params: Work(0, outputs[0].size),
+    ),
     **dict.fromkeys(["index_add", "index_multiply", "index_min", "index_max"], _per_element(1, 1)),
     **dict.fromkeys(["cumsum", "cumprod", "cummax", "cummin"], _cumulative),
     **dict.fromkeys(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fungrad as fg
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is no part of the package
+
+from benchmarks.against_jax_points import POINTS, UNLIKE
 
 DOCS = Path(__file__).parents[1] / "docs" / "kinks.md"
 INF, NAN = np.inf, np.nan
@@ -256,3 +261,17 @@ def test_a_sum_not_taken_has_no_derivative():
     x = np.array([0.0, 1.0])
     f = fg.grad(lambda x: np.where(x[1] > 5.0, np.sum(np.sqrt(x)), 0.0))
     np.testing.assert_array_equal(f(x), 0.0)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_points_where_derivatives_are_easily_wrong(name):
+    point = POINTS[name]
+    if "spence" in name:
+        pytest.importorskip("scipy")
+    with np.errstate(all="ignore"):
+        found = point.derivative(fg, np, *point.args)
+    np.testing.assert_allclose(found, point.exact, rtol=1e-9, atol=1e-12)
+
+
+def test_every_explained_point_is_one():
+    assert set(UNLIKE) < set(POINTS)

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -329,8 +330,10 @@ def test_progress_by_rich(monkeypatch):
     pytest.importorskip("rich")
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
+    before = threading.active_count()
     with cli_progress.progress("working", 2) as advance:
         advance()
+        assert threading.active_count() == before  # none that would be in the times
     assert "working" in sys.stderr.getvalue()
 
 

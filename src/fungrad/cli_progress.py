@@ -25,9 +25,16 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[], None]
     except ImportError:  # the extra `cli` is not installed
         yield from _plain(what, total)
         return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    # No thread of its own draws it: that would be in the times of `bench` and `profile`.
+    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+        bar.refresh()
+
+        def advance() -> None:
+            bar.advance(task)
+            bar.refresh()
+
+        yield advance
 
 
 def _plain(what: str, total: int | None) -> Iterator[Callable[[], None]]:

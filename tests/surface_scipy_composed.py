@@ -34,7 +34,7 @@ SPECIAL |= {
 }
 
 LINALG: dict[str, Case] = {
-    "cho_factor": Case((POSITIVE,), lambda f, a: f((a + a.T) / 2.0)[0] * np.tri(3).T),
+    "cho_factor": Case((POSITIVE,), lambda f, a: f((a + a.T) / 2.0)[0] * np.tri(3, dtype="f4").T),
     "eig": Case((SQUARE,), lambda f, a: np.abs(f(a)[1])),
     "eigh_tridiagonal": Case((V * 5.0, draw(3, seed=1)), lambda f, d, e: f(d, e)[1] ** 2),
     "eigvals": Case((SQUARE,), lambda f, a: np.real(f(a))),

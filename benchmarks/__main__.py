@@ -16,8 +16,10 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", help="parts of names of cases; all without any")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run")
-    parser.add_argument("--libraries", nargs="+", help="peers to run, such as 'JAX jit'")
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="a section; repeat it")
+    parser.add_argument(
+        "--library", action="append", dest="libraries", help="a peer, as 'JAX jit'; repeat it"
+    )
     parser.add_argument("--quick", action="store_true", help="few rounds")
     parser.add_argument("--large", action="store_true", help="also cases that take gigabytes")
     parser.add_argument("--torch-compile", action="store_true", help="also torch.compile")

@@ -49,8 +49,10 @@ def peak(f: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
     """The peak of memory of a call, in bytes, with the arrays that were kept from the one before.
 
     NumPy reports its arrays to tracemalloc; those of the warm-up that live on are added, so that
-    what a program keeps for its next run counts.
+    what a program keeps for its next run counts. The buffers that programs share are given up
+    first: else they would count in the first case alone.
     """
+    fg.clear_caches()
     gc.collect()
     tracemalloc.start()
     try:

@@ -232,7 +232,7 @@ def test_random_programs_in_tiny_blocks(program):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(blocks, "BLOCK", 3)
-        patch.setattr(blocks, "TALL", 1)
+        patch.setattr(blocks, "TALL", 0)
         patch.setattr(blocked, "SHARED", 1)
         functions = [
             program,
@@ -252,7 +252,7 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(blocks, "BLOCK", 5)
-        patch.setattr(blocks, "TALL", 1)
+        patch.setattr(blocks, "TALL", 0)
         patch.setattr(blocked, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.ir.graph import Graph
 from fungrad.optimise import kernels
 from fungrad.optimise.algebra import ELEMENTWISE, RULES
 from fungrad.optimise.passes import PASSES, optimised
@@ -44,6 +45,10 @@ EXAMPLES = {
     "x + -y is x - y": (lambda x, y: y + (-x), (SPECIAL, OTHER), ["sub"]),
     "the sum of -x, but for the sign of 0": (
         lambda x, y: np.sum(y) - np.sum(-x), (OTHER, OTHER), ["reduce_sum", "reduce_sum", "add"],
+    ),
+    "what is not chosen need not be made": (
+        lambda x, y: np.where(x > 0.0, np.where(x > 0.0, x, y), y + 1.0), (SPECIAL, OTHER),
+        ["gt", "add", "select"],
     ),
     "x + x is x * 2": (lambda x: x + x, (SPECIAL,), ["mul"]),
     "x * 2 * 3 is x * 6": (lambda x: x * 2.0 * 3.7, (SPECIAL,), ["mul"]),
@@ -262,3 +267,51 @@ def test_a_recurrence_and_its_derivatives_keep_their_numbers(reverse):
     np.testing.assert_allclose(
         fg.jit(fg.hessian(f, 2))(*args), fg.hessian(f, 2)(*args), rtol=1e-9, atol=1e-11
     )
+
+
+def test_what_constants_determine_is_computed_once():
+    table = np.arange(6.0).reshape(2, 3)
+
+    traced = fg.make_jaxpr(lambda x, t: x @ np.sin(t).T)(np.ones(3), table)
+    constant = Graph(
+        traced.inputs[:1], ((traced.inputs[1], table),), traced.equations, traced.outputs
+    )
+    found = optimised(constant)
+    assert names(found) == ["dot_general"]
+    np.testing.assert_array_equal(fg.evaluate(found, np.ones(3))[0], np.sin(table).sum(1))
+
+
+def test_constants_that_go_wrong_are_left_to_the_run():
+    zero = np.zeros(3)
+    traced = fg.make_jaxpr(lambda x, t: x + np.log(t))(np.ones(3), zero)
+    constant = Graph(
+        traced.inputs[:1], ((traced.inputs[1], zero),), traced.equations, traced.outputs
+    )
+    assert names(optimised(constant)) == ["log", "add"]
+
+
+def test_products_and_sums_are_shared_whatever_the_order():
+    graph = optimised(fg.make_jaxpr(lambda x, y: (x * y + 1.0) * (y * x + 1.0))(OTHER, OTHER))
+    assert names(graph) == ["mul", "add", "mul"]
+    graph = optimised(fg.make_jaxpr(lambda x, y: (x - y) / (y - x))(OTHER, OTHER))
+    assert names(graph) == ["sub", "sub", "div"]
+
+
+def test_weights_of_a_recurrence_over_a_batch_are_one_product():
+    rng = np.random.default_rng(0)
+    w, u, xs = rng.normal(size=(2, 3)), rng.normal(size=(3, 3)) * 0.5, rng.normal(size=(6, 4, 2))
+
+    def f(w, u, xs):
+        def step(h, x):
+            h = np.tanh(x @ w + h @ u)
+            return h, h
+
+        return np.sum(lax.scan(step, np.zeros((4, 3)), xs)[1] ** 2)
+
+    graph = optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(w, u, xs))
+    loops = [e for e in graph.equations if e.primitive.name == "scan"]
+    assert [loop.params["counts"][1] for loop in loops] == [1, 1]
+    for got, want in zip(
+        fg.jit(fg.grad(f, (0, 1)))(w, u, xs), fg.grad(f, (0, 1))(w, u, xs), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-12)

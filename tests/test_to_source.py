@@ -223,7 +223,8 @@ def test_kinds_of_numbers():
 
 def test_regular_arrays_are_written_as_what_they_are():
     def f(x):
-        return x + np.eye(20) + np.full((20, 20), 0.5) - np.arange(400.0).reshape(20, 20)
+        halves = np.full((20, 20), 0.5)
+        return x + np.eye(20) - np.arange(400.0).reshape(20, 20), halves
 
     written(f, np.float64(1.0))
     text = fg.to_source(f, np.float64(1.0))

@@ -7,7 +7,6 @@ value is dead. Knows regions and kernels; what stands around the body is written
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,9 @@ BLOCK = 32_768
 """Elements of a block: with a few buffers of doubles it stays in cache (benchmarks/fusion.py)."""
 NARROW = 32
 """Rows of fewer elements are laid out in columns where they are broadcast or reduced."""
-TALL = 64
-"""A block has to have so many rows to be laid out in columns."""
+TALL = 4
+"""Blocks are laid out in columns where they have so many times more rows than narrow ones have
+elements."""
 
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
@@ -41,9 +41,9 @@ def _widest(region: Region) -> int:
     return max(found)
 
 
-def _in_columns(region: Region) -> bool:
-    """Whether rows are so short that the loops of ufuncs had better run across them."""
-    narrow = mixed = False
+def _in_columns(region: Region, step: int) -> bool:
+    """Whether rows are so narrow that the loops of ufuncs had better run across them."""
+    narrow, mixed = NARROW, False
     for equation, how in zip(region.equations, region.forms, strict=True):
         shape = equation.outputs[0].type.shape
         read = [
@@ -54,11 +54,11 @@ def _in_columns(region: Region) -> bool:
         for inner, axis in [*read, (shape, how.output)]:
             if axis not in (0, ENDED):
                 return False
-            width = math.prod(inner[1:]) if axis == 0 else 1
-            narrow |= width > 1 and inner[-1] < NARROW
+            widths = [n for n in inner[1:] if n > 1] if axis == 0 else []
+            narrow = min([narrow, *widths[-1:]])
         mixed |= equation.primitive in REDUCTIONS
         mixed |= any(a.type.shape not in ((), shape) for a in equation.inputs)
-    return narrow and mixed
+    return mixed and narrow < NARROW and step >= TALL * narrow
 
 
 class Block:
@@ -68,7 +68,7 @@ class Block:
         self.region = region
         self.namespace = namespace
         self.step = min(region.length, max(1, BLOCK // _widest(region)))
-        self.columns = self.step >= TALL and _in_columns(region)
+        self.columns = _in_columns(region, self.step)
         self.place: dict[Any, str] = {}
         self.layout: list[tuple[tuple[int, ...], np.dtype[Any], str]] = []
         self.axes: list[int] = []

@@ -16,7 +16,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.kernels import ROUNDED, setting
 from fungrad.optimise.rewrite import Rule, Writer, simplified_by
 from fungrad.primitives.declare import full
-from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, sub
+from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, select, sub
 from fungrad.primitives.indexing import Index, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import broadcast_to, convert, reduce_sum, reshape, transpose
@@ -132,6 +132,21 @@ def _sum_of_negated(writer: Writer, equation: Equation) -> Atom | None:
     return None if inner is None else writer.add(equation, neg, inner)
 
 
+# --- choices --------------------------------------------------------------------------------------
+
+
+def _chosen_twice(writer: Writer, equation: Equation) -> Atom | None:
+    """select(c, select(c, x, y), z) is select(c, x, z), and the same behind."""
+    condition, x, y = equation.inputs
+    inner = writer.made_by(x, select)
+    if inner is not None and inner.inputs[0] is condition:
+        return writer.add(equation, select, condition, inner.inputs[1], y)
+    inner = writer.made_by(y, select)
+    if inner is not None and inner.inputs[0] is condition:
+        return writer.add(equation, select, condition, x, inner.inputs[2])
+    return None
+
+
 # --- scaling --------------------------------------------------------------------------------------
 
 
@@ -177,9 +192,22 @@ def _uniform(writer: Writer, atom: Atom) -> Literal | None:
         return atom
     made = writer.made_by(atom, broadcast_to, full)
     if made is None:
-        return None
+        return _of_constant(writer.constant(atom))
     value = made.params["value"] if not made.inputs else _number(made.inputs[0])
     return None if value is None else Literal(atom.type.dtype.type(value))
+
+
+def _of_constant(value: Any) -> Literal | None:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fc" or value.size < 2:
+        return None
+    first = value.flat[0]
+    if (
+        value.flat[-1] != first
+        or not np.isfinite(first)
+        or np.signbit(value.real).any() != (np.signbit(first.real))
+    ):
+        return None
+    return Literal(first) if bool(np.all(value == first)) else None
 
 
 def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
@@ -316,6 +344,7 @@ RULES = (
     Rule((mul, div), "-x * y is -(x * y)", _factor_negated),
     Rule((add, sub), "x + -y is x - y", _minus),
     Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated),
+    Rule((select,), "what is not chosen need not be made", _chosen_twice),
     Rule((add,), "x + x is x * 2", _double),
     Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice),
     Rule((div,), "x / 8 is x * 0.125", _over_power_of_two),

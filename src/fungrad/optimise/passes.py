@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.optimise.algebra import simplified
 from fungrad.optimise.kernels import setting
@@ -18,6 +20,9 @@ from fungrad.optimise.stacks import stacked
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
 from fungrad.structural.retrace import kept, pruned
+
+FOLDED = 1 << 16
+"""The most elements of a value that is computed when a function is compiled."""
 
 
 def inline(graph: Graph) -> Graph:
@@ -70,6 +75,45 @@ def erase_stops(graph: Graph) -> Graph:
     return rewritten(graph, replace)
 
 
+def fold(graph: Graph) -> Graph:
+    """Computes now what constants alone determine, if it is small and no number goes wrong."""
+    known = {id(v): value for v, value in graph.constants}
+    if not known:
+        return graph
+    constants = list(graph.constants)
+
+    def replace(equation: Equation) -> Equation | tuple[Atom, ...]:
+        given = [known.get(id(a)) if isinstance(a, Variable) else a.value for a in equation.inputs]
+        if not given or any(value is None for value in given) or not _foldable(equation):
+            return equation
+        value = _computed(equation, given)
+        if value is None:
+            return equation
+        (output,) = equation.outputs
+        known[id(output)] = value
+        constants.append((output, value))
+        return equation.outputs
+
+    found = rewritten(graph, replace)
+    return Graph(found.inputs, tuple(constants), found.equations, found.outputs, found.name)
+
+
+def _foldable(equation: Equation) -> bool:
+    primitive: Any = equation.primitive
+    ours = primitive.module.startswith("fungrad.primitives") and not primitive.multiple
+    return ours and all(v.type.size <= FOLDED and not v.type.weak for v in equation.outputs)
+
+
+def _computed(equation: Equation, given: list[Any]) -> Any:
+    """The value of an equation; None where the run shall find it: what raises there, or warns."""
+    primitive: Any = equation.primitive
+    with np.errstate(all="raise"):
+        try:
+            return primitive.eval(*given, **equation.params)
+        except Exception:  # the run meets it again, and says so at the user's line
+            return None
+
+
 def lighten(graph: Graph) -> Graph:
     """Drops what loops need not carry, and computes before them what does not change in them."""
     return lightened(graph, lambda body: simplified(erase_stops(inline(body))))
@@ -79,6 +123,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     inline,
     erase_stops,
     pruned,
+    fold,
     lighten,
     stacked,
     simplified,
@@ -102,4 +147,4 @@ def optimised(graph: Graph) -> Graph:
     return result
 
 
-__all__: list[Any] = ["PASSES", "erase_stops", "inline", "lighten", "optimised"]
+__all__: list[Any] = ["PASSES", "erase_stops", "fold", "inline", "lighten", "optimised"]

@@ -1,7 +1,7 @@
 """Floor 6: the drivers of passes along a Graph: one replaces equations, one simplifies by rules and
 shares what is equal.
 
-Know the IR; know no primitive.
+Know the IR, and which operations are commutative.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
+from fungrad.primitives.elementwise import add, mul
 from fungrad.structural.retrace import effectful
 
 SMALL = 1 << 16  # bytes of a constant that is compared with others
+_COMMUTATIVE = (add, mul)
 
 Renaming = dict[int, Atom]
 Replace = Callable[[Equation], Equation | tuple[Atom, ...]]
@@ -71,6 +73,7 @@ class Writer:
         self._rules = rules
         self._made: dict[int, Equation] = {}
         self._seen: dict[Hashable, Equation] = {}
+        self._constants = {id(v): value for v, value in graph.constants}
         self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
         self._reads.update(id(atom) for atom in graph.outputs)
         self.equations: list[Equation] = []
@@ -79,6 +82,10 @@ class Writer:
         """The equation that made a value, if it applied one of the primitives."""
         equation = self._made.get(id(atom))
         return equation if equation is not None and equation.primitive in primitives else None
+
+    def constant(self, atom: Atom) -> Any:
+        """The value of a constant of the Graph, None for other atoms."""
+        return self._constants.get(id(atom))
 
     def only_here(self, atom: Atom) -> bool:
         """Whether only the equation in hand reads a value, which is not made if that is gone."""
@@ -139,6 +146,8 @@ def _key(equation: Equation) -> Hashable:
         hash(params)
     except TypeError:
         return None
+    if equation.primitive in _COMMUTATIVE:
+        return (equation.primitive, frozenset(Counter(atoms).items()), params)
     return (equation.primitive, atoms, params)
 
 

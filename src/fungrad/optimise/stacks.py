@@ -1,7 +1,7 @@
 """Floor 6: products with matrices leave scans, where one large product does the work of many small.
 
 What a scan multiplies of each x with a constant is multiplied before it, for all steps at once; a
-sum of outer products that it carries is one product of the stacks behind it, as in backpropagation
+sum of products that it carries is one product of the stacks behind it, as in backpropagation
 through time by hand. Sums are equal to rounding. Knows `scan` and contractions.
 """
 
@@ -143,7 +143,7 @@ class _Loop:
         for item in self.carry:
             term = self._added(item, made, reads)
             product = made.get(id(term)) if term is not None else None
-            if term is None or reads[id(term)] != 1 or not self._outer(product):
+            if term is None or reads[id(term)] != 1 or not self._product(product):
                 if term is not None:
                     later.append((item, made[id(item[2])], term))
                 kept.append(item)
@@ -151,7 +151,9 @@ class _Loop:
             assert product is not None
             dropped |= {id(product), id(made[id(item[2])])}
             left, right = (self._stack(a) for a in product.inputs)
-            self._finish(item, dot_general, (left, right), contract=((0,), (0,)), batch=((), ()))
+            first, second = product.params["contract"]
+            pairs = ((0, *(i + 1 for i in first)), (0, *(i + 1 for i in second)))
+            self._finish(item, dot_general, (left, right), contract=pairs, batch=((), ()))
         available = {id(v) for v, _ in (*self.xs, *self.ys)}
         for item, equation, term in later:
             if id(term) in available and dropped:
@@ -174,10 +176,10 @@ class _Loop:
             return None
         return term
 
-    def _outer(self, equation: Equation | None) -> bool:
+    def _product(self, equation: Equation | None) -> bool:
         if equation is None or equation.primitive is not dot_general:
             return False
-        if equation.params["contract"][0] or equation.params["batch"][0]:
+        if equation.params["batch"][0]:
             return False
         fixed = {id(v) for v, _ in self.consts} | {id(v) for v, _ in self.body.constants}
         return all(

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import warnings
 
 import numpy as np
 import pytest
 from checks import OURS
+from concurrent_calls import same_in_threads
 from hypothesis import given, settings
 from samples import SAMPLES
 
@@ -171,20 +171,7 @@ def test_inputs_and_outputs_are_not_written_to():
 def test_many_threads_of_the_user(thread_count):
     f = fg.jit(fg.grad(lambda x: np.sum(chain(x))))
     inputs = [RNG.normal(size=N) for _ in range(4)]
-    expected = [f(x) for x in inputs]
-    wrong = []
-
-    def work(i):
-        for _ in range(5):
-            if not np.array_equal(f(inputs[i]), expected[i]):
-                wrong.append(i)
-
-    users = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join()
-    assert wrong == []
+    same_in_threads(f, inputs, 5)
 
 
 def test_errstate_reaches_the_threads(thread_count):

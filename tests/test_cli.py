@@ -125,32 +125,6 @@ def functions(tmp_path_factory):
     return str(path)
 
 
-@pytest.fixture
-def run(capsys, functions):
-    """Runs a command; `FUNC` names the file of functions. Returns code, stdout, stderr."""
-
-    def command(*arguments):
-        texts = [str(a).replace("FUNC", functions) for a in arguments]
-        try:
-            code = main(texts)
-        except SystemExit as leaving:
-            code = leaving.code
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return command
-
-
-@pytest.fixture
-def run_json(run):
-    def command(*arguments, code=0):
-        found, out, err = run(*arguments, "--json")
-        assert found == code, err
-        return json.loads(out)
-
-    return command
-
-
 # -- grad -----------------------------------------------------------------------------------------
 
 

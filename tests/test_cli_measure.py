@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 
 import fungrad as fg
 from fungrad import cli_progress
-from fungrad.cli import COMMANDS, main
+from fungrad.cli import COMMANDS
 from fungrad.cli_completion import SCRIPTS, commands_of
 from fungrad.cli_parser import parser
 
@@ -65,35 +64,10 @@ def text(w, x):
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
+def functions(tmp_path_factory):
     path = tmp_path_factory.mktemp("user") / "model.py"
     path.write_text(FUNCTIONS)
     return str(path)
-
-
-@pytest.fixture
-def run(capsys, path):
-    """Runs a command; `FUNC` names the file of functions. Returns code, stdout, stderr."""
-
-    def command(*arguments):
-        try:
-            code = main([str(a).replace("FUNC", path) for a in arguments])
-        except SystemExit as leaving:
-            code = leaving.code
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return command
-
-
-@pytest.fixture
-def run_json(run):
-    def command(*arguments, code=0):
-        found, out, err = run(*arguments, "--json")
-        assert found == code, err
-        return json.loads(out)
-
-    return command
 
 
 ARGS = ("--arg", "w=[0.1, 0.2, 0.3]", "--arg", "x=[[1, 2, 3], [4, 5, 6]]")

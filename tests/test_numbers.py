@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import tracemalloc
 
 import numpy as np
 import pytest
 from checks import OURS
+from concurrent_calls import same_in_threads
 from hypothesis import given, settings
 from samples import SAMPLES
 
@@ -230,20 +230,7 @@ def test_a_trail_is_read_by_the_other_program_too():
 def test_many_threads_call_one_program():
     f = fg.jit(fg.grad(lorenz))
     starts = [np.array([1.0, 2.0, 3.0 + i]) for i in range(4)]
-    expected = [f(y) for y in starts]
-    wrong = []
-
-    def work(i):
-        for _ in range(30):
-            if not np.array_equal(f(starts[i]), expected[i]):
-                wrong.append(i)
-
-    users = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join()
-    assert wrong == []
+    same_in_threads(f, starts, 30)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -102,16 +102,20 @@ class Block:
         inner = self.place.get(id(atom))
         return self.place[id(atom), axis] if inner is None else inner
 
-    def buffer(self, variable: Variable, axis: int, transient: bool = False) -> str:
-        """A buffer of a block of the variable's Type, the variable's own until it is released."""
+    def kind(self, variable: Variable, axis: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+        """What buffers of a block of the variable's Type have in common: dtype, shape, axis."""
         shape = list(variable.type.shape)
         shape[axis] = self.step
-        key = (variable.type.dtype, tuple(shape), axis)
+        return variable.type.dtype, tuple(shape), axis
+
+    def buffer(self, variable: Variable, axis: int, transient: bool = False) -> str:
+        """A buffer of a block of the variable's Type, the variable's own until it is released."""
+        key = dtype, shape, _ = self.kind(variable, axis)
         if self.free.get(key):
             name = self.free[key].pop()
         else:
             name = f"b{len(self.layout)}"
-            self.layout.append((tuple(shape), variable.type.dtype, "F" if self.columns else "C"))
+            self.layout.append((shape, dtype, "F" if self.columns else "C"))
             self.axes.append(axis)
         if not transient:
             self.held[id(variable)] = (key, name)
@@ -183,9 +187,7 @@ class Block:
             output = self.outputs.get(id(v))
             if output not in (None, target):
                 self.lines.append(f"copyto({output}, {target})")
-        shape = list(variable.type.shape)
-        shape[how.output] = self.step
-        self.free.setdefault((variable.type.dtype, tuple(shape), how.output), []).extend(scratch)
+        self.free.setdefault(self.kind(variable, how.output), []).extend(scratch)
         return True
 
     def _target(self, variable: Variable, axis: int) -> str:

@@ -307,10 +307,10 @@ def _switch_record(writer: Writer, equation: Equation, inputs: list[Elements]) -
     outputs = [writer.names(output.type) for output in equation.outputs]
 
     def write(i: int) -> list[Elements]:
-        results = writer.graph(differentiate(branches[i], wanted).forward, operands)
+        forward = differentiate(branches[i], wanted).forward
+        results = writer.graph(forward, operands)
         count = len(outputs) - 1
-        held = differentiate(branches[i], wanted).forward.output_types[count:]
-        trail = _trail(writer, held, single=True)
+        trail = _trail(writer, forward.output_types[count:], single=True)
         writer.line(f"{trail}.rows.append({_row(flattened(results[count:]))})")
         return [*results[:count], _object(trail)]
 

@@ -23,12 +23,14 @@ class File(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def file_at(path: str) -> File:
+    """A file of Python, read once."""
     with open(path, "rb") as file:
         text = file.read()
     return File(ast.parse(text), text.splitlines(keepends=True))
 
 
 def file_of(value: Any) -> File:
+    """The file that a function or class was written in; NotWritable where there is none."""
     try:
         path = inspect.getsourcefile(value)
         return file_at(str(path))
@@ -37,14 +39,17 @@ def file_of(value: Any) -> File:
 
 
 def start_of(node: Any) -> tuple[int, int]:
+    """The line and column at which a node begins."""
     return node.lineno, node.col_offset
 
 
 def end_of(node: Any) -> tuple[int, int]:
+    """The line and column at which a node ends."""
     return node.end_lineno, node.end_col_offset
 
 
 def parameters_of(arguments: ast.arguments) -> tuple[str, ...]:
+    """The names of all parameters, those of `*` and `**` last."""
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     named += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
     return tuple(a.arg for a in named)

@@ -90,7 +90,7 @@ def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
         constants += len(more)
     new = {**params, "body": body, "counts": (constants, n)}
     outputs = _chosen(equation.outputs, wanted)
-    return [*before, _like(equation, inputs, outputs, new)] if outputs else before
+    return [*before, copied(equation, inputs, outputs, new)] if outputs else before
 
 
 def _while(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
@@ -118,17 +118,7 @@ def _while(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
     at = first + constants
     inputs = (*inputs[:at], *more, *inputs[at:])
     new = {**params, "cond": cond, "body": body, "counts": (first, constants + len(more))}
-    return [*before, _like(equation, inputs, _chosen(equation.outputs, wanted), new)]
-
-
-def _like(
-    equation: Equation,
-    inputs: tuple[Atom, ...],
-    outputs: tuple[Variable, ...],
-    params: dict[str, Any],
-) -> Equation:
-    made = copied(equation, inputs, outputs)
-    return Equation(made.primitive, inputs, outputs, params, made.source, made.scope, made.backward)
+    return [*before, copied(equation, inputs, _chosen(equation.outputs, wanted), new)]
 
 
 def _harmless(equation: Equation) -> bool:

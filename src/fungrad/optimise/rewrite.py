@@ -28,12 +28,26 @@ def renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
     return tuple([names.get(id(atom), atom) for atom in atoms])
 
 
-def copied(equation: Equation, inputs: tuple[Atom, ...], outputs: tuple[Variable, ...]) -> Equation:
-    """The equation with other inputs and outputs."""
-    return Equation(
-        equation.primitive, inputs, outputs, equation.params, equation.source, equation.scope,
-        equation.backward,
-    )  # fmt: skip
+def placed(
+    like: Equation,
+    primitive: PrimitiveLike,
+    inputs: tuple[Atom, ...],
+    outputs: tuple[Variable, ...],
+    params: dict[str, Any],
+) -> Equation:
+    """An equation that stands in the place of another: its line, scope and backward walks."""
+    return Equation(primitive, inputs, outputs, params, like.source, like.scope, like.backward)
+
+
+def copied(
+    equation: Equation,
+    inputs: tuple[Atom, ...],
+    outputs: tuple[Variable, ...],
+    params: dict[str, Any] | None = None,
+) -> Equation:
+    """The equation with other inputs and outputs, and other parameters where they are given."""
+    params = equation.params if params is None else params
+    return placed(equation, equation.primitive, inputs, outputs, params)
 
 
 def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> Graph:
@@ -102,9 +116,7 @@ class Writer:
         (type_,) = primitive.infer([atom.type for atom in inputs], params)
         output = Variable(type_)
         self._reads.update(id(atom) for atom in inputs)
-        place = (like.source, like.scope, like.backward)
-        new = Equation(primitive, inputs, (output,), params, *place)
-        return self.write(new)[0]
+        return self.write(placed(like, primitive, inputs, (output,), params))[0]
 
     def write(self, equation: Equation) -> tuple[Atom, ...]:
         """The outputs of an equation, or what they are equal to."""

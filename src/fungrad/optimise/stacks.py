@@ -12,7 +12,7 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
-from fungrad.optimise.rewrite import Renaming, copied, renamed
+from fungrad.optimise.rewrite import Renaming, copied, placed, renamed
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add
 from fungrad.primitives.shaping import reduce_sum
@@ -77,10 +77,7 @@ class _Loop:
             "body": body,
             "counts": (len(self.consts), len(self.carry)),
         }
-        made = copied(self.equation, tuple(given), tuple(results))
-        loop = Equation(
-            scan, made.inputs, made.outputs, params, made.source, made.scope, made.backward
-        )
+        loop = copied(self.equation, tuple(given), tuple(results), params)
         return [*self.before, loop, *self.behind]
 
     # --- before -------------------------------------------------------------------------------
@@ -118,13 +115,8 @@ class _Loop:
         names: Renaming = {id(v): a for v, a in zip(many.inputs, given, strict=True)}
         for inner in many.equations:
             outputs = tuple([Variable(v.type) for v in inner.outputs])
-            made = copied(inner, renamed(inner.inputs, names), outputs)
-            self.before.append(
-                Equation(
-                    made.primitive, made.inputs, outputs, made.params, equation.source,
-                    equation.scope, equation.backward,
-                )
-            )  # fmt: skip
+            inputs = renamed(inner.inputs, names)
+            self.before.append(placed(equation, inner.primitive, inputs, outputs, inner.params))
             names.update({id(v): o for v, o in zip(inner.outputs, outputs, strict=True)})
         (result,) = renamed(many.outputs, names)
         assert isinstance(result, Variable)
@@ -204,6 +196,5 @@ class _Loop:
         _, start, _, output = item
         total = Variable(primitive.infer([a.type for a in inputs], params)[0])
         like = self.equation
-        place = (like.source, like.scope, like.backward)
-        self.behind.append(Equation(primitive, inputs, (total,), params, *place))
-        self.behind.append(Equation(add, (start, total), (output,), {}, *place))
+        self.behind.append(placed(like, primitive, inputs, (total,), params))
+        self.behind.append(placed(like, add, (start, total), (output,), {}))

@@ -128,6 +128,7 @@ def flow(right: Right, solver: Solver, controlled: int) -> Custom:
 
 
 def filled(values: Sequence[Any], places: Sequence[int], parts: Sequence[Any]) -> list[Any]:
+    """The values with the parts put in at the places."""
     full = list(values)
     for i, part in zip(places, parts, strict=True):
         full[i] = part

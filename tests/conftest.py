@@ -1,0 +1,35 @@
+"""Fixtures of the command line's tests: a module's `functions` is the path of a user's file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fungrad.cli import main
+
+
+@pytest.fixture
+def run(capsys, functions):
+    """Runs a command; `FUNC` names the file of functions. Returns code, stdout, stderr."""
+
+    def command(*arguments):
+        texts = [str(a).replace("FUNC", functions) for a in arguments]
+        try:
+            code = main(texts)
+        except SystemExit as leaving:
+            code = leaving.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def run_json(run):
+    def command(*arguments, code=0):
+        found, out, err = run(*arguments, "--json")
+        assert found == code, err
+        return json.loads(out)
+
+    return command

@@ -94,13 +94,13 @@ def test_cost_of_a_function_and_of_its_gradient(run, run_json):
 # -- profile --------------------------------------------------------------------------------------
 
 
-def test_profile_names_the_lines(run, run_json, path):
+def test_profile_names_the_lines(run, run_json, functions):
     code, out, err = run("profile", "FUNC:loss", *ARGS, "--grad", "--repetitions", "2")
     assert (code, err) == (0, "")
     assert "model.py:5 (loss)" in out and "h = np.tanh(x @ w)" in out and "backward" in out
     found = run_json("profile", "FUNC:loss", *ARGS, "--repetitions", "2")["profile"]
     lines = {row["what"]: row["runs"] for row in found["by_line"]}
-    assert f"{path}:5 (loss)" in lines and found["repetitions"] == 2
+    assert f"{functions}:5 (loss)" in lines and found["repetitions"] == 2
 
 
 # -- bench ----------------------------------------------------------------------------------------
@@ -312,9 +312,9 @@ def test_progress_by_rich(monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["cost", "profile", "bench"])
-def test_rich_renders_the_same_content(path, command):
+def test_rich_renders_the_same_content(functions, command):
     pytest.importorskip("rich")
-    arguments = [sys.executable, "-m", "fungrad", command, f"{path}:loss", *ARGS]
+    arguments = [sys.executable, "-m", "fungrad", command, f"{functions}:loss", *ARGS]
     if command == "bench":
         arguments += ["--rounds", "1"]
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}

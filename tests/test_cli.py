@@ -478,6 +478,17 @@ def test_bad_input_gives_one_message_and_exit_code_2(run, arguments, said):
     assert len(err.splitlines()) <= 3
 
 
+@pytest.mark.parametrize("dtype", ["int", "uint64", "float"])
+def test_integers_of_any_size_are_values_or_input_errors(dtype):
+    if dtype == "float":
+        assert parse_argument("x:float=20000000000000000000") == ("x", 2e19)
+    else:
+        with pytest.raises(InputError, match=r"beyond what .*int64 can hold"):
+            parse_argument(f"x:{dtype}=20000000000000000000")
+    with pytest.raises(InputError, match="beyond what"):
+        parse_argument(f"x:{dtype}=1{400 * '0'}")
+
+
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_text_is_a_value_or_an_input_error(text):
     for argument in (text, f"x={text}", f"x=[{text}]", f"x:int={text}", f"x=@{text}.csv"):

@@ -148,8 +148,13 @@ def cast(value: Any, dtype: str, name: str) -> Any:
     array = np.asarray(value)
     if array.dtype.kind == "c" and wanted.kind != "c":
         raise InputError(f"--arg {name}:{dtype}: complex numbers do not fit into {wanted}.")
-    with np.errstate(all="ignore"):  # what does not fit is refused here, or later as infinite
-        result = array.astype(wanted)
+    try:
+        with np.errstate(all="ignore"):  # what does not fit is refused here, or later as infinite
+            result = array.astype(wanted)
+    except OverflowError:  # of Python's integers, which have no largest one
+        raise InputError(
+            f"--arg {name}:{dtype}: {value} is beyond what {wanted} can hold; choose another dtype."
+        ) from None
     if wanted.kind in "iu" and not np.array_equal(result, array):
         wrong = array[result != array]
         raise InputError(

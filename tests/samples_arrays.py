@@ -114,6 +114,9 @@ for shape in ((3,), (2, 3), (1, 0)):
         add("unstack", draw("unstack", shape, dtype))
 for shape in ((0,), (3,), (2, 3), ()):
     add("iota", shape=shape)
+for shape, start in (((3, 3), 0), ((5, 2), 3), ((6, 2, 3), 0), ((1,), 0), ((2, 0), 1)):
+    for dtype in (F64, F32, C128):
+        add("basis", shape=shape, start=start, dtype=dtype)
 for shape, offset in (
     ((3, 3), 0),
     ((2, 4), 1),

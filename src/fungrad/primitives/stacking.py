@@ -1,11 +1,12 @@
-"""Floor 3: stack and unstack along axis 0, each the transpose of the other; iota. Knows `declare`
-and shaping.
+"""Floor 3: stack and unstack along axis 0, each the transpose of the other; iota, basis. Knows
+`declare` and shaping.
 
 `for row in x` is one unstack, so that a loop over n items differentiates in time n, not n squared.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,4 +76,21 @@ iota: Primitive = general(
 """`iota(shape=)`: the integers 0, 1, 2, ... in C order. Takes no arguments, so it is never batched.
 """
 
-__all__ = ["iota", "stack", "unstack"]
+
+def _eval_basis(*, shape: tuple[int, ...], start: int, dtype: Any) -> Any:
+    part = np.zeros((shape[0], math.prod(shape[1:])), dtype)
+    np.fill_diagonal(part[start:], 1)
+    return part.reshape(shape)
+
+
+basis: Primitive = general(
+    "basis",
+    eval=_eval_basis,
+    type=lambda *, shape, start, dtype: Type(shape, dtype),
+    cuts=True,
+)
+"""`basis(shape=, start=, dtype=)`: along axis 0 the basis vectors of a space, of which this array
+is a part: number start + i is one at element i, in C order, and the others are zero.
+"""
+
+__all__ = ["basis", "iota", "stack", "unstack"]

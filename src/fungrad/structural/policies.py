@@ -98,7 +98,7 @@ class Budget:
 _WORK = {
     **dict.fromkeys(
         ("reshape", "transpose", "broadcast_to", "slice_axis", "stop_gradient", "full", "iota",
-         "conj", "convert", "checkpoint_name", "diagonal", "flip"), 0,
+         "basis", "conj", "convert", "checkpoint_name", "diagonal", "flip"), 0,
     ),
     **dict.fromkeys(("div", "sqrt", "remainder", "floor_divide", "reciprocal", "hypot"), 4),
     **dict.fromkeys(

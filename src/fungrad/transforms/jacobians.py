@@ -8,6 +8,7 @@ the result.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
 from fungrad.primitives.shaping import broadcast_to, moveaxis, reshape, slice_axis
+from fungrad.primitives.stacking import basis
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.transforms.arguments import (
@@ -123,14 +125,11 @@ class Call:
 def _basis(types: Sequence[Type]) -> list[Any]:
     """All basis vectors of the space of some arrays: for each array its part of each of them."""
     total = sum(type_.size for type_ in types)
-    parts = []
-    start = 0
-    for type_ in types:
-        part = np.zeros((total, type_.size), type_.dtype)
-        np.fill_diagonal(part[start : start + type_.size], 1)
-        parts.append(part.reshape(total, *type_.shape))
-        start += type_.size
-    return parts
+    starts = itertools.accumulate((type_.size for type_ in types), initial=0)
+    return [
+        basis(shape=(total, *type_.shape), start=start, dtype=type_.dtype)
+        for type_, start in zip(types, starts, strict=False)
+    ]
 
 
 def _pieces(x: Any, types: Sequence[Type]) -> list[Any]:
@@ -169,8 +168,8 @@ def _forward(call: Call, holomorphic: bool) -> Any:
         values, moved = pushed_forward(call.flat, call.leaves, tangents, call.label)
         return [*values, *moved[: call.count]]
 
-    basis = _basis(types)
-    found, flags = batched_call(push, basis, [True] * len(basis), count, call.label)
+    vectors = _basis(types)
+    found, flags = batched_call(push, vectors, [True] * len(vectors), count, call.label)
     first = len(found) - call.count
     # A loop or a branch may map a value together with its tangents; all its examples are equal.
     if any(flags[:first]) and count == 0:
@@ -205,10 +204,10 @@ def _reverse(call: Call, holomorphic: bool, values: Any = None, pullback: Any = 
     types = [typeof(output) for output in outputs]
     count = sum(type_.size for type_ in types)
     padding = [None] * (len(values) - call.count)
-    basis = _basis(types)
+    vectors = _basis(types)
     found, flags = batched_call(
         lambda *cotangents: pullback([*cotangents, *padding]),
-        basis, [True] * len(basis), count, call.label,
+        vectors, [True] * len(vectors), count, call.label,
     )  # fmt: skip
     columns = []
     for leaf, cotangent, batched in zip(call.leaves, found, flags, strict=True):

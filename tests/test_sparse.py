@@ -1,0 +1,261 @@
+"""Matrices that are zero but for lines: what is computed of them, and that no number changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fungrad as fg
+from fungrad.optimise import sparse
+from fungrad.optimise.lines import COLUMNS, ROWS, Line, Lines, Steps, steps_of
+from fungrad.optimise.passes import optimised
+from fungrad.testing import programs
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+RNG = np.random.default_rng(0)
+W = RNG.normal(size=(7, 60))
+X = RNG.normal(size=60)
+PAIR = RNG.normal(size=(8, 7))
+
+
+@pytest.fixture
+def everywhere(monkeypatch):
+    """Small matrices are thinned, too, and those of many lines."""
+    monkeypatch.setattr(sparse, "SMALLEST", 1)
+    monkeypatch.setattr(sparse, "FOR_A_LINE", 0)
+
+
+VECTORS = {
+    "elementwise": lambda x: np.sin(x) * x / (2.0 + x**2) - x,
+    "slices": lambda x: x[2:] - 2.0 * x[1:-1] + x[:-2] + np.exp(x[1:-1]),
+    "steps": lambda x: np.tanh(x[::3]) * x[1::3],
+    "backwards": lambda x: x[::-1] * np.cos(x),
+    "one element": lambda x: x[5] * x + x[-1],
+    "none": lambda x: x[3:3] * 2.0,
+    "choice": lambda x: np.where(x > 0.0, x**2, 0.1 * x),
+    "relu": lambda x: np.maximum(x, 0.0) * 3.0,
+    "numbers": lambda x: (x * 2.0 - 1.0) / 4.0,
+    "periodic": lambda x: np.concatenate([x[-1:], x, x[:1]])[2:] - np.sin(x),
+    "rolled": lambda x: np.roll(x, 2) * x,
+    "padded": lambda x: np.pad(x, (2, 3)) * np.arange(65.0),
+    "square": lambda x: np.reshape(x, (6, 10)).T * np.arange(6.0),
+    "rows of a matrix": lambda x: np.reshape(x, (6, 10))[2] * 2.0,
+    "inner product": lambda x: W @ np.tanh(x),
+    "layer": lambda x: np.tanh(W @ (x * 2.0)),
+    "from the right": lambda x: (x**2) @ W.T,
+    "slice of a product": lambda x: W[:, 1:] @ (x[1:] * x[:-1]),
+    "sum": lambda x: np.sum(x**3, keepdims=True) * x,
+    "sums of parts": lambda x: np.sum(np.reshape(x, (6, 10)) ** 2, 1),
+    "stacked": lambda x: np.stack([x, x**2]),
+    "cumulative": lambda x: np.cumsum(x * x),
+    "twice": lambda x: np.outer(x[:5], x[5:8]),
+    "unlike dtypes": lambda x: x.astype(np.float32) * np.float64(2.0),
+    "complex": lambda x: np.real(x * (1.0 + 2.0j)),
+    "constant": lambda x: np.ones(3) * np.sum(x * 0.0),
+}
+NUMBERS = {
+    "rosenbrock": lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2),
+    "elementwise": lambda x: np.sum(np.sin(x) * np.exp(x)),
+    "chain": lambda x: np.sum(np.cos(x[2:] - 2.0 * x[1:-1] + x[:-2])),
+    "steps": lambda x: np.sum(x[::2] ** 2 * x[1::2] ** 3),
+    "quadratic": lambda x: np.sum((x[1:] - x[:-1]) ** 2),
+    "network": lambda x: np.sum(np.tanh(W @ x) ** 2) + np.sum(x**4),
+    "grid": lambda x: np.sum(np.diff(np.reshape(x, (6, 10)), axis=0) ** 4),
+    "outer": lambda x: np.sum(x) ** 2 + np.sum(x**2) * x[0],
+}
+
+
+@pytest.mark.parametrize("transform", [fg.jacfwd, fg.jacrev])
+@pytest.mark.parametrize("name", VECTORS)
+def test_jacobians(name, transform, everywhere):
+    jacobian = transform(VECTORS[name])
+    compiled = fg.jit(jacobian)
+    found, expected = compiled(X), jacobian(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-14)
+    assert found.dtype == expected.dtype
+    fg.check_graph(compiled.lower(X).optimised)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_hessians(name, everywhere):
+    hessian = fg.hessian(NUMBERS[name])
+    compiled = fg.jit(hessian)
+    np.testing.assert_allclose(compiled(X), hessian(X), rtol=1e-13, atol=1e-13)
+    third = fg.jacfwd(hessian)
+    short = X[:12] if name != "network" and name != "grid" else None
+    if short is not None:
+        np.testing.assert_allclose(fg.jit(third)(short), third(short), rtol=1e-12, atol=1e-12)
+        rows = np.stack([short, -short])
+        np.testing.assert_allclose(
+            fg.jit(fg.vmap(hessian))(rows), np.stack([hessian(r) for r in rows]), rtol=1e-12,
+            atol=1e-12,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.longdouble])
+def test_dtypes(dtype, everywhere):
+    hessian = fg.hessian(NUMBERS["rosenbrock"])
+    found = fg.jit(hessian)(X.astype(dtype))
+    assert found.dtype == dtype
+    tolerance = 100 * np.finfo(dtype).eps
+    np.testing.assert_allclose(found, hessian(X.astype(dtype)), rtol=tolerance, atol=tolerance)
+
+
+def test_a_holomorphic_function(everywhere):
+    z = X[:9] + 1j * X[9:18]
+    jacobian = fg.jacfwd(lambda z: np.exp(z) * z[::-1], holomorphic=True)
+    np.testing.assert_allclose(fg.jit(jacobian)(z), jacobian(z), rtol=1e-14)
+
+
+def test_several_arguments(everywhere):
+    def f(x, y):
+        return np.sum(x[1:] * y[:-1] ** 2 + np.sin(x[:-1])) + np.sum(PAIR @ x * y[0])
+
+    hessian = fg.hessian(f, (0, 1))
+    x, y = X[:7], X[7:14]
+    for row, expected in zip(fg.jit(hessian)(x, y), hessian(x, y), strict=True):
+        for block, other in zip(row, expected, strict=True):
+            np.testing.assert_allclose(block, other, rtol=1e-13, atol=1e-13)
+
+
+@given(programs(scalar=False, max_steps=6))
+@settings(max_examples=40, deadline=None)
+def test_random_programs(program):
+    before = sparse.SMALLEST, sparse.FOR_A_LINE
+    sparse.SMALLEST, sparse.FOR_A_LINE = 1, 0
+    try:
+        argnums = tuple(range(len(program.args)))
+        for transform in (fg.jacfwd, fg.jacrev):
+            jacobian = transform(program, argnums)
+            found, expected = fg.jit(jacobian)(*program.args), jacobian(*program.args)
+            for block, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(block, other, rtol=1e-9, atol=1e-9)
+    finally:
+        sparse.SMALLEST, sparse.FOR_A_LINE = before
+
+
+def largest(jacobian, *args):
+    """The primitives that make arrays as large as the result."""
+    graph = optimised(fg.make_jaxpr(jacobian)(*args))
+    size = max(v.type.size for v in graph.outputs)
+    return [e.primitive.name for e in graph.equations if e.outputs[0].type.size >= size]
+
+
+def test_only_diagonals_are_computed():
+    x = np.linspace(0.0, 1.0, 200)
+    for transform in (fg.jacfwd, fg.jacrev):
+        assert largest(transform(VECTORS["elementwise"]), x) == ["scatter", "reshape"]
+    assert largest(fg.hessian(NUMBERS["rosenbrock"]), x) == [
+        "scatter", "index_add", "index_add", "index_add", "reshape",
+    ]  # fmt: skip
+    weights = RNG.normal(size=(150, 200))
+    names = largest(fg.jacfwd(lambda x: np.tanh(weights @ x)), x)
+    assert "dot_general" not in names and names.count("mul") <= 1
+
+
+def test_what_does_not_pay_is_left():
+    assert "scatter" not in largest(fg.jacfwd(VECTORS["elementwise"]), X[:9])
+    many = largest(fg.jacfwd(lambda x: sum(np.sin(np.roll(x, i)) for i in range(9))), X)
+    assert many.count("index_add") < 9 and "add" in many
+
+
+def test_an_infinity_spoils_no_other_column():
+    x = np.linspace(1.0, 2.0, 60)
+    x[7] = np.inf
+    found = fg.jit(fg.jacfwd(lambda x: x * x))(x)
+    expected = np.diag(2.0 * x)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_inside_loops(everywhere):
+    def step(y, _):
+        slopes = fg.jacfwd(lambda y: np.sin(y) * y[::-1])(y)
+        return y - np.linalg.solve(slopes + 10.0 * np.eye(len(y)), np.cos(y)), None
+
+    def last(y):
+        return fg.lax.scan(step, y, None, length=4)[0]
+
+    np.testing.assert_allclose(fg.jit(last)(X[:9]), last(X[:9]), rtol=1e-13)
+    gradient = fg.grad(lambda y: np.sum(last(y) ** 2))
+    np.testing.assert_allclose(fg.jit(gradient)(X[:9]), gradient(X[:9]), rtol=1e-11)
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+SIDE = st.integers(1, 7)
+ENTRY = st.one_of(
+    st.integers(-1, 0),
+    st.builds(
+        slice,
+        st.one_of(st.none(), st.integers(-8, 8)),
+        st.one_of(st.none(), st.integers(-8, 8)),
+        st.sampled_from([None, 1, 2, 3, -1, -2]),
+    ),
+)
+
+
+@given(st.lists(SIDE, min_size=1, max_size=3), st.data())
+@settings(max_examples=300, deadline=None)
+def test_steps_are_what_numpy_reads(lengths, data):
+    entries = [data.draw(ENTRY) for _ in lengths]
+    whole = np.arange(np.prod(lengths)).reshape(lengths)
+    read = np.ravel(whole[tuple(entries)])
+    steps = steps_of(lengths, entries)
+    if steps is not None:
+        np.testing.assert_array_equal(steps.start + steps.step * np.arange(steps.length), read)
+        if read.size:
+            np.testing.assert_array_equal(np.ravel(whole)[steps.slice()], read)
+    else:
+        assert len(lengths) > 1 and read.size != 1
+
+
+LINE = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(-3, 3), st.integers(-3, 3))
+
+
+@given(LINE, st.integers(1, 6), ENTRY, st.sampled_from([ROWS, COLUMNS]))
+@settings(max_examples=300, deadline=None)
+def test_a_line_is_cut_as_numpy_cuts_it(places, count, entry, side):
+    row, column, down, right = places
+    rows, columns = row + down * np.arange(count), column + right * np.arange(count)
+    if (down, right) == (0, 0) or min(rows.min(), columns.min()) < 0:
+        return
+    shape = int(rows.max()) + 1, int(columns.max()) + 2
+    matrix = np.zeros(shape)
+    matrix[rows, columns] = values = np.arange(1.0, count + 1.0)
+    steps = steps_of(shape[side : side + 1], [entry])
+    assert steps is not None
+    if isinstance(entry, int):
+        entry = slice(entry, entry + 1 or None)
+    expected = matrix[:, entry] if side else matrix[entry]
+    if not expected.size:
+        return
+    line = Line(Steps(row, down, count), Steps(column, right, count))
+    found = line.cut(side, steps)
+    left = np.zeros(expected.size)
+    if found is not None:
+        line, kept = found
+        left[line.flat(expected.shape[1]).slice()] = values[kept.slice()]
+    np.testing.assert_array_equal(left.reshape(expected.shape), expected)
+    if found is not None:
+        back = np.zeros(matrix.size)
+        back[line.moved(side, steps).flat(shape[1]).slice()] = values[kept.slice()]
+        other = np.zeros(shape)
+        other[(slice(None), entry) if side else entry] = expected
+        np.testing.assert_array_equal(back.reshape(shape), other)
+
+
+def test_shapes():
+    line = Line(Steps(0, 1, 6), Steps(0, 1, 6))
+    lines = Lines((6, 2, 3), 6, 6, np.dtype(float), {line: None})
+    assert lines.split == 1
+    assert lines.reshaped((2, 3, 6)).split == 2
+    assert lines.reshaped((4, 9)) is None
+    turned = lines.transposed((1, 2, 0), (2, 3, 6))
+    assert (turned.rows, turned.columns, turned.split) == (6, 6, 2)
+    assert lines.transposed((1, 0, 2), (2, 6, 3)) is None
+    assert lines.sides((0,)) == (True, False)
+    assert lines.sides((1, 2)) == (False, True)
+    assert lines.sides((1,)) is None

@@ -4,6 +4,7 @@ evaluator.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import warnings
@@ -206,6 +207,17 @@ def test_settings():
         fg.config.threads = 2
 
 
+@pytest.mark.parametrize("total", [1, 2, 7, 9, 16, 17, 100, 1000])
+@pytest.mark.parametrize("step", [1, 5, 8, 32])
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_stretches_make_up_the_whole_and_are_alike(total, step, count):
+    found = threads.share(lambda start, stop: (start, stop), total, step, count)
+    assert found[0][0] == 0 and found[-1][1] == total and len(found) <= count
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(found))
+    lengths = [stop - start for start, stop in found]
+    assert min(lengths) > 0 and max(lengths) - min(lengths) <= 2 * threads.LINE
+
+
 def test_number_of_threads_is_checked():
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(ArgumentError):
@@ -301,6 +313,12 @@ def test_buffers_are_used_again_held_within_bounds_and_freed():
     huge = pool.take(pool.LIMIT + 1)
     pool.give(huge)
     assert pool.held() <= pool.LIMIT
+
+
+def test_buffers_begin_at_lines_of_the_cache():
+    layout = [((3, 5), np.dtype(float), "C"), ((7,), np.dtype(np.float32), "F")] * 3
+    arena = pool.Arena(pool.size_of(layout))
+    assert all(a.ctypes.data % pool.ALIGNED == 0 for a in arena.arrays("key", layout))
 
 
 def test_results_are_never_in_the_pool():

@@ -45,13 +45,32 @@ def angles():
     )
 
 
-def test_sine_and_cosine():
-    x = angles()
-    x = x[np.abs(x) < kernels.LARGEST]
+@pytest.mark.parametrize("tangent", [True, False], ids=["half angle", "polynomials"])
+@pytest.mark.parametrize(
+    ("largest", "error"), [(2.3, 1.6), (3.89, 1.6), (13.0, 2.3), (kernels.LARGEST, 2.3)]
+)
+def test_sine_and_cosine(largest, error, tangent, monkeypatch):
+    monkeypatch.setattr(kernels, "_fast_tangent", lambda: tangent)
+    x = np.concatenate([angles(), RNG.uniform(-largest, largest, 300)])
+    x = x[np.abs(x) < largest]
     sine, cosine = call(kernels.sincos, x, outputs=2)
     with mpmath.workdps(60):
-        assert ulps(sine, [mpmath.sin(mpmath.mpf(float(v))) for v in x]) <= 2.0
-        assert ulps(cosine, [mpmath.cos(mpmath.mpf(float(v))) for v in x]) <= 2.0
+        assert ulps(sine, [mpmath.sin(mpmath.mpf(float(v))) for v in x]) <= error
+        assert ulps(cosine, [mpmath.cos(mpmath.mpf(float(v))) for v in x]) <= error
+
+
+def test_the_loop_of_the_tangent_is_asked_for():
+    kernels._fast_tangent.cache_clear()
+    assert kernels._fast_tangent() in (True, False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(np.lib, "introspect", raising=False)
+        kernels._fast_tangent.cache_clear()
+        assert kernels._fast_tangent() is False
+    kernels._fast_tangent.cache_clear()
+
+
+def test_sine_and_cosine_of_no_angles():
+    assert [part.shape for part in call(kernels.sincos, np.empty(0), outputs=2)] == [(0,), (0,)]
 
 
 @pytest.mark.parametrize("beyond", [1e6, np.nan, -np.inf])

@@ -1,13 +1,14 @@
 """Floor 6: functions of blocks of doubles, where NumPy's own loops work number by number.
 
-Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 6 to 7; logaddexp
-14, here 3; hypot 6, here 1.5. They are within 2 ulp of the right value (tests/test_kernels.py) but
-for the sign of a zero; where the short way does not hold, NumPy's own is called. Knows NumPy only;
-which kernels are used is set in optimise/kernels.py.
+Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
+14, here 3; hypot 6, here 1.5. They are within 2 ulp of the right value, of angles beyond 3.9 within
+2.3 (tests/test_kernels.py), but for the sign of a zero; where the short way does not hold, NumPy's
+own is called. Knows NumPy only; which kernels are used is set in optimise/kernels.py.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ LARGEST = 1e5
 """Beyond this the three parts of pi/2 leave too few digits of the reduced argument."""
 
 # pi / 2 in parts of 33 bits, so that a multiple of them by an integer below 2^20 is exact (fdlibm,
-# __ieee754_rem_pio2), and what is left of it.
-_PI_2_A, _PI_2_B, _PI_2_C = (
-    1.57079632673412561417,
-    6.07710050630396597660e-11,
-    2.02226624879595063e-21,
-)
+# __ieee754_rem_pio2), and what is left of it. The nearest double to pi / 2
+# has 50 bits: twice it is exact.
+_PARTS = 1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063e-21
+_PARTS_OF_FEW = 1.5707963267948966, 6.123233995736766e-17
+_FEW = 3.9
+"""Angles below this are at most two quarter turns from 0, and less than half of one more."""
 _TWO_OVER_PI = 0.63661977236758138243
 # Minimax polynomials on [-pi/4, pi/4] (fdlibm, k_sin.c and k_cos.c), from the highest power down.
 _SINE = (
@@ -34,36 +35,79 @@ _COSINE = (
 )  # fmt: skip
 
 
-def sincos(x: Any, sine: Any, cosine: Any, k: Any, r: Any, z: Any, t: Any) -> None:
-    """Writes sin(x) and cos(x); k, r, z and t are scratch, and no array is another one.
+def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
+    """Writes sin(x) and cos(x); k, z and t are scratch, and no array is another one.
 
-    Cody and Waite's reduction in three parts, then fdlibm's polynomials; the quadrant picks by
-    multiplication with 0 and 1, which is exact.
+    Cody and Waite's reduction to a quarter turn; of what is left the tangent of its half where that
+    is fast, else fdlibm's polynomials; the quadrant picks by multiplication with 0 and 1, which is
+    exact. What only larger angles need is left out where the block has none.
     """
-    np.absolute(x, out=t)
-    if not t.max(initial=0.0) < LARGEST:  # NaN is not either
+    largest = max(np.maximum.reduce(x, None, initial=0.0), -np.minimum.reduce(x, None, initial=0.0))
+    if not largest < LARGEST:  # NaN is not either
         np.sin(x, out=k)
         np.cos(x, out=cosine)
         np.copyto(sine, k)
         return
     np.multiply(x, _TWO_OVER_PI, out=k)
     np.rint(k, out=k)
-    np.multiply(k, _PI_2_A, out=t)
-    np.subtract(x, t, out=r)
-    for part in (_PI_2_B, _PI_2_C):
-        np.multiply(k, part, out=t)
-        np.subtract(r, t, out=r)
-    np.multiply(r, r, out=z)
+    first, *others = _PARTS_OF_FEW if largest < _FEW else _PARTS
+    np.multiply(k, first, out=cosine)
+    np.subtract(x, cosine, out=cosine)
+    for part in others[:-1]:
+        np.multiply(k, part, out=z)
+        np.subtract(cosine, z, out=cosine)
+    np.multiply(k, others[-1], out=t)
+    (_by_half_angle if _fast_tangent() else _by_polynomials)(sine, cosine, z, t)
+    if largest >= _FEW:
+        np.multiply(k, 0.25, out=t)
+        np.rint(t, out=t)
+        np.multiply(t, 4.0, out=t)
+        np.subtract(k, t, out=k)
+    _turned(sine, cosine, k, z, t)
+
+
+@functools.cache
+def _fast_tangent() -> bool:
+    """Whether this NumPy has a loop of vectors for the tangents of doubles on this processor."""
+    try:
+        found = np.lib.introspect.opt_func_info("^tan$", "float64")
+    except AttributeError:  # NumPy below 2.1
+        return False
+    return all(not used["current"].startswith("baseline") for used in found["tan"].values())
+
+
+def _by_half_angle(sine: Any, cosine: Any, z: Any, t: Any) -> None:
+    """The sine and cosine of r - t, an eighth of a turn at most; r is given in place of the cosine,
+    and t is a few units of its last place, which go into what is small beside the results.
+    """
+    np.multiply(cosine, 0.5, out=cosine)
+    np.tan(cosine, out=cosine)
+    np.multiply(cosine, cosine, out=z)
+    np.add(z, 1.0, out=sine)
+    np.divide(z, sine, out=z)
+    np.add(z, z, out=z)  # 1 - cos r
+    np.multiply(cosine, z, out=sine)
+    np.add(sine, t, out=sine)
+    np.add(cosine, cosine, out=cosine)
+    np.subtract(cosine, sine, out=sine)
+    np.multiply(t, sine, out=t)
+    np.subtract(z, t, out=z)
+    np.subtract(1.0, z, out=cosine)
+
+
+def _by_polynomials(sine: Any, cosine: Any, z: Any, t: Any) -> None:
+    """The same by the polynomials of fdlibm."""
+    np.subtract(cosine, t, out=cosine)
+    np.multiply(cosine, cosine, out=z)
     _polynomial(_SINE, z, sine)
     np.multiply(sine, z, out=sine)
-    np.multiply(sine, r, out=sine)
-    np.add(sine, r, out=sine)
+    np.multiply(sine, cosine, out=sine)
+    np.add(sine, cosine, out=sine)
     _polynomial(_COSINE, z, cosine)
     np.multiply(cosine, z, out=cosine)
     np.subtract(cosine, 0.5, out=cosine)
     np.multiply(cosine, z, out=cosine)
     np.add(cosine, 1.0, out=cosine)
-    _turned(sine, cosine, k, r, z, t)
 
 
 def _polynomial(coefficients: tuple[float, ...], z: Any, out: Any) -> None:
@@ -74,28 +118,20 @@ def _polynomial(coefficients: tuple[float, ...], z: Any, out: Any) -> None:
     np.add(out, coefficients[-1], out=out)
 
 
-def _turned(sine: Any, cosine: Any, k: Any, odd: Any, sign: Any, t: Any) -> None:
-    """From the sine and cosine of the reduced argument to those of k quarter turns more."""
-    np.multiply(k, 0.5, out=t)
-    np.floor(t, out=t)
-    np.multiply(t, 2.0, out=odd)
-    np.subtract(k, odd, out=odd)  # 1 where the quarter turns are odd
-    np.multiply(t, 0.5, out=sign)
-    np.floor(sign, out=sign)
-    np.multiply(sign, 2.0, out=sign)
-    np.subtract(t, sign, out=sign)
-    np.multiply(sign, -2.0, out=sign)
-    np.add(sign, 1.0, out=sign)  # -1 where the half turns are odd
-    np.multiply(odd, sign, out=odd)
-    np.abs(odd, out=t)
-    np.subtract(1.0, t, out=t)
-    np.multiply(t, sign, out=t)  # the sign where the quarter turns are even, else 0
-    np.multiply(sine, odd, out=k)
+def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
+    """From the sine and cosine of the reduced argument to those of k quarter turns more, where k is
+    one of -2, ..., 2.
+    """
+    np.absolute(k, out=z)
+    np.subtract(1.0, z, out=t)  # 1, 0, -1: the cosine of the turns
+    np.subtract(2.0, z, out=z)
+    np.multiply(k, z, out=k)  # 0, 1 and -1, 0: their sine
+    np.multiply(sine, k, out=z)
+    np.multiply(k, cosine, out=k)
     np.multiply(sine, t, out=sine)
-    np.multiply(cosine, odd, out=odd)
-    np.add(sine, odd, out=sine)
+    np.add(sine, k, out=sine)
     np.multiply(cosine, t, out=cosine)
-    np.subtract(cosine, k, out=cosine)
+    np.subtract(cosine, z, out=cosine)
 
 
 def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:
@@ -143,7 +179,7 @@ def hypot(x: Any, y: Any, out: Any, t: Any) -> None:
     np.sqrt(out, out=out)
 
 
-SCRATCH = {sincos: 4, sincos_by_tangent: 1, logaddexp: 1, hypot: 1}
+SCRATCH = {sincos: 3, sincos_by_tangent: 1, logaddexp: 1, hypot: 1}
 """How many scratch arrays each takes, behind what it writes."""
 
 __all__ = ["SCRATCH", "hypot", "logaddexp", "sincos", "sincos_by_tangent"]

@@ -17,6 +17,9 @@ from typing import Any
 
 from fungrad.errors import ArgumentError, MissingExtraError
 
+LINE = 8
+"""Doubles in a line of the cache: stretches begin at multiples of this."""
+
 
 def _usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
@@ -125,14 +128,16 @@ def _pool(size: int) -> Pool:
 def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) -> list[Any]:
     """The results of `work(start, stop)` on stretches that make up range(total), in their order.
 
-    The stretches are multiples of `step`, one for each thread; the caller's own thread takes the
-    last. An error in any of them is raised here, after all have ended.
+    The stretches are of about one length, one for each thread, and no more than there are steps;
+    the caller's own thread takes the last. An error in any of them is raised here, after all have
+    ended.
     """
-    steps = -(-total // step)
-    threads = min(threads, steps)
+    threads = min(threads, -(-total // step))
     if threads <= 1:
         return [work(0, total)]
-    bounds = [min(total, step * (steps * i // threads)) for i in range(threads)] + [total]
+    unit = min(step, LINE)
+    units = -(-total // unit)
+    bounds = [unit * (units * i // threads) for i in range(threads)] + [total]
     results: list[Any] = [None] * threads
     errors: list[BaseException] = []
     done = threading.Semaphore(0)

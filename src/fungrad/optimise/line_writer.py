@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Graph, Literal
+from fungrad.ir.types import Type
 from fungrad.optimise.lines import COLUMNS, ROWS, Line, Lines, Steps
 from fungrad.optimise.rewrite import Renaming, Writer
 from fungrad.primitives.declare import full
+from fungrad.primitives.elementwise import add, neg, sub
 from fungrad.primitives.indexing import Index, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import broadcast_to, convert, reshape
 
 LOOKED_AT = 1 << 16
 """The most elements of a constant that is searched for others than zeros."""
+
+
+Found = Lines | Atom | None
+"""What a rule gives: lines, an array, or None where lines have to be written out first."""
 
 
 class LineWriter:
@@ -41,15 +47,28 @@ class LineWriter:
         lines = self.lines.pop(id(atom), None)
         if lines is None:
             return atom
-        pieces = [(line.flat(lines.columns), value) for line, value in lines.values.items()]
-        flat = self.joined(pieces, lines.rows * lines.columns, lines.dtype)
-        result = self.reshaped(flat, lines.shape)
+        result = self.placed(lines)
         self.names[id(atom)] = result
         return result
 
-    def joined(self, pieces: Sequence[tuple[Steps, Atom]], size: int, dtype: np.dtype[Any]) -> Atom:
-        """The vector with values in some places, added where they meet, and zeros elsewhere."""
-        result: Atom | None = None
+    def placed(self, lines: Lines, onto: Atom | None = None) -> Atom:
+        """Lines as an array, or added to an array of their shape."""
+        size = lines.rows * lines.columns
+        pieces = [(line.flat(lines.columns), value) for line, value in lines.values.items()]
+        flat = None if onto is None else self.reshaped(onto, (size,))
+        return self.reshaped(self.joined(pieces, size, lines.dtype, flat), lines.shape)
+
+    def joined(
+        self,
+        pieces: Sequence[tuple[Steps, Atom]],
+        size: int,
+        dtype: np.dtype[Any],
+        onto: Atom | None = None,
+    ) -> Atom:
+        """The vector with values in some places, added where they meet, and zeros (or the vector
+        `onto`) elsewhere.
+        """
+        result = onto
         for steps, value in pieces:
             values = self.cast(self.broadcast(value, (steps.length,)), dtype)
             index = Index((steps.slice(),))
@@ -80,6 +99,16 @@ class LineWriter:
         if steps.step == 0:
             return self.reshaped(self.part(x, Steps(steps.start, 1, 1)), ())
         return self.add(getitem, x, index=Index((steps.slice(),)))
+
+    def summed(self, x: Lines, y: Lines, type_: Type, minus: bool = False) -> Lines:
+        """The sum of lines, or their difference."""
+        values = dict(x.values)
+        for line, value in y.values.items():
+            if line in values:
+                values[line] = self.add(sub if minus else add, values[line], value)
+            else:
+                values[line] = self.add(neg, value) if minus else value
+        return x._replace(values=values, dtype=type_.dtype)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -118,4 +147,4 @@ class LineWriter:
         return lambda line: self.part(flat, line.side(ROWS if down else COLUMNS))
 
 
-__all__ = ["LineWriter"]
+__all__ = ["Found", "LineWriter"]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.ir.graph import Atom
+from fungrad.ir.types import Type
 
 ROWS, COLUMNS = 0, 1
 Shape = tuple[int, ...]
@@ -90,6 +91,11 @@ class Lines(NamedTuple):
     columns: int
     dtype: np.dtype[Any]
     values: dict[Line, Atom]
+
+    @property
+    def type(self) -> Type:
+        """The Type of the array."""
+        return Type(self.shape, self.dtype)
 
     @property
     def split(self) -> int:

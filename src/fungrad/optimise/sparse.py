@@ -9,38 +9,26 @@ NaN; the sign of a zero is not kept.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
-from fungrad.optimise.line_writer import LineWriter
-from fungrad.optimise.lines import COLUMNS, ROWS, Line, Lines, Steps, steps_of
+from fungrad.optimise.line_places import PLACES
+from fungrad.optimise.line_writer import Found, LineWriter
+from fungrad.optimise.lines import COLUMNS, ROWS, Line, Lines, Steps
 from fungrad.optimise.rewrite import copied, renamed
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, div, mul, neg, select, sub
-from fungrad.primitives.indexing import Index, expanded, getitem, scatter
+from fungrad.primitives.indexing import Index, getitem, scatter
 from fungrad.primitives.scattering import index_add
-from fungrad.primitives.shaping import (
-    broadcast_to,
-    concatenate,
-    convert,
-    pad,
-    reduce_sum,
-    reshape,
-    slice_axis,
-    transpose,
-)
+from fungrad.primitives.shaping import convert, reduce_sum, transpose
 from fungrad.primitives.stacking import basis
 
 SMALLEST = 1 << 11
 """Elements of a basis below which NumPy computes all columns as fast as one."""
 FOR_A_LINE = 1 << 10
 """Elements of a matrix that take as long as one more line."""
-
-Found = Lines | Atom | None
-Entries = Sequence[Any]
 
 
 def thinned(graph: Graph) -> Graph:
@@ -126,22 +114,22 @@ def _both(writer: LineWriter, inputs: Sequence[Atom], type_: Type) -> tuple[Line
     return None if x is None or y is None else (x, y)
 
 
-def _sum(writer: LineWriter, x: Lines, y: Lines, type_: Type, primitive: Any = add) -> Lines:
-    values = dict(x.values)
-    for line, value in y.values.items():
-        if line in values:
-            values[line] = writer.add(primitive, values[line], value)
-        else:
-            values[line] = value if primitive is add else writer.add(neg, value)
-    return x._replace(values=values, dtype=type_.dtype)
-
-
 def _joined(primitive: Any) -> Callable[..., Found]:
     """The sum or the difference of lines."""
 
     def rule(writer: LineWriter, inputs: Sequence[Atom], type_: Type) -> Found:
         pair = _both(writer, inputs, type_)
-        return None if pair is None else _sum(writer, *pair, type_, primitive)
+        if pair is not None:
+            return writer.summed(*pair, type_, minus=primitive is sub)
+        x, y = inputs
+        if id(y) not in writer.lines and primitive is add:
+            x, y = y, x
+        lines = writer.lines.get(id(y))
+        if lines is None or id(x) in writer.lines or not x.type == lines.type == type_:
+            return None
+        if primitive is sub:
+            lines = writer.summed(lines._replace(values={}), lines, type_, minus=True)
+        return writer.placed(lines, onto=x)
 
     return rule
 
@@ -161,130 +149,6 @@ def _select(writer: LineWriter, inputs: Sequence[Atom], type_: Type) -> Found:
         for line in dict.fromkeys((*x.values, *y.values))
     }
     return x._replace(values=values, dtype=type_.dtype)
-
-
-# --- shapes and places ----------------------------------------------------------------------------
-
-
-def _reshape(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, shape: tuple[int, ...]
-) -> Found:
-    lines = writer.lines[id(inputs[0])]
-    return lines.reshaped(shape) if lines.rows * lines.columns == type_.size else None
-
-
-def _transpose(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, axes: tuple[int, ...]
-) -> Found:
-    return writer.lines[id(inputs[0])].transposed(axes, type_.shape)
-
-
-def _cut(writer: LineWriter, atom: Atom, type_: Type, entries: Entries) -> Found:
-    """What slices and integers, one for each axis, read of lines."""
-    lines = writer.lines[id(atom)]
-    split = lines.split
-    sides = [
-        steps_of(part, some)
-        for part, some in (
-            (lines.shape[:split], entries[:split]),
-            (lines.shape[split:], entries[split:]),
-        )
-    ]
-    if any(steps is None for steps in sides) or not type_.size:
-        return None
-    values = {}
-    for line, value in lines.values.items():
-        left: Line | None = line
-        for side, steps in zip((ROWS, COLUMNS), sides, strict=True):
-            assert steps is not None
-            found = None if left is None else left.cut(side, steps)
-            left = None if found is None else found[0]
-            if found is not None and value.type.shape:
-                value = writer.part(value, found[1])
-        if left is not None:
-            values[left] = value
-    rows, columns = (steps.length for steps in sides if steps is not None)
-    return Lines(type_.shape, rows, columns, lines.dtype, values)
-
-
-def _placed(lines: Lines, shape: tuple[int, ...], entries: Entries) -> Lines | None:
-    """Lines in the places of a larger array that slices and integers name."""
-    for split in range(len(shape) + 1):
-        rows = steps_of(shape[:split], entries[:split])
-        columns = steps_of(shape[split:], entries[split:])
-        if rows and columns and (rows.length, columns.length) == (lines.rows, lines.columns):
-            break
-    else:
-        return None
-    values = {
-        line.moved(ROWS, rows).moved(COLUMNS, columns): value
-        for line, value in lines.values.items()
-    }
-    sizes = math.prod(shape[:split]), math.prod(shape[split:])
-    return Lines(shape, *sizes, lines.dtype, values)
-
-
-def _entries(index: Index, ndim: int) -> Entries:
-    """What an index without arrays says of each axis."""
-    return [entry for entry in expanded(index, ndim) if entry is not None]
-
-
-def _getitem(writer: LineWriter, inputs: Sequence[Atom], type_: Type, index: Index) -> Found:
-    if len(inputs) > 1:
-        return None
-    return _cut(writer, inputs[0], type_, _entries(index, inputs[0].type.ndim))
-
-
-def _slice(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, axis: int, start: int, stop: int
-) -> Found:
-    entries: list[Any] = [slice(None)] * type_.ndim
-    entries[axis] = slice(start, stop)
-    return _cut(writer, inputs[0], type_, entries)
-
-
-def _scatter(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, index: Index, shape: tuple[int, ...]
-) -> Found:
-    if len(inputs) > 1:
-        return None
-    return _placed(writer.lines[id(inputs[0])], shape, _entries(index, len(shape)))
-
-
-def _index_add(writer: LineWriter, inputs: Sequence[Atom], type_: Type, index: Index) -> Found:
-    x, values, *arrays = inputs
-    lines = writer.lines.get(id(values))
-    if arrays or lines is None:
-        return None
-    placed = _placed(lines, type_.shape, _entries(index, type_.ndim))
-    if placed is None:
-        return None
-    whole = writer.found(x, type_.shape, placed)
-    return None if whole is None else _sum(writer, whole, placed, type_)
-
-
-def _pad(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, widths: Sequence[tuple[int, int]]
-) -> Found:
-    lengths = zip(inputs[0].type.shape, widths, strict=True)
-    entries = [slice(before, before + length) for length, (before, _) in lengths]
-    return _placed(writer.lines[id(inputs[0])], type_.shape, entries)
-
-
-def _concatenate(writer: LineWriter, inputs: Sequence[Atom], type_: Type, axis: int) -> Found:
-    total: Lines | None = None
-    start = 0
-    like = next(writer.lines[id(a)] for a in inputs if id(a) in writer.lines)
-    for atom in inputs:
-        lines = writer.found(atom, atom.type.shape, like)
-        entries: list[Any] = [slice(None)] * type_.ndim
-        entries[axis] = slice(start, start + atom.type.shape[axis])
-        start += atom.type.shape[axis]
-        placed = None if lines is None else _placed(lines, type_.shape, entries)
-        if placed is None:
-            return None
-        total = placed if total is None else _sum(writer, total, placed, type_)
-    return total
 
 
 # --- sums and products ----------------------------------------------------------------------------
@@ -350,6 +214,7 @@ def _dot(
 
 
 _RULES: dict[Any, Callable[..., Found]] = {
+    **PLACES,
     neg: _unary(neg),
     convert: _unary(convert),
     mul: _scaled(mul),
@@ -357,15 +222,6 @@ _RULES: dict[Any, Callable[..., Found]] = {
     add: _joined(add),
     sub: _joined(sub),
     select: _select,
-    reshape: _reshape,
-    broadcast_to: _reshape,
-    transpose: _transpose,
-    getitem: _getitem,
-    slice_axis: _slice,
-    scatter: _scatter,
-    index_add: _index_add,
-    pad: _pad,
-    concatenate: _concatenate,
     reduce_sum: _reduce_sum,
     dot_general: _dot,
 }

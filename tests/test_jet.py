@@ -223,6 +223,15 @@ def test_nth_derivative():
     assert fg.nth_derivative(np.sin, 2)(np.float32(1)).dtype == np.float32
 
 
+def test_the_terms_of_a_square_that_are_equal_are_made_once():
+    fifth = fg.jit(fg.nth_derivative(np.tanh, 5))
+    x = np.linspace(-2.0, 2.0, 9)
+    square = np.tanh(x) ** 2
+    by_hand = (1.0 - square) * (16.0 + square * (120.0 * square - 120.0))
+    np.testing.assert_allclose(fifth(x), by_hand, rtol=1e-12)
+    assert len(fifth.lower(x).optimised.equations) <= 22
+
+
 def test_errors():
     with pytest.raises(ShapeError, match="not elementwise"):
         fg.nth_derivative(np.sum, 2)(X)

@@ -170,7 +170,7 @@ class JetTrace(Trace):
                 term = found.extra[k - 1]
             else:
                 term = found if k == 1 else None
-            return None if term is None else term / k
+            return None if term is None else term * (1.0 / k)
 
         return Series([primal], step)
 
@@ -187,7 +187,9 @@ def _arithmetic(
     active = [i for i, s in enumerate(series) if s is not None]
     type_ = strong(typeof(primal))
     terms: Callable[[int], Iterator[Any]]
-    if primitive is mul or primitive.degree == "multilinear":
+    if primitive is mul and series[0] is series[1]:
+        terms = lambda k: _square(series[0], k)  # noqa: E731
+    elif primitive is mul or primitive.degree == "multilinear":
         terms = lambda k: _product(primitive, values, series, active, k, params)  # noqa: E731
     elif primitive is div:
         return _quotient(primal, values, series, type_)
@@ -254,6 +256,16 @@ def _product(
             factors[i] = values[i] if share == 0 else series[i][share]
         if all(factor is not None for factor in factors):
             yield primitive(*factors, **params)
+
+
+def _square(series: Any, k: int) -> Iterator[Any]:
+    """Cauchy's product of a series with itself: its terms are equal in pairs."""
+    pairs = [(series[j], series[k - j]) for j in range((k + 1) // 2)]
+    half = _total(x * y for x, y in pairs if x is not None and y is not None)
+    if half is not None:
+        yield half * 2
+    if k % 2 == 0 and series[k // 2] is not None:
+        yield series[k // 2] * series[k // 2]
 
 
 def _shares(total: int, count: int) -> Iterator[tuple[int, ...]]:

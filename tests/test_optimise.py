@@ -140,6 +140,47 @@ def test_a_sum_of_products_is_a_product_of_vectors():
         assert "dot_general" not in names(optimised(fg.make_jaxpr(f)(*args)))
 
 
+def test_the_products_in_a_sum_are_products_of_vectors():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=300), rng.normal(size=300)
+    examples = [
+        (lambda x, y: np.sum(x**2), ["dot_general"]),
+        (lambda x, y: np.sum(100.0 * x**2 + y * x), ["dot_general", "mul", "dot_general", "add"]),
+        (lambda x, y: np.sum(x * y - y), ["dot_general", "reduce_sum", "sub"]),
+        (lambda x, y: np.sum(y - x * -3.0 * y), ["mul", "reduce_sum", "dot_general", "sub"]),
+        (lambda x, y: np.sum(0.5 * x**2), ["power", "mul", "reduce_sum"]),  # x . x may overflow
+        (lambda x, y: np.sum(x + y), ["add", "reduce_sum"]),
+        (lambda x, y: np.sum(x * y + 1.0), ["mul", "add", "reduce_sum"]),
+        (lambda x, y: np.sum(x**3 + 2.0 * y), ["power", "dot_general", "reduce_sum", "mul", "add"]),
+    ]
+    for f, expected in examples:
+        graph = fg.make_jaxpr(f)(x, y)
+        found = optimised(graph)
+        assert sorted(names(found)) == sorted(expected)
+        (got,), (want,) = fg.evaluate(found, x, y), fg.evaluate(graph, x, y)
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+        fg.testing.check_grads(fg.jit(f), (x[:9], y[:9]), order=2)
+    both = fg.make_jaxpr(lambda x, y: (lambda p: (np.sum(p + y), p))(x * y))(x, y)
+    assert names(optimised(both)) == ["mul", "add", "reduce_sum"]  # it is there anyway
+
+
+def test_one_number_in_place_of_two():
+    x = np.array([1.0, -3.7, 1e308, 5e-324, -0.0, np.inf, np.nan])
+    for f in (lambda x: x * 0.3 * 7.0, lambda x: 3.0 * (x * 0.2), lambda x: -(x * 0.7) / 4.0):
+        graph = fg.make_jaxpr(f)(x)
+        found = optimised(graph)
+        assert names(found) == ["mul"]
+        (got,), (want,) = fg.evaluate(found, x), fg.evaluate(graph, x)
+        np.testing.assert_allclose(got, want, rtol=1e-15, atol=1e-322)
+        np.testing.assert_array_equal(np.signbit(got[:-1]), np.signbit(want[:-1]))
+    for f in (lambda x: x * 1e30 * 1e-30, lambda x: x * 3 * np.inf, lambda x: x * 0.0 * 2.5):
+        assert names(optimised(fg.make_jaxpr(f)(x))) == ["mul", "mul"]
+    for whole in (np.arange(3), np.arange(3) > 1):
+        assert names(optimised(fg.make_jaxpr(lambda x: x * 3 * 5)(whole))) == ["mul", "mul"]
+    single = fg.make_jaxpr(lambda x: np.float64(0.3) * (x * 5.0))(np.ones(3, np.float32))
+    assert fg.evaluate(optimised(single), np.ones(3, np.float32))[0].dtype == np.float64
+
+
 @given(programs(scalar=False))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_every_pass_leaves_a_graph_that_is_one(program):

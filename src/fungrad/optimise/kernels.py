@@ -10,7 +10,7 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.optimise.rewrite import Rule, Writer
 from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import mul
+from fungrad.primitives.elementwise import add, mul, sub
 from fungrad.primitives.shaping import reduce_sum
 from fungrad.primitives.ufuncs import power, reciprocal
 
@@ -63,19 +63,73 @@ def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom |
     return None if left is None or right is None else writer.add(equation, mul, left, right)
 
 
-def _as_dot(writer: Writer, equation: Equation) -> Atom | None:
-    """The sum of a product of vectors that fit into cache, as BLAS adds it up."""
+def _as_dots(writer: Writer, equation: Equation) -> Atom | None:
+    """The sum of a vector that fits into cache, as BLAS adds up the products that it is made of."""
     x = equation.inputs[0]
-    made = writer.made_by(x, mul)
-    if made is None or not writer.only_here(x) or x.type.ndim != 1 or not x.type.inexact:
+    if x.type.ndim != 1 or x.type.size > IN_CACHE or not x.type.inexact:
         return None
-    if any(a.type != x.type for a in made.inputs) or x.type.size > IN_CACHE:
+    return _summed(writer, equation, x, None)
+
+
+def _summed(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -> Atom | None:
+    """The sum of what `reader` alone reads, None where there is no product in it."""
+    made = writer.made_by(x, mul, power, add, sub)
+    if made is None or not writer.only_here(x, reader):
         return None
-    return writer.add(equation, dot_general, *made.inputs, contract=((0,), (0,)), batch=((), ()))
+    y, z = made.inputs
+    if made.primitive is power:
+        square = isinstance(z, Literal) and z.type.weak and z.value == 2 and y.type == x.type
+        return _dot(writer, equation, y, y) if square else None
+    if made.primitive is mul:
+        if y.type == z.type == x.type:
+            return _dot(writer, equation, y, z)
+        y, number = (z, y) if isinstance(y, Literal) else (y, z)
+        if not isinstance(number, Literal) or not abs(number.value) >= 1 or y.type != x.type:
+            return None  # what is scaled down may be too large to be added up before
+        total = _summed(writer, equation, y, made) or _plain_sum(writer, equation, y)
+        return None if total is None else writer.add(equation, mul, total, number)
+    if y.type != x.type or z.type != x.type:
+        return None
+    parts = [_summed(writer, equation, part, made) for part in (y, z)]
+    if parts[0] is parts[1] is None:
+        return None
+    first, second = [
+        part or _plain_sum(writer, equation, term) for part, term in zip(parts, (y, z), strict=True)
+    ]
+    assert first is not None and second is not None
+    return writer.add(equation, made.primitive, first, second)
+
+
+def _dot(writer: Writer, equation: Equation, x: Atom, y: Atom) -> Atom | None:
+    return writer.add(equation, dot_general, x, y, contract=((0,), (0,)), batch=((), ()))
+
+
+def _plain_sum(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
+    return writer.add(equation, reduce_sum, x, axes=(0,))
+
+
+def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
+    """x * c * d as x * cd for two numbers; what overflows on the way alone no longer does."""
+    inner = _scaled(*equation.inputs)
+    made = None if inner is None else writer.made_by(inner[0], mul)
+    first = None if made is None else _scaled(*made.inputs)
+    if inner is None or first is None or first[0].type.dtype != equation.outputs[0].type.dtype:
+        return None
+    return writer.add(equation, mul, first[0], Literal(first[1] * inner[1]))
+
+
+def _scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:
+    """What a product is a multiple of, and the number, of no extreme size."""
+    if isinstance(x, Literal):
+        x, y = y, x
+    if not isinstance(y, Literal) or not isinstance(y.value, float | int) or not x.type.inexact:
+        return None
+    return (x, float(y.value)) if 2.0**-64 <= abs(y.value) <= 2.0**64 else None
 
 
 ROUNDED = {
+    mul: Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor),
     power: Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product),
-    reduce_sum: Rule((reduce_sum,), "sum(x * y) is x . y, to rounding", _as_dot),
+    reduce_sum: Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z), to rounding", _as_dots),
 }
 """Rules whose numbers are equal to rounding only, by their primitive."""

@@ -101,9 +101,12 @@ class Writer:
         """The value of a constant of the Graph, None for other atoms."""
         return self._constants.get(id(atom))
 
-    def only_here(self, atom: Atom) -> bool:
-        """Whether only the equation in hand reads a value, which is not made if that is gone."""
-        return self._reads[id(atom)] <= 0
+    def only_here(self, atom: Atom, reader: Equation | None = None) -> bool:
+        """Whether only the equation in hand reads a value, which is not made if that is gone; or
+        only another reader, which goes with it.
+        """
+        others = 0 if reader is None else sum(a is atom for a in reader.inputs)
+        return self._reads[id(atom)] <= others
 
     def drop(self, equation: Equation) -> None:
         """Says that nothing reads an equation any more."""

@@ -90,6 +90,20 @@ CASES = {
         lambda x: np.sin(x[:, 1:] - x[:, :-1]) * x[:, 2:3],
         (RNG.normal(size=(800, 60)),),
     ),
+    "three_neighbours": (
+        lambda x: np.sin(x[2:] - 2.0 * x[1:-1] + x[:-2]) * x[1:-1],
+        (RNG.normal(size=N),),
+    ),
+    "behind": (lambda x: x[1:] * np.tanh(x[:-1]) * x[1:], (RNG.normal(size=N),)),
+    "grid": (
+        lambda x: (x[1:, 1:] - x[:-1, :-1]) ** 2 + np.sin(x[1:, :-1] * x[:-1, 1:]),
+        (RNG.normal(size=(400, 90)),),
+    ),
+    "dots": (
+        lambda x, y: np.mean(3.0 * np.sin(x) * y + np.cos(y) ** 2 - x) * np.tanh(x),
+        (RNG.normal(size=N), RNG.normal(size=N)),
+    ),
+    "far_apart": (lambda x: np.sin(x[5000:] * x[:-5000]), (RNG.normal(size=N),)),
     "two_shapes": (
         lambda x, r: np.exp(np.sin(r) * 2.0 + r) + np.sin(x) * x,
         (RNG.normal(size=(3, LARGE)), RNG.normal(size=LARGE)),
@@ -250,11 +264,33 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
     cut = tuple(a[..., :23] if a.shape[-1] > 23 else a for a in args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
+        patch.setattr(regions, "SHARED", 1)
         patch.setattr(blocks, "BLOCK", 5)
         patch.setattr(blocks, "TALL", 0)
         patch.setattr(blocked, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
+
+
+def test_products_are_added_up_in_the_blocks():
+    f, args = CASES["dots"]
+    steps = scheduled(optimised(fg.make_jaxpr(f)(*args)))
+    first = next(step for step in steps if isinstance(step, Region))
+    text, _ = written(first)
+    assert text.count("= dot(") == 2 and "reduce(" not in text
+    assert not any(e.primitive.name == "dot_general" for e in steps if not isinstance(e, Region))
+    alone = optimised(fg.make_jaxpr(lambda x, y: np.sum(x * y))(*args))
+    assert "v0.dot(v1)" in source(alone)
+
+
+def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count):
+    large = RNG.normal(size=regions.SHARED)
+    for f in (np.exp, np.max, lambda x: 2.0 * x):
+        graph = optimised(fg.make_jaxpr(f)(large))
+        assert [isinstance(step, Region) for step in scheduled(graph)] == [True]
+        np.testing.assert_array_equal(build(graph)(large)[0], f(large))
+        small = optimised(fg.make_jaxpr(f)(large[:-1]))
+        assert [isinstance(step, Region) for step in scheduled(small)] == [False]
 
 
 ELEMENTWISE = [name for name in SAMPLES if OURS[name].partials is not None]

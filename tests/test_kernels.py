@@ -89,6 +89,13 @@ def test_by_the_tangent_of_the_half_angle():
     np.testing.assert_allclose(cosine, np.cos(x), rtol=0, atol=4e-16)
 
 
+@pytest.mark.parametrize("size", [0, 1, kernels.PIECE, kernels.PIECE + 1, 3 * kernels.PIECE + 5])
+def test_dot_in_pieces(size):
+    x, y = RNG.normal(size=size), RNG.normal(size=size)
+    np.testing.assert_allclose(kernels.dot(x, y), np.sum(x * y), rtol=1e-11)
+    np.testing.assert_allclose(kernels.dot(x * 1j, y), 1j * np.sum(x * y), rtol=1e-11)
+
+
 def test_logaddexp():
     x, y = RNG.normal(size=600) * 20.0, RNG.normal(size=600) * 20.0
     (found,) = call(kernels.logaddexp, x, y)

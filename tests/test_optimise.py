@@ -134,7 +134,7 @@ def test_a_sum_of_products_is_a_product_of_vectors():
         (lambda x, y: (x * y, np.sum(x * y)), (x, y)),  # the product is there anyway
         (lambda x, y: np.sum(x[:, None] * y[:, None], 1), (x, y)),
         (lambda x, y: np.sum(x * y), (x > 0, y > 0)),
-        (lambda x, y: np.sum(x * y), (np.ones(10_000), np.ones(10_000))),
+        (lambda x, y: np.sum(x * y), (np.ones(10_000, np.float32), np.ones(10_000, np.float32))),
     ]
     for f, args in kept_as_they_are:
         assert "dot_general" not in names(optimised(fg.make_jaxpr(f)(*args)))
@@ -150,6 +150,8 @@ def test_the_products_in_a_sum_are_products_of_vectors():
         (lambda x, y: np.sum(y - x * -3.0 * y), ["mul", "reduce_sum", "dot_general", "sub"]),
         (lambda x, y: np.sum(0.5 * x**2), ["power", "mul", "reduce_sum"]),  # x . x may overflow
         (lambda x, y: np.sum(x + y), ["add", "reduce_sum"]),
+        (lambda x, y: np.sum(y - x * y - x), ["sub", "reduce_sum", "dot_general", "sub"]),
+        (lambda x, y: np.sum(-(x * y) - x * x), ["dot_general", "dot_general", "add", "neg"]),
         (lambda x, y: np.sum(x * y + 1.0), ["mul", "add", "reduce_sum"]),
         (lambda x, y: np.sum(x**3 + 2.0 * y), ["power", "dot_general", "reduce_sum", "mul", "add"]),
     ]

@@ -17,11 +17,8 @@ import numpy as np
 
 from fungrad.backend import pool, threads
 from fungrad.backend.blocks import Block
-from fungrad.backend.regions import Region
+from fungrad.backend.regions import SHARED, Region
 from fungrad.backend.rows import ENDED, REDUCTIONS
-
-SHARED = 400_000
-"""Elements times equations of a region from which on it is shared among threads."""
 
 _keys = itertools.count()
 
@@ -143,7 +140,7 @@ def _totals(writer: Block, names: dict[int, str]) -> list[str]:
     by_variable = {id(e.outputs[0]): e for e in writer.region.equations}
     for position, variable in enumerate(writer.sums):
         name = names[variable]
-        ufunc = REDUCTIONS[by_variable[variable].primitive].__name__
+        ufunc = REDUCTIONS.get(by_variable[variable].primitive, np.add).__name__
         lines.append(f"    {name} = parts[0][{position}]")
         lines.append(f"    for part in parts[1:]: {name} = {ufunc}({name}, part[{position}])")
     return lines

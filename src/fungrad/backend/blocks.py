@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.kernels import SCRATCH, hypot, logaddexp, sincos, sincos_by_tangent
+from fungrad.backend.kernels import SCRATCH, dot, hypot, logaddexp, sincos, sincos_by_tangent
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, VIEWS, Form
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.kernels import setting
 from fungrad.primitives import ufuncs
+from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.shaping import broadcast_to, transpose
@@ -139,7 +140,7 @@ class Block:
         primitive: Any = equation.primitive
         arguments = [self.read(a, x) for a, x in zip(equation.inputs, how.inputs, strict=True)]
         if how.output == ENDED:
-            self._end(equation, arguments[0])
+            self._end(equation, arguments)
             self.release(index, equation.inputs)
             return
         output = self.outputs.get(id(variable))
@@ -201,12 +202,15 @@ class Block:
             return self.function("where", np.where)
         return self.constant(functools.partial(primitive.eval, **params))
 
-    def _end(self, equation: Equation, source: str) -> None:
-        ufunc = REDUCTIONS[equation.primitive]
+    def _end(self, equation: Equation, arguments: list[str]) -> None:
+        ufunc = REDUCTIONS.get(equation.primitive, np.add)
         called = self.function(ufunc.__name__, ufunc)
         name = self.sums.setdefault(id(equation.outputs[0]), f"s{len(self.sums)}")
-        axes = equation.params["axes"]
-        self.lines.append(f"r = {called}.reduce({source}, {axes})")
+        if equation.primitive is dot_general:
+            part = f"{self.function('dot', dot)}({', '.join(arguments)})"
+        else:
+            part = f"{called}.reduce({arguments[0]}, {equation.params['axes']})"
+        self.lines.append(f"r = {part}")
         self.lines.append(f"{name} = r if {name} is None else {called}({name}, r)")
 
     def _view(self, equation: Equation, how: Form, source: str) -> None:

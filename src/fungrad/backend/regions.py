@@ -22,6 +22,9 @@ ROW = 4_096
 LEAD = 8
 """The largest number of pieces that a row may lie in."""
 
+SHARED = 400_000
+"""Elements times equations of a region from which on it is shared among threads."""
+
 Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
 
@@ -115,7 +118,7 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
     if equation.primitive in REDUCTIONS:
         type_ = equation.inputs[0].type
         axis = _row_axis(type_.shape) if type_.size >= LARGE else None
-        if axis is not None and axis not in equation.params["axes"]:
+        if axis is not None and (axis not in equation.params["axes"] or type_.size >= SHARED):
             return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
     return None, 0
 
@@ -141,10 +144,15 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
         result.extend(e for e in finder.others.get(level, ()) if id(e) not in absorbed)
         for (at, length), members in finder.regions.items():
             if at == level:
-                alone = len(members) == 1
+                alone = len(members) == 1 and _size(members[0][0]) < SHARED
                 found = members[0][0] if alone else _region(length, members, read_by, absorbed)
                 result.append(found)
     return result
+
+
+def _size(equation: Equation) -> int:
+    """The number of elements of the largest array that an equation reads."""
+    return max(atom.type.size for atom in equation.inputs)
 
 
 def _readers(graph: Graph) -> dict[int, list[Equation | None]]:

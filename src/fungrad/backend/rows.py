@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.ir.graph import Equation
+from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.indexing import expanded, getitem
 from fungrad.primitives.reducing import reduce_all, reduce_any, reduce_max, reduce_min
 from fungrad.primitives.shaping import (
@@ -69,6 +70,8 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | 
     primitive: Any = equation.primitive
     if elementwise(equation):
         return _elementwise(equation, axes, length)
+    if primitive is dot_general:
+        return Form((0, 0), ENDED) if _of_vectors(equation) else None
     axis = axes[0] if len(equation.inputs) == 1 else None
     if axis is None:
         return None
@@ -79,6 +82,12 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | 
     moved = _MOVED.get(primitive)
     found = None if moved is None else moved(equation, axis)
     return None if found is None else Form((axis,), found)
+
+
+def _of_vectors(equation: Equation) -> bool:
+    """Whether a contraction is the sum of the products of two vectors of one dtype."""
+    x, y = [atom.type for atom in equation.inputs]
+    return x == y and x.ndim == 1 and equation.outputs[0].type.ndim == 0
 
 
 def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:

@@ -140,7 +140,7 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
     bounds = [unit * (units * i // threads) for i in range(threads)] + [total]
     results: list[Any] = [None] * threads
     errors: list[BaseException] = []
-    done = threading.Semaphore(0)
+    done: queue.SimpleQueue[None] = queue.SimpleQueue()  # made in a tenth of a semaphore's time
 
     def task(i: int, context: contextvars.Context) -> Callable[[], None]:
         def run() -> None:
@@ -149,7 +149,7 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
             except BaseException as error:  # handed to the caller's thread below
                 errors.append(error)
             finally:
-                done.release()
+                done.put(None)
 
         return run
 
@@ -160,7 +160,7 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
         results[-1] = work(bounds[-2], bounds[-1])
     finally:
         for _ in range(threads - 1):
-            done.acquire()
+            done.get()
     if errors:
         raise errors[0]
     return results

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fungrad.backend.blocked import SHARED, written
+from fungrad.backend.blocked import written
 from fungrad.backend.blocks import BLOCK
-from fungrad.backend.regions import Region, scheduled
+from fungrad.backend.regions import SHARED, Region, scheduled
 from fungrad.backend.threads import num_threads
 from fungrad.inspect.bodies import Bodies, bodies_of, nbytes
 from fungrad.ir.graph import Atom, Equation, Graph, Variable

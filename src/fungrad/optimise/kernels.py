@@ -6,17 +6,19 @@ nothing itself: docs/performance.md and benchmarks/kernels.py have the figures b
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.optimise.rewrite import Rule, Writer
 from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import add, mul, sub
+from fungrad.primitives.elementwise import add, mul, neg, sub
 from fungrad.primitives.shaping import reduce_sum
 from fungrad.primitives.ufuncs import power, reciprocal
 
 SETTINGS = ("auto", "numpy", "fast")
 IN_CACHE = 8_192
-"""Elements of a product that BLAS adds up; those of longer ones are never all there at once."""
+"""Elements of a vector of single precision that BLAS adds up; NumPy adds longer ones by pairs."""
 _PRODUCTS = {3: (2, 1), 4: (2, 2)}
 
 
@@ -64,48 +66,68 @@ def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom |
 
 
 def _as_dots(writer: Writer, equation: Equation) -> Atom | None:
-    """The sum of a vector that fits into cache, as BLAS adds up the products that it is made of."""
+    """The sum of a vector, the products that it is made of added up by BLAS."""
     x = equation.inputs[0]
-    if x.type.ndim != 1 or x.type.size > IN_CACHE or not x.type.inexact:
+    if x.type.ndim != 1 or not x.type.inexact:
         return None
-    return _summed(writer, equation, x, None)
+    if x.type.size > IN_CACHE and x.type.dtype.char not in "dD":
+        return None
+    sums: dict[bool, list[Atom]] = {True: [], False: []}
+    rest: dict[bool, list[Atom]] = {True: [], False: []}
+    for plus, term, reader in _terms(writer, x, None):
+        dot = _dot(writer, equation, term, reader)
+        (rest if dot is None else sums)[plus].append(term if dot is None else dot)
+    if not any(sums.values()):
+        return None
+    if any(rest.values()):
+        plus = bool(rest[True])
+        left = _combined(writer, equation, rest[plus], rest[False] if plus else [])
+        sums[plus].append(writer.add(equation, reduce_sum, left, axes=(0,)))
+    if sums[True]:
+        return _combined(writer, equation, sums[True], sums[False])
+    return writer.add(equation, neg, _combined(writer, equation, sums[False], []))
 
 
-def _summed(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -> Atom | None:
-    """The sum of what `reader` alone reads, None where there is no product in it."""
-    made = writer.made_by(x, mul, power, add, sub)
-    if made is None or not writer.only_here(x, reader):
+def _terms(
+    writer: Writer, x: Atom, reader: Equation | None
+) -> Iterator[tuple[bool, Atom, Equation | None]]:
+    """The terms of a sum that `reader` alone reads, each with its sign and what reads it."""
+    made = writer.made_by(x, add, sub, neg) if writer.only_here(x, reader) else None
+    if made is None or any(a.type != x.type for a in made.inputs):
+        yield True, x, reader
+        return
+    signs = (False,) if made.primitive is neg else (True, made.primitive is add)
+    for atom, plus in zip(made.inputs, signs, strict=True):
+        for inner, term, by in _terms(writer, atom, made):
+            yield inner is plus, term, by
+
+
+def _dot(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -> Atom | None:
+    """The sum of what `reader` alone reads, if it is a product of vectors, or a multiple of one."""
+    made = writer.made_by(x, mul, power) if writer.only_here(x, reader) else None
+    if made is None:
         return None
     y, z = made.inputs
-    if made.primitive is power:
-        square = isinstance(z, Literal) and z.type.weak and z.value == 2 and y.type == x.type
-        return _dot(writer, equation, y, y) if square else None
-    if made.primitive is mul:
-        if y.type == z.type == x.type:
-            return _dot(writer, equation, y, z)
-        y, number = (z, y) if isinstance(y, Literal) else (y, z)
-        if not isinstance(number, Literal) or not abs(number.value) >= 1 or y.type != x.type:
-            return None  # what is scaled down may be too large to be added up before
-        total = _summed(writer, equation, y, made) or _plain_sum(writer, equation, y)
-        return None if total is None else writer.add(equation, mul, total, number)
-    if y.type != x.type or z.type != x.type:
-        return None
-    parts = [_summed(writer, equation, part, made) for part in (y, z)]
-    if parts[0] is parts[1] is None:
-        return None
-    first, second = [
-        part or _plain_sum(writer, equation, term) for part, term in zip(parts, (y, z), strict=True)
-    ]
-    assert first is not None and second is not None
-    return writer.add(equation, made.primitive, first, second)
+    if isinstance(z, Literal) and made.primitive is power:
+        z = y if z.type.weak and z.value == 2 else z
+    if y.type == z.type == x.type:
+        pairs = {"contract": ((0,), (0,)), "batch": ((), ())}
+        return writer.add(equation, dot_general, y, z, **pairs)
+    y, number = (z, y) if isinstance(y, Literal) else (y, z)
+    if not isinstance(number, Literal) or not abs(number.value) >= 1 or y.type != x.type:
+        return None  # what is scaled down may be too large to be added up before
+    dot = _dot(writer, equation, y, made)
+    return None if dot is None else writer.add(equation, mul, dot, number)
 
 
-def _dot(writer: Writer, equation: Equation, x: Atom, y: Atom) -> Atom | None:
-    return writer.add(equation, dot_general, x, y, contract=((0,), (0,)), batch=((), ()))
-
-
-def _plain_sum(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
-    return writer.add(equation, reduce_sum, x, axes=(0,))
+def _combined(
+    writer: Writer, equation: Equation, added: Sequence[Atom], subtracted: Sequence[Atom]
+) -> Atom:
+    total, *others = added
+    for primitive, terms in ((add, others), (sub, subtracted)):
+        for term in terms:
+            total = writer.add(equation, primitive, total, term)
+    return total
 
 
 def _one_factor(writer: Writer, equation: Equation) -> Atom | None:

@@ -112,9 +112,7 @@ class Writer:
         """Says that nothing reads an equation any more."""
         self._reads.subtract(id(atom) for atom in equation.inputs)
 
-    def add(
-        self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any
-    ) -> Atom | None:
+    def add(self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Atom:
         """What the primitive gives, written in the place of an equation with one output."""
         (type_,) = primitive.infer([atom.type for atom in inputs], params)
         output = Variable(type_)

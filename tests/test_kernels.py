@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import mpmath
 import numpy as np
 import pytest
@@ -59,14 +61,25 @@ def test_sine_and_cosine(largest, error, tangent, monkeypatch):
         assert ulps(cosine, [mpmath.cos(mpmath.mpf(float(v))) for v in x]) <= error
 
 
-def test_the_loop_of_the_tangent_is_asked_for():
+@pytest.mark.parametrize(
+    ("found", "fast"),
+    [
+        ({"tan": {"dd": {"current": "X86_V4", "available": "X86_V4 baseline(X86_V2)"}}}, True),
+        ({"tan": {"dd": {"current": "baseline(X86_V2)", "available": "X86_V4"}}}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_the_loop_of_the_tangent_is_asked_for(found, fast, monkeypatch):
+    introspect = types.SimpleNamespace()
+    if found is not None:  # as of NumPy 2.1
+        introspect.opt_func_info = lambda name, signature: found
+    monkeypatch.setattr(np.lib, "introspect", introspect, raising=False)
+    kernels._fast_tangent.cache_clear()
+    assert kernels._fast_tangent() is fast
+    monkeypatch.undo()
     kernels._fast_tangent.cache_clear()
     assert kernels._fast_tangent() in (True, False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(np.lib, "introspect", raising=False)
-        kernels._fast_tangent.cache_clear()
-        assert kernels._fast_tangent() is False
-    kernels._fast_tangent.cache_clear()
 
 
 def test_sine_and_cosine_of_no_angles():

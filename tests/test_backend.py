@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import blocked, blocks, pool, regions, threads
+from fungrad.backend import blocks, pool, regions, threads
 from fungrad.backend.blocked import written
+from fungrad.backend.order import Step, lean, peak
 from fungrad.backend.regions import LARGE, Region, scheduled
 from fungrad.backend.straight import build, source
 from fungrad.errors import ArgumentError, MissingExtraError
@@ -104,6 +105,17 @@ CASES = {
         (RNG.normal(size=N), RNG.normal(size=N)),
     ),
     "far_apart": (lambda x: np.sin(x[5000:] * x[:-5000]), (RNG.normal(size=N),)),
+    "stencil": (
+        lambda x, k: sum(
+            k[i] * x[i : i + 296, j : x.shape[1] - 2 + j] for i in range(4) for j in range(3)
+        ),
+        (RNG.normal(size=(300, 60)), RNG.normal(size=4)),
+    ),
+    "far_neighbours": (lambda x: np.sin(x[9:] * x[4:-5] - x[:-9]), (RNG.normal(size=N),)),
+    "columns_put_together": (
+        lambda x: np.cos(x[:, 3] * x[:, 1] + x[:, 0:6:2][:, 1]) * x[:, 4],
+        (RNG.normal(size=(N, 6)),),
+    ),
     "two_shapes": (
         lambda x, r: np.exp(np.sin(r) * 2.0 + r) + np.sin(x) * x,
         (RNG.normal(size=(3, LARGE)), RNG.normal(size=LARGE)),
@@ -157,6 +169,81 @@ def test_regions_are_found_and_their_intermediates_are_not_kept():
     small = optimised(fg.make_jaxpr(chain)(np.zeros(10)))
     assert not any(isinstance(step, Region) for step in scheduled(small))
     assert "tanh(" in source(small)
+
+
+def blur(kernel, image):
+    """A sum of nine products of slices."""
+    rows, columns = image.shape[0] - 2, image.shape[1] - 2
+    places = [(i, j) for i in range(3) for j in range(3)]
+    return sum(kernel[i, j] * image[i : i + rows, j : j + columns] for i, j in places)
+
+
+BLURRED = RNG.normal(size=(3, 3)), RNG.normal(size=(204, 304))
+
+
+def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
+    slopes = fg.grad(lambda kernel, image: np.sum(blur(kernel, image) ** 2), (0, 1))
+    graph = optimised(fg.make_jaxpr(slopes)(*BLURRED))
+    (region,) = [step for step in scheduled(graph) if isinstance(step, Region)]
+    large = [v for v in region.outputs if v.type.shape]
+    assert [v.type.shape for v in large] == [(204, 304)]
+    _, namespace = written(region)
+    assert len(namespace["layout"]) <= 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+def test_sums_of_parts(dtype, thread_count):
+    """Across the rows where threads meet: equal from run to run, at both orders and under vmap."""
+    kernel, image = (a.astype(dtype) for a in BLURRED)
+
+    def loss(kernel, image):
+        return np.sum(np.abs(blur(kernel, image)) ** 2)
+
+    def second(kernel, image):
+        return fg.jvp(lambda i: fg.grad(loss, 1)(kernel, i), (image,), (np.cos(image),))[1]
+
+    for f in (fg.grad(loss, (0, 1)), second):
+        found = [fg.tree_leaves(fg.jit(f)(kernel, image)) for _ in range(3)]
+        for want, *got in zip(fg.tree_leaves(f(kernel, image)), *found, strict=True):
+            scale = np.max(np.abs(want))
+            for each in got:
+                np.testing.assert_array_equal(each, got[0])
+                tolerance = 1e-4 if dtype is np.float32 else 1e-12
+                np.testing.assert_allclose(each / scale, want / scale, atol=tolerance)
+    batch = np.stack([image, image * 2.0])
+    mapped = fg.jit(fg.vmap(fg.grad(loss, 1), (None, 0)))(kernel, batch)
+    each = [fg.grad(loss, 1)(kernel, one) for one in batch]
+    np.testing.assert_allclose(mapped, each, rtol=1e-4 if dtype is np.float32 else 1e-10)
+
+
+def test_what_infinities_and_nan_touch_is_the_same(thread_count):
+    x = RNG.normal(size=(300, 200))
+    x[7, 3], x[149:151, 5], x[299, 199] = np.inf, np.nan, -np.inf
+    f = fg.grad(lambda x: np.sum((x[2:, 1:] - x[:-2, :-1]) ** 2 * x[1:-1, 1:]))
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12, atol=1e-12)
+
+
+def test_an_order_is_taken_where_it_needs_less():
+    names = ["a", "b", "c", "d"]
+    products = [Step(["x"], [name]) for name in names]
+    sums = [Step(["a", "b"], ["ab"]), Step(["ab", "c"], ["abc"]), Step(["abc", "d"], ["abcd"])]
+    steps = [*products, *sums]
+    order = lean(steps, lambda value: 1, ["abcd"])
+    assert order == [0, 1, 4, 2, 5, 3, 6]
+    assert peak(steps, order, lambda value: 1, ["abcd"]) == 3
+    assert peak(steps, range(7), lambda value: 1, ["abcd"]) == 5
+    assert lean(steps, lambda value: value == "abcd", ["abcd"]) == list(range(7))
+
+
+def test_prints_stay_in_their_order(capsys):
+    def f(x):
+        parts = [np.dot(x, x) * k for k in range(6)]
+        for k, part in enumerate(parts):
+            fg.debug.print(f"{k} {{}}", part[0, 0] * 0.0)
+        return sum(parts)
+
+    fg.jit(f)(np.ones((200, 200)))
+    assert capsys.readouterr().out.split()[::2] == [str(k) for k in range(6)]
 
 
 def test_what_a_region_reads_is_there_before_it_runs():
@@ -246,7 +333,7 @@ def test_random_programs_in_tiny_blocks(program):
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(blocks, "BLOCK", 3)
         patch.setattr(blocks, "TALL", 0)
-        patch.setattr(blocked, "SHARED", 1)
+        patch.setattr(blocks, "SHARED", 1)
         functions = [
             program,
             fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args)))),
@@ -267,9 +354,15 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
         patch.setattr(regions, "SHARED", 1)
         patch.setattr(blocks, "BLOCK", 5)
         patch.setattr(blocks, "TALL", 0)
-        patch.setattr(blocked, "SHARED", 1)
+        patch.setattr(blocks, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
+        if cut[0].dtype.kind == "f":
+            slopes = fg.grad(lambda *xs: total(f(*xs)), tuple(range(len(cut))))
+            for want, got in zip(*run_all(fg.make_jaxpr(slopes)(*cut), cut), strict=True):
+                scale = np.max(np.abs(want))
+                tolerance = 1e-4 if got.dtype.itemsize == 4 else 1e-12
+                np.testing.assert_allclose(got / scale, want / scale, atol=tolerance)
 
 
 def test_products_are_added_up_in_the_blocks():

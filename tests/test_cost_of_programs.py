@@ -182,7 +182,7 @@ def test_blocks_are_counted_for_each_thread(one_thread):
     one = cost_of(f, np.ones(200_000)).peak
     fg.config.num_threads = 2
     two = cost_of(f, np.ones(200_000)).peak
-    assert two.intermediates == pytest.approx(2 * one.intermediates, rel=1e-4) and one.intermediates
+    assert 1.5 * one.intermediates < two.intermediates <= 2 * one.intermediates
 
 
 def test_the_peak_follows_the_life_of_values():

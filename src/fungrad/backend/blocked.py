@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend import pool, threads
-from fungrad.backend.blocks import Block
-from fungrad.backend.regions import SHARED, Region
+from fungrad.backend.blocks import Block, part_name
+from fungrad.backend.parts import Part, filled, reach
+from fungrad.backend.regions import Region
 from fungrad.backend.rows import ENDED, REDUCTIONS
+from fungrad.ir.graph import Variable
 
 _keys = itertools.count()
 
@@ -52,65 +54,150 @@ def written(region: Region) -> tuple[str, dict[str, Any]]:
     begin, read = _inputs(writer)
     for index, (equation, how) in enumerate(zip(region.equations, region.forms, strict=True)):
         writer.write(equation, how, index)
-    rows = {id(e.outputs[0]): f.output for e, f in zip(region.equations, region.forms, strict=True)}
-    names = {id(v): f"o{i}" for i, (v, _) in enumerate(region.made)}
-    types: dict[str, Any] = {}
-    for whole, (variable, place) in zip(region.outputs, region.made, strict=True):
-        name = names[id(variable)]
-        if rows[id(variable)] == ENDED:
-            continue
-        read.append(f"q{name[1:]} = {_part(name, rows[id(variable)], 'i:j')}")
-        begin += _allocated(name, whole.type.shape, place)
-        types[name] = whole.type.dtype
-    namespace["types"] = types
+    made = _Outputs(writer)
+    namespace["types"] = made.types
     namespace["layout"] = tuple(writer.layout)
     namespace["size"] = pool.size_of(writer.layout)
-    work = sum(e.outputs[0].type.size for e in region.equations)
-    count = "num_threads()" if work >= SHARED else "1"
+    namespace["step"] = writer.step
+    namespace["shared"] = writer.shared and made.shareable
+    count = "num_threads()" if namespace["shared"] else "1"
     arguments = ", ".join(f"x{i}" for i in range(len(region.inputs)))
-    buffers = range(len(writer.layout))
-    lines = [f"def region({arguments}):", *(f"    {line}" for line in begin)]
+    lines = [f"def region({arguments}):", *_indented(1, begin + made.begin)]
     lines.append("    def work(start, stop):")
-    lines += [f"        {name} = None" for name in writer.sums.values()]
-    lines.append("        arena = take(size)")
-    lines.append("        try:")
-    if buffers:
-        lines.append(
-            f"            {' '.join(f'a{i},' for i in buffers)} = arena.arrays(key, layout)"
-        )
+    lines += _indented(2, [f"{name} = None" for name in (*writer.sums.values(), *made.edges)])
+    lines += ["        arena = take(size)", "        try:"]
+    lines += _indented(3, _arrays(writer))
     lines.append(f"            for i in range(start, stop, {writer.step}):")
-    lines.append(f"                j = min(i + {writer.step}, stop)")
-    lines.append("                m = j - i")
-    if buffers:
-        lines.append(f"                if m == {writer.step}:")
-        lines += [f"                    b{i} = a{i}" for i in buffers]
-        lines.append("                else:")
-        lines += [
-            f"                    b{i} = {_part(f'a{i}', writer.axes[i], ':m')}" for i in buffers
-        ]
-    lines += [f"                {line}" for line in read + writer.lines]
-    lines.append("        finally:")
-    lines.append("            give(arena)")
-    lines.append(f"        return ({' '.join(f'{name},' for name in writer.sums.values())})")
+    lines += _indented(4, _block(writer) + read + made.read + writer.lines + made.after)
+    lines += ["        finally:", "            give(arena)"]
+    found = "".join(f"{name}, " for name in (*writer.sums.values(), *made.edges))
+    lines.append(f"        return ({found}start)")
     lines.append(f"    parts = share(work, {region.length}, {writer.step}, {count})")
-    lines += _totals(writer, names)
-    results = [f"w{i}" if place else f"o{i}" for i, (_, place) in enumerate(region.made)]
-    lines.append(f"    return ({', '.join(results)},)")
+    lines += _indented(1, _totals(writer) + made.joined(len(writer.sums)))
+    lines.append(f"    return ({', '.join(f'o{i}' for i in range(len(region.made)))},)")
     return "\n".join(lines), namespace
 
 
-def _allocated(name: str, shape: tuple[int, ...], place: Any) -> list[str]:
-    """The lines that make an output; where it is a part, of an array that is zero elsewhere."""
-    if place is None:
-        return [f"{name} = empty({shape}, types['{name}'])"]
-    whole = f"w{name[1:]}"
-    index = ", ".join(f"{e.start or ''}:{'' if e.stop is None else e.stop}" for e in place)
-    if len(shape) != 1:
-        return [f"{whole} = zeros({shape}, types['{name}'])", f"{name} = {whole}[{index}]"]
-    start, stop, _ = place[0].indices(shape[0])
-    lines = [f"{whole} = empty({shape}, types['{name}'])", f"{name} = {whole}[{start}:{stop}]"]
-    lines += [f"{whole}[:{start}] = 0"] * (start > 0)
-    return lines + [f"{whole}[{stop}:] = 0"] * (stop < shape[0])
+def _indented(depth: int, lines: list[str]) -> list[str]:
+    return [f"{'    ' * depth}{line}" for line in lines]
+
+
+def _arrays(writer: Block) -> list[str]:
+    names = " ".join(f"a{i}," for i in range(len(writer.layout)))
+    return [f"{names} = arena.arrays(key, layout)"] if names else []
+
+
+def _block(writer: Block) -> list[str]:
+    """The lines that find the rows of a block, and the part of the buffers that they need."""
+    buffers = range(len(writer.layout))
+    lines = [f"j = min(i + {writer.step}, stop)", "m = j - i"]
+    if buffers:
+        lines += [f"if m == {writer.step}:", *(f"    b{i} = a{i}" for i in buffers), "else:"]
+        lines += [f"    b{i} = {_part(f'a{i}', writer.axes[i], ':m')}" for i in buffers]
+    return lines
+
+
+class _Outputs:
+    """The lines about outputs: before all blocks, in each, and after all.
+
+    What the first block of a thread adds to rows that the thread before also adds to goes to an
+    array of its own, an edge, which is added in the end: threads neither wait for each other nor
+    race, and the numbers do not depend on who comes first.
+    """
+
+    def __init__(self, writer: Block) -> None:
+        self.writer = writer
+        self.begin: list[str] = []
+        self.read: list[str] = []
+        self.after: list[str] = []
+        self.edges: dict[str, tuple[int, int, int]] = {}
+        self.types: dict[str, Any] = {}
+        region = writer.region
+        reaches = [reach(parts) for parts in region.made]
+        self.shareable = all(last - first <= writer.step for first, last in reaches)
+        for number, (whole, parts) in enumerate(zip(region.outputs, region.made, strict=True)):
+            if parts[0].axis == ENDED:
+                continue
+            self.types[f"o{number}"] = whole.type.dtype
+            self._allocate(number, whole, parts)
+            first, last = reaches[number]
+            if first == last or not self.shareable:
+                self.read += self._blocks(number, parts)
+            else:
+                self._edge(number, whole.type.shape, parts)
+
+    def _allocate(self, number: int, whole: Variable, parts: list[Part]) -> None:
+        """The lines that make an output, zero where no part is written first, and its parts."""
+        o, shape = f"o{number}", whole.type.shape
+        fresh = [p for i, p in enumerate(parts) if part_name(number, i, parts) in self.writer.fresh]
+        full = filled(fresh, whole, self.writer.region.length)
+        self.begin.append(f"{o} = {'empty' if full else 'zeros'}({shape}, types['{o}'])")
+        if full:
+            start, axis = fresh[0].offset, fresh[0].axis
+            stop = start + self.writer.region.length
+            self.begin += [f"{_part(o, axis, f':{start}')} = 0"] * (start > 0)
+            self.begin += [f"{_part(o, axis, f'{stop}:')} = 0"] * (stop < shape[axis])
+        for i, part in enumerate(parts):
+            if part.place is not None:
+                name = part_name(number, i, parts)
+                self.begin.append(f"w{name} = {o}[{_index(part)}]")
+
+    def _blocks(self, number: int, parts: list[Part]) -> list[str]:
+        """The lines that name the parts of a block."""
+        lines = []
+        for i, part in enumerate(parts):
+            name = part_name(number, i, parts)
+            whole = f"o{number}" if part.place is None else f"w{name}"
+            lines.append(f"{name} = {_part(whole, _rows_of(part), 'i:j')}")
+        return lines
+
+    def _edge(self, number: int, shape: tuple[int, ...], parts: list[Part]) -> None:
+        first, last = reach(parts)
+        e, axis = f"e{number}", parts[0].axis
+        lengths = [f"m + {last - first}" if i == axis else str(n) for i, n in enumerate(shape)]
+        self.edges[e] = (number, first, last)
+        own = [f"e = zeros(({', '.join(lengths)},), types['o{number}'])"]
+        for i, part in enumerate(parts):
+            rows = f"{part.offset - first}:{part.offset - first} + m"
+            own.append(f"{part_name(number, i, parts)} = e[{_index(part, rows)}]")
+        own.append(f"{e} = {_part('e', axis, f':{last - first}')}")
+        own.append(f"r{number} = {_part('e', axis, f'{last - first}:')}")
+        self.read += ["if i == start > 0:", *_indented(1, own), "else:"]
+        self.read += _indented(1, self._blocks(number, parts))
+        rows = _part(f"o{number}", axis, f"i + {last}:j + {last}")
+        self.after.append(f"if i == start > 0: {rows} = r{number}")
+
+    def joined(self, before: int) -> list[str]:
+        """The lines that add the edges, which stand behind other results of a thread."""
+        lines = []
+        for place, (number, first, last) in enumerate(self.edges.values(), start=before):
+            axis = self.writer.region.made[number][0].axis
+            rows = _part(f"o{number}", axis, f"part[-1] + {first}:part[-1] + {last}")
+            lines.append(f"for part in parts[1:]: {rows} += part[{place}]")
+        return lines
+
+
+def _rows_of(part: Part) -> int:
+    """The axis of a part's value that has the rows."""
+    if part.place is None:
+        return part.axis
+    return sum(isinstance(entry, slice) for entry in part.place[: part.axis])
+
+
+def _index(part: Part, rows: str | None = None) -> str:
+    """The text of the index of a part, with other rows."""
+    entries = [_entry(entry) for entry in part.place or ()]
+    if rows is not None:
+        entries = entries or [":"] * part.value.type.ndim
+        entries[part.axis] = rows
+    return ", ".join(entries)
+
+
+def _entry(entry: Any) -> str:
+    if not isinstance(entry, slice):
+        return str(entry)
+    parts = (entry.start, entry.stop, *(() if entry.step is None else (entry.step,)))
+    return ":".join("" if part is None else str(part) for part in parts)
 
 
 def _inputs(writer: Block) -> tuple[list[str], list[str]]:
@@ -134,13 +221,14 @@ def _inputs(writer: Block) -> tuple[list[str], list[str]]:
     return begin, read
 
 
-def _totals(writer: Block, names: dict[int, str]) -> list[str]:
+def _totals(writer: Block) -> list[str]:
     """The lines that add up what the threads found, in their order."""
     lines = []
     by_variable = {id(e.outputs[0]): e for e in writer.region.equations}
+    names = {id(parts[0].value): f"o{i}" for i, parts in enumerate(writer.region.made)}
     for position, variable in enumerate(writer.sums):
         name = names[variable]
         ufunc = REDUCTIONS.get(by_variable[variable].primitive, np.add).__name__
-        lines.append(f"    {name} = parts[0][{position}]")
-        lines.append(f"    for part in parts[1:]: {name} = {ufunc}({name}, part[{position}])")
+        lines.append(f"{name} = parts[0][{position}]")
+        lines.append(f"for part in parts[1:]: {name} = {ufunc}({name}, part[{position}])")
     return lines

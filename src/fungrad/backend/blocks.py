@@ -7,23 +7,28 @@ value is dead. Knows regions and kernels; what stands around the body is written
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from fungrad.backend.kernels import SCRATCH, dot, hypot, logaddexp, sincos, sincos_by_tangent
-from fungrad.backend.regions import Region
+from fungrad.backend.parts import Part, apart
+from fungrad.backend.regions import ROW, SHARED, Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, VIEWS, Form
+from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.kernels import setting
 from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import select
+from fungrad.primitives.elementwise import mul, select
 from fungrad.primitives.indexing import getitem
-from fungrad.primitives.shaping import broadcast_to, transpose
+from fungrad.primitives.shaping import broadcast_to, reduce_sum, transpose
 
 BLOCK = 32_768
 """Elements of a block: with a few buffers of doubles it stays in cache (benchmarks/fusion.py)."""
+EVEN = 8
+"""Blocks of numbers begin at multiples of so many."""
 NARROW = 32
 """Rows of fewer elements are laid out in columns where they are broadcast or reduced."""
 TALL = 4
@@ -33,6 +38,11 @@ elements."""
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
 
+def part_name(number: int, place: int, parts: list[Part]) -> str:
+    """The name of a block of a part of an output."""
+    return f"q{number}" if len(parts) == 1 else f"q{number}_{place}"
+
+
 def _widest(region: Region) -> int:
     """The number of elements of the longest row."""
     found = [1]
@@ -40,6 +50,18 @@ def _widest(region: Region) -> int:
         atoms = [*zip(equation.inputs, how.inputs, strict=True), (equation.outputs[0], how.output)]
         found += [a.type.size // region.length for a, axis in atoms if axis not in (None, ENDED)]
     return max(found)
+
+
+def _step(length: int, widest: int, threads: int) -> int:
+    """The number of rows of blocks that are about as large as each other, as many for each thread.
+
+    Smaller blocks need less memory, and leave no thread idle while another one has a block more.
+    """
+    count = -(-length * widest // BLOCK) if widest < BLOCK else length
+    if count > 1:
+        count = -(-count // threads) * threads
+    step = -(-length // min(count, length))
+    return step if widest > 1 or step < TALL * EVEN else -(-step // EVEN) * EVEN
 
 
 def _in_columns(region: Region, step: int) -> bool:
@@ -68,16 +90,19 @@ class Block:
     def __init__(self, region: Region, namespace: dict[str, Any]) -> None:
         self.region = region
         self.namespace = namespace
-        self.step = min(region.length, max(1, BLOCK // _widest(region)))
+        self.shared = sum(e.outputs[0].type.size for e in region.equations) >= SHARED
+        self.step = _step(region.length, _widest(region), num_threads() if self.shared else 1)
         self.columns = _in_columns(region, self.step)
+        self.forms = {id(e): f for e, f in zip(region.equations, region.forms, strict=True)}
         self.place: dict[Any, str] = {}
         self.layout: list[tuple[tuple[int, ...], np.dtype[Any], str]] = []
         self.axes: list[int] = []
         self.free: dict[Any, list[str]] = {}
         self.lines: list[str] = []
         self.sums: dict[int, str] = {}
-        self.outputs = {id(v): f"q{i}" for i, (v, _) in enumerate(region.made)}
         self.pairs = _sines_with_cosines(region)
+        self.products = {} if self.columns else _summed_products(region, self.step)
+        self.dotted = {id(product) for product in self.products.values()}
         self.root: dict[int, int] = {}
         self.held: dict[int, tuple[Any, str]] = {}
         self.last: dict[int, int] = {}
@@ -85,8 +110,37 @@ class Block:
             (output,) = equation.outputs
             source = id(equation.inputs[0]) if equation.primitive in VIEWS else id(output)
             self.root[id(output)] = self.root.get(source, source)
-            for atom in (*equation.inputs, output):
+            product = self.products.get(id(equation))
+            read = equation.inputs if product is None else product.inputs
+            for atom in (*read, output):
                 self.last[self.root.get(id(atom), id(atom))] = index
+        self.fresh: set[str] = set()
+        self.outputs: dict[int, list[str]] = {}
+        self.direct: dict[int, str] = {}
+        self.at: dict[int, int] = {}
+        """When each value is written, as places among the equations."""
+        for index, equation in enumerate(region.equations):
+            for e in (equation, self.pairs.get(id(equation), equation)):
+                self.at.setdefault(id(e.outputs[0]), index)
+        for number, parts in enumerate(region.made):
+            self._plan(number, parts)
+
+    def _plan(self, number: int, parts: list[Part]) -> None:
+        """Which parts of an output are written first to their places, and which are added there."""
+        shape = self.region.outputs[number].type.shape
+        for i, part in enumerate(parts):
+            name, value = part_name(number, i, parts), id(part.value)
+            self.outputs.setdefault(value, []).append(name)
+            others = [
+                (self.at[id(o.value)], o)
+                for j, o in enumerate(parts)
+                if j != i and not apart(part, o, shape)
+            ]
+            if all(self.at[value] < when and o.offset <= part.offset for when, o in others):
+                self.fresh.add(name)
+                last = self.last[self.root[value]]
+                if not self.columns and all(when >= last for when, _ in others):
+                    self.direct.setdefault(value, name)
 
     def constant(self, value: Any) -> str:
         name = f"k{len(self.namespace)}"
@@ -138,17 +192,23 @@ class Block:
     def write(self, equation: Equation, how: Form, index: int) -> None:
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
+        product = self.products.get(id(equation))
+        if product is not None:
+            self._end(equation, self._dot(product))
+            self.release(index, product.inputs)
+            return
+        if id(equation) in self.dotted:
+            return  # its sum reads what it reads
         arguments = [self.read(a, x) for a, x in zip(equation.inputs, how.inputs, strict=True)]
         if how.output == ENDED:
-            self._end(equation, arguments)
+            self._end(equation, self._reduced(equation, arguments))
             self.release(index, equation.inputs)
             return
-        output = self.outputs.get(id(variable))
         if self._by_kernel(equation, how, arguments):
-            computed = False
+            pass
         elif primitive in VIEWS:
             self._view(equation, how, arguments[0])
-            computed = True
+            self._hand_on(variable)
         elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
             over = primitive.ufunc is not None
             if over:  # a ufunc may write over what it reads
@@ -156,15 +216,13 @@ class Block:
             target = self._target(variable, how.output)
             self._call(equation, arguments, target)
             self.place[id(variable)] = target
-            computed = target != output
+            self._hand_on(variable)
         else:
             name = f"t{len(self.lines)}"
             called = self._eval(primitive, equation.params)
             self.lines.append(f"{name} = {called}({', '.join(arguments)})")
             self.place[id(variable)] = name
-            computed = True
-        if output is not None and computed:
-            self.lines.append(f"copyto({output}, {self.place[id(variable)]})")
+            self._hand_on(variable)
         self.release(index, (*equation.inputs, variable))
 
     def _by_kernel(self, equation: Equation, how: Form, arguments: list[str]) -> bool:
@@ -185,33 +243,49 @@ class Block:
         self.lines.append(f"{called}({', '.join([*arguments, *targets, *scratch])})")
         for v, target in zip(written, targets, strict=True):
             self.place[id(v)] = target
-            output = self.outputs.get(id(v))
-            if output not in (None, target):
-                self.lines.append(f"copyto({output}, {target})")
+            self._hand_on(v)
         self.free.setdefault(self.kind(variable, how.output), []).extend(scratch)
         return True
 
     def _target(self, variable: Variable, axis: int) -> str:
         """Where a value is written: its output, or a buffer."""
-        output = self.outputs.get(id(variable))
-        direct = output is not None and not self.columns
-        return str(output) if direct else self.buffer(variable, axis)
+        return self.direct.get(id(variable)) or self.buffer(variable, axis)
+
+    def _hand_on(self, variable: Variable) -> None:
+        """Puts a value into the outputs that it was not written to."""
+        place = self.place[id(variable)]
+        for name in self.outputs.get(id(variable), ()):
+            if name in self.fresh and name != place:
+                self.lines.append(f"copyto({name}, {place})")
+            elif name != place:
+                self.lines.append(f"{self.function('add', np.add)}({name}, {place}, out={name})")
 
     def _eval(self, primitive: Any, params: dict[str, Any]) -> str:
         if primitive is select:  # half the time of copyto with where=
             return self.function("where", np.where)
         return self.constant(functools.partial(primitive.eval, **params))
 
-    def _end(self, equation: Equation, arguments: list[str]) -> None:
+    def _end(self, equation: Equation, text: str) -> None:
+        """Adds what `text` makes of a block to what it makes of others."""
         ufunc = REDUCTIONS.get(equation.primitive, np.add)
         called = self.function(ufunc.__name__, ufunc)
         name = self.sums.setdefault(id(equation.outputs[0]), f"s{len(self.sums)}")
-        if equation.primitive is dot_general:
-            part = f"{self.function('dot', dot)}({', '.join(arguments)})"
-        else:
-            part = f"{called}.reduce({arguments[0]}, {equation.params['axes']})"
-        self.lines.append(f"r = {part}")
+        self.lines.append(f"r = {text}")
         self.lines.append(f"{name} = r if {name} is None else {called}({name}, r)")
+
+    def _reduced(self, equation: Equation, arguments: list[str]) -> str:
+        if equation.primitive is dot_general:
+            return f"{self.function('dot', dot)}({', '.join(arguments)})"
+        ufunc = REDUCTIONS[equation.primitive]
+        called = self.function(ufunc.__name__, ufunc)
+        return f"{called}.reduce({arguments[0]}, {equation.params['axes']})"
+
+    def _dot(self, product: Equation) -> str:
+        """The sum of a product, which is not made."""
+        form = self.forms[id(product)]
+        x, y = (self.read(a, axis) for a, axis in zip(product.inputs, form.inputs, strict=True))
+        self.function("add", np.add)
+        return f"add.reduce({self.function('vecdot', np.vecdot)}({x}, {y}), None)"
 
     def _view(self, equation: Equation, how: Form, source: str) -> None:
         (variable,) = equation.outputs
@@ -275,6 +349,35 @@ def _sorted_pair(equation: Equation, partner: Equation) -> list[Variable]:
     return [e.outputs[0] for e in pair]
 
 
+def _summed_products(region: Region, step: int) -> dict[int, Equation]:
+    """For each sum of all elements of a product that nothing else reads, by identity, the product.
+
+    Along rows that a BLAS would not share among threads of its own.
+    """
+    read = Counter(id(atom) for e in region.equations for atom in e.inputs)
+    read.update(id(part.value) for parts in region.made for part in parts)
+    made = {
+        id(e.outputs[0]): (e, how.output)
+        for e, how in zip(region.equations, region.forms, strict=True)
+        if e.primitive is mul and _doubles(e)
+    }
+    found: dict[int, Equation] = {}
+    for equation in region.equations:
+        product, axis = made.get(id(equation.inputs[0]), (None, 0))
+        if (
+            product is None
+            or equation.primitive is not reduce_sum
+            or read[id(equation.inputs[0])] > 1
+        ):
+            continue
+        shape = product.outputs[0].type.shape
+        same = all(a.type.shape == shape for a in product.inputs)
+        long = step if axis == len(shape) - 1 else shape[-1]
+        if same and len(shape) > 1 and len(equation.params["axes"]) == len(shape) and long <= ROW:
+            found[id(equation)] = product
+    return found
+
+
 def _called(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
     """The ufunc to call; powers by 2, 1/2 and -1 are those that ndarray's ** takes."""
     ufunc: Any = equation.primitive.ufunc
@@ -287,4 +390,4 @@ def _called(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[st
     return ufunc, arguments
 
 
-__all__ = ["Block"]
+__all__ = ["Block", "part_name"]

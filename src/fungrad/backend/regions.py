@@ -9,11 +9,14 @@ done by rows; runs nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from fungrad.backend.rows import ENDED, REDUCTIONS, Form, axis_of, elementwise, form
+from fungrad.backend.order import Step, lean
+from fungrad.backend.parts import Part, Readers, put_together
+from fungrad.backend.rows import ENDED, REDUCTIONS, VIEWS, Form, axis_of, elementwise, form
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
-from fungrad.primitives.indexing import scatter
+from fungrad.structural.retrace import effectful
 
 LARGE = 8_192
 """The smallest number of elements for which blocks pay (measured: benchmarks/fusion.py)."""
@@ -24,6 +27,10 @@ LEAD = 8
 
 SHARED = 400_000
 """Elements times equations of a region from which on it is shared among threads."""
+MUCH = 1 << 20
+"""Bytes of all values together from which on their order is chosen."""
+PURE = "fungrad.primitives"
+"""Where primitives stand that do nothing but give a value."""
 
 Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
@@ -33,8 +40,8 @@ class Region(NamedTuple):
     """Equations done by rows, what they read from outside, and what is read of them.
 
     `forms` go with the equations; `slices` with the inputs: along which axis an input is read by
-    rows, None where it is read as a whole. `made` go with the outputs: what the equations make, and
-    where an output has it as a part, zero elsewhere, the index of that.
+    rows, None where it is read as a whole. `made` go with the outputs: the parts that each is the
+    sum of.
     """
 
     length: int
@@ -43,7 +50,7 @@ class Region(NamedTuple):
     inputs: list[Variable]
     slices: list[int | None]
     outputs: list[Variable]
-    made: list[tuple[Variable, Any]]
+    made: list[list[Part]]
 
 
 class _Finder:
@@ -54,6 +61,7 @@ class _Finder:
         self.rows: dict[int, tuple[Key, int]] = {}
         self.regions: dict[Key, list[tuple[Equation, Form]]] = {}
         self.others: dict[int, list[Equation]] = {}
+        self.acted = 0
 
     def place(self, equation: Equation) -> None:
         """Puts an equation into a region if it can be done by rows, else among the others."""
@@ -100,6 +108,8 @@ class _Finder:
     def _place_other(self, equation: Equation) -> None:
         levels = [self.level.get(id(atom), 0) for atom in equation.inputs]
         level = max([0, *(x + x % 2 for x in levels)])
+        if effectful(equation):  # what is done for its effect stays in its order
+            level = self.acted = max(level, self.acted)
         self.others.setdefault(level, []).append(equation)
         self.level.update((id(output), level) for output in equation.outputs)
 
@@ -147,7 +157,7 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
                 alone = len(members) == 1 and _size(members[0][0]) < SHARED
                 found = members[0][0] if alone else _region(length, members, read_by, absorbed)
                 result.append(found)
-    return result
+    return _lean(result, graph.outputs)
 
 
 def _size(equation: Equation) -> int:
@@ -155,10 +165,47 @@ def _size(equation: Equation) -> int:
     return max(atom.type.size for atom in equation.inputs)
 
 
-def _readers(graph: Graph) -> dict[int, list[Equation | None]]:
-    """For each variable the equations that read it, by identity; None stands for the Graph's
-    outputs.
-    """
+def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equation | Region]:
+    """The steps in an order in which less is alive at once; what may act stays in its order."""
+    sizes: dict[Hashable, int] = {id(v): _nbytes(v) for step in steps for v in step.outputs}
+    if len(steps) < 3 or sum(sizes.values()) < MUCH:
+        return steps
+    root: dict[Hashable, Hashable] = {}
+    found: list[Step] = []
+    acts: Hashable = None
+    for step in steps:
+        reads: list[Hashable] = [id(atom) for atom in step.inputs]
+        reads += [root[v] for v in reads if v in root]
+        makes: list[Hashable] = [id(v) for v in step.outputs]
+        if isinstance(step, Equation) and _is_view(step):
+            source = id(step.inputs[0])
+            root.update((id(v), root.get(source, source)) for v in step.outputs)
+            sizes.update((id(v), 0) for v in step.outputs)
+        if isinstance(step, Equation) and not _pure(step):
+            reads.append(acts)
+            acts = object()
+            sizes[acts] = 0
+            makes.append(acts)
+        found.append(Step(reads, makes))
+    kept = [id(atom) for atom in outputs]
+    order = lean(found, sizes.__getitem__, [*kept, *[root[v] for v in kept if v in root]])
+    return [steps[place] for place in order]
+
+
+def _nbytes(variable: Variable) -> int:
+    return variable.type.size * variable.type.dtype.itemsize
+
+
+def _pure(equation: Equation) -> bool:
+    primitive: Any = equation.primitive
+    return bool(primitive.module.startswith(PURE))
+
+
+def _is_view(equation: Equation) -> bool:
+    return equation.primitive in VIEWS and len(equation.inputs) == 1
+
+
+def _readers(graph: Graph) -> Readers:
     result: dict[int, list[Equation | None]] = {}
     for equation in graph.equations:
         for atom in equation.inputs:
@@ -168,40 +215,17 @@ def _readers(graph: Graph) -> dict[int, list[Equation | None]]:
     return result
 
 
-def _scattered(variable: Variable, readers: list[Equation | None], form: Form) -> Equation | None:
-    """The equation that makes a value a part of an array of zeros, if nothing else reads it."""
-    if len(readers) != 1 or readers[0] is None or readers[0].primitive is not scatter:
-        return None
-    entries = readers[0].params["index"].entries
-    slices = all(e.__class__ is slice and e.step in (None, 1) for e in entries)
-    return readers[0] if slices and len(readers[0].inputs) == 1 and form.output != ENDED else None
-
-
 def _region(
-    length: int,
-    members: list[tuple[Equation, Form]],
-    read_by: dict[int, list[Equation | None]],
-    absorbed: set[int],
+    length: int, members: list[tuple[Equation, Form]], read_by: Readers, absorbed: set[int]
 ) -> Region:
-    mine = {id(equation) for equation, _ in members}
+    members = _in_lean_order(members, read_by)
     inner = {id(equation.outputs[0]) for equation, _ in members}
     inputs: dict[tuple[int, int | None], Variable] = {}
     for equation, how in members:
         for atom, axis in zip(equation.inputs, how.inputs, strict=True):
             if isinstance(atom, Variable) and id(atom) not in inner:
                 inputs[id(atom), axis] = atom
-    outputs: list[Variable] = []
-    made: list[tuple[Variable, Any]] = []
-    for equation, how in members:
-        (variable,) = equation.outputs
-        readers = read_by.get(id(variable), [])
-        if all(reader is not None and id(reader) in mine for reader in readers):
-            continue
-        whole = _scattered(variable, readers, how)
-        if whole is not None:
-            absorbed.add(id(whole))
-        outputs.append(variable if whole is None else whole.outputs[0])
-        made.append((variable, None if whole is None else whole.params["index"].entries))
+    outputs, made = _made(length, members, read_by, absorbed)
     return Region(
         length,
         [equation for equation, _ in members],
@@ -211,6 +235,52 @@ def _region(
         outputs,
         made,
     )
+
+
+def _in_lean_order(
+    members: list[tuple[Equation, Form]], read_by: Readers
+) -> list[tuple[Equation, Form]]:
+    """The equations of a region in an order that needs few buffers."""
+    mine = {id(equation) for equation, _ in members}
+    root: dict[Hashable, Hashable] = {}
+    sizes: dict[Hashable, int] = {}
+    steps: list[Step] = []
+    for equation, how in members:
+        (variable,) = equation.outputs
+        v, source = id(variable), id(equation.inputs[0])
+        if equation.primitive in VIEWS:
+            root[v] = root.get(source, source)
+        whole = all(r is None or id(r) not in mine for r in read_by.get(v, ()))
+        sizes[v] = 0 if v in root or how.output == ENDED or whole else _nbytes(variable)
+        reads: list[Hashable] = [id(atom) for atom in equation.inputs]
+        steps.append(Step([*reads, *[root[r] for r in reads if r in root]], [v]))
+    return [members[place] for place in lean(steps, sizes.__getitem__, ())]
+
+
+def _made(
+    length: int, members: list[tuple[Equation, Form]], read_by: Readers, absorbed: set[int]
+) -> tuple[list[Variable], list[list[Part]]]:
+    """The outputs of a region, and their parts; `absorbed` takes what is done with them."""
+    mine = {id(equation) for equation, _ in members}
+    axes = {id(equation.outputs[0]): how.output for equation, how in members if how.output != ENDED}
+    outputs: list[Variable] = []
+    made: list[list[Part]] = []
+    for variable in [e.outputs[0] for e, _ in members if id(e.outputs[0]) in axes]:
+        for reader in read_by.get(id(variable), ()):
+            if reader is None or id(reader) in mine or id(reader) in absorbed:
+                continue
+            equations, parts = put_together(reader, axes, length, read_by)
+            if equations:
+                absorbed.update(map(id, equations))
+                outputs.append(equations[-1].outputs[0])
+                made.append(parts)
+    for equation, how in members:
+        (variable,) = equation.outputs
+        readers = read_by.get(id(variable), ())
+        if any(r is None or (id(r) not in mine and id(r) not in absorbed) for r in readers):
+            outputs.append(variable)
+            made.append([Part(variable, None, how.output, 0)])
+    return outputs, made
 
 
 __all__ = ["Region", "scheduled"]

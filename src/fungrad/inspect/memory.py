@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fungrad.backend.blocked import written
-from fungrad.backend.blocks import BLOCK
-from fungrad.backend.regions import SHARED, Region, scheduled
+from fungrad.backend.regions import Region, scheduled
 from fungrad.backend.threads import num_threads
 from fungrad.inspect.bodies import Bodies, bodies_of, nbytes
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
@@ -149,11 +148,9 @@ def _most(inner: Bodies) -> int:
 def _blocks(region: Region) -> int:
     """The buffers of a region, for as many threads as share it."""
     _, names = written(region)
-    sizes = [equation.outputs[0].type.size for equation in region.equations]
-    shared = num_threads() if sum(sizes) >= SHARED else 1
-    blocks = -(-max(sizes) // BLOCK)
-    size: int = names["size"]
-    return size * max(min(shared, blocks), 1)
+    shared = num_threads() if names["shared"] else 1
+    size: int = names["size"] * min(shared, -(-region.length // names["step"]))
+    return size
 
 
 __all__ = ["Peak", "Traffic", "is_view", "peak", "traffic"]

@@ -466,3 +466,96 @@ def test_an_error_inside_a_block_names_no_buffer(thread_count):
     with np.errstate(all="raise"), pytest.raises(FloatingPointError):
         f(np.zeros(16 * LARGE))
     np.testing.assert_allclose(f(np.full(N, np.e)), 2.0 + np.e)
+
+
+def swapped(n, x, y):
+    """Two arrays that change places at each of n steps, one that stays, one that nothing reads."""
+
+    def step(state):
+        i, a, b, kept, _ = state
+        return i + 1, np.sin(b) + a * 0.5, np.cos(a) * b - a, kept, a + b
+
+    return fg.lax.while_loop(lambda state: state[0] < n, step, (0, x, y, x, y))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+def test_loops_over_their_own_carries(steps, thread_count):
+    x, y = RNG.normal(size=(2, N))
+    given = x.copy(), y.copy()
+    found = fg.jit(swapped)(steps, x, y)
+    again = fg.jit(swapped)(steps, x, y)
+    for want, got, other in zip(swapped(steps, x, y), found, again, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+        assert got is not other
+    np.testing.assert_array_equal(given, (x, y))
+    arrays = [a for a in found if np.ndim(a)]
+    assert all(a.flags.writeable for a in arrays)
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
+    assert not any(np.shares_memory(a, b) for a in arrays for b in (x, y))
+
+    def last(x, y):
+        return np.sum(swapped(3, x, y)[2] ** 2)
+
+    slopes = fg.grad(last, (0, 1))
+    for want, got in zip(slopes(x, y), fg.jit(slopes)(x, y), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+def test_loops_whose_carries_are_seen_elsewhere_keep_them():
+    seen = []
+
+    def f(x):
+        def step(state):
+            i, x = state
+            x = np.sin(x) * 1.5 + x
+            fg.debug.callback(seen.append, x)
+            return i + 1, x
+
+        return fg.lax.while_loop(lambda state: state[0] < 3, step, (0, x))[1]
+
+    x = RNG.normal(size=N)
+    result = fg.jit(f)(x)
+    for found in seen:
+        x = np.sin(x) * 1.5 + x
+        np.testing.assert_allclose(found, x, rtol=1e-12)
+    assert len(seen) == 3
+    np.testing.assert_array_equal(result, seen[-1])
+
+
+def test_a_mapped_loop_and_one_with_products(thread_count):
+    def f(x, w):
+        def step(state):
+            x, total = state
+            x = np.tanh(x @ w) + x * 0.5
+            return x, total + np.sum(x * x)
+
+        return fg.lax.while_loop(lambda state: state[1] < 1e5, step, (x, 0.0))
+
+    x, w = RNG.normal(size=(3, 120, 90)), RNG.normal(size=(90, 90))
+    for got, want in zip(fg.jit(f)(x[0], w), f(x[0], w), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10)
+    mapped = fg.jit(fg.vmap(f, (0, None)))(x, w)
+    for i in range(3):
+        for got, want in zip(mapped, f(x[i], w), strict=True):
+            np.testing.assert_allclose(got[i], want, rtol=1e-10)
+
+
+def test_regions_write_over_what_only_they_read(thread_count):
+    def f(x, w):
+        y = x @ w
+        z = np.sin(y) + y * y
+        u = z @ w
+        v = np.tanh(u) * z
+        return z, v, (v @ w) * 2.0 - 1.0, np.exp(u).T
+
+    x, w = RNG.normal(size=(150, 150)), RNG.normal(size=(150, 150))
+    copies = x.copy(), w.copy()
+    compiled = build(optimised(fg.make_jaxpr(f)(x, w)))
+    first = compiled(x, w)
+    kept = [a.copy() for a in first]
+    compiled(x + 1.0, w)
+    for want, got, copy in zip(f(x, w), first, kept, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
+        np.testing.assert_array_equal(got, copy)
+    np.testing.assert_array_equal((x, w), copies)
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(first) for b in first[:i])

@@ -10,24 +10,30 @@ rounding.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from fungrad.backend import pool, threads
-from fungrad.backend.blocks import Block, part_name
+from fungrad.backend.blocks import Block
 from fungrad.backend.parts import Part, filled, reach
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import ENDED, REDUCTIONS
+from fungrad.backend.targets import part_name
 from fungrad.ir.graph import Variable
 
 _keys = itertools.count()
 
 
-def build(region: Region) -> Callable[..., tuple[Any, ...]]:
-    """The function of the region's inputs that returns its outputs."""
-    text, namespace = written(region)
+def build(region: Region, spare: Collection[Variable] = ()) -> Callable[..., tuple[Any, ...]]:
+    """The function of the region's inputs that returns its outputs.
+
+    Args:
+      region: what it does.
+      spare: inputs that it may write over.
+    """
+    text, namespace = written(region, spare)
     exec(compile(text, "<region>", "exec"), namespace)
     run: Callable[..., tuple[Any, ...]] = namespace["region"]
     return run
@@ -37,7 +43,7 @@ def _part(name: str, axis: int, stop: str) -> str:
     return f"{name}[{':, ' * axis}{stop}]"
 
 
-def written(region: Region) -> tuple[str, dict[str, Any]]:
+def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict[str, Any]]:
     """The text of the program of a region, and the names that it reads."""
     namespace: dict[str, Any] = {
         "empty": np.empty,
@@ -50,7 +56,7 @@ def written(region: Region) -> tuple[str, dict[str, Any]]:
         "give": pool.give,
         "key": next(_keys),
     }
-    writer = Block(region, namespace)
+    writer = Block(region, namespace, spare)
     begin, read = _inputs(writer)
     for index, (equation, how) in enumerate(zip(region.equations, region.forms, strict=True)):
         writer.write(equation, how, index)
@@ -71,7 +77,7 @@ def written(region: Region) -> tuple[str, dict[str, Any]]:
     lines += _indented(4, _block(writer) + read + made.read + writer.lines + made.after)
     lines += ["        finally:", "            give(arena)"]
     found = "".join(f"{name}, " for name in (*writer.sums.values(), *made.edges))
-    lines.append(f"        return ({found}start)")
+    lines.append(f"        return ({found}start,)")
     lines.append(f"    parts = share(work, {region.length}, {writer.step}, {count})")
     lines += _indented(1, _totals(writer) + made.joined(len(writer.sums)))
     lines.append(f"    return ({', '.join(f'o{i}' for i in range(len(region.made)))},)")
@@ -129,7 +135,14 @@ class _Outputs:
     def _allocate(self, number: int, whole: Variable, parts: list[Part]) -> None:
         """The lines that make an output, zero where no part is written first, and its parts."""
         o, shape = f"o{number}", whole.type.shape
-        fresh = [p for i, p in enumerate(parts) if part_name(number, i, parts) in self.writer.fresh]
+        if number in self.writer.targets.over:
+            self.begin.append(f"{o} = x{self.writer.targets.over[number]}")
+            return
+        fresh = [
+            p
+            for i, p in enumerate(parts)
+            if part_name(number, i, parts) in self.writer.targets.fresh
+        ]
         full = filled(fresh, whole, self.writer.region.length)
         self.begin.append(f"{o} = {'empty' if full else 'zeros'}({shape}, types['{o}'])")
         if full:

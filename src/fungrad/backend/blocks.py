@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from fungrad.backend.kernels import SCRATCH, dot, hypot, logaddexp, sincos, sincos_by_tangent
-from fungrad.backend.parts import Part, apart
 from fungrad.backend.regions import ROW, SHARED, Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, VIEWS, Form
+from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.kernels import setting
@@ -36,11 +37,6 @@ TALL = 4
 elements."""
 
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
-
-
-def part_name(number: int, place: int, parts: list[Part]) -> str:
-    """The name of a block of a part of an output."""
-    return f"q{number}" if len(parts) == 1 else f"q{number}_{place}"
 
 
 def _widest(region: Region) -> int:
@@ -87,7 +83,9 @@ def _in_columns(region: Region, step: int) -> bool:
 class Block:
     """The lines of the body, and where each value stands."""
 
-    def __init__(self, region: Region, namespace: dict[str, Any]) -> None:
+    def __init__(
+        self, region: Region, namespace: dict[str, Any], spare: Collection[Variable] = ()
+    ) -> None:
         self.region = region
         self.namespace = namespace
         self.shared = sum(e.outputs[0].type.size for e in region.equations) >= SHARED
@@ -114,33 +112,13 @@ class Block:
             read = equation.inputs if product is None else product.inputs
             for atom in (*read, output):
                 self.last[self.root.get(id(atom), id(atom))] = index
-        self.fresh: set[str] = set()
-        self.outputs: dict[int, list[str]] = {}
-        self.direct: dict[int, str] = {}
-        self.at: dict[int, int] = {}
-        """When each value is written, as places among the equations."""
-        for index, equation in enumerate(region.equations):
-            for e in (equation, self.pairs.get(id(equation), equation)):
-                self.at.setdefault(id(e.outputs[0]), index)
-        for number, parts in enumerate(region.made):
-            self._plan(number, parts)
+        self.targets = Targets(region, self.pairs, self.last, self.root, self.columns)
+        self.targets.write_over(spare, self._by_ufunc)
 
-    def _plan(self, number: int, parts: list[Part]) -> None:
-        """Which parts of an output are written first to their places, and which are added there."""
-        shape = self.region.outputs[number].type.shape
-        for i, part in enumerate(parts):
-            name, value = part_name(number, i, parts), id(part.value)
-            self.outputs.setdefault(value, []).append(name)
-            others = [
-                (self.at[id(o.value)], o)
-                for j, o in enumerate(parts)
-                if j != i and not apart(part, o, shape)
-            ]
-            if all(self.at[value] < when and o.offset <= part.offset for when, o in others):
-                self.fresh.add(name)
-                last = self.last[self.root[value]]
-                if not self.columns and all(when >= last for when, _ in others):
-                    self.direct.setdefault(value, name)
+    def _by_ufunc(self, equation: Equation) -> bool:
+        primitive: Any = equation.primitive
+        alone = id(equation) not in self.pairs and primitive not in _KERNELS
+        return primitive.ufunc is not None and alone
 
     def constant(self, value: Any) -> str:
         name = f"k{len(self.namespace)}"
@@ -249,13 +227,13 @@ class Block:
 
     def _target(self, variable: Variable, axis: int) -> str:
         """Where a value is written: its output, or a buffer."""
-        return self.direct.get(id(variable)) or self.buffer(variable, axis)
+        return self.targets.direct.get(id(variable)) or self.buffer(variable, axis)
 
     def _hand_on(self, variable: Variable) -> None:
         """Puts a value into the outputs that it was not written to."""
         place = self.place[id(variable)]
-        for name in self.outputs.get(id(variable), ()):
-            if name in self.fresh and name != place:
+        for name in self.targets.outputs.get(id(variable), ()):
+            if name in self.targets.fresh and name != place:
                 self.lines.append(f"copyto({name}, {place})")
             elif name != place:
                 self.lines.append(f"{self.function('add', np.add)}({name}, {place}, out={name})")
@@ -390,4 +368,4 @@ def _called(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[st
     return ufunc, arguments
 
 
-__all__ = ["Block", "part_name"]
+__all__ = ["Block"]

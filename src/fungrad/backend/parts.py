@@ -110,7 +110,9 @@ def _disjoint(one: Any, other: Any, length: int) -> bool:
     first, second = _range(one, length), _range(other, length)
     if not first or not second:
         return True
-    return max(first) < min(second) or max(second) < min(first)
+    return max(first[0], first[-1]) < min(second[0], second[-1]) or max(
+        second[0], second[-1]
+    ) < min(first[0], first[-1])
 
 
 def _range(entry: Any, length: int) -> range:

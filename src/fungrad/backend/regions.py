@@ -9,6 +9,7 @@ done by rows; runs nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from fungrad.backend.order import Step, lean
 from fungrad.backend.parts import Part, Readers, put_together
 from fungrad.backend.rows import ENDED, REDUCTIONS, VIEWS, Form, axis_of, elementwise, form
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.primitives.contracting import dot_general
 from fungrad.structural.retrace import effectful
 
 LARGE = 8_192
@@ -181,7 +183,7 @@ def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equat
             source = id(step.inputs[0])
             root.update((id(v), root.get(source, source)) for v in step.outputs)
             sizes.update((id(v), 0) for v in step.outputs)
-        if isinstance(step, Equation) and not _pure(step):
+        if isinstance(step, Equation) and not is_pure(step):
             reads.append(acts)
             acts = object()
             sizes[acts] = 0
@@ -196,7 +198,8 @@ def _nbytes(variable: Variable) -> int:
     return variable.type.size * variable.type.dtype.itemsize
 
 
-def _pure(equation: Equation) -> bool:
+def is_pure(equation: Equation) -> bool:
+    """Whether an equation does nothing but give a value."""
     primitive: Any = equation.primitive
     return bool(primitive.module.startswith(PURE))
 
@@ -283,4 +286,28 @@ def _made(
     return outputs, made
 
 
-__all__ = ["Region", "scheduled"]
+def spare(
+    steps: Sequence[Equation | Region], outputs: Sequence[Atom], given: Sequence[Variable]
+) -> set[Variable]:
+    """The arrays that nothing but one step reads, which may then write over them.
+
+    Args:
+      steps: of a program.
+      outputs: of the program.
+      given: inputs that the program may write over.
+    """
+    read = Counter(v for step in steps for v in {id(atom) for atom in step.inputs})
+    read.update(id(atom) for atom in outputs)
+    made = [v for step in steps if _makes_arrays(step) for v in step.outputs if v.type.shape]
+    return {v for v in (*given, *made) if read[id(v)] == 1}
+
+
+def _makes_arrays(step: Equation | Region) -> bool:
+    """Whether what a step makes is memory of its own, in C order."""
+    if isinstance(step, Region):
+        return True
+    dot = step.primitive is dot_general and not step.params["batch"][0]
+    return dot and all(atom.type.ndim == 2 for atom in (*step.inputs, *step.outputs))
+
+
+__all__ = ["Region", "is_pure", "scheduled", "spare"]

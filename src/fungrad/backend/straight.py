@@ -14,8 +14,9 @@ from typing import Any
 
 from fungrad.backend.blocked import build as build_region
 from fungrad.backend.expressions import expressed
+from fungrad.backend.looping import in_place
 from fungrad.backend.programs import of_equation, program
-from fungrad.backend.regions import Region, scheduled
+from fungrad.backend.regions import Region, scheduled, spare
 from fungrad.backend.scalars import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
 from fungrad.ir.types import Type
@@ -24,6 +25,7 @@ from fungrad.primitives.declare import Primitive
 from fungrad.primitives.indexing import scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.structural.call import Backend, Runner
+from fungrad.structural.loop import while_loop
 
 
 class StraightLine(Backend):
@@ -37,10 +39,12 @@ class StraightLine(Backend):
     def loop(
         self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
     ) -> Runner | None:
-        """The loop as Python's own, on numbers."""
+        """The loop as Python's own, on numbers, or over the arrays of the step before."""
         arguments = tuple([Variable(type_) for type_ in types])
         outputs = tuple([Variable(type_) for type_ in primitive.infer(types, params)])
-        return of_equation(Equation(primitive, arguments, outputs, params), steps)
+        equation = Equation(primitive, arguments, outputs, params)
+        found = of_equation(equation, steps)
+        return in_place(equation, build) if found is None and primitive is while_loop else found
 
 
 class _Later:
@@ -62,9 +66,14 @@ def source(graph: Graph) -> str:
     return "\n".join(_Program(graph).lines)
 
 
-def build(graph: Graph) -> Callable[..., Sequence[Any]]:
-    """A Python function that runs the equations of a Graph one after the other."""
-    written = _Program(graph)
+def build(graph: Graph, given: Sequence[Variable] = ()) -> Callable[..., Sequence[Any]]:
+    """A Python function that runs the equations of a Graph one after the other.
+
+    Args:
+      graph: the Graph.
+      given: inputs that it may write over.
+    """
+    written = _Program(graph, given)
     exec(compile("\n".join(written.lines), f"<graph {graph.name}>", "exec"), written.namespace)
     runner: Callable[..., Sequence[Any]] = written.namespace["run"]
     return runner
@@ -73,7 +82,7 @@ def build(graph: Graph) -> Callable[..., Sequence[Any]]:
 class _Program:
     """The lines of the program of a Graph, and the names that it reads."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, given: Sequence[Variable] = ()) -> None:
         self.namespace: dict[str, Any] = {}
         self._known: dict[int, str] = {}
         self._names: dict[int, str] = {}
@@ -85,6 +94,7 @@ class _Program:
         constants = {id(v) for v, _ in graph.constants}
         self.lines = [f"def run({', '.join(self._name(v) for v in graph.inputs)}):"]
         steps = scheduled(graph)
+        self._spare = spare(steps, graph.outputs, given)
         for step, dead in zip(steps, last_uses(steps, graph.outputs), strict=True):
             made = self._region(step) if isinstance(step, Region) else self._equation(step)
             self.lines += [f"    {line}" for line in made]
@@ -111,7 +121,7 @@ class _Program:
         return name
 
     def _region(self, region: Region) -> list[str]:
-        called = self._constant("region", build_region(region))
+        called = self._constant("region", build_region(region, self._spare))
         arguments = ", ".join(self._name(v) for v in region.inputs)
         self._own.update(id(v) for v in region.outputs)
         return [f"{', '.join(self._name(v) for v in region.outputs)}, = {called}({arguments})"]

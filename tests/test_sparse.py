@@ -114,6 +114,18 @@ def test_a_holomorphic_function(everywhere):
     np.testing.assert_allclose(fg.jit(jacobian)(z), jacobian(z), rtol=1e-14)
 
 
+def test_lines_that_fall_together_are_added(everywhere):
+    def f(x, y):
+        return np.tanh(np.sin(y[None]) + y) * x
+
+    jacobian = fg.jacfwd(f, (0, 1))
+    args = np.float64(0.3), np.array([0.55])
+    for found, expected in zip(fg.jit(jacobian)(*args), jacobian(*args), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+    lapped = fg.jacfwd(lambda x: (np.pad(x[:8], (0, 4)) + np.sin(x[:12]))[:5])
+    np.testing.assert_allclose(fg.jit(lapped)(X), lapped(X), rtol=1e-15)
+
+
 def test_several_arguments(everywhere):
     def f(x, y):
         return np.sum(x[1:] * y[:-1] ** 2 + np.sin(x[:-1])) + np.sum(PAIR @ x * y[0])

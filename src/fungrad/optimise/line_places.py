@@ -52,7 +52,7 @@ def _cut(
     ]
     if any(steps is None or not steps.length for steps in sides):
         return None
-    values = {}
+    values: dict[Line, Atom] = {}
     for line, value in lines.values.items():
         left: Line | None = line
         for side, steps in zip((ROWS, COLUMNS), sides, strict=True):
@@ -62,7 +62,7 @@ def _cut(
             if found is not None and value.type.shape:
                 value = writer.part(value, found[1])
         if left is not None:
-            values[left] = value
+            writer.put(values, left, value)
     rows, columns = (steps.length for steps in sides if steps is not None)
     return Lines(shape, rows, columns, lines.dtype, values)
 

@@ -100,6 +100,10 @@ class LineWriter:
             return self.reshaped(self.part(x, Steps(steps.start, 1, 1)), ())
         return self.add(getitem, x, index=Index((steps.slice(),)))
 
+    def put(self, values: dict[Line, Atom], line: Line, value: Atom) -> None:
+        """Adds a line to others."""
+        values[line] = self.add(add, values[line], value) if line in values else value
+
     def summed(self, x: Lines, y: Lines, type_: Type, minus: bool = False) -> Lines:
         """The sum of lines, or their difference."""
         values = dict(x.values)

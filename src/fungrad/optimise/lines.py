@@ -38,6 +38,11 @@ class Steps(NamedTuple):
         return (self.start, self.length) == (0, size) and (self.step == 1 or size == 1)
 
 
+def _steps(start: int, step: int, length: int) -> Steps:
+    """The steps, of which a single one is written in one way."""
+    return Steps(start, 1 if length == 1 else step, length)
+
+
 class Line(NamedTuple):
     """Where a line's elements stand: their rows and columns, counted in C order on each side."""
 
@@ -56,7 +61,7 @@ class Line(NamedTuple):
     def moved(self, side: int, steps: Steps) -> Line:
         """The line in a larger matrix, of which this one's rows (or columns) are some."""
         start, step, count = self.side(side)
-        new = Steps(steps.start + steps.step * start, steps.step * step, count)
+        new = _steps(steps.start + steps.step * start, steps.step * step, count)
         return Line(self.rows, new) if side else Line(new, self.columns)
 
     def cut(self, side: int, steps: Steps) -> tuple[Line, Steps] | None:
@@ -71,9 +76,9 @@ class Line(NamedTuple):
             return None
         first, second = int(inside[0]), int(inside[min(1, inside.size - 1)])
         kept = Steps(first, max(second - first, 1), inside.size)
-        new = Steps(int(number[first]), int(number[second] - number[first]), inside.size)
+        new = _steps(int(number[first]), int(number[second] - number[first]), inside.size)
         start, step, _ = self.side(1 - side)
-        other = Steps(start + step * first, step * (second - first), inside.size)
+        other = _steps(start + step * first, step * (second - first), inside.size)
         return (Line(other, new) if side else Line(new, other)), kept
 
     def turned(self) -> Line:

@@ -2,9 +2,8 @@
 
 Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
 14, here 3; hypot 6, here 1.5; a sum of products 0.45, here 0.2. Functions are within 2 ulp of the
-right value, of angles beyond 3.9 within 2.3 (tests/test_kernels.py), but for the sign of a zero;
-where the short way does not hold, NumPy's own is called. Knows NumPy only; which kernels are used
-is set in optimise/kernels.py.
+right value (tests/test_kernels.py), but for the sign of a zero; where the short way does not hold,
+NumPy's own is called. Knows NumPy only; which kernels are used is set in optimise/kernels.py.
 """
 
 from __future__ import annotations
@@ -56,10 +55,14 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     first, *others = _PARTS_OF_FEW if largest < _FEW else _PARTS
     np.multiply(k, first, out=cosine)
     np.subtract(x, cosine, out=cosine)
-    for part in others[:-1]:
-        np.multiply(k, part, out=z)
-        np.subtract(cosine, z, out=cosine)
     np.multiply(k, others[-1], out=t)
+    if largest >= _FEW:
+        np.multiply(k, others[0], out=z)
+        np.subtract(cosine, z, out=sine)
+        np.subtract(cosine, sine, out=cosine)
+        np.subtract(cosine, z, out=z)  # what that difference was rounded by
+        np.subtract(t, z, out=t)
+        np.copyto(cosine, sine)
     (_by_half_angle if _fast_tangent() else _by_polynomials)(sine, cosine, z, t)
     if largest >= _FEW:
         np.multiply(k, 0.25, out=t)
@@ -101,16 +104,18 @@ def _by_half_angle(sine: Any, cosine: Any, z: Any, t: Any) -> None:
 
 def _by_polynomials(sine: Any, cosine: Any, z: Any, t: Any) -> None:
     """The same by the polynomials of fdlibm."""
-    np.subtract(cosine, t, out=cosine)
     np.multiply(cosine, cosine, out=z)
     _polynomial(_SINE, z, sine)
     np.multiply(sine, z, out=sine)
     np.multiply(sine, cosine, out=sine)
+    np.subtract(sine, t, out=sine)
     np.add(sine, cosine, out=sine)
+    np.multiply(t, sine, out=t)
     _polynomial(_COSINE, z, cosine)
     np.multiply(cosine, z, out=cosine)
     np.subtract(cosine, 0.5, out=cosine)
     np.multiply(cosine, z, out=cosine)
+    np.add(cosine, t, out=cosine)
     np.add(cosine, 1.0, out=cosine)
 
 

@@ -16,7 +16,7 @@ ROOT = Path(fungrad.__file__).parent
 
 # The floors, lowest first. The longest matching name counts; every module has to stand on one.
 FLOORS = (
-    ("errors", "trees"),
+    ("errors", "records", "trees"),
     ("ir",),
     ("tracing",),
     ("primitives",),

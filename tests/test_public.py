@@ -45,8 +45,34 @@ def test_a_name_that_is_not_there():
 def test_import_loads_no_more_than_it_has_to():
     code = (
         "import sys, fungrad; "
-        "print(*(m for m in ('fungrad.structural.taylor', 'fungrad.numpy.linalg', 'hypothesis', "
+        "print(*(m for m in ('fungrad.structural.taylor', 'fungrad.numpy.linalg', "
+        "'fungrad.numpy.seldom', 'fungrad.lax', 'fungrad.transforms.jacobians', 'difflib', "
+        "'dataclasses', 'hypothesis', "
         "'rich', 'scipy', 'fungrad.testing') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+LATER = """
+import numpy as np, fungrad as fg, sys
+from fungrad import lax
+assert not {'fungrad.numpy.seldom', 'fungrad.lax.operations'} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "assert fg.grad(lambda x: np.einsum('i,i->', x, x))(np.ones(2)).tolist() == [2.0, 2.0]",
+        "assert fg.numpy.einsum('i->', np.ones(2)) == 2.0 and fg.numpy.float64 is np.float64",
+        "from fungrad.numpy import median, einsum; assert callable(einsum)",
+        "assert {'einsum', 'nanmean', 'sin'} <= set(dir(fg.numpy))",
+        "assert lax.add(1.0, 2.0) == 3.0 and not hasattr(lax, 'no_such')",
+        "from fungrad.lax import dynamic_slice, scan; assert callable(dynamic_slice)",
+        "from fungrad.lax import *; from fungrad.numpy import *; assert callable(add) and einsum",
+        "assert {'add', 'gather', 'scan', 'erf', 'linalg'} <= set(dir(lax))",
+    ],
+)
+def test_what_few_programs_ask_for_is_imported_then(code):
+    subprocess.run([sys.executable, "-c", LATER + code], check=True)

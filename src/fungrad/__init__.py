@@ -19,38 +19,14 @@ from fungrad.jit import jit as jit
 from fungrad.primitives.stopping import no_gradient as no_gradient
 from fungrad.primitives.stopping import stop_gradient as stop_gradient
 from fungrad.tracing.scope import named_scope as named_scope
-from fungrad.transforms.derived import elementwise_grad as elementwise_grad
-from fungrad.transforms.derived import gauss_newton_product as gauss_newton_product
-from fungrad.transforms.derived import hvp as hvp
 from fungrad.transforms.gradients import grad as grad
 from fungrad.transforms.gradients import jvp as jvp
 from fungrad.transforms.gradients import value_and_grad as value_and_grad
 from fungrad.transforms.gradients import vjp as vjp
-from fungrad.transforms.jacobians import hessian as hessian
-from fungrad.transforms.jacobians import jacfwd as jacfwd
-from fungrad.transforms.jacobians import jacobian as jacobian
-from fungrad.transforms.jacobians import jacrev as jacrev
 from fungrad.transforms.mapping import eval_shape as eval_shape
 from fungrad.transforms.mapping import evaluate as evaluate
 from fungrad.transforms.mapping import make_jaxpr as make_jaxpr
 from fungrad.transforms.mapping import vmap as vmap
-from fungrad.tree_parts import combine as combine
-from fungrad.tree_parts import partition as partition
-from fungrad.tree_parts import ravel_pytree as ravel_pytree
-from fungrad.tree_util import Partial as Partial
-from fungrad.tree_util import register_dataclass as register_dataclass
-from fungrad.tree_util import register_pytree_node as register_pytree_node
-from fungrad.tree_util import register_pytree_node_class as register_pytree_node_class
-from fungrad.tree_util import tree_all as tree_all
-from fungrad.tree_util import tree_flatten as tree_flatten
-from fungrad.tree_util import tree_flatten_with_path as tree_flatten_with_path
-from fungrad.tree_util import tree_leaves as tree_leaves
-from fungrad.tree_util import tree_map as tree_map
-from fungrad.tree_util import tree_map_with_path as tree_map_with_path
-from fungrad.tree_util import tree_reduce as tree_reduce
-from fungrad.tree_util import tree_structure as tree_structure
-from fungrad.tree_util import tree_transpose as tree_transpose
-from fungrad.tree_util import tree_unflatten as tree_unflatten
 
 if TYPE_CHECKING:
     from fungrad import extend as extend
@@ -86,21 +62,54 @@ if TYPE_CHECKING:
     from fungrad.structural.policies import save_everything as save_everything
     from fungrad.structural.policies import save_names as save_names
     from fungrad.structural.policies import save_nothing as save_nothing
+    from fungrad.transforms.derived import elementwise_grad as elementwise_grad
+    from fungrad.transforms.derived import gauss_newton_product as gauss_newton_product
+    from fungrad.transforms.derived import hvp as hvp
+    from fungrad.transforms.jacobians import hessian as hessian
+    from fungrad.transforms.jacobians import jacfwd as jacfwd
+    from fungrad.transforms.jacobians import jacobian as jacobian
+    from fungrad.transforms.jacobians import jacrev as jacrev
+    from fungrad.tree_parts import combine as combine
+    from fungrad.tree_parts import partition as partition
+    from fungrad.tree_parts import ravel_pytree as ravel_pytree
+    from fungrad.tree_util import Partial as Partial
+    from fungrad.tree_util import register_dataclass as register_dataclass
+    from fungrad.tree_util import register_pytree_node as register_pytree_node
+    from fungrad.tree_util import register_pytree_node_class as register_pytree_node_class
+    from fungrad.tree_util import tree_all as tree_all
+    from fungrad.tree_util import tree_flatten as tree_flatten
+    from fungrad.tree_util import tree_flatten_with_path as tree_flatten_with_path
+    from fungrad.tree_util import tree_leaves as tree_leaves
+    from fungrad.tree_util import tree_map as tree_map
+    from fungrad.tree_util import tree_map_with_path as tree_map_with_path
+    from fungrad.tree_util import tree_reduce as tree_reduce
+    from fungrad.tree_util import tree_structure as tree_structure
+    from fungrad.tree_util import tree_transpose as tree_transpose
+    from fungrad.tree_util import tree_unflatten as tree_unflatten
 
 _LATER = {
+    "Partial": "fungrad.tree_util",
     "ablate_stops": "fungrad.inspect.ablate",
     "checkpoint": "fungrad.structural.checkpoint",
     "checkpoint_name": "fungrad.structural.policies",
+    "combine": "fungrad.tree_parts",
     "custom_jvp": "fungrad.structural.custom",
     "custom_linear_solve": "fungrad.structural.implicit",
     "custom_root": "fungrad.structural.implicit",
     "custom_vjp": "fungrad.structural.custom",
     "debug": "fungrad.structural.debug",
     "draw": "fungrad.inspect.draw",
+    "elementwise_grad": "fungrad.transforms.derived",
     "export": "fungrad.saving",
     "extend": "fungrad.extend",
     "external": "fungrad.structural.external",
     "fixed_point": "fungrad.structural.implicit",
+    "gauss_newton_product": "fungrad.transforms.derived",
+    "hessian": "fungrad.transforms.jacobians",
+    "hvp": "fungrad.transforms.derived",
+    "jacfwd": "fungrad.transforms.jacobians",
+    "jacobian": "fungrad.transforms.jacobians",
+    "jacrev": "fungrad.transforms.jacobians",
     "jet": "fungrad.structural.jets",
     "lax": "fungrad.lax",
     "linear_transpose": "fungrad.structural.linear",
@@ -108,9 +117,14 @@ _LATER = {
     "load": "fungrad.saving",
     "nn": "fungrad.nn",
     "nth_derivative": "fungrad.structural.jets",
+    "partition": "fungrad.tree_parts",
     "profile": "fungrad.inspect.profile",
     "pure_callback": "fungrad.structural.external",
     "random": "fungrad.random",
+    "ravel_pytree": "fungrad.tree_parts",
+    "register_dataclass": "fungrad.tree_util",
+    "register_pytree_node": "fungrad.tree_util",
+    "register_pytree_node_class": "fungrad.tree_util",
     "remat": "fungrad.structural.checkpoint",
     "save": "fungrad.saving",
     "save_dots": "fungrad.structural.policies",
@@ -120,6 +134,16 @@ _LATER = {
     "scipy": "fungrad.scipy",
     "testing": "fungrad.testing",
     "to_source": "fungrad.inspect.numpy_source",
+    "tree_all": "fungrad.tree_util",
+    "tree_flatten": "fungrad.tree_util",
+    "tree_flatten_with_path": "fungrad.tree_util",
+    "tree_leaves": "fungrad.tree_util",
+    "tree_map": "fungrad.tree_util",
+    "tree_map_with_path": "fungrad.tree_util",
+    "tree_reduce": "fungrad.tree_util",
+    "tree_structure": "fungrad.tree_util",
+    "tree_transpose": "fungrad.tree_util",
+    "tree_unflatten": "fungrad.tree_util",
     "why": "fungrad.inspect.why",
 }
 
@@ -128,8 +152,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(_LATER[name])
-    is_module = module.__name__ in (f"fungrad.{name}", f"fungrad.structural.{name}")
-    value = getattr(module, name) if hasattr(module, name) or not is_module else module
+    value = vars(module).get(name, module)
     globals()[name] = value
     return value
 

@@ -12,7 +12,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph, above
 from fungrad.ir.types import Type
 from fungrad.optimise.passes import optimised
+from fungrad.records import Record
 from fungrad.structural.call import call, compiled, run, use
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
@@ -44,7 +45,7 @@ class RetraceWarning(UserWarning):
     """
 
 
-class CacheInfo(NamedTuple):
+class CacheInfo(Record):
     """How often a jitted function found a Graph, made one, and how many it holds (of at most
     maxsize).
     """

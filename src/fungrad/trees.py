@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.errors import ArgumentError, StructureMismatchError
+from fungrad.records import Record
 
 Tree = Any
 
 
-class Node(NamedTuple):
+class Node(Record):
     """How one type of container is taken apart and put together.
 
     `flatten(tree)` returns (children, aux); `unflatten(aux, children)` rebuilds; `keys(aux, n)`

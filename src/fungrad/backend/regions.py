@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.backend.order import Step, lean
 from fungrad.backend.parts import Part, Readers, put_together
 from fungrad.backend.rows import ENDED, REDUCTIONS, VIEWS, Form, axis_of, elementwise, form
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.contracting import dot_general
+from fungrad.records import Record
 from fungrad.structural.retrace import effectful
 
 LARGE = 8_192
@@ -38,7 +39,7 @@ Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
 
 
-class Region(NamedTuple):
+class Region(Record):
     """Equations done by rows, what they read from outside, and what is read of them.
 
     `forms` go with the equations; `slices` with the inputs: along which axis an input is read by

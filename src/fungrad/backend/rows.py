@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from fungrad.primitives.shaping import (
     to_discrete,
     transpose,
 )
+from fungrad.records import Record
 
 ENDED = -1
 """In place of an axis: the output has no rows, it is complete after the last of them."""
@@ -40,7 +41,7 @@ CASTS = (convert, to_discrete)
 VIEWS = (reshape, transpose, broadcast_to, getitem)
 
 
-class Form(NamedTuple):
+class Form(Record):
     """How an equation is done by rows: the axis of each input (None: it is read as a whole), and
     that of the output.
     """

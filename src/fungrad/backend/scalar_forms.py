@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from fungrad.primitives import ufuncs
 from fungrad.primitives.scanning import attains
 from fungrad.primitives.shaping import convert, to_discrete
 from fungrad.primitives.stopping import stop
+from fungrad.records import Record
 
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 DTYPES = (FLOAT, INT, BOOL)
@@ -33,7 +34,7 @@ OPERATION, FUNCTION = 28, 55
 """Nanoseconds of an operation of Python's, and of a call of a function of `math` (measured)."""
 
 
-class Form(NamedTuple):
+class Form(Record):
     """`write(equation, *arguments)` gives the expression; `cost` is in nanoseconds."""
 
     write: Callable[..., str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fungrad.backend.scalars import (
     text,
 )
 from fungrad.ir.graph import Equation, Graph
+from fungrad.records import Record
 from fungrad.structural.branch import switch, switch_pullback, switch_record
 from fungrad.structural.call import call
 from fungrad.structural.loop import (
@@ -47,7 +48,7 @@ CHUNK = 4_096
 """Steps whose rows are put into an array, or taken from it, together."""
 
 
-class Stack(NamedTuple):
+class Stack(Record):
     """A stack as a list with a tuple for each step, or as a matrix, of which it is `width` columns.
 
     `reverse` says that the last step stands first.

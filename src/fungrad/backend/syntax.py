@@ -8,13 +8,14 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.backend.embed import NotWritable, described
 from fungrad.backend.layout import wrapped
+from fungrad.records import Record
 
 
-class File(NamedTuple):
+class File(Record):
     """A source file: its lines, as bytes, which is what positions in syntax count."""
 
     tree: ast.Module

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from fungrad.ir.show import show
 from fungrad.ir.types import Type, of_value
+from fungrad.records import Record
 
 
 class PrimitiveLike(Protocol):
@@ -30,7 +31,7 @@ class PrimitiveLike(Protocol):
     def infer(self, types: list[Type], params: dict[str, Any]) -> tuple[Type, ...]: ...
 
 
-class Source(NamedTuple):
+class Source(Record):
     """The user's line that made an equation."""
 
     file: str

@@ -8,6 +8,7 @@ and `asarray` of lists of traced values, and `at`. All other names are NumPy's: 
 ufuncs, `zeros`, `arange`. It is a namespace of the Python array API standard (docs/array-api.md).
 """
 
+import functools
 import importlib
 import sys
 from typing import Any
@@ -19,32 +20,28 @@ from fungrad.numpy import operators as operators
 from fungrad.numpy import ufunc_methods as ufunc_methods
 from fungrad.numpy import updates as updates
 from fungrad.numpy.averages import *
-from fungrad.numpy.calculus import *
 from fungrad.numpy.contractions import *
 from fungrad.numpy.creation import *
 from fungrad.numpy.dtypes import *
-from fungrad.numpy.editing import *
-from fungrad.numpy.einsum import *
 from fungrad.numpy.elementwise import *
-from fungrad.numpy.functional import *
-from fungrad.numpy.histograms import *
 from fungrad.numpy.indexing import *
-from fungrad.numpy.inspection import *
 from fungrad.numpy.joining import *
-from fungrad.numpy.nan_reductions import *
-from fungrad.numpy.polynomials import *
-from fungrad.numpy.quantiles import *
 from fungrad.numpy.rearranging import *
 from fungrad.numpy.reductions import *
-from fungrad.numpy.sets import *
 from fungrad.numpy.shaping import *
 from fungrad.numpy.sorting import *
 from fungrad.numpy.standard import *
-from fungrad.numpy.statistics import *
 from fungrad.tracing.trace import registry as _registry
 
 _LATER = ("fft", "linalg")
 """NumPy's own submodules, imported when one of their functions is first asked for."""
+
+
+@functools.cache
+def _seldom() -> None:
+    """Imports the functions that few programs call, once anything is asked for that is not here."""
+    found = vars(importlib.import_module(f"{__name__}.seldom"))
+    globals().update({name: found[name] for name in found if not name.startswith("_")})
 
 
 def _later(func: Any) -> Any:
@@ -56,9 +53,10 @@ def _later(func: Any) -> Any:
             importlib.import_module("fungrad.scipy.special")
         return _registry.ufuncs.get(func)
     package, _, name = str(getattr(func, "__module__", "")).rpartition(".")
-    if package != "numpy" or name not in _LATER:
-        return None
-    importlib.import_module(f"{__name__}.{name}")
+    if package == "numpy" and name in _LATER:
+        importlib.import_module(f"{__name__}.{name}")
+    else:
+        _seldom()
     return _registry.functions.get(func)
 
 
@@ -71,10 +69,15 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name == "special":  # where SciPy's dispatch looks (SCIPY_ARRAY_API=1)
         return importlib.import_module("fungrad.scipy.special")
+    if name == "__all__":  # of `import *`
+        _seldom()
+        return [public for public in globals() if not public.startswith("_")]
     if name.startswith("__") and not name.startswith("__array_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_numpy, name)
+    _seldom()
+    return globals()[name] if name in globals() else getattr(_numpy, name)
 
 
 def __dir__() -> list[str]:
+    _seldom()
     return sorted({*globals(), *dir(_numpy)})

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fungrad.ir.graph import Atom
 from fungrad.ir.types import Type
+from fungrad.records import Record
 
 ROWS, COLUMNS = 0, 1
 Shape = tuple[int, ...]
 
 
-class Steps(NamedTuple):
+class Steps(Record):
     """The numbers start, start + step, ... of which there are `length`."""
 
     start: int
@@ -43,7 +44,7 @@ def _steps(start: int, step: int, length: int) -> Steps:
     return Steps(start, 1 if length == 1 else step, length)
 
 
-class Line(NamedTuple):
+class Line(Record):
     """Where a line's elements stand: their rows and columns, counted in C order on each side."""
 
     rows: Steps
@@ -86,7 +87,7 @@ class Line(NamedTuple):
         return Line(self.columns, self.rows)
 
 
-class Lines(NamedTuple):
+class Lines(Record):
     """An array whose first axes are rows, and the others columns, with lines of values; a value
     is a vector, or one number for the whole line. Values of lines that cross are added.
     """

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
 from fungrad.primitives.elementwise import add, mul
+from fungrad.records import Record
 from fungrad.structural.retrace import effectful
 
 SMALL = 1 << 16  # bytes of a constant that is compared with others
@@ -68,7 +69,7 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
     return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
 
 
-class Rule(NamedTuple):
+class Rule(Record):
     """`replace(writer, equation)` gives the atom that the output is equal to, or None."""
 
     primitives: tuple[PrimitiveLike, ...]

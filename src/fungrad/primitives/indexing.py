@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from fungrad.primitives.declare import Primitive, general
 from fungrad.primitives.elementwise import Masked
 from fungrad.primitives.shaping import broadcast_to, inverse_permutation, reshape, transpose
 from fungrad.primitives.stacking import iota
+from fungrad.records import Record
 from fungrad.tracing.trace import shape_of, typeof
 
 Shape = tuple[int, ...]
@@ -97,7 +98,7 @@ def of_int(position: int) -> Index:
     return Index((position,))
 
 
-class Layout(NamedTuple):
+class Layout(Record):
     """Where the axes of a result of getitem come from.
 
     `rest` are the lengths of the axes that slices, newaxis and ellipsis leave; the axes of the

@@ -10,7 +10,7 @@ schedule.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
@@ -19,6 +19,7 @@ from fungrad.primitives.elementwise import select
 from fungrad.primitives.reducing import reduce_any
 from fungrad.primitives.shaping import reshape
 from fungrad.primitives.stopping import stop
+from fungrad.records import Record
 from fungrad.structural.call import in_one, run
 from fungrad.structural.pullbacks import Reverse, Rules
 from fungrad.structural.retrace import (
@@ -40,7 +41,7 @@ from fungrad.transforms.batching import Unbatched
 Counts = tuple[int, int]
 
 
-class Parts(NamedTuple):
+class Parts(Record):
     """The arguments of a loop, or anything that there is one of for each."""
 
     cond: list[Any]
@@ -110,7 +111,7 @@ def _jvp(
 # ----------------------------------------------------------------------------------------
 
 
-class BatchedLoop(NamedTuple):
+class BatchedLoop(Record):
     """A loop of a batch: its Graphs, and which carries have the batch axis."""
 
     cond: Graph

@@ -14,12 +14,13 @@ Knows the transforms and how Graphs are retraced; knows no structural primitive 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, or_zero
+from fungrad.records import Record
 from fungrad.structural.call import in_one
 from fungrad.structural.retrace import strong
 from fungrad.tracing.trace import typeof
@@ -36,7 +37,7 @@ def as_trail(residuals: Any) -> Any:
     return trail
 
 
-class Rules(NamedTuple):
+class Rules(Record):
     """What a structural primitive gives to get its reverse mode.
 
     record: `(args, wanted, **params) -> (outputs, residuals)`, on arrays.

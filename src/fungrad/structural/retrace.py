@@ -9,11 +9,12 @@ rest is the backward Graph. Knows staging and the transforms; knows no structura
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.ir.graph import Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import broadcast_to
+from fungrad.records import Record
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import Tracer, shape_of
@@ -22,7 +23,7 @@ from fungrad.transforms.forward import pushed_forward
 from fungrad.transforms.reverse import linearized
 
 
-class Differentiated(NamedTuple):
+class Differentiated(Record):
     """The two halves of the reverse mode of a Graph.
 
     forward: inputs -> (outputs, residuals). backward: (residuals, cotangents of the inexact
@@ -35,7 +36,7 @@ class Differentiated(NamedTuple):
     reached: tuple[int, ...]
 
 
-class Pushed(NamedTuple):
+class Pushed(Record):
     """The forward mode of a Graph: (inputs, tangents of the moved inputs) -> (outputs, tangents).
 
     `moving` are the positions of the outputs whose tangents it gives.
@@ -45,7 +46,7 @@ class Pushed(NamedTuple):
     moving: tuple[int, ...]
 
 
-class Batched(NamedTuple):
+class Batched(Record):
     """A Graph of a batch; `flags` tells which outputs have the batch axis (first)."""
 
     graph: Graph

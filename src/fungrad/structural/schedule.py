@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.errors import ArgumentError
+from fungrad.records import Record
 
 Carry = Sequence[Any]
 
@@ -35,7 +36,7 @@ def again(f: Callable[..., Any]) -> Callable[..., Any]:
     return quiet
 
 
-class Steps(NamedTuple):
+class Steps(Record):
     """A loop of a known number of steps.
 
     advance: `(carry, i) -> carry`. record: `(carry, i) -> (carry, residuals)`.

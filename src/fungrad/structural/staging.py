@@ -6,20 +6,21 @@ Knows trees, staging and types; knows no structural primitive.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad import trees
 from fungrad.errors import ArgumentError
 from fungrad.ir.check import check_graph
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
+from fungrad.records import Record
 from fungrad.structural.retrace import closed
 from fungrad.tracing.source import describe, user_line
 from fungrad.tracing.stage import stage
 from fungrad.transforms.arguments import has_type, leaf_type, results
 
 
-class Staged(NamedTuple):
+class Staged(Record):
     """A Graph, the structure of its output, and the values of other traces that it captured.
 
     The captured values are the first inputs of the Graph.

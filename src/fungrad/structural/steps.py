@@ -8,11 +8,12 @@ retraced and run; the primitive itself is declared in scan.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fungrad.ir.graph import Graph
+from fungrad.records import Record
 from fungrad.structural.call import run
 from fungrad.structural.retrace import Differentiated, differentiate, reaches, settled, strong
 from fungrad.structural.schedule import Steps, again
@@ -21,7 +22,7 @@ from fungrad.structural.schedule import reverse as go_back
 Counts = tuple[int, int]
 
 
-class Parts(NamedTuple):
+class Parts(Record):
     """The arguments of a scan, or anything that there is one of for each."""
 
     consts: list[Any]
@@ -40,7 +41,7 @@ def order_of(length: int, reverse: bool) -> Sequence[int]:
     return range(length - 1, -1, -1) if reverse else range(length)
 
 
-class Plan(NamedTuple):
+class Plan(Record):
     """How a body is differentiated for given wanted arguments."""
 
     active: list[bool]

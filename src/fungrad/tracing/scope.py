@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
 
 from fungrad.ir.graph import Source
+from fungrad.records import Record
 from fungrad.tracing.source import user_source
 
 _scope: ContextVar[str] = ContextVar("fungrad_scope", default="")
 current_scope = _scope.get
 
 
-class Place(NamedTuple):
+class Place(Record):
     """Where an equation comes from: the user's line, the scope, and the backward walks behind it
     (see `Equation`).
     """

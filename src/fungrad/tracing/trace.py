@@ -8,7 +8,6 @@ where the floors above install NumPy's functions and Tracer's operators.
 
 from __future__ import annotations
 
-import difflib
 import operator
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -324,6 +323,8 @@ def unsupported(func: Any) -> UnsupportedFunctionError:
     """The error for a NumPy function without an implementation, naming the nearest supported
     one.
     """
+    import difflib  # 2 ms, for a message
+
     name = _full_name(func)
     known = [_full_name(f) for f in (*registry.functions, *registry.ufuncs)]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)

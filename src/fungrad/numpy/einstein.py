@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from fungrad.primitives.arranging import diagonal
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import mul
 from fungrad.primitives.shaping import cast, reduce_sum, reshape, transpose
+from fungrad.records import Record
 
 Shape = tuple[int, ...]
 Labels = tuple[Any, ...]
@@ -92,7 +93,7 @@ def _separate(args: Sequence[Any]) -> tuple[str, list[Any]]:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-class Plan(NamedTuple):
+class Plan(Record):
     """The steps of one einsum, and the axes of the last result in the order of the output."""
 
     steps: tuple[Step, ...]

@@ -1,54 +1,44 @@
-"""What a new process takes to its first gradient: `python -m benchmarks.first LIBRARY CASE`.
+"""What a new process takes to its first gradient, and what imports take.
 
-The child prints when the result was there, how long it made arguments, and its peak of memory.
-The parent counts from before the start of the process: the interpreter and all imports are in it.
+The child (`first_child`) prints when the result was there, an ndarray, how long what is left out
+took, and its peak of memory. The parent counts from before the start of the process: the
+interpreter and all imports are in it. The first turn of each library is not counted: it leaves
+the bytecode of all modules, as an installed package has it, and their files in memory.
 """
 
 from __future__ import annotations
 
-import json
-import resource
+import os
 import statistics
 import subprocess
 import sys
 import time
 from typing import Any
 
-from benchmarks import cases, libraries
+from benchmarks import libraries
 
 IMPORTED = ("numpy", "fungrad", "autograd", "jax", "torch")
-
-
-def main() -> None:
-    """The child."""
-    name, label = sys.argv[1:]
-    case = next(case for case in cases.ALL if case.name == label)
-    start = time.monotonic()
-    arguments = case.arguments()
-    making = time.monotonic() - start
-    libraries.prepared(name, case)(*arguments)
-    ready = time.monotonic()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"ready": ready, "making": making, "peak_kib": peak}))
+CHILD = "import sys; from benchmarks.first_child import main; main(*sys.argv[1:])"
 
 
 def first(name: str, label: str) -> dict[str, float]:
     """Seconds to the first gradient of a case in a library, and the process's peak in KiB."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", CHILD, name, label]
     start = time.monotonic()
-    command = [sys.executable, "-m", __name__, name, label]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    return {"seconds": told["ready"] - start - told["making"], "peak_kib": told["peak_kib"]}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    ready, making, peak = map(float, done.stdout.split())
+    return {"seconds": ready - start - making, "peak_kib": peak}
 
 
 def compared(names: list[str], label: str, rounds: int) -> dict[str, Any]:
-    """Medians of processes that take turns."""
+    """Medians of processes that take turns, behind a turn that does not count."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    for _ in range(rounds):
+    for _ in range(1 + rounds):
         for name in names:
             found[name].append(first(name, label))
     return {
-        name: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        name: {key: statistics.median(run[key] for run in runs[1:]) for key in runs[0]}
         for name, runs in found.items()
     }
 
@@ -64,7 +54,3 @@ def imports(rounds: int) -> dict[str, float]:
             subprocess.run([sys.executable, "-c", text], check=True)
             times.append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in found.items()}
-
-
-if __name__ == "__main__":
-    main()

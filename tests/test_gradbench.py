@@ -30,6 +30,7 @@ from benchmarks.gradbench import (  # noqa: E402
     kmeans,
     lstm,
     ode,
+    peers,
     replay,
     server,
     workloads,
@@ -221,3 +222,26 @@ def test_the_descent(mode):
     # With a step of 1e-5 that grows slowly, down to a slope of 1e-5 or a move of 1e-5.
     found = descent.minimum(lambda x: np.sum((x - 0.25) ** 2), np.ones(2), descent.MODES[mode])
     assert np.max(np.abs(found - 0.25)) < 1e-4
+
+
+SMALL = {
+    "lse": {"x": workloads.uniform(50)},
+    "kmeans": workloads.kmeans(5, 40, 3),
+    "gmm": workloads.gmm(3, 4, 20),
+    "lstm": workloads.lstm(2, 12),
+    "ba": workloads.ba(3, 5, 17),
+    "ht": workloads.ht(50, 20, False),
+    "ht simple": workloads.ht(50, 20, True),
+}
+
+
+@pytest.mark.parametrize("label", SMALL)
+def test_pytorch_computes_the_same(label):
+    pytest.importorskip("torch")
+    name = label.split()[0]
+    theirs = peers.functions("torch", name)
+    assert peers.runs("torch", name) and not peers.runs("torch", "det")
+    for function, ours in server.functions_of(name).items():
+        (run, encode), (peer, encode_peer) = ours(SMALL[label]), theirs[function](SMALL[label])
+        found = list(replay.differences(encode_peer(peer()), encode(run())))
+        assert found and max(d for _, d in found) < 1e-12

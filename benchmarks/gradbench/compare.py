@@ -1,9 +1,10 @@
 """Times of GradBench's functions and derivatives: `python -m benchmarks.gradbench.compare`.
 
-fungrad, JAX and HIPS autograd run the same modules (`peers`), each call waited for. `first` is the
-first call, tracing and compilation included; the other columns are medians of an interleaved run,
-and `mean` is what GradBench would score: the mean of the repetitions of the first second, the first
-call among them. A peer that fails says why. Arguments choose workloads by the start of their names.
+fungrad, JAX and HIPS autograd run the same modules (`peers`), PyTorch its own; each call is waited
+for. `first` is the first call, tracing and compilation included; the other columns are medians of
+an interleaved run, and `mean` is what GradBench would score: the mean of the repetitions of the
+first second, the first call among them. A peer that fails says why. Arguments choose workloads by
+the start of their names.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from benchmarks.gradbench import peers
 from benchmarks.gradbench.server import functions_of
 from benchmarks.gradbench.workloads import workloads
 
+PEERS = ("jax", "torch", "autograd")
 SECONDS, ROUNDS, LIMIT = 1.0, 9, 6.0
 # What a peer cannot, or would take minutes for.
 MISSING = {
@@ -56,7 +58,10 @@ def measured(runs: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, float
 def main() -> None:
     """Prints a table, a line for each workload, function and library; in milliseconds."""
     wanted = tuple(sys.argv[1:])
-    names = ["fungrad", *(peer for peer in ("jax", "autograd") if peers.installed(peer))]
+    names = ["fungrad", *(peer for peer in PEERS if peers.installed(peer))]
+    for peer in PEERS:
+        if peer not in names:
+            print(f"{peer} is not installed and left out")
     heads = "".join(f"{name + ' ' + what:>18}" for name in names for what in ("first", "", "mean"))
     print(f"{'ms':26}{'':10}{heads}", flush=True)
     for label, (module, primal, derivative, given) in workloads().items():
@@ -65,7 +70,7 @@ def main() -> None:
         for function in dict.fromkeys((primal, derivative)):
             runs = {}
             for name in names:
-                if label in MISSING.get(name, ()):
+                if label in MISSING.get(name, ()) or not peers.runs(name, module):
                     continue
                 table = functions_of(module)
                 if name != "fungrad":

@@ -1,12 +1,15 @@
-"""The evals' modules as they stand, run by JAX and by HIPS autograd.
+"""The evals' modules as they stand, run by JAX and by HIPS autograd; PyTorch has its own.
 
 A module is read, its imports are put in terms of the peer, and it is executed: the same functions,
-by another library. autograd has no control flow, `jit` or `vmap`; its loops are Python's.
+by another library. autograd has no control flow, `jit` or `vmap`; its loops are Python's. PyTorch's
+(pytorch.py) are the evals that GradBench has of it, no other.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import os
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -15,6 +18,7 @@ from typing import Any
 
 Functions = Mapping[str, Callable[[Any], tuple[Callable[[], Any], Callable[[Any], Any]]]]
 
+_PYTORCH = f"{__package__}.pytorch"
 _IMPORTS = {
     "jax": {
         "import numpy as np": "import jax.numpy as np",
@@ -34,13 +38,29 @@ def installed(peer: str) -> bool:
     return importlib.util.find_spec(peer) is not None
 
 
+def runs(peer: str, name: str) -> bool:
+    """Whether a peer has an eval."""
+    return peer != "torch" or name in importlib.import_module(_PYTORCH).FUNCTIONS
+
+
 def functions(peer: str, name: str) -> Functions:
     """The table of an eval, its functions run by `peer`."""
+    if peer == "torch":
+        return _pytorch()[name]
     if peer == "jax":
         import jax
 
         jax.config.update("jax_enable_x64", True)
     return _module(peer, name).FUNCTIONS
+
+
+def _pytorch() -> Mapping[str, Functions]:
+    import torch
+
+    if "OMP_NUM_THREADS" in os.environ:
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    functions: Mapping[str, Functions] = importlib.import_module(_PYTORCH).FUNCTIONS
+    return functions
 
 
 def _module(peer: str, name: str) -> Any:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from fungrad.records import Record
 
 
-class Step(NamedTuple):
+class Step(Record):
     """The values that a step reads and makes, by names of any kind."""
 
     reads: Sequence[Hashable]

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fungrad.ir.graph import Equation, Variable
 from fungrad.primitives.indexing import expanded, scatter
 from fungrad.primitives.scattering import index_add
+from fungrad.records import Record
 
 Readers = Mapping[int, Sequence[Equation | None]]
 """For each variable the equations that read it, by identity; None stands for outputs."""
 
 
-class Part(NamedTuple):
+class Part(Record):
     """A value, and where in an output it stands.
 
     `place` has a slice or an integer for each axis of the output, None where the value is all of

@@ -147,6 +147,10 @@ def _row_axis(shape: tuple[int, ...]) -> int | None:
 
 def scheduled(graph: Graph) -> list[Equation | Region]:
     """The equations in an order in which regions stand together; those of one equation are none."""
+    values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
+    values += [v for v, _ in graph.constants]
+    if all(v.type.size < LARGE for v in values):
+        return _lean(list(graph.equations), graph.outputs)
     finder = _Finder()
     for equation in graph.equations:
         finder.place(equation)

@@ -214,6 +214,8 @@ def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
     """An elementwise equation reads a number in place of an array of that number."""
     inputs = equation.inputs
     known = [_uniform(writer, atom) for atom in inputs]
+    if known.count(None) == len(known):
+        return None
     shape = equation.outputs[0].type.shape
     if all(found is not None for found in known):
         return _folded(writer, equation, [found for found in known if found is not None])

@@ -68,12 +68,13 @@ def _is_call(equation: Equation) -> bool:
 
 def erase_stops(graph: Graph) -> Graph:
     """Reads through stop_gradient, which is the identity on values."""
+    if not any(map(_is_stop, graph.equations)):
+        return graph
+    return rewritten(graph, lambda equation: equation.inputs if _is_stop(equation) else equation)
 
-    def replace(equation: Equation) -> Equation | tuple[Atom, ...]:
-        stops = equation.primitive is stop or equation.primitive is stop_order
-        return equation.inputs if stops else equation
 
-    return rewritten(graph, replace)
+def _is_stop(equation: Equation) -> bool:
+    return equation.primitive is stop or equation.primitive is stop_order
 
 
 def fold(graph: Graph) -> Graph:

@@ -122,8 +122,9 @@ class Writer:
 
     def write(self, equation: Equation) -> tuple[Atom, ...]:
         """The outputs of an equation, or what they are equal to."""
-        read = [id(atom) for atom in equation.inputs]
-        self._reads.subtract(read)
+        reads = self._reads
+        for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
+            reads[id(atom)] -= 1
         for rule in self._rules(equation.primitive):
             found = rule.replace(self, equation)
             if found is not None and found.type == equation.outputs[0].type:
@@ -132,9 +133,11 @@ class Writer:
         twin = equation if key is None else self._seen.setdefault(key, equation)
         if twin is not equation:
             return self._replaced(equation, twin.outputs)
-        self._reads.update(read)
+        for atom in equation.inputs:
+            reads[id(atom)] += 1
         self.equations.append(equation)
-        self._made.update((id(output), equation) for output in equation.outputs)
+        for output in equation.outputs:
+            self._made[id(output)] = equation
         return equation.outputs
 
     def _replaced(self, equation: Equation, found: tuple[Atom, ...]) -> tuple[Atom, ...]:

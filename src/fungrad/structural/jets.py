@@ -12,7 +12,7 @@ from typing import Any
 
 from fungrad import trees
 from fungrad.errors import ArgumentError, ShapeError, StructureMismatchError
-from fungrad.primitives.declare import zeros
+from fungrad.primitives.declare import full, zeros
 from fungrad.primitives.elementwise import fit
 from fungrad.structural.retrace import strong
 from fungrad.structural.taylor import along
@@ -134,7 +134,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
         if not differentiable(x):
             raise refuse_leaf(x, argument_name(f, 0), "nth_derivative")
         type_ = strong(typeof(x))
-        direction = matching(type_.zeros() + 1, type_, "series")
+        direction = full(shape=type_.shape, value=1, dtype=type_.dtype)
         out_defs: list[trees.TreeDef] = []
 
         def flat(value: Any) -> list[Any]:

@@ -187,8 +187,8 @@ def cut(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
 
 def effectful(equation: Equation) -> bool:
     """Whether an equation, or one inside its Graphs, is run for what it does."""
-    if equation.primitive.effect:
-        return True
+    if equation.primitive.effect or not equation.params:
+        return equation.primitive.effect
     return any(effectful(inner) for graph in inner_graphs(equation) for inner in graph.equations)
 
 
@@ -197,8 +197,8 @@ def pruned(graph: Graph) -> Graph:
     live: set[int] = {id(atom) for atom in graph.outputs}
     equations = []
     for equation in reversed(graph.equations):
-        if any(id(v) in live for v in equation.outputs) or effectful(equation):
-            live.update(id(atom) for atom in equation.inputs)
+        if not live.isdisjoint(map(id, equation.outputs)) or effectful(equation):
+            live.update(map(id, equation.inputs))
             equations.append(equation)
     constants = tuple([(v, value) for v, value in graph.constants if id(v) in live])
     return Graph(graph.inputs, constants, tuple(reversed(equations)), graph.outputs, graph.name)

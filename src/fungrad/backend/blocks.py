@@ -291,7 +291,7 @@ class Block:
             axes = equation.params["axes"]
             self.lines.append(f"{called}.reduce({arguments[0]}, {axes}, None, {target})")
         else:
-            ufunc, arguments = _called(equation, arguments)
+            ufunc, arguments = as_ufunc(equation, arguments)
             called = self.function(ufunc.__name__, ufunc)
             self.lines.append(f"{called}({', '.join(arguments)}, out={target})")
 
@@ -356,7 +356,7 @@ def _summed_products(region: Region, step: int) -> dict[int, Equation]:
     return found
 
 
-def _called(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
+def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
     """The ufunc to call; powers by 2, 1/2 and -1 are those that ndarray's ** takes."""
     ufunc: Any = equation.primitive.ufunc
     exponent = equation.inputs[-1]
@@ -368,4 +368,4 @@ def _called(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[st
     return ufunc, arguments
 
 
-__all__ = ["Block"]
+__all__ = ["Block", "as_ufunc"]

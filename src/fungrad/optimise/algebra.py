@@ -15,11 +15,18 @@ import numpy as np
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.kernels import ROUNDED, setting
 from fungrad.optimise.rewrite import Rule, Writer, simplified_by
+from fungrad.optimise.slices import filled
 from fungrad.primitives.declare import full
 from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, select, sub
 from fungrad.primitives.indexing import Index, getitem, scatter
 from fungrad.primitives.scattering import index_add
-from fungrad.primitives.shaping import broadcast_to, convert, reduce_sum, reshape, transpose
+from fungrad.primitives.shaping import (
+    broadcast_to,
+    convert,
+    reduce_sum,
+    reshape,
+    transpose,
+)
 from fungrad.primitives.ufuncs import power
 
 
@@ -351,6 +358,7 @@ RULES = (
     Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice),
     Rule((div,), "x / 8 is x * 0.125", _over_power_of_two),
     Rule((add,), "the zeros of a scatter are not added, but for the sign of 0", _added_in_place),
+    Rule((index_add,), "zeros that slices cover: the slices, but for the sign of 0", filled),
 )
 ELEMENTWISE = (
     Rule((), "a number for an array of that number", _of_uniform),

@@ -90,7 +90,8 @@ def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
         constants += len(more)
     new = {**params, "body": body, "counts": (constants, n)}
     outputs = _chosen(equation.outputs, wanted)
-    return [*before, copied(equation, inputs, outputs, new)] if outputs else before
+    loop = copied(equation, inputs, outputs, new)
+    return [*before, loop] if outputs or effectful(loop) else before
 
 
 def _while(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:

@@ -16,6 +16,7 @@ from fungrad.optimise.algebra import simplified
 from fungrad.optimise.kernels import setting
 from fungrad.optimise.loops import lightened
 from fungrad.optimise.rewrite import Renaming, copied, renamed, rewritten
+from fungrad.optimise.slices import in_one
 from fungrad.optimise.sparse import thinned
 from fungrad.optimise.stacks import stacked
 from fungrad.primitives.stopping import stop, stop_order
@@ -118,7 +119,7 @@ def _computed(equation: Equation, given: list[Any]) -> Any:
 
 def lighten(graph: Graph) -> Graph:
     """Drops what loops need not carry, and computes before them what does not change in them."""
-    return lightened(graph, lambda body: simplified(thinned(erase_stops(inline(body)))))
+    return lightened(graph, lambda body: in_one(simplified(thinned(erase_stops(inline(body))))))
 
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
@@ -130,6 +131,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     lighten,
     stacked,
     simplified,
+    in_one,
     pruned,
 )
 

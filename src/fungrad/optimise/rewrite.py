@@ -109,6 +109,10 @@ class Writer:
         others = 0 if reader is None else sum(a is atom for a in reader.inputs)
         return self._reads[id(atom)] <= others
 
+    def only_for(self, equation: Equation, here: bool) -> bool:
+        """Whether one equation alone reads what another makes: that in hand, or one before it."""
+        return all(self._reads[id(v)] <= (not here) for v in equation.outputs)
+
     def drop(self, equation: Equation) -> None:
         """Says that nothing reads an equation any more."""
         self._reads.subtract(id(atom) for atom in equation.inputs)

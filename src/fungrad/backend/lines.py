@@ -1,0 +1,174 @@
+"""Floor 6: the lines of a program: an equation a line, as NumPy is written by hand, or a region of
+them.
+
+Dead values are dropped at their last use, and a part is added to an array in its place where
+nothing else reads that. Knows the IR and that a primitive has an `eval`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.backend.blocked import build as build_region
+from fungrad.backend.expressions import expressed
+from fungrad.backend.programs import of_equation
+from fungrad.backend.regions import Region, scheduled, spare
+from fungrad.backend.scalars import structural
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
+from fungrad.primitives import elementwise as arithmetic
+from fungrad.primitives.indexing import scatter
+from fungrad.primitives.scattering import index_add
+
+Runner = Callable[..., Any]
+
+loops: dict[Any, Callable[[Equation], Runner | None]] = {}
+"""What makes the program of a loop on arrays, of its equation: stepping.py puts its rule here."""
+ARITHMETIC = (arithmetic.add, arithmetic.sub, arithmetic.mul, arithmetic.div)
+
+
+class Lines:
+    """The lines of the program of a Graph, and the names that it reads.
+
+    Args:
+      graph: the Graph.
+      given: inputs that the program may write over; None where it may write over nothing.
+    """
+
+    def __init__(self, graph: Graph, given: Sequence[Variable] | None = ()) -> None:
+        self.graph = graph
+        self.namespace: dict[str, Any] = {}
+        self._known: dict[int, str] = {}
+        self._names: dict[int, str] = {}
+        self._zero_d: dict[Any, Any] = {}
+        self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
+        self._reads.update(id(atom) for atom in graph.outputs)
+        self._own: set[int] = set()
+        self.steps: Sequence[Equation | Region] = self.scheduled()
+        self._spare = set() if given is None else spare(self.steps, graph.outputs, given)
+        self.at = 0
+        """Which step is being written."""
+        for variable, value in graph.constants:
+            self.namespace[self.name(variable)] = value
+
+    def scheduled(self) -> Sequence[Equation | Region]:
+        """The equations and regions, in their order."""
+        return scheduled(self.graph)
+
+    def function(self, lines: list[str]) -> Runner:
+        """The function `run` that the lines define."""
+        exec(compile("\n".join(lines), f"<graph {self.graph.name}>", "exec"), self.namespace)
+        runner: Runner = self.namespace["run"]
+        return runner
+
+    def body(self) -> list[str]:
+        """The lines of all equations."""
+        constants = {id(v) for v, _ in self.graph.constants}
+        lines: list[str] = []
+        ends = last_uses(self.steps, self.graph.outputs)
+        for at, (step, dead) in enumerate(zip(self.steps, ends, strict=True)):
+            self.at = at
+            lines += self.region(step) if isinstance(step, Region) else self.equation(step)
+            lines += self.dropped([v for v in dead if id(v) not in constants])
+        return lines
+
+    def dropped(self, dead: list[Variable]) -> list[str]:
+        """The lines behind the last use of values."""
+        return [f"del {', '.join(map(self.name, dead))}"] if dead else []
+
+    # --- names --------------------------------------------------------------------------------
+
+    def name(self, variable: Variable) -> str:
+        """The name of a value."""
+        return self._names.setdefault(id(variable), f"v{len(self._names)}")
+
+    def read(self, atom: Atom) -> str:
+        """The name of a value, or of a number."""
+        return self.constant("c", atom.value) if isinstance(atom, Literal) else self.name(atom)
+
+    def operands(self, equation: Equation) -> list[str]:
+        """The names of what an equation reads.
+
+        Beside arrays a number is an array without axes: NumPy converts one of Python's each time.
+        """
+        output = equation.outputs[0].type if equation.primitive in ARITHMETIC else None
+        if output is None or not output.shape or not output.inexact:
+            return [self.read(atom) for atom in equation.inputs]
+        return [
+            self.constant("c", self._array(atom.value, output.dtype))
+            if isinstance(atom, Literal)
+            else self.name(atom)
+            for atom in equation.inputs
+        ]
+
+    def _array(self, number: Any, dtype: np.dtype[Any]) -> Any:
+        key = (dtype, repr(number))
+        return self._zero_d.setdefault(key, np.array(number, dtype))
+
+    def constant(self, wished: str, value: Any) -> str:
+        """The name of a constant, its own wish if no other value has that."""
+        if id(value) in self._known:
+            return self._known[id(value)]
+        name = wished
+        if wished in ("c", "k") or name in self.namespace:
+            name = f"{wished}{len(self.namespace)}"
+        self.namespace[name] = value
+        self._known[id(value)] = name
+        return name
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def region(self, region: Region) -> list[str]:
+        """The lines of a region."""
+        called = self.constant("region", build_region(region, self._spare))
+        arguments = ", ".join(self.name(v) for v in region.inputs)
+        self._own.update(id(v) for v in region.outputs)
+        return [f"{', '.join(self.name(v) for v in region.outputs)}, = {called}({arguments})"]
+
+    def equation(self, equation: Equation) -> list[str]:
+        """The lines of an equation."""
+        primitive: Any = equation.primitive
+        arguments = self.operands(equation)
+        results = ", ".join(self.name(v) for v in equation.outputs)
+        if primitive is scatter:
+            self._own.add(id(equation.outputs[0]))
+        in_place = self._in_place(equation, arguments, results)
+        if in_place:
+            return in_place
+        applied = expressed(equation, arguments, self.constant)
+        if applied is None:
+            applied = f"{self._function(equation)}({', '.join(arguments)})"
+        return [f"{results}{',' * primitive.multiple} = {applied}" if results else applied]
+
+    def _in_place(self, equation: Equation, arguments: list[str], result: str) -> list[str]:
+        """The lines of a sum with a part of an array that only this equation reads."""
+        if equation.primitive is not index_add or len(arguments) != 2:
+            return []
+        x = equation.inputs[0]
+        if id(x) not in self._own or self._reads[id(x)] != 1:
+            return []
+        self._own.add(id(equation.outputs[0]))
+        place = self.constant("k", equation.params["index"].entries)
+        return [f"{result} = {arguments[0]}", f"{result}[{place}] += {arguments[1]}"]
+
+    def _function(self, equation: Equation) -> str:
+        primitive: Any = equation.primitive
+        if not equation.params:
+            return self.constant(primitive.name, primitive.eval)
+        loop = of_equation(equation, _steps(equation)) if primitive in structural else None
+        if loop is None and primitive in loops:
+            loop = loops[primitive](equation)
+        return self.constant(primitive.name, loop or _steps(equation))
+
+
+def _steps(equation: Equation) -> Runner:
+    """The equation as its primitive does it."""
+    primitive: Any = equation.primitive
+    return functools.partial(primitive.eval, **equation.params)
+
+
+__all__ = ["Lines", "Runner", "loops"]

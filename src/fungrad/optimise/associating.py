@@ -1,0 +1,102 @@
+"""Floor 6: in a scan, what is known of products and sums is put together first.
+
+h * a / b * c, of which h is made in the loop and the rest is known before it, is h * (a / b * c):
+one product in each step. Numbers are equal to rounding. Knows what a scan is made of.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fungrad.ir.graph import Atom, Equation, Literal, Variable
+from fungrad.optimise.rewrite import placed
+from fungrad.optimise.scans import Loop, small
+from fungrad.primitives.elementwise import add, div, mul, neg, sub
+
+_PRODUCTS, _SUMS = (mul, div, neg), (add, sub)
+
+
+class _Chain(NamedTuple):
+    """What is made in the loop, and what is done to it in turn: a primitive, what is known."""
+
+    root: Atom
+    links: tuple[tuple[Any, Atom | None], ...]
+
+
+def associated(loop: Loop) -> None:
+    """Puts together what is known of the products and sums of a loop."""
+    known = {id(v) for v, _ in (*loop.consts, *loop.xs, *loop.body.constants)}
+    chains: dict[tuple[int, bool], _Chain] = {}
+    equations: list[Equation] = []
+    for equation in loop.equations:
+        if known.issuperset(id(a) for a in equation.inputs if isinstance(a, Variable)):
+            known.update(id(v) for v in equation.outputs)
+        elif equation.primitive in (*_PRODUCTS, *_SUMS) and small(equation):
+            link = _link(equation, known)
+            if link is not None:
+                first, known_part = link
+                products = equation.primitive in _PRODUCTS
+                before = chains.get((id(first), products), _Chain(first, ()))
+                links = (*before.links, (equation.primitive, known_part))
+                (output,) = equation.outputs
+                chains[id(output), products] = chain = _Chain(before.root, links)
+                if len(links) > 1 and any(isinstance(a, Variable) for _, a in links):
+                    made, factor = _together(equation, chain.links)
+                    known.update(id(e.outputs[0]) for e in made)
+                    together = mul if products else add
+                    given = (chain.root, factor)
+                    equations += made
+                    equation = placed(equation, together, given, equation.outputs, {})
+        equations.append(equation)
+    loop.equations = equations
+    loop.prune()
+
+
+def _link(equation: Equation, known: set[int]) -> tuple[Atom, Atom | None] | None:
+    """What an equation reads of the loop, and what is known; None where it is not of that kind."""
+    (output,) = equation.outputs
+    if not output.type.shape or not output.type.inexact:
+        return None
+    first, second = (*equation.inputs, None)[:2]
+    assert first is not None
+    if second is not None and equation.primitive in (mul, add) and _is(first, known):
+        first, second = second, first
+    if _is(first, known) or (second is not None and not _is(second, known)):
+        return None
+    if first.type != output.type:
+        return None
+    if second is not None and not second.type.weak and second.type.dtype != output.type.dtype:
+        return None
+    return first, second
+
+
+def _is(atom: Atom, known: set[int]) -> bool:
+    return isinstance(atom, Literal) or id(atom) in known
+
+
+def _together(
+    like: Equation, links: tuple[tuple[Any, Atom | None], ...]
+) -> tuple[list[Equation], Atom]:
+    """The equations of what is known of a chain, and what they make."""
+    straight = mul if links[0][0] in _PRODUCTS else add
+    made: list[Equation] = []
+
+    def write(primitive: Any, *inputs: Atom) -> Atom:
+        (type_,) = primitive.infer([a.type for a in inputs], {})
+        output = Variable(type_)
+        made.append(placed(like, primitive, inputs, (output,), {}))
+        return output
+
+    given = [(primitive, atom) for primitive, atom in links if atom is not None]
+    begin = next((i for i, (primitive, _) in enumerate(given) if primitive is straight), None)
+    total: Atom = Literal(1.0 if straight is mul else 0.0)
+    if begin is not None:
+        total = given.pop(begin)[1]
+    for primitive, atom in given:
+        total = write(primitive, total, atom)
+    if sum(primitive is neg for primitive, _ in links) % 2:
+        total = write(neg, total)
+    return made, total
+
+
+__all__ = ["associated"]

@@ -1,0 +1,191 @@
+"""Floor 6: equations on small arrays leave scans, so that NumPy is called once, not in each step.
+
+What a body computes of its xs stands before the loop, for all steps at once; what only its ys need
+stands behind it, and sums that it carries are sums of stacks. Knows what a scan is made of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.ir.graph import Atom, Equation, Literal, Variable
+from fungrad.optimise.scans import VIEWS, Loop, movable, small
+from fungrad.primitives.elementwise import add, div, mul, neg, sub
+from fungrad.primitives.shaping import reduce_sum
+from fungrad.structural.retrace import effectful
+
+FREE = 1 << 17
+"""Elements of stacks that may be made whatever the scan reads and makes."""
+TINY = 1 << 8
+"""Elements of arrays of which a row of a stack costs as much as their arithmetic."""
+_ARITHMETIC = (add, sub, mul, div, neg)
+
+
+def move_before(loop: Loop) -> None:
+    """Computes before the loop what its xs determine."""
+    fixed = {id(v) for v, _ in (*loop.consts, *loop.body.constants)}
+    known = fixed | {id(v) for v, _ in loop.xs}
+    moved: list[Equation] = []
+    inside: list[Equation] = []
+    for equation in loop.equations:
+        inputs = [id(a) for a in equation.inputs if isinstance(a, Variable)]
+        if known.issuperset(inputs) and movable(equation) and small(equation):
+            moved.append(equation)
+            known.update(id(v) for v in equation.outputs)
+            if fixed.issuperset(inputs):
+                fixed.update(id(v) for v in equation.outputs)
+                inside.append(equation)
+        else:
+            inside.append(equation)
+    read = {id(a) for e in inside for a in e.inputs} | {id(c[2]) for c in loop.carry}
+    read |= {id(v) for v, _ in loop.ys}
+    wanted = [v for e in moved for v in e.outputs if id(v) in read and id(v) not in fixed]
+    given = [a for _, a in loop.xs]
+    if not wanted or not _affordable(loop, wanted, given):
+        return
+    equations, stacks = loop.for_all_steps(moved, wanted)
+    loop.before += equations
+    loop.xs += zip(wanted, stacks, strict=True)
+    loop.equations = inside
+    _hand_on(loop, {id(v): a for v, a in loop.xs})
+    used = {id(a) for e in inside for a in e.inputs} | {id(c[2]) for c in loop.carry}
+    loop.xs = [(v, a) for v, a in loop.xs if id(v) in used]
+
+
+def _hand_on(loop: Loop, known: dict[int, Atom]) -> None:
+    """What the loop would only pass on from its xs to its ys, it does not see."""
+    for inner, outer in loop.ys:
+        if id(inner) in known:
+            loop.names[id(outer)] = known[id(inner)]
+    loop.ys = [(v, o) for v, o in loop.ys if id(v) not in known]
+
+
+def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool:
+    """Whether stacks may be made: they are few, or not more than those that are there."""
+    size: int = loop.length * sum(v.type.size for v in made)
+    return size <= max(FREE, sum(a.type.size for a in given))
+
+
+def move_behind(loop: Loop) -> None:
+    """Computes behind the loop what only its ys need."""
+    needed = {id(c[2]) for c in loop.carry}
+    for equation in reversed(loop.equations):
+        if effectful(equation) or any(id(v) in needed for v in equation.outputs):
+            needed.update(id(a) for a in equation.inputs)
+    moved: list[Equation] = []
+    for equation in reversed(loop.equations):
+        if any(id(v) in needed for v in equation.outputs):
+            continue
+        if movable(equation) and small(equation):
+            moved.insert(0, equation)
+        else:
+            needed.update(id(a) for a in equation.inputs)
+    made = {id(v) for e in moved for v in e.outputs}
+    results = [(v, o) for v, o in loop.ys if id(v) in made]
+    read = {id(a): a for e in moved for a in e.inputs if isinstance(a, Variable)}
+    alike = _alike(loop, read)
+    held = {*loop.fixed(), *loop.stacks(), *(id(v) for v, _ in loop.body.constants)}
+    held |= made | {id(v) for e in alike for v in e.outputs}
+    crossing = [v for key, v in read.items() if key not in held]
+    if not results or not _affordable(loop, crossing, [o for _, o in results]):
+        return
+    for value in crossing:
+        loop.stack(value)
+    wanted = list({id(v): v for v, _ in results if isinstance(v, Variable)}.values())
+    equations, stacks = loop.for_all_steps([*alike, *moved], wanted)
+    loop.behind += equations
+    gone = {id(e) for e in moved}
+    loop.equations = [e for e in loop.equations if id(e) not in gone]
+    _hand_on(loop, dict(zip(map(id, wanted), stacks, strict=True)))
+
+
+def thin_out(loop: Loop) -> None:
+    """Computes behind the loop those ys that are made of others at little cost."""
+    made = {id(v): e for e in loop.equations for v in e.outputs}
+    known = {*loop.fixed(), *(id(v) for v, _ in (*loop.xs, *loop.ys, *loop.body.constants))}
+    again: dict[int, Equation] = {}
+
+    def found(atom: Atom) -> bool:
+        """Whether a value can be had of what is known."""
+        if isinstance(atom, Literal) or id(atom) in known or id(atom) in again:
+            return True
+        equation = made.get(id(atom))
+        if equation is None or not _cheap(equation) or not all(map(found, equation.inputs)):
+            return False
+        again[id(atom)] = equation
+        return True
+
+    order = {key: i for i, key in enumerate(made)}
+    ends = {id(v): v for v, _ in loop.ys if id(v) in made and isinstance(v, Variable)}
+    wanted: list[Variable] = []
+    for key in sorted(ends, key=lambda key: -order[key]):
+        known.discard(key)
+        again.clear()
+        if found(ends[key]):
+            wanted.append(ends[key])
+        else:
+            known.add(key)
+    again.clear()
+    if not wanted or not all(map(found, wanted)):
+        return
+    equations = sorted(again.values(), key=lambda e: order[id(e.outputs[0])])
+    behind, stacks = loop.for_all_steps(equations, wanted)
+    loop.behind = behind + loop.behind
+    _hand_on(loop, dict(zip(map(id, wanted), stacks, strict=True)))
+
+
+def _cheap(equation: Equation) -> bool:
+    """Whether it costs less to compute an equation for all steps again than to keep what it makes
+    in each.
+    """
+    if equation.primitive in VIEWS:
+        return len(equation.inputs) == 1
+    return equation.primitive in _ARITHMETIC and equation.outputs[0].type.size <= TINY
+
+
+def _alike(loop: Loop, read: dict[int, Variable]) -> list[Equation]:
+    """The equations of values that are the same in all steps, though they are made in each."""
+    fixed = {id(v) for v, _ in (*loop.consts, *loop.body.constants)}
+    found = []
+    for equation in loop.equations:
+        inputs = {id(a) for a in equation.inputs if isinstance(a, Variable)}
+        if inputs <= fixed and movable(equation) and any(id(v) in read for v in equation.outputs):
+            fixed.update(id(v) for v in equation.outputs)
+            found.append(equation)
+    return found
+
+
+def sum_behind(loop: Loop) -> None:
+    """Stacks what each step adds to a carry that nothing else reads, and sums it behind."""
+    made = {id(v): e for e in loop.equations for v in e.outputs}
+    reads = Counter(id(a) for e in loop.equations for a in e.inputs)
+    reads.update(id(c[2]) for c in loop.carry)
+    reads.update(id(v) for v, _ in loop.ys)
+    kept = []
+    for item in loop.carry:
+        term = added(item, made, reads)
+        if term is None or term.type.size * loop.length > FREE:
+            kept.append(item)
+        else:
+            loop.summed(item, reduce_sum, (loop.stack(term),), axes=(0,))
+    loop.carry = kept
+    loop.prune()
+
+
+def added(item: Any, made: dict[int, Equation], reads: Counter[int]) -> Variable | None:
+    """What each step adds to a carry that nothing else reads."""
+    carry, _, output, _ = item
+    equation = made.get(id(output))
+    if equation is None or equation.primitive is not add or reads[id(output)] != 1:
+        return None
+    if reads[id(carry)] != 1 or not any(a is carry for a in equation.inputs):
+        return None
+    (term,) = [a for a in equation.inputs if a is not carry] or [carry]
+    if isinstance(term, Literal) or term is carry or term.type != carry.type:
+        return None
+    return term
+
+
+__all__ = ["added", "move_before", "move_behind", "sum_behind", "thin_out"]

@@ -1,0 +1,185 @@
+"""Floor 6: a scan that is taken apart: its body's equations, what stands before it and behind it.
+
+Knows `scan`; the passes that move equations out of it stand in stacks.py and fission.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.ir.types import Type
+from fungrad.optimise.rewrite import Renaming, copied, placed, renamed
+from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.elementwise import add
+from fungrad.primitives.indexing import getitem
+from fungrad.primitives.shaping import broadcast_to, reshape, transpose
+from fungrad.structural.retrace import batch, effectful, pruned
+
+LARGEST = 1 << 22
+"""The most elements of a stack that is made so that an equation can leave a loop."""
+SMALL = 1 << 11
+"""Arrays of no more elements cost more to call NumPy for than to compute."""
+VIEWS = (getitem, reshape, transpose, broadcast_to)
+_ELEMENTS = 64
+_NUMBER, _CALL, _STEP = 30, 400, 300  # nanoseconds
+
+
+class Loop:
+    """A scan: pairs of what its body and what the Graph around it call the same."""
+
+    def __init__(self, equation: Equation) -> None:
+        params = equation.params
+        body: Graph = params["body"]
+        constants, n = params["counts"]
+        self.equation, self.body, self.length = equation, body, params["length"]
+        self.consts = list(zip(body.inputs[:constants], equation.inputs, strict=False))
+        at = constants + n
+        self.carry = list(
+            zip(
+                body.inputs[constants:at], equation.inputs[constants:at], body.outputs,
+                equation.outputs, strict=False,
+            )
+        )  # fmt: skip
+        """What a step finds, what the first one finds, what a step leaves, what the last does."""
+        self.xs = list(zip(body.inputs[at:], equation.inputs[at:], strict=True))
+        self.ys = list(zip(body.outputs[n:], equation.outputs[n:], strict=True))
+        self.equations = list(body.equations)
+        self.before: list[Equation] = []
+        self.behind: list[Equation] = []
+        self.constants: list[tuple[Variable, Any]] = []
+        """Constants that the equations before and behind read."""
+        self.sums: list[Equation] = []
+        """Sums of stacks, which stand behind all others."""
+        self.names: Renaming = {}
+        """Outputs of the scan that are known without it."""
+
+    def rewritten(self) -> list[Equation]:
+        """The equations in place of the scan."""
+        if not (self.before or self.behind or self.sums or self.names):
+            return [self.equation]
+        inputs = [v for v, _ in self.consts] + [c[0] for c in self.carry] + [v for v, _ in self.xs]
+        outputs = [c[2] for c in self.carry] + [v for v, _ in self.ys]
+        body = pruned(
+            Graph(
+                tuple(inputs), self.body.constants, tuple(self.equations), tuple(outputs),
+                self.body.name,
+            )
+        )  # fmt: skip
+        given = [a for _, a in self.consts] + [c[1] for c in self.carry] + [a for _, a in self.xs]
+        results = [c[3] for c in self.carry] + [v for _, v in self.ys]
+        later = [*self.behind, *self.sums]
+        later = [copied(e, renamed(e.inputs, self.names), e.outputs) for e in later]
+        counts = (len(self.consts), len(self.carry))
+        params = {**self.equation.params, "body": body, "counts": counts}
+        loop = copied(self.equation, tuple(given), tuple(results), params)
+        return [*self.before, *([loop] if results or effectful(loop) else []), *later]
+
+    def prune(self) -> None:
+        """Drops the equations that nothing reads."""
+        read = {id(c[2]) for c in self.carry} | {id(v) for v, _ in self.ys}
+        kept = []
+        for equation in reversed(self.equations):
+            if effectful(equation) or any(id(v) in read for v in equation.outputs):
+                read.update(id(a) for a in equation.inputs)
+                kept.append(equation)
+        self.equations = kept[::-1]
+
+    # --- what is known ------------------------------------------------------------------------
+
+    def fixed(self) -> Renaming:
+        """What each step finds the same, by what the Graph around calls it."""
+        return {id(v): a for v, a in self.consts}
+
+    def stacks(self) -> Renaming:
+        """Of what each step has its own, the stacks."""
+        return {id(v): a for v, a in (*self.ys, *self.xs) if isinstance(v, Variable)}
+
+    def stack(self, value: Atom) -> Atom:
+        """The stack of a value of the body, which the loop makes if there is none."""
+        for inner, outer in (*self.xs, *self.ys):
+            if inner is value:
+                return outer
+        stack = Variable(Type((self.length, *value.type.shape), value.type.dtype))
+        self.ys.append((value, stack))
+        return stack
+
+    def summed(self, item: Any, primitive: Any, inputs: tuple[Atom, ...], **params: Any) -> None:
+        """Writes behind the loop what a carry is at its end: what it began with, and a sum."""
+        _, start, _, output = item
+        total = Variable(primitive.infer([a.type for a in inputs], params)[0])
+        like = self.equation
+        self.sums.append(placed(like, primitive, inputs, (total,), params))
+        self.sums.append(placed(like, add, (start, total), (output,), {}))
+
+    def for_all_steps(
+        self, equations: Sequence[Equation], wanted: Sequence[Variable]
+    ) -> tuple[list[Equation], list[Atom]]:
+        """Equations of the body for all steps at once, and the stacks of what is wanted of them.
+
+        What they read is known around the body, or a constant of it.
+        """
+        fixed, stacks = self.fixed(), self.stacks()
+        made = {id(v) for e in equations for v in e.outputs} | {
+            id(v) for v, _ in self.body.constants
+        }
+        read = {id(a): a for e in equations for a in e.inputs if isinstance(a, Variable)}
+        inputs = tuple([v for key, v in read.items() if key not in made])
+        alone = Graph(inputs, self.body.constants, tuple(equations), tuple(wanted), self.body.name)
+        flags = [id(v) not in fixed for v in inputs]
+        many = batch(pruned(alone), flags, self.length, True).graph
+        outer = [fixed.get(id(v)) or stacks[id(v)] for v in inputs]
+        names: Renaming = {id(v): a for v, a in zip(many.inputs, outer, strict=True)}
+        for variable, value in many.constants:
+            names[id(variable)] = held = Variable(variable.type)
+            self.constants.append((held, value))
+        found = []
+        for inner in many.equations:
+            outputs = tuple([Variable(v.type) for v in inner.outputs])
+            found.append(copied(inner, renamed(inner.inputs, names), outputs))
+            names.update({id(v): o for v, o in zip(inner.outputs, outputs, strict=True)})
+        return found, list(renamed(many.outputs, names))
+
+
+def small(equation: Equation) -> bool:
+    """Whether calling NumPy costs more than what an equation computes."""
+    return all(a.type.size <= SMALL for a in (*equation.inputs, *equation.outputs))
+
+
+def movable(equation: Equation) -> bool:
+    """Whether an equation can be done for all steps at once, as fast as in each."""
+    primitive: Any = equation.primitive
+    if primitive.batch is None or effectful(equation) or not equation.outputs:
+        return False
+    ours = primitive.module.startswith("fungrad.primitives")
+    return ours and not any(True for _ in inner_graphs(equation))
+
+
+def on_numbers(body: Graph) -> bool:
+    """Whether a body is so small that Python's numbers do it faster than arrays."""
+    numbers, arrays = 0.0, float(_STEP)
+    for equation in body.equations:
+        primitive: Any = equation.primitive
+        atoms = (*equation.inputs, *equation.outputs)
+        if primitive.module == "fungrad.primitives.linalg" or any(
+            a.type.size > _ELEMENTS for a in atoms
+        ):
+            return False
+        if equation.primitive in VIEWS:
+            continue
+        work = max(a.type.size for a in atoms)
+        if equation.primitive is dot_general:
+            x = equation.inputs[0].type
+            work = (
+                2
+                * equation.outputs[0].type.size
+                * math.prod(x.shape[i] for i in equation.params["contract"][0])
+            )
+        numbers += _NUMBER * work
+        arrays += _CALL
+    return numbers <= arrays
+
+
+__all__ = ["LARGEST", "SMALL", "VIEWS", "Loop", "movable", "on_numbers", "small"]

@@ -1,0 +1,246 @@
+"""Floor 6: what is done alike to neighbouring slices of an array is done to them in one.
+
+sigmoid(z[:, :n]) and sigmoid(z[:, n:2*n]) are slices of sigmoid(z[:, :2*n]), with the same
+numbers. Slices that are added to zeros, and cover them, stand side by side. Knows elementwise
+equations and slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.optimise.rewrite import Renaming, Writer, copied, placed, renamed
+from fungrad.primitives.indexing import Index, expanded, getitem, scatter
+from fungrad.primitives.scattering import index_add
+from fungrad.primitives.shaping import concatenate
+
+
+class _Slice(NamedTuple):
+    """A value that is a slice of what `key` stands for."""
+
+    key: Hashable
+    axis: int
+    start: int
+    stop: int
+
+
+class _Source(NamedTuple):
+    """An array that is cut along an axis, by its identity."""
+
+    source: int
+    axis: int
+
+
+class _Run(NamedTuple):
+    """Neighbouring slices whose equations are one."""
+
+    start: int
+    stop: int
+
+
+def one_slice(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """The axis, start and stop of an index that is a stretch of one axis, but not all of it."""
+    if any(e.__class__ is not slice and e is not Ellipsis for e in index.entries):
+        return None
+    bounds = [e.indices(n) for e, n in zip(expanded(index, len(shape)), shape, strict=True)]
+    cut = [(i, b) for i, b in enumerate(bounds) if b != (0, shape[i], 1)]
+    if len(cut) != 1:
+        return None
+    ((axis, (start, stop, step)),) = cut
+    return (axis, start, stop) if step == 1 and start < stop else None
+
+
+def filled(writer: Writer, equation: Equation) -> Atom | None:
+    """Zeros to which slices are added that cover them, each once: the slices, side by side."""
+    (output,) = equation.outputs
+    chain, inner = [equation], equation
+    while inner.primitive is index_add:
+        found = writer.made_by(inner.inputs[0], index_add, scatter)
+        if found is None or not writer.only_for(found, inner is equation):
+            return None
+        chain.append(found)
+        inner = found
+    parts = [
+        (one_slice(e.params["index"], output.type.shape), e.inputs[e.primitive is index_add])
+        for e in chain
+    ]
+    if any(part is None for part, _ in parts) or any(len(e.inputs) > 2 for e in chain):
+        return None
+    places = sorted(((part, atom) for part, atom in parts if part is not None), key=_first)
+    axes = {part[0] for part, _ in places}
+    ends = [0, *(part[2] for part, _ in places)]
+    (axis, *others) = axes
+    if others or ends[-1] != output.type.shape[axis]:
+        return None
+    if any(part[1] != end for (part, _), end in zip(places, ends, strict=False)):
+        return None
+    if any(not _fills(atom, output, part) for part, atom in places):
+        return None
+    for made in chain[1:]:
+        writer.drop(made)
+    return writer.add(equation, concatenate, *(atom for _, atom in places), axis=axis)
+
+
+def _first(place: tuple[tuple[int, int, int], Atom]) -> tuple[int, int, int]:
+    return place[0]
+
+
+def _fills(atom: Atom, output: Atom, part: tuple[int, int, int]) -> bool:
+    """Whether an atom is just what stands in a slice of the output."""
+    axis, start, stop = part
+    shape = output.type.shape
+    same = atom.type.shape == (*shape[:axis], stop - start, *shape[axis + 1 :])
+    return same and atom.type.dtype == output.type.dtype and not atom.type.weak
+
+
+def in_one(graph: Graph) -> Graph:
+    """The Graph with one equation for what is done alike to neighbouring slices."""
+    slices = _slices(graph)
+    runs = _runs(graph, slices)
+    if not runs:
+        return graph
+    return _Joined(graph, slices, runs).written()
+
+
+def _slices(graph: Graph) -> dict[int, _Slice]:
+    """The values that are slices, or made of slices alone, element by element."""
+    found: dict[int, _Slice] = {}
+    for equation in graph.equations:
+        bounds = None
+        if equation.primitive is getitem and len(equation.inputs) == 1:
+            bounds = one_slice(equation.params["index"], equation.inputs[0].type.shape)
+        if bounds is not None:
+            (x,) = equation.inputs
+            found[id(equation.outputs[0])] = _Slice(_Source(id(x), bounds[0]), *bounds)
+            continue
+        made = _elementwise(equation, found)
+        if made is not None:
+            found[id(equation.outputs[0])] = made
+    return found
+
+
+def _elementwise(equation: Equation, slices: dict[int, _Slice]) -> _Slice | None:
+    primitive: Any = equation.primitive
+    if primitive.partials is None or primitive.multiple or equation.params:
+        return None
+    (output,) = equation.outputs
+    parts = [slices.get(id(a)) for a in equation.inputs]
+    known = [p for p in parts if p is not None]
+    if not known or len({p[1:] for p in known}) != 1:
+        return None
+    for part, atom in zip(parts, equation.inputs, strict=True):
+        if part is None and not isinstance(atom, Literal):
+            return None
+        if part is not None and atom.type.shape != output.type.shape:
+            return None
+    keys = tuple(
+        [
+            (repr(a.value), a.type) if isinstance(a, Literal) else slices[id(a)].key
+            for a in equation.inputs
+        ]
+    )
+    return _Slice((primitive, keys), *known[0][1:])
+
+
+def _runs(graph: Graph, slices: dict[int, _Slice]) -> dict[Hashable, list[_Run]]:
+    """Where at least two neighbours are made alike, by what they are made by."""
+    bounds: dict[Hashable, set[_Run]] = {}
+    for equation in graph.equations:
+        found = slices.get(id(equation.outputs[0])) if equation.outputs else None
+        if found is not None and equation.primitive is not getitem:
+            bounds.setdefault(found.key, set()).add(_Run(found.start, found.stop))
+    runs: dict[Hashable, list[_Run]] = {}
+    for key, parts in bounds.items():
+        merged: list[list[_Run]] = []
+        for part in sorted(parts):
+            if merged and merged[-1][-1].stop == part.start:
+                merged[-1].append(part)
+            else:
+                merged.append([part])
+        found_runs = [_Run(run[0].start, run[-1].stop) for run in merged if len(run) > 1]
+        disjoint = all(
+            a.stop <= b.start for a, b in zip(sorted(parts), sorted(parts)[1:], strict=False)
+        )
+        if found_runs and disjoint:
+            runs[key] = found_runs
+    return runs
+
+
+class _Joined:
+    """The equations, written again."""
+
+    def __init__(
+        self, graph: Graph, slices: dict[int, _Slice], runs: dict[Hashable, list[_Run]]
+    ) -> None:
+        self.graph, self.slices, self.runs = graph, slices, runs
+        self.sources = {id(a): a for e in graph.equations for a in e.inputs}
+        self.names: Renaming = {}
+        self.equations: list[Equation] = []
+        self.made: dict[tuple[Hashable, _Run], Atom] = {}
+        """What stands for neighbours."""
+
+    def written(self) -> Graph:
+        """The Graph."""
+        for equation in self.graph.equations:
+            found = self.slices.get(id(equation.outputs[0])) if equation.outputs else None
+            run = None if found is None else self.run(found)
+            whole = None if found is None or run is None else self.whole(equation, found, run)
+            if found is None or run is None or whole is None:
+                inputs = renamed(equation.inputs, self.names)
+                self.equations.append(copied(equation, inputs, equation.outputs))
+            else:
+                part = self.part(equation, whole, found.axis, run, found)
+                self.names[id(equation.outputs[0])] = part
+        graph = self.graph
+        outputs = renamed(graph.outputs, self.names)
+        return Graph(graph.inputs, graph.constants, tuple(self.equations), outputs, graph.name)
+
+    def run(self, part: Any) -> _Run | None:
+        """The run that a slice belongs to."""
+        runs = self.runs.get(part.key, ())
+        return next((r for r in runs if r.start <= part.start and part.stop <= r.stop), None)
+
+    def whole(self, equation: Equation, found: _Slice, run: _Run) -> Atom | None:
+        """The value of which the slices of a run are parts."""
+        if (found.key, run) in self.made:
+            return self.made[found.key, run]
+        inputs = []
+        for atom in equation.inputs:
+            part = self.slices.get(id(atom))
+            other = atom if part is None else self.input(equation, part, run)
+            if other is None:
+                return None
+            inputs.append(other)
+        result = self.add(equation, equation.primitive, *inputs)
+        self.made[found.key, run] = result
+        return result
+
+    def input(self, like: Equation, part: _Slice, run: _Run) -> Atom | None:
+        """What a run reads: slices side by side."""
+        around = self.run(_Slice(part.key, part.axis, run.start, run.stop))
+        whole = None if around is None else self.made.get((part.key, around))
+        if around is None and part.key.__class__ is _Source:
+            whole = self.names.get(part.key.source, self.sources[part.key.source])
+            around = _Run(0, whole.type.shape[part.axis])
+        if whole is None or around is None:
+            return None
+        return self.part(like, whole, part.axis, around, run)
+
+    def part(self, like: Equation, whole: Atom, axis: int, around: _Run, run: Any) -> Atom:
+        """A slice of a value that begins where `around` does."""
+        if (around.start, around.stop) == (run.start, run.stop):
+            return whole
+        entry = slice(run.start - around.start, run.stop - around.start)
+        return self.add(like, getitem, whole, index=Index((*[slice(None)] * axis, entry)))
+
+    def add(self, like: Equation, primitive: Any, *inputs: Atom, **params: Any) -> Atom:
+        """What a primitive gives."""
+        (type_,) = primitive.infer([a.type for a in inputs], params)
+        output = Variable(type_)
+        self.equations.append(placed(like, primitive, inputs, (output,), params))
+        return output
+
+
+__all__ = ["filled", "in_one"]

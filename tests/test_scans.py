@@ -1,0 +1,320 @@
+"""Scans on arrays: what leaves them, how their steps are written, and that the numbers stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad import lax
+from fungrad.optimise import fission
+from fungrad.optimise.passes import optimised
+from fungrad.tree_util import tree_leaves, tree_map
+
+RNG = np.random.default_rng(0)
+SIZE = 9
+
+
+def names(graph):
+    return [e.primitive.name for e in graph.equations]
+
+
+def loops_of(f, *args):
+    graph = optimised(fg.make_jaxpr(f)(*args))
+    fg.check_graph(graph)
+    return graph, [e for e in graph.equations if e.primitive.name == "scan"]
+
+
+def steps(step, start, xs, reverse=False):
+    """`lax.scan` in Python, which no pass sees as a loop."""
+    carry, ys = start, []
+    order = range(len(xs))
+    for i in reversed(order) if reverse else order:
+        carry, y = step(carry, xs[i])
+        ys.append(y)
+    ys = ys[::-1] if reverse else ys
+    return carry, tree_map(lambda *parts: np.stack(parts), *ys)
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def gates(scan, w, u, start, xs, reverse=False):
+    """An LSTM: slices of one array, sums that the way back carries, carries that are stacked."""
+
+    def step(carry, x):
+        h, cell = carry
+        z = x @ w + h @ u
+        keep, take = sigmoid(z[:SIZE]), sigmoid(z[SIZE : 2 * SIZE])
+        cell = keep * cell + take * np.tanh(z[2 * SIZE :])
+        h = np.tanh(cell)
+        return (h, cell), (h, cell * x[0], carry[1])
+
+    (h, cell), (hs, more, before) = scan(step, (start, start * 0.5), xs, reverse=reverse)
+    return np.sum(h * cell) + np.sum(hs**2) + np.sum(more) + np.sum(np.sin(before))
+
+
+def filtered(scan, a, start, xs, reverse=False):
+    """Linear algebra in each step, some of which only the outputs need."""
+
+    def step(carry, x):
+        p = a @ carry @ a.T + np.eye(4) * np.exp(x[0])
+        gain = np.linalg.solve(p + np.eye(4), a)
+        cost = np.linalg.slogdet(p)[1] + np.sum(np.linalg.inv(p)) + x[1] * np.sin(x[0])
+        return p - 0.1 * gain @ p @ gain.T, (cost, np.outer(x, x), np.stack([p, p.T]))
+
+    end, (costs, outer, pairs) = scan(step, start, xs, reverse=reverse)
+    return np.sum(end) + np.sum(costs) + np.sum(outer**2) + np.sum(pairs * pairs)
+
+
+def polynomial(scan, w, start, xs, reverse=False):
+    """Chains of products and sums with what is known."""
+
+    def step(c, x):
+        y = -(c * x / 1.5) * w * np.exp(x) / (2.0 + x) + 0.5 * x - w + np.sin(x)
+        return 0.5 * y - x, (y, 2.0 * y * x, (c[:3], x))
+
+    end, (ys, zs, (part, same)) = scan(step, start, xs, reverse=reverse)
+    return np.sum(end) + np.sum(ys * zs) + np.sum(part) + np.sum(same * same)
+
+
+def swapped(scan, w, start, xs, reverse=False):
+    """Carries that change places, or leave as views of each other."""
+
+    def step(carry, x):
+        a, b, c = carry
+        new = np.tanh(a @ w + x)
+        return (b, new, new[::-1]), (a, b * x, c)
+
+    end, ys = scan(step, (start, start * 2.0, start - 1.0), xs, reverse=reverse)
+    return sum(np.sum(np.sin(y)) for y in (*end, *ys))
+
+
+def nested(scan, w, start, xs, reverse=False):
+    """A scan in a scan, and one over what the first has stacked."""
+
+    def inner(c, x):
+        c = np.tanh(c * w + x)
+        return c, c * x
+
+    def step(c, x):
+        c, ys = scan(inner, c, np.stack([x, np.cos(x), x * x]))
+        return c, (ys, np.sum(ys))
+
+    end, (ys, sums) = scan(step, start, xs, reverse=reverse)
+    return np.sum(end) + np.sum(ys**2) + np.sum(sums * sums)
+
+
+def numbers(length):
+    rng = np.random.default_rng(length)
+    spread = np.eye(4) + 0.1 * rng.normal(size=(4, 4))
+    return {
+        gates: (
+            rng.normal(size=(5, 3 * SIZE)), 0.3 * rng.normal(size=(SIZE, 3 * SIZE)),
+            rng.normal(size=SIZE), rng.normal(size=(length, 5)),
+        ),
+        filtered: (0.5 * spread, spread @ spread.T, 0.3 * rng.normal(size=(length, 2))),
+        polynomial: (
+            rng.normal(size=70), rng.normal(size=70), rng.uniform(0.1, 1.0, size=(length, 70))
+        ),
+        swapped: (
+            rng.normal(size=(9, 9)), rng.normal(size=9), rng.normal(size=(length, 9)),
+        ),
+        nested: (rng.normal(size=70), rng.normal(size=70), rng.normal(size=(length, 70))),
+    }  # fmt: skip
+
+
+PROGRAMS = (gates, filtered, polynomial, swapped, nested)
+
+
+def close(got, want, rtol=1e-9):
+    for x, y in zip(tree_leaves(got), tree_leaves(want), strict=True):
+        assert np.shape(x) == np.shape(y)
+        assert np.asarray(x).dtype == np.asarray(y).dtype
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-9)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [1, 2, 7])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_scan_and_its_gradient_give_the_numbers_of_a_loop(program, length, reverse):
+    args = numbers(length)[program]
+    positions = tuple(range(len(args)))
+
+    def f(scan):
+        return lambda *args: program(scan, *args, reverse=reverse)
+
+    want = fg.value_and_grad(f(steps), positions)(*args)
+    close(fg.value_and_grad(f(lax.scan), positions)(*args), want)
+    both = fg.jit(fg.value_and_grad(f(lax.scan), positions))
+    close(both(*args), want)
+    close(both(*args), want)  # its buffers are no business of the first results
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_scan_of_no_steps(program):
+    args = numbers(0)[program]
+    positions = tuple(range(len(args)))
+    f = fg.value_and_grad(lambda *args: program(lax.scan, *args), positions)
+    close(fg.jit(f)(*args), f(*args))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_second_derivatives_and_batches_of_scans(program):
+    args = numbers(3)[program]
+
+    def f(scan):
+        return lambda start: program(scan, *args[:-2], start, args[-1])
+
+    start = args[-2]
+    tangent = np.cos(np.arange(start.size)).reshape(start.shape)
+    for scan in (lax.scan, steps):
+        turned = fg.grad(lambda x: np.sum(fg.grad(f(scan))(x) * tangent))  # noqa: B023
+        found = fg.jit(turned)(start)
+        want = turned(start) if scan is lax.scan else want  # noqa: F821
+        close(found, want, rtol=1e-7)
+    batch = np.stack([start, 0.5 * start, start * start])
+    want = np.stack([fg.grad(f(steps))(row) for row in batch])
+    close(fg.jit(fg.vmap(fg.grad(f(lax.scan))))(batch), want)
+    close(fg.jit(fg.vmap(fg.jit(fg.grad(f(lax.scan)))))(batch), want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.int64])
+def test_scans_of_other_dtypes(dtype):
+    xs = (np.arange(5.0 * SIZE * SIZE).reshape(5, SIZE, SIZE) % 7 - 3).astype(dtype)
+
+    def f(scan, start):
+        def step(c, x):
+            new = c @ x * 2 + x - c
+            return new % 5 if dtype is np.int64 else new * 0.1, (new * x + 1, x.T, c)
+
+        return scan(step, start, xs)
+
+    close(fg.jit(lambda c: f(lax.scan, c))(xs[0]), f(steps, xs[0]), rtol=1e-4)
+
+
+# --- what leaves the loop -------------------------------------------------------------------------
+
+
+def test_what_xs_or_outputs_alone_need_leaves_a_loop_on_small_arrays():
+    args = numbers(7)[filtered]
+    graph, (loop,) = loops_of(lambda *args: filtered(lax.scan, *args), *args)
+    inside = names(optimised(loop.params["body"]))
+    assert not {"exp", "sin", "slogdet", "inv", "stack"} & set(inside)
+    assert inside.count("solve") == 1
+    assert {"exp", "sin", "slogdet", "inv"} <= set(names(graph))
+
+
+def test_nothing_leaves_a_loop_on_large_arrays_or_numbers():
+    def f(start, xs):
+        return lax.scan(lambda c, x: (c * np.sin(x), np.exp(c)), start, xs)
+
+    for shape in ((100, 100), (2,)):
+        start = np.ones(shape)
+        graph, (loop,) = loops_of(f, start, np.ones((3, *shape)))
+        assert {"sin", "exp"} <= set(names(loop.params["body"])), shape
+    assert names(graph) == ["scan"]
+
+
+def test_an_effect_stays_in_its_loop(capsys):
+    def f(start, xs):
+        def step(c, x):
+            y = x * 2.0
+            fg.debug.print("{}", y[0])
+            return c + y, np.sin(y)
+
+        return lax.scan(step, start, xs)
+
+    xs = np.arange(210.0).reshape(3, 70)
+    close(fg.jit(f)(xs[0], xs), steps(lambda c, x: (c + 2 * x, np.sin(2 * x)), xs[0], xs))
+    assert capsys.readouterr().out.split() == ["0.0", "140.0", "280.0"]
+    fg.jit(lambda start, xs: f(start, xs)[0][0] * 0.0)(xs[0], xs)
+    assert capsys.readouterr().out.split() == ["0.0", "140.0", "280.0"]
+
+
+def test_a_gradient_s_way_back_is_short():
+    args = numbers(7)[gates]
+    _, (there, back) = loops_of(fg.grad(lambda *a: gates(lax.scan, *a), (0, 1, 2)), *args)
+    inside = names(optimised(there.params["body"]))
+    assert [inside.count(name) for name in ("exp", "div", "tanh")] == [1, 1, 2]
+    inside = names(optimised(back.params["body"]))
+    assert not {"exp", "neg", "scatter", "index_add", "div", "sub"} & set(inside)
+    assert inside.count("concatenate") == 1 and inside.count("mul") <= 8
+    assert back.params["counts"][1] == 2  # the sums for w and u are made behind it
+
+
+def test_stacks_that_are_too_large_are_not_made(monkeypatch):
+    def f(start, xs):
+        return lax.scan(lambda c, x: (np.tanh(c @ c.T + np.outer(x, x)), None), start, xs)[0]
+
+    start, xs = np.eye(9), np.ones((50, 9))
+    _, (loop,) = loops_of(f, start, xs)
+    assert "mul" not in names(loop.params["body"])
+    monkeypatch.setattr(fission, "FREE", 10)
+    _, (loop,) = loops_of(f, start, xs)
+    assert "mul" in names(loop.params["body"])
+
+
+# --- slices ---------------------------------------------------------------------------------------
+
+
+def test_neighbouring_slices_are_done_in_one():
+    def f(x):
+        parts = [np.exp(-x[:, i : i + 3]) for i in (0, 3, 6, 10)]
+        return parts[0] * 2.0 + parts[1] - parts[2] * parts[3], np.exp(x[:, 10:13])
+
+    x = RNG.normal(size=(2, 15))
+    graph = optimised(fg.make_jaxpr(f)(x))
+    fg.check_graph(graph)
+    assert names(graph).count("neg") == 2 and names(graph).count("exp") == 3
+    for got, want in zip(fg.jit(f)(x), f(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_slices_that_overlap_or_differ_are_not():
+    x = RNG.normal(size=12)
+    for f in (
+        lambda x: np.exp(x[:6]) + np.exp(x[3:9]),
+        lambda x: np.exp(x[:6]) + np.sin(x[6:]),
+        lambda x: np.exp(x[::2]) + np.exp(x[1::2]),
+        lambda x: np.exp(x[:4]) + np.exp(x[5:9]),
+    ):
+        graph = optimised(fg.make_jaxpr(f)(x))
+        assert [e.primitive.name for e in graph.equations].count("getitem") == 2
+        np.testing.assert_array_equal(fg.jit(f)(x), f(x))
+
+
+def test_slices_that_fill_an_array_stand_side_by_side():
+    def f(x, y, z):
+        return np.sum(np.sin(np.concatenate([x, y, z], 1)[:, 1:-1]))
+
+    def g(x):
+        return np.sum(np.exp(x[:, :2]) @ np.cos(x[:, 2:4]).T) + np.sum(x[:, 4:] ** 3)
+
+    x = RNG.normal(size=(3, 7))
+    graph = optimised(fg.make_jaxpr(fg.grad(g))(x))
+    assert "concatenate" in names(graph) and "index_add" not in names(graph)
+    np.testing.assert_allclose(fg.jit(fg.grad(g))(x), fg.grad(g)(x), rtol=1e-14)
+    args = (x, x[:, :2], x[:, 3:])
+    for got, want in zip(
+        fg.jit(fg.grad(f, (0, 1, 2)))(*args), fg.grad(f, (0, 1, 2))(*args), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_results_of_a_scan_are_arrays_of_their_own():
+    start, xs = np.ones((9, 9)), np.ones((4, 9, 9))
+
+    def f(start, xs):
+        return lax.scan(lambda c, x: (c @ x + x, (c, c @ x + x, x)), start, xs)
+
+    for run in (f, fg.jit(f)):
+        found = tree_leaves(run(start, xs))
+        for i, x in enumerate(found):
+            assert x.flags.writeable
+            for other in (start, xs, *found[:i]):
+                assert not np.shares_memory(x, other)

@@ -256,6 +256,29 @@ def test_stacks_that_are_too_large_are_not_made(monkeypatch):
     assert "mul" in names(loop.params["body"])
 
 
+@pytest.mark.parametrize("size", [70, 3000])
+def test_the_way_back_makes_of_few_stacks_what_it_needs(size):
+    def f(scan, w, start, xs):
+        def step(c, x):
+            e = np.exp(-(c * w + x))
+            new = 1.0 / (1.0 + e)
+            return new, np.sum(np.reshape(np.tanh(new), (2, -1))[0] ** 2)
+
+        end, ys = scan(step, start, xs)
+        return np.sum(end) + np.sum(ys * ys)
+
+    rng = np.random.default_rng(0)
+    args = rng.normal(size=size), rng.normal(size=size), rng.normal(size=(5, size))
+    positions = (0, 1, 2)
+    g = fg.grad(lambda *args: f(lax.scan, *args), positions)
+    _, (there, _) = loops_of(g, *args)
+    stacks = sum(v.type.size for v in there.outputs if v.type.ndim > 1)
+    assert stacks <= 3 * args[2].size  # exp, tanh, and what each step began with
+    close(fg.jit(g)(*args), fg.grad(lambda *args: f(steps, *args), positions)(*args))
+    hessian = fg.jit(fg.grad(lambda w: np.sum(g(w, *args[1:])[0] ** 2)))
+    close(hessian(args[0]), fg.grad(lambda w: np.sum(g(w, *args[1:])[0] ** 2))(args[0]))
+
+
 # --- slices ---------------------------------------------------------------------------------------
 
 

@@ -115,8 +115,7 @@ class _Loop(Lines):
 
     def scheduled(self) -> Sequence[Equation | Region]:
         """Regions are for arrays of several blocks: buffers are used again here, too."""
-        atoms = [a for e in self.graph.equations for a in (*e.inputs, *e.outputs)]
-        if all(a.type.size <= BLOCK for a in atoms):
+        if all(v.type.size <= BLOCK for e in self.graph.equations for v in e.outputs):
             return self.graph.equations
         return super().scheduled()
 

@@ -15,6 +15,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.optimise.algebra import simplified
 from fungrad.optimise.kernels import setting
 from fungrad.optimise.loops import lightened
+from fungrad.optimise.residuals import lighter
 from fungrad.optimise.rewrite import Renaming, copied, renamed, rewritten
 from fungrad.optimise.slices import in_one
 from fungrad.optimise.sparse import thinned
@@ -129,6 +130,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     thinned,
     fold,
     lighten,
+    lighter,
     stacked,
     simplified,
     in_one,

@@ -57,6 +57,10 @@ EXAMPLES = {
         lambda x, y: fg.grad(lambda z: np.sum(z[1:] ** 2 * y[1:]) + np.sum(np.sin(z)))(x),
         (OTHER, OTHER), ["index_add"],
     ),
+    "zeros that slices cover: the slices, but for the sign of 0": (
+        lambda x: fg.grad(lambda z: np.sum(np.sin(z[:2])) + np.sum(z[2:] * x[2:]))(x),
+        (OTHER,), ["getitem", "getitem", "cos", "concatenate"],
+    ),
     "a number for an array of that number": (
         lambda x: fg.grad(np.sum)(x) * x, (SPECIAL,), [],
     ),

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import blocks, pool, regions, threads
+from fungrad.backend import blocks, pool, regions, sizes, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.order import Step, lean, peak
 from fungrad.backend.regions import LARGE, Region, scheduled
@@ -331,8 +331,8 @@ def test_random_programs_in_tiny_blocks(program):
     """Every elementwise equation of two elements or more is in a region, in blocks of three."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
-        patch.setattr(blocks, "BLOCK", 3)
-        patch.setattr(blocks, "TALL", 0)
+        patch.setattr(sizes, "BLOCK", 3)
+        patch.setattr(sizes, "TALL", 0)
         patch.setattr(blocks, "SHARED", 1)
         functions = [
             program,
@@ -352,8 +352,8 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(regions, "SHARED", 1)
-        patch.setattr(blocks, "BLOCK", 5)
-        patch.setattr(blocks, "TALL", 0)
+        patch.setattr(sizes, "BLOCK", 5)
+        patch.setattr(sizes, "TALL", 0)
         patch.setattr(blocks, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
@@ -394,7 +394,7 @@ def test_every_elementwise_primitive_in_tiny_blocks(name):
     primitive = OURS[name]
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(regions, "LARGE", 2)
-        patch.setattr(blocks, "BLOCK", 3)
+        patch.setattr(sizes, "BLOCK", 3)
         for sample in SAMPLES[name]:
 
             def f(*args, params=sample.params):

@@ -50,6 +50,10 @@ EXAMPLES = {
         lambda x, y: np.where(x > 0.0, np.where(x > 0.0, x, y), y + 1.0), (SPECIAL, OTHER),
         ["gt", "add", "select"],
     ),
+    "what is done to a choice is done to what is chosen": (
+        lambda x, y: np.where(x > 0.0, np.where(x > 0.0, y[0], y) * -2.0, y), (SPECIAL, OTHER),
+        ["gt", "getitem", "mul", "select"],
+    ),
     "x + x is x * 2": (lambda x: x + x, (SPECIAL,), ["mul"]),
     "x * 2 * 3 is x * 6": (lambda x: x * 2.0 * 3.7, (SPECIAL,), ["mul"]),
     "x / 8 is x * 0.125": (lambda x: x / 8.0, (SPECIAL,), ["mul"]),

@@ -57,6 +57,7 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
         "key": next(_keys),
     }
     writer = Block(region, namespace, spare)
+    region = writer.region
     begin, read = _inputs(writer)
     for index, (equation, how) in enumerate(zip(region.equations, region.forms, strict=True)):
         writer.write(equation, how, index)

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend import masks, sizes
 from fungrad.backend.kernels import SCRATCH, dot, hypot, logaddexp, sincos, sincos_by_tangent
 from fungrad.backend.regions import ROW, SHARED, Region
-from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, VIEWS, Form
+from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, VIEWS, Form, multiplies
 from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
@@ -24,60 +25,10 @@ from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import mul, select
 from fungrad.primitives.indexing import getitem
+from fungrad.primitives.scanning import attains
 from fungrad.primitives.shaping import broadcast_to, reduce_sum, transpose
 
-BLOCK = 32_768
-"""Elements of a block: with a few buffers of doubles it stays in cache (benchmarks/fusion.py)."""
-EVEN = 8
-"""Blocks of numbers begin at multiples of so many."""
-NARROW = 32
-"""Rows of fewer elements are laid out in columns where they are broadcast or reduced."""
-TALL = 4
-"""Blocks are laid out in columns where they have so many times more rows than narrow ones have
-elements."""
-
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
-
-
-def _widest(region: Region) -> int:
-    """The number of elements of the longest row."""
-    found = [1]
-    for equation, how in zip(region.equations, region.forms, strict=True):
-        atoms = [*zip(equation.inputs, how.inputs, strict=True), (equation.outputs[0], how.output)]
-        found += [a.type.size // region.length for a, axis in atoms if axis not in (None, ENDED)]
-    return max(found)
-
-
-def _step(length: int, widest: int, threads: int) -> int:
-    """The number of rows of blocks that are about as large as each other, as many for each thread.
-
-    Smaller blocks need less memory, and leave no thread idle while another one has a block more.
-    """
-    count = -(-length * widest // BLOCK) if widest < BLOCK else length
-    if count > 1:
-        count = -(-count // threads) * threads
-    step = -(-length // min(count, length))
-    return step if widest > 1 or step < TALL * EVEN else -(-step // EVEN) * EVEN
-
-
-def _in_columns(region: Region, step: int) -> bool:
-    """Whether rows are so narrow that the loops of ufuncs had better run across them."""
-    narrow, mixed = NARROW, False
-    for equation, how in zip(region.equations, region.forms, strict=True):
-        shape = equation.outputs[0].type.shape
-        read = [
-            (a.type.shape, axis)
-            for a, axis in zip(equation.inputs, how.inputs, strict=True)
-            if axis is not None
-        ]
-        for inner, axis in [*read, (shape, how.output)]:
-            if axis not in (0, ENDED):
-                return False
-            widths = [n for n in inner[1:] if n > 1] if axis == 0 else []
-            narrow = min([narrow, *widths[-1:]])
-        mixed |= equation.primitive in REDUCTIONS
-        mixed |= any(a.type.shape not in ((), shape) for a in equation.inputs)
-    return mixed and narrow < NARROW and step >= TALL * narrow
 
 
 class Block:
@@ -86,11 +37,12 @@ class Block:
     def __init__(
         self, region: Region, namespace: dict[str, Any], spare: Collection[Variable] = ()
     ) -> None:
-        self.region = region
         self.namespace = namespace
-        self.shared = sum(e.outputs[0].type.size for e in region.equations) >= SHARED
-        self.step = _step(region.length, _widest(region), num_threads() if self.shared else 1)
-        self.columns = _in_columns(region, self.step)
+        self.shared = sum(map(sizes.work, region.equations)) >= SHARED
+        self.step = sizes.length(region, num_threads() if self.shared else 1)
+        self.columns = sizes.in_columns(region, self.step)
+        self.region = region = region if self.columns else masks.joined(region)
+        self.places: dict[int, str] = {}
         self.forms = {id(e): f for e, f in zip(region.equations, region.forms, strict=True)}
         self.place: dict[Any, str] = {}
         self.layout: list[tuple[tuple[int, ...], np.dtype[Any], str]] = []
@@ -184,6 +136,13 @@ class Block:
             return
         if self._by_kernel(equation, how, arguments):
             pass
+        elif self._by_mask(equation, how, arguments, index):
+            self._hand_on(variable)
+        elif multiplies(equation):
+            target = self.buffer(variable, how.output)
+            self.lines.append(f"{self._product(equation, arguments)[:-1]}, out={target})")
+            self.place[id(variable)] = target
+            self._hand_on(variable)
         elif primitive in VIEWS:
             self._view(equation, how, arguments[0])
             self._hand_on(variable)
@@ -225,6 +184,52 @@ class Block:
         self.free.setdefault(self.kind(variable, how.output), []).extend(scratch)
         return True
 
+    def _by_mask(self, equation: Equation, how: Form, given: list[str], index: int) -> bool:
+        """Whether the output was written by way of the places where a mask is true."""
+        (variable,) = equation.outputs
+        primitive: Any = equation.primitive
+        if primitive is attains:
+            target = self._target(variable, how.output)
+            text = f"{self.function('attained', masks.attained)}({given[0]}, {given[1]}, {target})"
+        elif self.columns:
+            return False
+        elif primitive is masks.add_where:
+            places = self._places(equation.inputs[1], given[1])
+            self.release(index, equation.inputs[:1])
+            target = self._target(variable, how.output)
+            called = self.function("added", masks.added)
+            text = f"{called}({given[0]}, {given[1]}, {places}, {given[2]}, {target})"
+        elif masks.picks(equation):
+            places = self._places(equation.inputs[0], given[0])
+            target = self._target(variable, how.output)
+            called = self.function("chosen", masks.chosen)
+            name = f"t{len(self.lines)}"
+            self.lines.append(f"{name} = {called}({given[0]}, {places}, {given[1]}, {target})")
+            if id(variable) in self.targets.direct:
+                self.lines.append(f"if {name} is not {target}: copyto({target}, {name})")
+                name = target
+            self.place[id(variable)] = name
+            return True
+        elif masks.counts(equation):
+            places = self._places(equation.inputs[0], given[0])
+            target = self._target(variable, how.output)
+            called, axes = self.function("counted", masks.counted), equation.params["axes"]
+            text = f"{called}({given[0]}, {places}, {axes}, {target})"
+        else:
+            return False
+        self.lines.append(text)
+        self.place[id(variable)] = target
+        return True
+
+    def _places(self, mask: Atom, text: str) -> str:
+        """The name of the places where a mask is true."""
+        if id(mask) not in self.places:
+            self.places[id(mask)] = f"n{len(self.places)}"
+            self.lines.append(
+                f"n{len(self.places) - 1} = {self.function('few', masks.few)}({text})"
+            )
+        return self.places[id(mask)]
+
     def _target(self, variable: Variable, axis: int) -> str:
         """Where a value is written: its output, or a buffer."""
         return self.targets.direct.get(id(variable)) or self.buffer(variable, axis)
@@ -252,6 +257,8 @@ class Block:
         self.lines.append(f"{name} = r if {name} is None else {called}({name}, r)")
 
     def _reduced(self, equation: Equation, arguments: list[str]) -> str:
+        if multiplies(equation):
+            return self._product(equation, arguments)
         if equation.primitive is dot_general:
             return f"{self.function('dot', dot)}({', '.join(arguments)})"
         ufunc = REDUCTIONS[equation.primitive]
@@ -264,6 +271,12 @@ class Block:
         x, y = (self.read(a, axis) for a, axis in zip(product.inputs, form.inputs, strict=True))
         self.function("add", np.add)
         return f"add.reduce({self.function('vecdot', np.vecdot)}({x}, {y}), None)"
+
+    def _product(self, equation: Equation, given: list[str]) -> str:
+        """The text of a product of matrices, by rows or over them."""
+        (over_x,), (over_y,) = equation.params["contract"]
+        x, y = given[0] + ".T" * (over_x == 0), given[1] + ".T" * (over_y == 1)
+        return f"{self.function('product', np.dot)}({x}, {y})"
 
     def _view(self, equation: Equation, how: Form, source: str) -> None:
         (variable,) = equation.outputs

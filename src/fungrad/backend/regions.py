@@ -15,7 +15,17 @@ from typing import Any
 
 from fungrad.backend.order import Step, lean
 from fungrad.backend.parts import Part, Readers, put_together
-from fungrad.backend.rows import ENDED, REDUCTIONS, VIEWS, Form, axis_of, elementwise, form
+from fungrad.backend.rows import (
+    ENDED,
+    REDUCTIONS,
+    VIEWS,
+    Form,
+    axis_of,
+    elementwise,
+    form,
+    multiplies,
+    product,
+)
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.contracting import dot_general
 from fungrad.records import Record
@@ -133,6 +143,11 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
         axis = _row_axis(type_.shape) if type_.size >= LARGE else None
         if axis is not None and (axis not in equation.params["axes"] or type_.size >= SHARED):
             return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
+    if multiplies(equation) and equation.outputs[0].type.size >= LARGE:
+        for axis, length in enumerate(equation.inputs[0].type.shape):
+            found = product(equation, (axis, None))
+            if found is not None and found.output != ENDED:
+                return found, length
     return None, 0
 
 

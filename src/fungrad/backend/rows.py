@@ -2,7 +2,7 @@
 
 A value has rows along one of its axes. An equation keeps them if each row of its output needs the
 same rows of its inputs alone, and inputs without rows as a whole; a reduction over the rows ends
-them. Knows primitives that move axes and reduce; writes no program.
+them. Knows primitives that move axes, reduce and multiply matrices; writes no program.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.threads import single_blas
 from fungrad.ir.graph import Equation
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.indexing import expanded, getitem
@@ -38,6 +39,11 @@ REDUCTIONS: dict[Any, np.ufunc] = {
     reduce_all: np.logical_and,
 }
 CASTS = (convert, to_discrete)
+MATRIX, SIDE, SUM = 65_536, 1_024, 32_768
+"""The most elements and the longest side of a matrix that rows are multiplied with in blocks, which
+is read again for each; and the most elements of a sum of products over the rows."""
+PRODUCT = 128
+"""The rows of a block in which products of matrices are done, if it is not too large for that."""
 VIEWS = (reshape, transpose, broadcast_to, getitem)
 
 
@@ -72,7 +78,8 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | 
     if elementwise(equation):
         return _elementwise(equation, axes, length)
     if primitive is dot_general:
-        return Form((0, 0), ENDED) if _of_vectors(equation) else None
+        vectors = _of_vectors(equation)
+        return Form((0, 0), ENDED) if vectors else product(equation, axes)
     axis = axes[0] if len(equation.inputs) == 1 else None
     if axis is None:
         return None
@@ -89,6 +96,32 @@ def _of_vectors(equation: Equation) -> bool:
     """Whether a contraction is the sum of the products of two vectors of one dtype."""
     x, y = [atom.type for atom in equation.inputs]
     return x == y and x.ndim == 1 and equation.outputs[0].type.ndim == 0
+
+
+def multiplies(equation: Equation) -> bool:
+    """Whether an equation is a product with a matrix."""
+    return equation.primitive is dot_general and equation.inputs[0].type.ndim > 1
+
+
+def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
+    """How a product of matrices is done by rows: those of the first times the whole second, or a
+    sum over the rows of both. Where a product has threads of its own it is left whole.
+    """
+    x, y = (atom.type for atom in equation.inputs)
+    contract, batch = equation.params["contract"], equation.params["batch"]
+    blas = x.dtype == y.dtype and x.dtype.char in "fdFD" and single_blas()
+    flat = x.ndim == 2 and 1 <= y.ndim <= 2 and len(contract[0]) == 1 and not batch[0]
+    if not (blas and flat):
+        return None
+    (over_x,), (over_y,) = contract
+    if axes[0] == over_x or axes[1] == over_y:
+        ended = axes[0] in (None, over_x) and axes[1] in (None, over_y)
+        fits = equation.outputs[0].type.size <= SUM and x.shape[over_x] > PRODUCT
+        return Form((over_x, over_y), ENDED) if ended and fits else None
+    if axes[0] is None or axes[1] is not None:
+        return None
+    fits = y.size <= MATRIX and max(y.shape) <= SIDE and x.shape[1 - over_x] > PRODUCT
+    return Form((1 - over_x, None), 0) if fits else None
 
 
 def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:
@@ -148,4 +181,15 @@ _MOVED: dict[Any, Callable[[Equation, int], int | None]] = {
     getitem: _read,
 }
 
-__all__ = ["CASTS", "ENDED", "REDUCTIONS", "VIEWS", "Form", "axis_of", "elementwise", "form"]
+__all__ = [
+    "CASTS",
+    "ENDED",
+    "REDUCTIONS",
+    "VIEWS",
+    "Form",
+    "axis_of",
+    "elementwise",
+    "form",
+    "multiplies",
+    "product",
+]

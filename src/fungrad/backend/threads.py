@@ -52,6 +52,7 @@ class _State:
         self.lock = threading.Lock()
         self.pool: Pool | None = None
         self.count = _wished()
+        self.single_blas = _usable_cores() == 1 or _single_blas()
 
     def after_fork(self) -> None:
         self.lock = threading.Lock()
@@ -61,6 +62,13 @@ class _State:
 def _wished() -> int:
     text = os.environ.get("FUNGRAD_NUM_THREADS", "")
     return int(text) if text.isdigit() and int(text) > 0 else _usable_cores()
+
+
+def _single_blas() -> bool:
+    """Whether the environment gives the BLAS one thread."""
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+    wished = [os.environ[name] for name in names if os.environ.get(name)]
+    return bool(wished) and all(text == "1" for text in wished)
 
 
 _state = _State()
@@ -99,6 +107,12 @@ def set_blas_threads(count: int) -> None:
       MissingExtraError: where threadpoolctl is not installed.
     """
     _blas().threadpool_limits(_positive(count), user_api="blas")
+    _state.single_blas = count == 1
+
+
+def single_blas() -> bool:
+    """Whether a product is known to take one thread, so that several may run side by side."""
+    return _state.single_blas
 
 
 def _blas() -> Any:
@@ -172,4 +186,5 @@ __all__: Sequence[str] = [
     "set_blas_threads",
     "set_num_threads",
     "share",
+    "single_blas",
 ]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.optimise.choices import chosen_before, chosen_twice
 from fungrad.optimise.kernels import ROUNDED, setting
 from fungrad.optimise.rewrite import Rule, Writer, simplified_by
 from fungrad.optimise.slices import filled
@@ -137,21 +138,6 @@ def _sum_of_negated(writer: Writer, equation: Equation) -> Atom | None:
         return None
     inner = writer.add(equation, equation.primitive, negated, **equation.params)
     return None if inner is None else writer.add(equation, neg, inner)
-
-
-# --- choices --------------------------------------------------------------------------------------
-
-
-def _chosen_twice(writer: Writer, equation: Equation) -> Atom | None:
-    """select(c, select(c, x, y), z) is select(c, x, z), and the same behind."""
-    condition, x, y = equation.inputs
-    inner = writer.made_by(x, select)
-    if inner is not None and inner.inputs[0] is condition:
-        return writer.add(equation, select, condition, inner.inputs[1], y)
-    inner = writer.made_by(y, select)
-    if inner is not None and inner.inputs[0] is condition:
-        return writer.add(equation, select, condition, x, inner.inputs[2])
-    return None
 
 
 # --- scaling --------------------------------------------------------------------------------------
@@ -353,7 +339,8 @@ RULES = (
     Rule((mul, div), "-x * y is -(x * y)", _factor_negated),
     Rule((add, sub), "x + -y is x - y", _minus),
     Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated),
-    Rule((select,), "what is not chosen need not be made", _chosen_twice),
+    Rule((select,), "what is not chosen need not be made", chosen_twice),
+    Rule((select,), "what is done to a choice is done to what is chosen", chosen_before),
     Rule((add,), "x + x is x * 2", _double),
     Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice),
     Rule((div,), "x / 8 is x * 0.125", _over_power_of_two),

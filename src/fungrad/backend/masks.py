@@ -1,0 +1,152 @@
+"""Floor 6: masks of blocks of which few elements are true, such as the places of a maximum.
+
+What a mask picks is then read and written at those places alone; where more are true, as without
+all this. The numbers are the same but for the sign of a zero that nothing is added to. Knows which
+equations of a region pick by a mask; the functions of blocks know NumPy only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from fungrad.backend.regions import Region
+from fungrad.backend.rows import Form
+from fungrad.ir.graph import Equation, Literal
+from fungrad.primitives.elementwise import add, select
+from fungrad.primitives.shaping import reduce_sum
+
+FEW = 8
+"""One in so many elements are few: a place costs about as much as so many elements of a mask."""
+
+
+class _AddWhere:
+    """In place of a primitive: `x + select(mask, y, 0)`, of x, mask and y."""
+
+    name = "add_where"
+    multiple = effect = cuts = False
+    ufunc = eval = None
+
+
+add_where: Any = _AddWhere()
+
+
+def picks(equation: Equation) -> bool:
+    """Whether an equation gives x where a mask is true, else zero."""
+    if equation.primitive is not select:
+        return False
+    mask, _, rest = equation.inputs
+    return (
+        mask.type.dtype == np.bool_
+        and mask.type.shape == equation.outputs[0].type.shape
+        and isinstance(rest, Literal)
+        and rest.value.__class__ in (int, float)
+        and rest.value == 0
+        and math.copysign(1, rest.value) > 0
+    )
+
+
+def counts(equation: Equation) -> bool:
+    """Whether an equation counts what is true along the last axes of a mask."""
+    if equation.primitive is not reduce_sum or equation.inputs[0].type.dtype != np.bool_:
+        return False
+    ndim, axes = equation.inputs[0].type.ndim, equation.params["axes"]
+    return 0 < len(axes) < ndim and tuple(axes) == tuple(range(ndim - len(axes), ndim))
+
+
+def joined(region: Region) -> Region:
+    """The region with each sum with what a mask picks as one equation, where nothing else reads
+    that.
+    """
+    reads = Counter(id(atom) for equation in region.equations for atom in equation.inputs)
+    reads.update(id(part.value) for parts in region.made for part in parts)
+    picked: dict[int, tuple[Equation, Form]] = {}
+    steps: dict[int, tuple[Equation, Form]] = {}
+    for equation, how in zip(region.equations, region.forms, strict=True):
+        (output,) = equation.outputs
+        steps[id(output)] = equation, how
+        if picks(equation) and reads[id(output)] == 1:
+            picked[id(output)] = equation, how
+        elif equation.primitive is add and all(a.type == output.type for a in equation.inputs):
+            place = next((i for i, a in enumerate(equation.inputs) if id(a) in picked), None)
+            if place is not None:
+                pick, pick_how = picked[id(equation.inputs[place])]
+                del steps[id(pick.outputs[0])]
+                inputs = (equation.inputs[1 - place], *pick.inputs[:2])
+                axes = (how.inputs[1 - place], *pick_how.inputs[:2])
+                whole = Equation(add_where, inputs, equation.outputs, {}, equation.source)
+                steps[id(output)] = whole, Form(axes, how.output)
+    return region._replace(
+        equations=[equation for equation, _ in steps.values()],
+        forms=[how for _, how in steps.values()],
+    )
+
+
+def attained(x: Any, y: Any, out: Any) -> None:
+    """Writes whether x is y, where NaN is NaN."""
+    np.equal(x, y, out=out)
+    fewer = y if np.size(y) <= np.size(x) else x
+    if np.isnan(fewer).any():
+        np.logical_or(out, np.isnan(x) & np.isnan(y), out=out)
+
+
+def few(mask: Any) -> Any:
+    """The places of what is true, in the order of the elements; None where it is much."""
+    if not mask.flags.c_contiguous or np.count_nonzero(mask) * FEW > mask.size:
+        return None
+    return np.flatnonzero(mask)
+
+
+def counted(mask: Any, places: Any, axes: tuple[int, ...], out: Any) -> None:
+    """Writes how many elements are true along the last axes."""
+    if places is None:
+        np.add.reduce(mask, axes, None, out)
+    else:
+        rows = places // (mask.size // out.size)
+        out[...] = np.bincount(rows, minlength=out.size).reshape(out.shape)
+
+
+def chosen(mask: Any, places: Any, x: Any, out: Any) -> Any:
+    """x where the mask is true, else zero; in `out` where that is few."""
+    if places is None or not out.flags.c_contiguous:
+        return np.where(mask, x, 0)
+    out.fill(0)
+    out.reshape(-1)[places] = _at(x, out.shape, places)
+    return out
+
+
+def added(x: Any, mask: Any, places: Any, y: Any, out: Any) -> None:
+    """Writes x + y where the mask is true, else x; `out` may be x."""
+    if places is None or not out.flags.c_contiguous:
+        np.add(x, np.where(mask, y, 0), out=out)
+        return
+    if out is not x:
+        np.copyto(out, x)
+    out.reshape(-1)[places] += _at(y, out.shape, places)
+
+
+def _at(x: Any, shape: tuple[int, ...], places: Any) -> Any:
+    """The elements of x, broadcast to a shape, at places of that."""
+    if np.size(x) == 1:
+        return np.reshape(x, ())
+    if x.shape == shape:
+        return x.reshape(-1)[places]
+    if x.shape == (*shape[:-1], 1):
+        return x.reshape(-1)[places // shape[-1]]
+    return np.broadcast_to(x, shape)[np.unravel_index(places, shape)]
+
+
+__all__ = [
+    "add_where",
+    "added",
+    "attained",
+    "chosen",
+    "counted",
+    "counts",
+    "few",
+    "joined",
+    "picks",
+]

@@ -1,0 +1,60 @@
+"""Floor 6: rules for choices by a condition: what is not chosen need not be made.
+
+They hold for every float. Knows the IR and arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.optimise.rewrite import Writer
+from fungrad.primitives.elementwise import broadcast_shapes, mul, neg, select
+
+
+def chosen_twice(writer: Writer, equation: Equation) -> Atom | None:
+    """select(c, select(c, x, y), z) is select(c, x, z), and the same behind."""
+    condition, x, y = equation.inputs
+    inner = writer.made_by(x, select)
+    if inner is not None and inner.inputs[0] is condition:
+        return writer.add(equation, select, condition, inner.inputs[1], y)
+    inner = writer.made_by(y, select)
+    if inner is not None and inner.inputs[0] is condition:
+        return writer.add(equation, select, condition, x, inner.inputs[2])
+    return None
+
+
+def chosen_before(writer: Writer, equation: Equation) -> Atom | None:
+    """select(c, -select(c, x, y), z) is select(c, -x, z), and so for a product with a number.
+
+    The product is made of what is smaller alone: what is not chosen could overflow.
+    """
+    condition, x, y = equation.inputs
+    made = writer.made_by(x, neg, mul)
+    inputs = () if made is None else tuple(_where_true(writer, a, condition) for a in made.inputs)
+    if made is None or all(a is b for a, b in zip(made.inputs, inputs, strict=True)):
+        return None
+    shape = broadcast_shapes("a choice", [a.type for a in inputs])
+    smaller = math.prod(shape) < x.type.size
+    if not (smaller or (made.primitive is neg and writer.only_here(x))):
+        return None
+    if made.primitive is mul and not any(isinstance(a, Literal) for a in inputs):
+        return None
+    if np.broadcast_shapes(shape, condition.type.shape, y.type.shape) != x.type.shape:
+        return None
+    chosen = writer.add(equation, made.primitive, *inputs)
+    return None if chosen is None else writer.add(equation, select, condition, chosen, y)
+
+
+def _where_true(writer: Writer, atom: Atom, condition: Atom) -> Atom:
+    """What an atom is where a condition holds."""
+    made = writer.made_by(atom, select)
+    if made is None or made.inputs[0] is not condition:
+        return atom
+    x = made.inputs[1]
+    return x if x.type.dtype == atom.type.dtype and not x.type.weak else atom
+
+
+__all__ = ["chosen_before", "chosen_twice"]

@@ -1,0 +1,160 @@
+"""Gradients of extrema in large arrays: few places of a mask, ties, NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.backend import masks, regions, sizes
+from fungrad.backend.blocked import written
+from fungrad.backend.regions import Region, scheduled
+from fungrad.backend.straight import build
+from fungrad.optimise.passes import optimised
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+RNG = np.random.default_rng(0)
+ROWS = (300, 60)
+
+
+def untied(dtype=float):
+    return RNG.permutation(np.prod(ROWS)).reshape(ROWS).astype(dtype)
+
+
+INPUTS = {
+    "one_each": untied(),
+    "ties": np.round(RNG.normal(size=ROWS)),
+    "all_equal": np.ones(ROWS),
+    "one_row_of_ties": np.vstack([untied()[1:], np.zeros((1, ROWS[1]))]),
+    "nan": np.where(RNG.random(ROWS) < 0.02, np.nan, RNG.normal(size=ROWS)),
+    "infinite": np.where(RNG.random(ROWS) < 0.02, np.inf, RNG.normal(size=ROWS)),
+    "zeros": np.where(RNG.random(ROWS) < 0.5, -0.0, 0.0),
+    "float32": untied(np.float32),
+    "float16": RNG.normal(size=ROWS).astype(np.float16),
+    "longdouble": untied(np.longdouble),
+    "transposed": np.asfortranarray(untied()),
+}
+
+
+def shifted(x):
+    """The logarithm of a sum, with its shift."""
+    m = np.max(x, 1, keepdims=True)
+    return np.sum(np.log(np.sum(np.exp(x - m), 1)) * 0.1 + np.sum(np.sin(x - m), 1))
+
+
+def weighed(x):
+    """A mask that is read by sums, products and a contraction."""
+    return np.sum(np.min(x * 0.5 - 2.0 * x[:1], 1) * 3.0) + np.sum(np.cos(x))
+
+
+def boxes(x):
+    """Two axes at once, and one in front."""
+    y = np.reshape(x, (-1, 6, 10)) * 0.5
+    return np.sum(np.max(y, (1, 2)) ** 2) + np.sum(np.min(y, 0)) + np.sum(np.max(y, 1))
+
+
+def spread(x):
+    return np.sum(np.max(x, 1) - np.min(x, 1)) + np.sum(np.max(np.abs(x), -1, keepdims=True) * x)
+
+
+FUNCTIONS = {f.__name__: f for f in (shifted, weighed, boxes, spread)}
+
+
+def same(f, *args, tolerance=1e-12):
+    """Compiled as compiled without regions."""
+    graph = optimised(fg.make_jaxpr(f)(*args))
+    for want, got in zip(fg.evaluate(graph, *args), build(graph)(*args), strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape
+        tolerance = max(tolerance, 30 * np.finfo(want.dtype).eps)
+        scale = np.max(np.abs(want[np.isfinite(want)]), initial=1e-30)
+        np.testing.assert_allclose(got / scale, want / scale, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("name", INPUTS)
+def test_gradients(name, function):
+    x, f = INPUTS[name], FUNCTIONS[function]
+    same(fg.value_and_grad(f), x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regions, "LARGE", 2)
+        patch.setattr(sizes, "BLOCK", 7 * ROWS[1])
+        same(fg.value_and_grad(f), x[:40])
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("name", ["one_each", "ties", "nan"])
+def test_second_order_and_batches(name, function):
+    x, f = INPUTS[name], FUNCTIONS[function]
+    same(lambda x, t: fg.jvp(fg.grad(f), (x,), (t,))[1], x, np.cos(x))
+    same(lambda x, t: fg.jvp(f, (x,), (t,)), x, np.cos(x))
+    same(fg.vmap(fg.grad(f)), np.stack([x, x[::-1]]))
+
+
+def test_ties_share_equally():
+    x = untied()
+    x[3, :2] = x[3].max() + 1
+    x[5] = 1.0
+    g = fg.jit(fg.grad(lambda x: np.sum(np.max(x, 1) * 2.0) + np.sum(x * 0.0)))(x)
+    want = 2.0 * (x == x.max(1, keepdims=True)) / (x == x.max(1, keepdims=True)).sum(1)[:, None]
+    np.testing.assert_array_equal(g, want)
+
+
+def test_dense_masks_are_as_they_were():
+    x, y = RNG.normal(size=ROWS), RNG.normal(size=ROWS)
+    same(lambda x, y: y + np.where(x > 0.0, np.exp(x), 0.0), x, y)
+    same(lambda x, y: np.where(x > 0.0, y, 0.0) * 2.0 + y, x, y)
+    same(lambda x, y: y + np.where(x > 2.5, y * 2.0, 0.0), x, y)
+    same(lambda x: np.sum(x > 1.0, 1) + np.sum(x > 2.5, 1) * np.sum(x * x, 1), x)
+
+
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.6, 1.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+def test_functions(density, dtype):
+    true = RNG.random((50, 4, 5)) < density
+    x = RNG.normal(size=true.shape).astype(dtype)
+    for mask in (true, np.asfortranarray(true)):
+        places = masks.few(mask)
+        assert places is None or density < 0.5
+        count = np.empty((50, 4), np.intp)
+        masks.counted(mask, places, (2,), count)
+        np.testing.assert_array_equal(count, mask.sum(2))
+        for y in (x, x[..., :1].copy(), x[:1], x[0, 0], dtype(2.5), 3.5):
+            want = np.where(mask, y, 0).astype(dtype)
+            for out in (np.empty_like(x), np.empty((50, 5, 4), dtype).transpose(0, 2, 1)):
+                np.testing.assert_array_equal(masks.chosen(mask, places, y, out), want)
+                masks.added(x, mask, places, y, out)
+                np.testing.assert_array_equal(out, x + want)
+            out = x.copy()
+            masks.added(out, mask, places, y, out)
+            np.testing.assert_array_equal(out, x + want)
+
+
+def test_nan_is_nan():
+    x = np.array([[1.0, np.nan, 2.0], [3.0, 3.0, 1.0]])
+    hit = np.empty(x.shape, bool)
+    masks.attained(x, np.max(x, 1, keepdims=True), hit)
+    np.testing.assert_array_equal(hit, [[False, True, False], [True, True, False]])
+
+
+def test_the_gradient_of_a_maximum_is_added_by_its_places():
+    def loss(z):
+        z = z - np.max(z, 1, keepdims=True)
+        return np.sum(np.log(np.sum(np.exp(z), 1)))
+
+    graph = optimised(fg.make_jaxpr(fg.value_and_grad(loss))(untied()))
+    (region,) = [step for step in scheduled(graph) if isinstance(step, Region)]
+    text, _ = written(region)
+    assert "where(" not in text and "added(" in text
+
+
+def test_rows_are_laid_out_in_columns_where_most_are_narrow():
+    def cost(centres, points):
+        squares = np.sum(centres * centres, 1) - 2.0 * (points @ centres.T)
+        return np.sum(np.min(squares, 1)) + np.sum(points * points)
+
+    args = RNG.normal(size=(100, 16)), RNG.normal(size=(500, 16))
+    graph = optimised(fg.make_jaxpr(fg.grad(cost))(*args))
+    found = [step for step in scheduled(graph) if isinstance(step, Region)]
+    assert found and not any("in_columns(x" in written(region)[0] for region in found)
+    same(fg.value_and_grad(cost), *args)

@@ -1,0 +1,181 @@
+"""Products of matrices in regions, where a product has no threads of its own."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import fungrad as fg
+from fungrad.backend import blocks, regions, rows, sizes, threads
+from fungrad.backend.regions import Region, scheduled
+from fungrad.backend.straight import build
+from fungrad.optimise.passes import optimised
+from fungrad.testing import programs
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape, dtype=float):
+    return RNG.normal(size=shape).astype(dtype)
+
+
+def attention(q, k, v, target):
+    scores = q @ k.T / q.shape[1] ** 0.5
+    e = np.exp(scores - np.max(scores, 1, keepdims=True))
+    return np.mean((e / np.sum(e, 1, keepdims=True) @ v - target) ** 2)
+
+
+def cost(centres, points):
+    squares = np.sum(centres * centres, 1) - 2.0 * (points @ centres.T)
+    return np.sum(np.min(squares, 1)) + np.sum(points * points)
+
+
+def network(w1, b1, w2, x, y):
+    z = np.tanh(x @ w1 + b1) @ w2
+    z = z - np.max(z, 1, keepdims=True)
+    return np.mean(np.log(np.sum(np.exp(z), 1)) - np.sum(y * z, 1))
+
+
+def logistic(w, x, y):
+    z = np.tanh(x) @ w
+    return np.mean(np.logaddexp(0.0, z) - y * z)
+
+
+def gram(x):
+    """A matrix that is read by rows and as a whole."""
+    return np.sum(np.sin(x @ x.T)) + np.sum(np.cos(x.T @ x))
+
+
+def columns(x, y):
+    """Products over the first axes, and rows that stand behind."""
+    return np.sum(np.exp(-np.abs(x.T @ y)) * 0.1) + np.sum(np.tanh(y @ np.sin(y).T))
+
+
+CASES = {
+    "attention": (attention, [normal(130, 70), normal(90, 70), normal(90, 20), normal(130, 20)]),
+    "k-means": (cost, [normal(40, 16), normal(500, 16)]),
+    "network": (
+        network,
+        [normal(30, 80), normal(80), normal(80, 10), normal(300, 30), normal(300, 10)],
+    ),
+    "logistic": (logistic, [normal(60), normal(300, 60), normal(300)]),
+    "gram": (gram, [normal(200, 45)]),
+    "batches": (
+        lambda x, y: np.sum(np.sin(np.einsum("ij,ij->i", x, y)[:, None] * x)),
+        [normal(200, 60), normal(200, 60)],
+    ),
+    "outer": (lambda x, y: np.sum(np.sin(np.multiply.outer(x, y) @ y)), [normal(200), normal(60)]),
+    "columns": (columns, [normal(150, 150), normal(150, 100)]),
+    "float32": (attention, [normal(130, 70, dtype=np.float32) for _ in range(4)]),
+    "complex": (
+        lambda x, y: np.sum(np.abs(np.exp(0.1 * (x @ y)) @ y.T)),
+        [normal(200, 30) + 1j * normal(200, 30), normal(30, 60) + 0j],
+    ),
+}
+
+
+@pytest.fixture(params=[1, 2, 3], ids="threads{}".format, autouse=True)
+def one_blas_thread(request, monkeypatch):
+    monkeypatch.setattr(threads._state, "single_blas", True)
+    monkeypatch.setattr(threads._state, "count", request.param)
+
+
+def same(f, args):
+    graph = optimised(fg.make_jaxpr(f)(*args))
+    for want, got in zip(fg.evaluate(graph, *args), build(graph)(*args), strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape
+        tolerance = 1e4 * np.finfo(want.dtype).eps
+        scale = np.max(np.abs(want), initial=1e-30)
+        np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=tolerance)
+    return graph
+
+
+def found(graph):
+    return [step for step in scheduled(graph) if isinstance(step, Region)]
+
+
+def products(region):
+    return sum(e.primitive.name == "dot_general" for e in region.equations)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_gradients_and_products_with_the_hessian(name):
+    f, args = CASES[name]
+    every = tuple(range(len(args)))
+    graph = same(fg.value_and_grad(f, every), args)
+    assert name in ("batches", "outer") or sum(map(products, found(graph))) >= 1
+    same(lambda *xs: fg.jvp(fg.grad(f, every), xs, xs)[1], args)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regions, "LARGE", 2)
+        patch.setattr(sizes, "BLOCK", 300)
+        patch.setattr(rows, "PRODUCT", 7)
+        patch.setattr(blocks, "SHARED", 1)
+        same(fg.value_and_grad(f, every), args)
+
+
+def test_attention_and_k_means_are_one_region_that_keeps_no_matrix():
+    for name, count in (("attention", 6), ("k-means", 2)):
+        f, args = CASES[name]
+        (region,) = found(optimised(fg.make_jaxpr(fg.value_and_grad(f, 0))(*args)))
+        assert products(region) >= count - 2
+        assert all(v.type.size <= max(a.size for a in args) for v in region.outputs)
+
+
+def test_large_matrices_and_large_sums_stay_whole():
+    def f(x, y):
+        return np.sum(np.tanh(x @ y))
+
+    for x in (normal(400, 3000), normal(rows.PRODUCT, 300)):
+        args = x, normal(x.shape[1], 300)
+        assert not any(map(products, found(optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(*args)))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads._state, "single_blas", False)
+        for f, args in CASES.values():
+            assert not any(map(products, found(optimised(fg.make_jaxpr(f)(*args)))))
+
+
+def test_blocks_of_products_have_many_rows():
+    def f(x, y):
+        return np.sum(np.sin(x @ y))
+
+    args = normal(600, 64), normal(64, 900)
+    (region,) = found(same(f, args))
+    assert sizes.length(region, 1) == rows.PRODUCT > sizes.BLOCK // 900
+
+
+def test_numbers_that_are_none():
+    f, args = CASES["k-means"]
+    for bad in (np.nan, np.inf):
+        points = args[1].copy()
+        points[7, 3] = bad
+        graph = optimised(fg.make_jaxpr(fg.grad(f))(args[0], points))
+        (want,), (got,) = fg.evaluate(graph, args[0], points), build(graph)(args[0], points)
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+
+
+@given(programs(scalar=False))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_random_programs_in_tiny_blocks(program):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads._state, "single_blas", True)
+        patch.setattr(regions, "LARGE", 2)
+        patch.setattr(sizes, "BLOCK", 3)
+        patch.setattr(rows, "PRODUCT", 1)
+        patch.setattr(blocks, "SHARED", 1)
+        f = fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args))))
+        same(f, program.args)
+
+
+def test_whether_the_blas_has_one_thread(monkeypatch):
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    assert not threads._single_blas()
+    monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
+    assert threads._single_blas()
+    monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "4")
+    assert not threads._single_blas()

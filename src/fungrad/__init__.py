@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from fungrad import random as random
     from fungrad import scipy as scipy
     from fungrad import testing as testing
+    from fungrad import tree_parts as tree_parts
+    from fungrad import tree_util as tree_util
     from fungrad.inspect.ablate import ablate_stops as ablate_stops
     from fungrad.inspect.draw import draw as draw
     from fungrad.inspect.numpy_source import to_source as to_source
@@ -140,10 +142,12 @@ _LATER = {
     "tree_leaves": "fungrad.tree_util",
     "tree_map": "fungrad.tree_util",
     "tree_map_with_path": "fungrad.tree_util",
+    "tree_parts": "fungrad.tree_parts",
     "tree_reduce": "fungrad.tree_util",
     "tree_structure": "fungrad.tree_util",
     "tree_transpose": "fungrad.tree_util",
     "tree_unflatten": "fungrad.tree_util",
+    "tree_util": "fungrad.tree_util",
     "why": "fungrad.inspect.why",
 }
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.blocks import BLOCK, as_ufunc
+from fungrad.backend.blocks import as_ufunc
 from fungrad.backend.expressions import expressed
 from fungrad.backend.lifetimes import Lifetimes, by_ufunc
 from fungrad.backend.lines import Lines, Runner, loops
 from fungrad.backend.programs import program
 from fungrad.backend.regions import Region
+from fungrad.backend.sizes import BLOCK
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
 from fungrad.optimise.passes import optimised

@@ -114,6 +114,21 @@ def test_integers_and_booleans_keep_their_arithmetic():
         assert got.dtype == want.dtype
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+def test_factors_become_one_only_where_the_dtype_holds_it(dtype):
+    x = np.array([0.5, 1.5], dtype)
+    for f, scale in (
+        (lambda x: x * 1e-3 * 1000.0 * 900.0, 1.0),
+        (lambda x: x * 2.0 * 40_000.0, 0.1),
+        (lambda x: x * 1e-3 * 2e-3, 1000.0),
+    ):
+        (got,) = fg.evaluate(optimised(fg.make_jaxpr(f)(x)), x * dtype(scale))
+        assert got.dtype == dtype
+        with np.errstate(over="ignore"):
+            expected = f(x * dtype(scale))
+        np.testing.assert_allclose(got, expected, rtol=8 * float(np.finfo(dtype).eps))
+
+
 @pytest.mark.parametrize("exponent", [3, 4, -2, -3, -4, 3.0])
 def test_integer_powers_as_products(exponent):
     x = np.array([0.3, -1.7, 12.0, 1e-20, -3.3e7])

@@ -341,3 +341,23 @@ def test_results_of_a_scan_are_arrays_of_their_own():
             assert x.flags.writeable
             for other in (start, xs, *found[:i]):
                 assert not np.shares_memory(x, other)
+
+
+@pytest.mark.parametrize(("dtype", "kernels"), [(np.float32, "auto"), (np.float64, "numpy")])
+def test_products_stay_as_they_are_written(dtype, kernels):
+    """In single precision, and where no other form than NumPy's is wanted."""
+
+    def last(start, xs, ys):
+        step = lambda h, row: (np.sin(h * row[0] * row[1]), None)  # noqa: E731
+        return fg.lax.scan(step, start, (xs, ys))[0]
+
+    tiny = np.full((3, 300), 1e-25, dtype)
+    args = np.full(300, 1e30, dtype), tiny, tiny
+    before = fg.config.kernels
+    fg.config.kernels = kernels
+    try:
+        found = fg.jit(last)(*args)
+    finally:
+        fg.config.kernels = before
+    np.testing.assert_array_equal(found, last(*args))
+    assert found.dtype == dtype

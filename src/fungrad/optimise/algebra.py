@@ -166,6 +166,8 @@ def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
     factor = _number(other)
     if not _power_of_two(factor) or abs(factor) < 1 or not 1 <= abs(number) <= 1e100:
         return None
+    if not abs(factor * number) <= float(np.finfo(equation.outputs[0].type.dtype).max):
+        return None
     return writer.add(equation, mul, inner, Literal(float(factor * number)))
 
 

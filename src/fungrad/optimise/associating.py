@@ -1,7 +1,7 @@
 """Floor 6: in a scan, what is known of products and sums is put together first.
 
 h * a / b * c, of which h is made in the loop and the rest is known before it, is h * (a / b * c):
-one product in each step. Numbers are equal to rounding. Knows what a scan is made of.
+one product in each step. Numbers are doubles, and equal to rounding. Knows what a scan is made of.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def associated(loop: Loop) -> None:
 def _link(equation: Equation, known: set[int]) -> tuple[Atom, Atom | None] | None:
     """What an equation reads of the loop, and what is known; None where it is not of that kind."""
     (output,) = equation.outputs
-    if not output.type.shape or not output.type.inexact:
-        return None
+    if not output.type.shape or output.type.dtype.char not in "dD":
+        return None  # numbers of fewer bits overflow, and vanish, too easily on the way
     first, second = (*equation.inputs, None)[:2]
     assert first is not None
     if second is not None and equation.primitive in (mul, add) and _is(first, known):

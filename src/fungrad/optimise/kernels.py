@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.optimise.rewrite import Rule, Writer
@@ -135,9 +137,13 @@ def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
     inner = _scaled(*equation.inputs)
     made = None if inner is None else writer.made_by(inner[0], mul)
     first = None if made is None else _scaled(*made.inputs)
-    if inner is None or first is None or first[0].type.dtype != equation.outputs[0].type.dtype:
-        return None
-    return writer.add(equation, mul, first[0], Literal(first[1] * inner[1]))
+    dtype = equation.outputs[0].type.dtype
+    if inner is None or first is None or first[0].type.dtype != dtype or dtype.char in "gG":
+        return None  # of long doubles Python's product has too few digits
+    factor, limits = first[1] * inner[1], np.finfo(dtype)
+    if not float(limits.tiny) ** 0.5 <= abs(factor) <= float(limits.max) ** 0.5:
+        return None  # in half precision 1000 * 1000 is infinite
+    return writer.add(equation, mul, first[0], Literal(factor))
 
 
 def _scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:

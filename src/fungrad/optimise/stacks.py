@@ -15,6 +15,7 @@ from typing import Any
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.optimise.associating import associated
 from fungrad.optimise.fission import added, move_before, move_behind, sum_behind, thin_out
+from fungrad.optimise.kernels import setting
 from fungrad.optimise.rewrite import Renaming, copied, renamed
 from fungrad.optimise.scans import LARGEST, Loop, on_numbers
 from fungrad.primitives.contracting import dot_general
@@ -39,7 +40,8 @@ def stacked(graph: Graph) -> Graph:
         _sum_behind(loop)
         if not on_numbers(loop.body):
             sum_behind(loop)
-            associated(loop)
+            if setting() != "numpy":
+                associated(loop)
             move_before(loop)
             move_behind(loop)
             thin_out(loop)

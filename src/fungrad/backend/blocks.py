@@ -16,11 +16,12 @@ import numpy as np
 from fungrad.backend import masks, sizes
 from fungrad.backend.kernels import SCRATCH, dot, hypot, logaddexp, sincos, sincos_by_tangent
 from fungrad.backend.regions import ROW, SHARED, Region
-from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, VIEWS, Form, multiplies
+from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies
 from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.kernels import setting
+from fungrad.optimise.rewrite import VIEWS
 from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import mul, select

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.regions import Region, is_pure, scheduled
+from fungrad.backend.regions import Region, scheduled
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.optimise.passes import optimised
+from fungrad.optimise.rewrite import is_pure
 from fungrad.structural.call import Runner, run
 from fungrad.structural.loop import parts
 

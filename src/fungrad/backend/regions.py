@@ -11,14 +11,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from fungrad.backend.order import Step, lean
 from fungrad.backend.parts import Part, Readers, put_together
 from fungrad.backend.rows import (
     ENDED,
     REDUCTIONS,
-    VIEWS,
     Form,
     axis_of,
     elementwise,
@@ -27,6 +25,7 @@ from fungrad.backend.rows import (
     product,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.optimise.rewrite import VIEWS, is_pure
 from fungrad.primitives.contracting import dot_general
 from fungrad.records import Record
 from fungrad.structural.retrace import effectful
@@ -42,8 +41,6 @@ SHARED = 400_000
 """Elements times equations of a region from which on it is shared among threads."""
 MUCH = 1 << 20
 """Bytes of all values together from which on their order is chosen."""
-PURE = "fungrad.primitives"
-"""Where primitives stand that do nothing but give a value."""
 
 Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
@@ -218,12 +215,6 @@ def _nbytes(variable: Variable) -> int:
     return variable.type.size * variable.type.dtype.itemsize
 
 
-def is_pure(equation: Equation) -> bool:
-    """Whether an equation does nothing but give a value."""
-    primitive: Any = equation.primitive
-    return bool(primitive.module.startswith(PURE))
-
-
 def _is_view(equation: Equation) -> bool:
     return equation.primitive in VIEWS and len(equation.inputs) == 1
 
@@ -330,4 +321,4 @@ def _makes_arrays(step: Equation | Region) -> bool:
     return dot and all(atom.type.ndim == 2 for atom in (*step.inputs, *step.outputs))
 
 
-__all__ = ["Region", "is_pure", "scheduled", "spare"]
+__all__ = ["Region", "scheduled", "spare"]

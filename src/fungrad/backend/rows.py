@@ -44,7 +44,6 @@ MATRIX, SIDE, SUM = 65_536, 1_024, 32_768
 is read again for each; and the most elements of a sum of products over the rows."""
 PRODUCT = 128
 """The rows of a block in which products of matrices are done, if it is not too large for that."""
-VIEWS = (reshape, transpose, broadcast_to, getitem)
 
 
 class Form(Record):
@@ -185,7 +184,6 @@ __all__ = [
     "CASTS",
     "ENDED",
     "REDUCTIONS",
-    "VIEWS",
     "Form",
     "axis_of",
     "elementwise",

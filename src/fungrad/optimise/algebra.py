@@ -21,13 +21,7 @@ from fungrad.primitives.declare import full
 from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, select, sub
 from fungrad.primitives.indexing import Index, getitem, scatter
 from fungrad.primitives.scattering import index_add
-from fungrad.primitives.shaping import (
-    broadcast_to,
-    convert,
-    reduce_sum,
-    reshape,
-    transpose,
-)
+from fungrad.primitives.shaping import broadcast_to, convert, reduce_sum, reshape, transpose
 from fungrad.primitives.ufuncs import power
 
 
@@ -119,7 +113,7 @@ def _factor_negated(writer: Writer, equation: Equation) -> Atom | None:
             inputs = [positive, Literal(-other.value)]
             return writer.add(equation, equation.primitive, *inputs[:: 1 - 2 * position])
         product = writer.add(equation, equation.primitive, *[positive, other][:: 1 - 2 * position])
-        return None if product is None else writer.add(equation, neg, product)
+        return writer.add(equation, neg, product)
     return None
 
 
@@ -137,7 +131,7 @@ def _sum_of_negated(writer: Writer, equation: Equation) -> Atom | None:
     if negated is None:
         return None
     inner = writer.add(equation, equation.primitive, negated, **equation.params)
-    return None if inner is None else writer.add(equation, neg, inner)
+    return writer.add(equation, neg, inner)
 
 
 # --- scaling --------------------------------------------------------------------------------------
@@ -317,7 +311,7 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
             writer.drop(part)
     if first is not None and second is not None and first.params == second.params:
         values = writer.add(equation, add, first.inputs[0], second.inputs[0])
-        return None if values is None else writer.add(equation, scatter, values, **first.params)
+        return writer.add(equation, scatter, values, **first.params)
     if second is not None:
         return writer.add(equation, index_add, x, second.inputs[0], index=second.params["index"])
     if first is not None:

@@ -6,17 +6,18 @@ one product in each step. Numbers are doubles, and equal to rounding. Knows what
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
-from fungrad.optimise.rewrite import placed
+from fungrad.optimise.rewrite import applied, placed
 from fungrad.optimise.scans import Loop, small
 from fungrad.primitives.elementwise import add, div, mul, neg, sub
+from fungrad.records import Record
 
 _PRODUCTS, _SUMS = (mul, div, neg), (add, sub)
 
 
-class _Chain(NamedTuple):
+class _Chain(Record):
     """What is made in the loop, and what is done to it in turn: a primitive, what is known."""
 
     root: Atom
@@ -82,10 +83,8 @@ def _together(
     made: list[Equation] = []
 
     def write(primitive: Any, *inputs: Atom) -> Atom:
-        (type_,) = primitive.infer([a.type for a in inputs], {})
-        output = Variable(type_)
-        made.append(placed(like, primitive, inputs, (output,), {}))
-        return output
+        made.append(applied(like, primitive, *inputs))
+        return made[-1].outputs[0]
 
     given = [(primitive, atom) for primitive, atom in links if atom is not None]
     begin = next((i for i, (primitive, _) in enumerate(given) if primitive is straight), None)

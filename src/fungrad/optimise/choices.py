@@ -45,7 +45,7 @@ def chosen_before(writer: Writer, equation: Equation) -> Atom | None:
     if np.broadcast_shapes(shape, condition.type.shape, y.type.shape) != x.type.shape:
         return None
     chosen = writer.add(equation, made.primitive, *inputs)
-    return None if chosen is None else writer.add(equation, select, condition, chosen, y)
+    return writer.add(equation, select, condition, chosen, y)
 
 
 def _where_true(writer: Writer, atom: Atom, condition: Atom) -> Atom:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
-from fungrad.optimise.scans import VIEWS, Loop, movable, small
+from fungrad.optimise.rewrite import VIEWS
+from fungrad.optimise.scans import Loop, movable, small
 from fungrad.primitives.elementwise import add, div, mul, neg, sub
 from fungrad.primitives.shaping import reduce_sum
 from fungrad.structural.retrace import effectful
@@ -103,7 +104,7 @@ def move_behind(loop: Loop) -> None:
 
 def thin_out(loop: Loop) -> None:
     """Computes behind the loop those ys that are made of others at little cost."""
-    made = {id(v): e for e in loop.equations for v in e.outputs}
+    made = loop.made()
     known = {*loop.fixed(), *(id(v) for v, _ in (*loop.xs, *loop.ys, *loop.body.constants))}
     again: dict[int, Equation] = {}
 
@@ -159,10 +160,7 @@ def _alike(loop: Loop, read: dict[int, Variable]) -> list[Equation]:
 
 def sum_behind(loop: Loop) -> None:
     """Stacks what each step adds to a carry that nothing else reads, and sums it behind."""
-    made = {id(v): e for e in loop.equations for v in e.outputs}
-    reads = Counter(id(a) for e in loop.equations for a in e.inputs)
-    reads.update(id(c[2]) for c in loop.carry)
-    reads.update(id(v) for v, _ in loop.ys)
+    made, reads = loop.made(), loop.reads()
     kept = []
     for item in loop.carry:
         term = added(item, made, reads)

@@ -51,12 +51,13 @@ def _as_product(writer: Writer, equation: Equation) -> Atom | None:
         return None
     number = exponent.value
     if number < 0:
-        positive = _power(writer, equation, x, -number) if -number in (2, 3, 4) else None
-        return None if positive is None else writer.add(equation, reciprocal, positive)
+        if -number not in (2, 3, 4):
+            return None
+        return writer.add(equation, reciprocal, _power(writer, equation, x, -number))
     return _power(writer, equation, x, number) if number in _PRODUCTS else None
 
 
-def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom | None:
+def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom:
     if number == 1:
         return x
     if number == 2:
@@ -64,7 +65,7 @@ def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom |
     first, second = _PRODUCTS[int(number)]
     left = _power(writer, equation, x, first)
     right = _power(writer, equation, x, second)
-    return None if left is None or right is None else writer.add(equation, mul, left, right)
+    return writer.add(equation, mul, left, right)
 
 
 def _as_dots(writer: Writer, equation: Equation) -> Atom | None:

@@ -38,9 +38,7 @@ class LineWriter:
 
     def add(self, primitive: Any, *inputs: Atom, **params: Any) -> Atom:
         """What a primitive gives, written in the place of the equation in hand (`like`)."""
-        found = self.writer.add(self.like, primitive, *inputs, **params)
-        assert found is not None
-        return found
+        return self.writer.add(self.like, primitive, *inputs, **params)
 
     def written(self, atom: Atom) -> Atom:
         """A value as an array, with all its zeros."""
@@ -56,29 +54,31 @@ class LineWriter:
         size = lines.rows * lines.columns
         pieces = [(line.flat(lines.columns), value) for line, value in lines.values.items()]
         flat = None if onto is None else self.reshaped(onto, (size,))
-        return self.reshaped(self.joined(pieces, size, lines.dtype, flat), lines.shape)
+        return self.reshaped(self.joined(pieces, (size,), lines.dtype, onto=flat), lines.shape)
 
     def joined(
         self,
         pieces: Sequence[tuple[Steps, Atom]],
-        size: int,
+        shape: tuple[int, ...],
         dtype: np.dtype[Any],
+        axis: int = 0,
         onto: Atom | None = None,
     ) -> Atom:
-        """The vector with values in some places, added where they meet, and zeros (or the vector
-        `onto`) elsewhere.
+        """The array with values in some places along an axis, added where they meet, and zeros (or
+        the array `onto`) elsewhere.
         """
         result = onto
+        before, after = shape[:axis], shape[axis + 1 :]
         for steps, value in pieces:
-            values = self.cast(self.broadcast(value, (steps.length,)), dtype)
-            index = Index((steps.slice(),))
+            values = self.cast(self.broadcast(value, (*before, steps.length, *after)), dtype)
+            index = Index((*[slice(None)] * axis, steps.slice()))
             if result is not None:
                 result = self.add(index_add, result, values, index=index)
-            elif steps.covers(size):
+            elif steps.covers(shape[axis]):
                 result = values
             else:
-                result = self.add(scatter, values, index=index, shape=(size,))
-        return self.add(full, shape=(size,), value=0, dtype=dtype) if result is None else result
+                result = self.add(scatter, values, index=index, shape=shape)
+        return self.add(full, shape=shape, value=0, dtype=dtype) if result is None else result
 
     def cast(self, x: Atom, dtype: np.dtype[Any]) -> Atom:
         """x as an array of a dtype."""

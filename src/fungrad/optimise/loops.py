@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
-from fungrad.optimise.rewrite import Renaming, copied, renamed
+from fungrad.optimise.rewrite import Renaming, copied, renewed
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.shaping import convert, reshape, transpose
 from fungrad.structural.loop import while_loop
@@ -141,9 +141,7 @@ def _hoisted(
     for equation in body.equations:
         known = all(isinstance(a, Literal) or id(a) in fixed for a in equation.inputs)
         if known and _worth_moving(equation, held) and allowed(equation):
-            outputs = tuple([Variable(v.type) for v in equation.outputs])
-            before.append(copied(equation, renamed(equation.inputs, outside), outputs))
-            outside.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
+            before.append(renewed(equation, outside))
             fixed.update(id(v) for v in equation.outputs)
             made += equation.outputs
         else:

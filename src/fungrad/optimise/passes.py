@@ -16,7 +16,7 @@ from fungrad.optimise.algebra import simplified
 from fungrad.optimise.kernels import setting
 from fungrad.optimise.loops import lightened
 from fungrad.optimise.residuals import lighter
-from fungrad.optimise.rewrite import Renaming, copied, renamed, rewritten
+from fungrad.optimise.rewrite import Renaming, copied, is_pure, renamed, renewed, rewritten
 from fungrad.optimise.slices import in_one
 from fungrad.optimise.sparse import thinned
 from fungrad.optimise.stacks import stacked
@@ -43,14 +43,11 @@ def inline(graph: Graph) -> Graph:
             local[id(variable)] = fresh
             constants.append((fresh, value))
         for equation in inner.equations:
-            inputs = renamed(equation.inputs, local)
             if _is_call(equation):
-                outputs = expand(equation.params["graph"], inputs)
+                outputs = expand(equation.params["graph"], renamed(equation.inputs, local))
                 local.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
                 continue
-            results = tuple([Variable(v.type) for v in equation.outputs])
-            local.update({id(v): r for v, r in zip(equation.outputs, results, strict=True)})
-            equations.append(copied(equation, inputs, results))
+            equations.append(renewed(equation, local))
         return renamed(inner.outputs, local)
 
     for equation in graph.equations:
@@ -104,8 +101,8 @@ def fold(graph: Graph) -> Graph:
 
 def _foldable(equation: Equation) -> bool:
     primitive: Any = equation.primitive
-    ours = primitive.module.startswith("fungrad.primitives") and not primitive.multiple
-    return ours and all(v.type.size <= FOLDED and not v.type.weak for v in equation.outputs)
+    alone = is_pure(equation) and not primitive.multiple
+    return alone and all(v.type.size <= FOLDED and not v.type.weak for v in equation.outputs)
 
 
 def _computed(equation: Equation, given: list[Any]) -> Any:

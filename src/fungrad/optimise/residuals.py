@@ -11,8 +11,8 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
-from fungrad.optimise.rewrite import Renaming, copied, renamed
-from fungrad.optimise.scans import VIEWS, movable, on_numbers
+from fungrad.optimise.rewrite import VIEWS, Renaming, copied, renamed, renewed
+from fungrad.optimise.scans import movable, on_numbers
 from fungrad.primitives.elementwise import add, div, mul, neg, select, sub
 from fungrad.structural.retrace import effectful, pruned
 from fungrad.structural.scan import scan
@@ -121,11 +121,7 @@ class _Pair:
                 pair = (new, self.consts[key] if stack is None else stack)
                 (more_consts if stack is None else more_xs).append(pair)
         held = [(v, x) for v, x in self.body.constants if id(v) in read]
-        equations = []
-        for equation in again:
-            outputs = tuple([Variable(v.type) for v in equation.outputs])
-            equations.append(copied(equation, renamed(equation.inputs, names), outputs))
-            names.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
+        equations = [renewed(equation, names) for equation in again]
         given: Renaming = {
             id(x): names[id(gone[id(o)])] for x, o in zip(inner.xs, outer.xs, strict=True)
             if id(o) in gone

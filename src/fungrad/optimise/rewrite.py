@@ -14,11 +14,15 @@ import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
 from fungrad.primitives.elementwise import add, mul
+from fungrad.primitives.indexing import getitem
+from fungrad.primitives.shaping import broadcast_to, reshape, transpose
 from fungrad.records import Record
 from fungrad.structural.retrace import effectful
 
 SMALL = 1 << 16  # bytes of a constant that is compared with others
 _COMMUTATIVE = (add, mul)
+VIEWS = (reshape, transpose, broadcast_to, getitem)
+"""What gives a view of its first input, or reads it by arrays of indices."""
 
 Renaming = dict[int, Atom]
 Replace = Callable[[Equation], Equation | tuple[Atom, ...]]
@@ -49,6 +53,26 @@ def copied(
     """The equation with other inputs and outputs, and other parameters where they are given."""
     params = equation.params if params is None else params
     return placed(equation, equation.primitive, inputs, outputs, params)
+
+
+def applied(like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Equation:
+    """An equation of a primitive with one output, in the place of another."""
+    (type_,) = primitive.infer([atom.type for atom in inputs], params)
+    return placed(like, primitive, inputs, (Variable(type_),), params)
+
+
+def renewed(equation: Equation, names: Renaming) -> Equation:
+    """The equation with renamed inputs and new outputs, which `names` has for the old ones then."""
+    outputs = tuple([Variable(v.type) for v in equation.outputs])
+    new = copied(equation, renamed(equation.inputs, names), outputs)
+    names.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
+    return new
+
+
+def is_pure(equation: Equation) -> bool:
+    """Whether an equation does nothing but give values: it holds no Graph and calls nobody else."""
+    primitive: Any = equation.primitive
+    return bool(primitive.module.startswith("fungrad.primitives"))
 
 
 def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> Graph:
@@ -119,10 +143,8 @@ class Writer:
 
     def add(self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Atom:
         """What the primitive gives, written in the place of an equation with one output."""
-        (type_,) = primitive.infer([atom.type for atom in inputs], params)
-        output = Variable(type_)
         self._reads.update(id(atom) for atom in inputs)
-        return self.write(placed(like, primitive, inputs, (output,), params))[0]
+        return self.write(applied(like, primitive, *inputs, **params))[0]
 
     def write(self, equation: Equation) -> tuple[Atom, ...]:
         """The outputs of an equation, or what they are equal to."""

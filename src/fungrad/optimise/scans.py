@@ -6,23 +6,30 @@ Knows `scan`; the passes that move equations out of it stand in stacks.py and fi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
-from fungrad.optimise.rewrite import Renaming, copied, placed, renamed
+from fungrad.optimise.rewrite import (
+    VIEWS,
+    Renaming,
+    applied,
+    copied,
+    is_pure,
+    placed,
+    renamed,
+    renewed,
+)
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add
-from fungrad.primitives.indexing import getitem
-from fungrad.primitives.shaping import broadcast_to, reshape, transpose
 from fungrad.structural.retrace import batch, effectful, pruned
 
 LARGEST = 1 << 22
 """The most elements of a stack that is made so that an equation can leave a loop."""
 SMALL = 1 << 11
 """Arrays of no more elements cost more to call NumPy for than to compute."""
-VIEWS = (getitem, reshape, transpose, broadcast_to)
 _ELEMENTS = 64
 _NUMBER, _CALL, _STEP = 30, 400, 300  # nanoseconds
 
@@ -87,6 +94,17 @@ class Loop:
                 kept.append(equation)
         self.equations = kept[::-1]
 
+    def made(self) -> dict[int, Equation]:
+        """What made each value of the body."""
+        return {id(v): e for e in self.equations for v in e.outputs}
+
+    def reads(self) -> Counter[int]:
+        """How often each value of the body is read, there or by what it hands on."""
+        reads = Counter(id(a) for e in self.equations for a in e.inputs)
+        reads.update(id(c[2]) for c in self.carry)
+        reads.update(id(v) for v, _ in self.ys)
+        return reads
+
     # --- what is known ------------------------------------------------------------------------
 
     def fixed(self) -> Renaming:
@@ -109,10 +127,9 @@ class Loop:
     def summed(self, item: Any, primitive: Any, inputs: tuple[Atom, ...], **params: Any) -> None:
         """Writes behind the loop what a carry is at its end: what it began with, and a sum."""
         _, start, _, output = item
-        total = Variable(primitive.infer([a.type for a in inputs], params)[0])
-        like = self.equation
-        self.sums.append(placed(like, primitive, inputs, (total,), params))
-        self.sums.append(placed(like, add, (start, total), (output,), {}))
+        total = applied(self.equation, primitive, *inputs, **params)
+        whole = placed(self.equation, add, (start, *total.outputs), (output,), {})
+        self.sums += total, whole
 
     def for_all_steps(
         self, equations: Sequence[Equation], wanted: Sequence[Variable]
@@ -135,11 +152,7 @@ class Loop:
         for variable, value in many.constants:
             names[id(variable)] = held = Variable(variable.type)
             self.constants.append((held, value))
-        found = []
-        for inner in many.equations:
-            outputs = tuple([Variable(v.type) for v in inner.outputs])
-            found.append(copied(inner, renamed(inner.inputs, names), outputs))
-            names.update({id(v): o for v, o in zip(inner.outputs, outputs, strict=True)})
+        found = [renewed(inner, names) for inner in many.equations]
         return found, list(renamed(many.outputs, names))
 
 
@@ -153,8 +166,7 @@ def movable(equation: Equation) -> bool:
     primitive: Any = equation.primitive
     if primitive.batch is None or effectful(equation) or not equation.outputs:
         return False
-    ours = primitive.module.startswith("fungrad.primitives")
-    return ours and not any(True for _ in inner_graphs(equation))
+    return is_pure(equation) and not any(True for _ in inner_graphs(equation))
 
 
 def on_numbers(body: Graph) -> bool:
@@ -182,4 +194,4 @@ def on_numbers(body: Graph) -> bool:
     return numbers <= arrays
 
 
-__all__ = ["LARGEST", "SMALL", "VIEWS", "Loop", "movable", "on_numbers", "small"]
+__all__ = ["LARGEST", "SMALL", "Loop", "movable", "on_numbers", "small"]

@@ -8,16 +8,18 @@ equations and slices.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
-from fungrad.optimise.rewrite import Renaming, Writer, copied, placed, renamed
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.optimise.rewrite import Renaming, Writer, applied, copied, renamed
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import concatenate
+from fungrad.records import Record
 
 
-class _Slice(NamedTuple):
+class _Slice(Record):
     """A value that is a slice of what `key` stands for."""
 
     key: Hashable
@@ -26,14 +28,14 @@ class _Slice(NamedTuple):
     stop: int
 
 
-class _Source(NamedTuple):
+class _Source(Record):
     """An array that is cut along an axis, by its identity."""
 
     source: int
     axis: int
 
 
-class _Run(NamedTuple):
+class _Run(Record):
     """Neighbouring slices whose equations are one."""
 
     start: int
@@ -68,7 +70,7 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
     ]
     if any(part is None for part, _ in parts) or any(len(e.inputs) > 2 for e in chain):
         return None
-    places = sorted(((part, atom) for part, atom in parts if part is not None), key=_first)
+    places = sorted(((part, atom) for part, atom in parts if part is not None), key=itemgetter(0))
     axes = {part[0] for part, _ in places}
     ends = [0, *(part[2] for part, _ in places)]
     (axis, *others) = axes
@@ -81,10 +83,6 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
     for made in chain[1:]:
         writer.drop(made)
     return writer.add(equation, concatenate, *(atom for _, atom in places), axis=axis)
-
-
-def _first(place: tuple[tuple[int, int, int], Atom]) -> tuple[int, int, int]:
-    return place[0]
 
 
 def _fills(atom: Atom, output: Atom, part: tuple[int, int, int]) -> bool:
@@ -237,10 +235,8 @@ class _Joined:
 
     def add(self, like: Equation, primitive: Any, *inputs: Atom, **params: Any) -> Atom:
         """What a primitive gives."""
-        (type_,) = primitive.infer([a.type for a in inputs], params)
-        output = Variable(type_)
-        self.equations.append(placed(like, primitive, inputs, (output,), params))
-        return output
+        self.equations.append(applied(like, primitive, *inputs, **params))
+        return self.equations[-1].outputs[0]
 
 
 __all__ = ["filled", "in_one"]

@@ -20,8 +20,7 @@ from fungrad.optimise.lines import COLUMNS, ROWS, Line, Lines, Steps
 from fungrad.optimise.rewrite import copied, renamed
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, div, mul, neg, select, sub
-from fungrad.primitives.indexing import Index, getitem, scatter
-from fungrad.primitives.scattering import index_add
+from fungrad.primitives.indexing import Index, getitem
 from fungrad.primitives.shaping import convert, reduce_sum, transpose
 from fungrad.primitives.stacking import basis
 
@@ -167,7 +166,7 @@ def _reduce_sum(
     if any(line.side(kept).step == 0 for line in lines.values):
         return None
     pieces = [(line.side(kept), value) for line, value in lines.values.items()]
-    return writer.reshaped(writer.joined(pieces, type_.size, type_.dtype), type_.shape)
+    return writer.reshaped(writer.joined(pieces, (type_.size,), type_.dtype), type_.shape)
 
 
 def _dot(
@@ -186,26 +185,19 @@ def _dot(
     (axis,) = contract[1 - which]
     size = lines.columns if kept else lines.rows
     before, after = other.type.shape[:axis], other.type.shape[axis + 1 :]
-    total: Atom | None = None
-    for line, value in lines.values.items():
-        if 0 in (line.side(gone).step, line.side(kept).step):
-            return None
+    found = [(line.side(gone), line.side(kept), value) for line, value in lines.values.items()]
+    if not found or any(0 in (read.step, put.step) for read, put, _ in found):
+        return None
+    pieces = []
+    for read, put, value in found:
         taken = other
-        full = (slice(None),) * axis
-        if not line.side(gone).covers(other.type.shape[axis]):
-            taken = writer.add(getitem, other, index=Index((*full, line.side(gone).slice())))
+        if not read.covers(other.type.shape[axis]):
+            index = Index((*[slice(None)] * axis, read.slice()))
+            taken = writer.add(getitem, other, index=index)
         if value.type.shape:
             value = writer.reshaped(value, (value.type.size, *(1,) * len(after)))
-        taken = writer.add(mul, taken, value)
-        index = Index((*full, line.side(kept).slice()))
-        if total is not None:
-            total = writer.add(index_add, total, taken, index=index)
-        elif line.side(kept).covers(size):
-            total = taken
-        else:
-            total = writer.add(scatter, taken, index=index, shape=(*before, size, *after))
-    if total is None:
-        return None
+        pieces.append((put, writer.add(mul, taken, value)))
+    total = writer.joined(pieces, (*before, size, *after), pieces[0][1].type.dtype, axis)
     axes = [a for a in range(total.type.ndim) if a != axis]
     axes.insert(len(axes) if which else 0, axis)
     if axes != sorted(axes):

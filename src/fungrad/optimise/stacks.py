@@ -9,7 +9,6 @@ rounding. Knows `scan` and contractions.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from fungrad.ir.graph import Equation, Graph, Variable
@@ -74,10 +73,7 @@ def _multiply_before(loop: Loop) -> None:
 
 def _sum_behind(loop: Loop) -> None:
     """Sums of products that a scan carries, and sums of what it stacks anyway."""
-    made = {id(v): e for e in loop.equations for v in e.outputs}
-    reads = Counter(id(a) for e in loop.equations for a in e.inputs)
-    reads.update(id(c[2]) for c in loop.carry)
-    reads.update(id(v) for v, _ in loop.ys)
+    made, reads = loop.made(), loop.reads()
     kept: list[Any] = []
     later: list[tuple[Any, Variable]] = []
     for item in loop.carry:

@@ -1,4 +1,4 @@
-"""Matrices that are zero but for lines: what is computed of them, and that no number changes."""
+"""Matrices that are zero but for diagonals: what of them is computed, and the same numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fungrad as fg
 from fungrad.optimise import sparse
-from fungrad.optimise.lines import COLUMNS, ROWS, Line, Lines, Steps, steps_of
+from fungrad.optimise.diagonals import COLUMNS, ROWS, Diagonal, Diagonals, Steps, steps_of
 from fungrad.optimise.passes import optimised
 from fungrad.testing import programs
 
@@ -23,9 +23,9 @@ PAIR = RNG.normal(size=(8, 7))
 
 @pytest.fixture
 def everywhere(monkeypatch):
-    """Small matrices are thinned, too, and those of many lines."""
+    """Small matrices are thinned, too, and those of many diagonals."""
     monkeypatch.setattr(sparse, "SMALLEST", 1)
-    monkeypatch.setattr(sparse, "FOR_A_LINE", 0)
+    monkeypatch.setattr(sparse, "FOR_A_DIAGONAL", 0)
 
 
 VECTORS = {
@@ -114,7 +114,7 @@ def test_a_holomorphic_function(everywhere):
     np.testing.assert_allclose(fg.jit(jacobian)(z), jacobian(z), rtol=1e-14)
 
 
-def test_lines_that_fall_together_are_added(everywhere):
+def test_diagonals_that_fall_together_are_added(everywhere):
     def f(x, y):
         return np.tanh(np.sin(y[None]) + y) * x
 
@@ -140,8 +140,8 @@ def test_several_arguments(everywhere):
 @given(programs(scalar=False, max_steps=6))
 @settings(max_examples=40, deadline=None)
 def test_random_programs(program):
-    before = sparse.SMALLEST, sparse.FOR_A_LINE
-    sparse.SMALLEST, sparse.FOR_A_LINE = 1, 0
+    before = sparse.SMALLEST, sparse.FOR_A_DIAGONAL
+    sparse.SMALLEST, sparse.FOR_A_DIAGONAL = 1, 0
     try:
         argnums = tuple(range(len(program.args)))
         for transform in (fg.jacfwd, fg.jacrev):
@@ -150,7 +150,7 @@ def test_random_programs(program):
             for block, other in zip(found, expected, strict=True):
                 np.testing.assert_allclose(block, other, rtol=1e-9, atol=1e-9)
     finally:
-        sparse.SMALLEST, sparse.FOR_A_LINE = before
+        sparse.SMALLEST, sparse.FOR_A_DIAGONAL = before
 
 
 def largest(jacobian, *args):
@@ -199,7 +199,7 @@ def test_inside_loops(everywhere):
     np.testing.assert_allclose(fg.jit(gradient)(X[:9]), gradient(X[:9]), rtol=1e-11)
 
 
-# --- lines ----------------------------------------------------------------------------------------
+# --- diagonals ------------------------------------------------------------------------------------
 
 SIDE = st.integers(1, 7)
 ENTRY = st.one_of(
@@ -228,12 +228,12 @@ def test_steps_are_what_numpy_reads(lengths, data):
         assert len(lengths) > 1 and read.size != 1
 
 
-LINE = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(-3, 3), st.integers(-3, 3))
+DIAGONAL = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(-3, 3), st.integers(-3, 3))
 
 
-@given(LINE, st.integers(1, 6), ENTRY, st.sampled_from([ROWS, COLUMNS]))
+@given(DIAGONAL, st.integers(1, 6), ENTRY, st.sampled_from([ROWS, COLUMNS]))
 @settings(max_examples=300, deadline=None)
-def test_a_line_is_cut_as_numpy_cuts_it(places, count, entry, side):
+def test_a_diagonal_is_cut_as_numpy_cuts_it(places, count, entry, side):
     row, column, down, right = places
     rows, columns = row + down * np.arange(count), column + right * np.arange(count)
     if (down, right) == (0, 0) or min(rows.min(), columns.min()) < 0:
@@ -248,30 +248,30 @@ def test_a_line_is_cut_as_numpy_cuts_it(places, count, entry, side):
     expected = matrix[:, entry] if side else matrix[entry]
     if not expected.size:
         return
-    line = Line(Steps(row, down, count), Steps(column, right, count))
-    found = line.cut(side, steps)
+    diagonal = Diagonal(Steps(row, down, count), Steps(column, right, count))
+    found = diagonal.cut(side, steps)
     left = np.zeros(expected.size)
     if found is not None:
-        line, kept = found
-        left[line.flat(expected.shape[1]).slice()] = values[kept.slice()]
+        diagonal, kept = found
+        left[diagonal.flat(expected.shape[1]).slice()] = values[kept.slice()]
     np.testing.assert_array_equal(left.reshape(expected.shape), expected)
     if found is not None:
         back = np.zeros(matrix.size)
-        back[line.moved(side, steps).flat(shape[1]).slice()] = values[kept.slice()]
+        back[diagonal.moved(side, steps).flat(shape[1]).slice()] = values[kept.slice()]
         other = np.zeros(shape)
         other[(slice(None), entry) if side else entry] = expected
         np.testing.assert_array_equal(back.reshape(shape), other)
 
 
 def test_shapes():
-    line = Line(Steps(0, 1, 6), Steps(0, 1, 6))
-    lines = Lines((6, 2, 3), 6, 6, np.dtype(float), {line: None})
-    assert lines.split == 1
-    assert lines.reshaped((2, 3, 6)).split == 2
-    assert lines.reshaped((4, 9)) is None
-    turned = lines.transposed((1, 2, 0), (2, 3, 6))
+    diagonal = Diagonal(Steps(0, 1, 6), Steps(0, 1, 6))
+    diagonals = Diagonals((6, 2, 3), 6, 6, np.dtype(float), {diagonal: None})
+    assert diagonals.split == 1
+    assert diagonals.reshaped((2, 3, 6)).split == 2
+    assert diagonals.reshaped((4, 9)) is None
+    turned = diagonals.transposed((1, 2, 0), (2, 3, 6))
     assert (turned.rows, turned.columns, turned.split) == (6, 6, 2)
-    assert lines.transposed((1, 0, 2), (2, 6, 3)) is None
-    assert lines.sides((0,)) == (True, False)
-    assert lines.sides((1, 2)) == (False, True)
-    assert lines.sides((1,)) is None
+    assert diagonals.transposed((1, 0, 2), (2, 6, 3)) is None
+    assert diagonals.sides((0,)) == (True, False)
+    assert diagonals.sides((1, 2)) == (False, True)
+    assert diagonals.sides((1,)) is None

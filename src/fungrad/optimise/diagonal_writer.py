@@ -1,4 +1,4 @@
-"""Floor 6: writes equations on the values of lines (`Lines`), and writes lines out as arrays."""
+"""Floor 6: writes equations on the values of `Diagonals`, and writes those out as arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
-from fungrad.optimise.lines import COLUMNS, ROWS, Line, Lines, Steps
+from fungrad.optimise.diagonals import COLUMNS, ROWS, Diagonal, Diagonals, Steps
 from fungrad.optimise.rewrite import Renaming, Writer
 from fungrad.primitives.declare import full
 from fungrad.primitives.elementwise import add, neg, sub
@@ -21,16 +21,16 @@ LOOKED_AT = 1 << 16
 """The most elements of a constant that is searched for others than zeros."""
 
 
-Found = Lines | Atom | None
-"""What a rule gives: lines, an array, or None where lines have to be written out first."""
+Found = Diagonals | Atom | None
+"""What a rule gives: diagonals, an array, or None where diagonals have to be written out first."""
 
 
-class LineWriter:
-    """The equations of a new Graph; `lines` are the values that have not been written out."""
+class DiagonalWriter:
+    """The equations of a new Graph; `diagonals` are the values that have not been written out."""
 
     def __init__(self, graph: Graph) -> None:
         self.writer = Writer(graph, lambda primitive: ())
-        self.lines: dict[int, Lines] = {}
+        self.diagonals: dict[int, Diagonals] = {}
         self.names: Renaming = {}
         self.like = graph.equations[0]
 
@@ -42,19 +42,24 @@ class LineWriter:
 
     def written(self, atom: Atom) -> Atom:
         """A value as an array, with all its zeros."""
-        lines = self.lines.pop(id(atom), None)
-        if lines is None:
+        diagonals = self.diagonals.pop(id(atom), None)
+        if diagonals is None:
             return atom
-        result = self.placed(lines)
+        result = self.placed(diagonals)
         self.names[id(atom)] = result
         return result
 
-    def placed(self, lines: Lines, onto: Atom | None = None) -> Atom:
-        """Lines as an array, or added to an array of their shape."""
-        size = lines.rows * lines.columns
-        pieces = [(line.flat(lines.columns), value) for line, value in lines.values.items()]
+    def placed(self, diagonals: Diagonals, onto: Atom | None = None) -> Atom:
+        """Diagonals as an array, or added to an array of their shape."""
+        size = diagonals.rows * diagonals.columns
+        pieces = [
+            (diagonal.flat(diagonals.columns), value)
+            for diagonal, value in diagonals.values.items()
+        ]
         flat = None if onto is None else self.reshaped(onto, (size,))
-        return self.reshaped(self.joined(pieces, (size,), lines.dtype, onto=flat), lines.shape)
+        return self.reshaped(
+            self.joined(pieces, (size,), diagonals.dtype, onto=flat), diagonals.shape
+        )
 
     def joined(
         self,
@@ -100,30 +105,30 @@ class LineWriter:
             return self.reshaped(self.part(x, Steps(steps.start, 1, 1)), ())
         return self.add(getitem, x, index=Index((steps.slice(),)))
 
-    def put(self, values: dict[Line, Atom], line: Line, value: Atom) -> None:
-        """Adds a line to others."""
-        values[line] = self.add(add, values[line], value) if line in values else value
+    def put(self, values: dict[Diagonal, Atom], diagonal: Diagonal, value: Atom) -> None:
+        """Adds a diagonal to others."""
+        values[diagonal] = self.add(add, values[diagonal], value) if diagonal in values else value
 
-    def summed(self, x: Lines, y: Lines, type_: Type, minus: bool = False) -> Lines:
-        """The sum of lines, or their difference."""
+    def summed(self, x: Diagonals, y: Diagonals, type_: Type, minus: bool = False) -> Diagonals:
+        """The sum of diagonals, or their difference."""
         values = dict(x.values)
-        for line, value in y.values.items():
-            if line in values:
-                values[line] = self.add(sub if minus else add, values[line], value)
+        for diagonal, value in y.values.items():
+            if diagonal in values:
+                values[diagonal] = self.add(sub if minus else add, values[diagonal], value)
             else:
-                values[line] = self.add(neg, value) if minus else value
+                values[diagonal] = self.add(neg, value) if minus else value
         return x._replace(values=values, dtype=type_.dtype)
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def found(self, atom: Atom, shape: tuple[int, ...], like: Lines) -> Lines | None:
-        """A value's lines, in a shape with the rows of others: none at all where it is zero."""
-        lines = self.lines.get(id(atom))
-        if lines is None:
-            lines = like._replace(values={}, dtype=atom.type.dtype) if self.zero(atom) else None
-        if lines is None or lines.rows != like.rows:
+    def found(self, atom: Atom, shape: tuple[int, ...], like: Diagonals) -> Diagonals | None:
+        """A value's diagonals, in a shape with the rows of others: none at all where it is zero."""
+        diagonals = self.diagonals.get(id(atom))
+        if diagonals is None:
+            diagonals = like._replace(values={}, dtype=atom.type.dtype) if self.zero(atom) else None
+        if diagonals is None or diagonals.rows != like.rows:
             return None
-        return lines.reshaped(shape)
+        return diagonals.reshaped(shape)
 
     def zero(self, atom: Atom) -> bool:
         """Whether a value is known to be zero everywhere."""
@@ -135,20 +140,20 @@ class LineWriter:
         value = self.writer.constant(atom)
         return isinstance(value, np.ndarray) and value.size <= LOOKED_AT and not value.any()
 
-    def along(self, x: Atom, lines: Lines) -> Callable[[Line], Atom]:
-        """The elements of an array, broadcast to the shape of some lines, along each of those."""
+    def along(self, x: Atom, diagonals: Diagonals) -> Callable[[Diagonal], Atom]:
+        """The elements of an array, broadcast to the shape of diagonals, along each of those."""
         if x.type.size == 1:
             number = self.reshaped(x, ())
-            return lambda line: number
-        shape, split = lines.shape, lines.split
+            return lambda diagonal: number
+        shape, split = diagonals.shape, diagonals.split
         own = (1,) * (len(shape) - x.type.ndim) + x.type.shape
         down, across = (any(n != 1 for n in part) for part in (own[:split], own[split:]))
         axes = slice(None if down else split, None if across else split)
         whole = self.broadcast(self.reshaped(x, own[axes]), shape[axes])
         flat = self.reshaped(whole, (whole.type.size,))
         if down and across:
-            return lambda line: self.part(flat, line.flat(lines.columns))
-        return lambda line: self.part(flat, line.side(ROWS if down else COLUMNS))
+            return lambda diagonal: self.part(flat, diagonal.flat(diagonals.columns))
+        return lambda diagonal: self.part(flat, diagonal.side(ROWS if down else COLUMNS))
 
 
-__all__ = ["Found", "LineWriter"]
+__all__ = ["DiagonalWriter", "Found"]

@@ -1,4 +1,4 @@
-"""Floor 6: what reshaping, slicing, padding and joining make of arrays of lines (`Lines`)."""
+"""Floor 6: what reshaping, slicing, padding and joining make of diagonals (`Diagonals`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from fungrad.ir.graph import Atom
 from fungrad.ir.types import Type
-from fungrad.optimise.line_writer import Found, LineWriter
-from fungrad.optimise.lines import COLUMNS, ROWS, Line, Lines, steps_of
+from fungrad.optimise.diagonal_writer import DiagonalWriter, Found
+from fungrad.optimise.diagonals import COLUMNS, ROWS, Diagonal, Diagonals, steps_of
 from fungrad.primitives.arranging import roll
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
@@ -26,35 +26,35 @@ Entries = Sequence[Any]
 
 
 def _reshape(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, shape: tuple[int, ...]
+    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, shape: tuple[int, ...]
 ) -> Found:
-    lines = writer.lines[id(inputs[0])]
-    return lines.reshaped(shape) if lines.rows * lines.columns == type_.size else None
+    diagonals = writer.diagonals[id(inputs[0])]
+    return diagonals.reshaped(shape) if diagonals.rows * diagonals.columns == type_.size else None
 
 
 def _transpose(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, axes: tuple[int, ...]
+    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axes: tuple[int, ...]
 ) -> Found:
-    return writer.lines[id(inputs[0])].transposed(axes, type_.shape)
+    return writer.diagonals[id(inputs[0])].transposed(axes, type_.shape)
 
 
 def _cut(
-    writer: LineWriter, lines: Lines, shape: tuple[int, ...], entries: Entries
-) -> Lines | None:
-    """What slices and integers, one for each axis, read of lines, in the shape that it has then."""
-    split = lines.split
+    writer: DiagonalWriter, diagonals: Diagonals, shape: tuple[int, ...], entries: Entries
+) -> Diagonals | None:
+    """What slices and integers, one for each axis, read of diagonals, in the shape of that."""
+    split = diagonals.split
     sides = [
         steps_of(part, some)
         for part, some in (
-            (lines.shape[:split], entries[:split]),
-            (lines.shape[split:], entries[split:]),
+            (diagonals.shape[:split], entries[:split]),
+            (diagonals.shape[split:], entries[split:]),
         )
     ]
     if any(steps is None or not steps.length for steps in sides):
         return None
-    values: dict[Line, Atom] = {}
-    for line, value in lines.values.items():
-        left: Line | None = line
+    values: dict[Diagonal, Atom] = {}
+    for diagonal, value in diagonals.values.items():
+        left: Diagonal | None = diagonal
         for side, steps in zip((ROWS, COLUMNS), sides, strict=True):
             assert steps is not None
             found = None if left is None else left.cut(side, steps)
@@ -64,24 +64,28 @@ def _cut(
         if left is not None:
             writer.put(values, left, value)
     rows, columns = (steps.length for steps in sides if steps is not None)
-    return Lines(shape, rows, columns, lines.dtype, values)
+    return Diagonals(shape, rows, columns, diagonals.dtype, values)
 
 
-def _placed(lines: Lines, shape: tuple[int, ...], entries: Entries) -> Lines | None:
-    """Lines in the places of a larger array that slices and integers name."""
+def _placed(diagonals: Diagonals, shape: tuple[int, ...], entries: Entries) -> Diagonals | None:
+    """Diagonals in the places of a larger array that slices and integers name."""
     for split in range(len(shape) + 1):
         rows = steps_of(shape[:split], entries[:split])
         columns = steps_of(shape[split:], entries[split:])
-        if rows and columns and (rows.length, columns.length) == (lines.rows, lines.columns):
+        if (
+            rows
+            and columns
+            and (rows.length, columns.length) == (diagonals.rows, diagonals.columns)
+        ):
             break
     else:
         return None
     values = {
-        line.moved(ROWS, rows).moved(COLUMNS, columns): value
-        for line, value in lines.values.items()
+        diagonal.moved(ROWS, rows).moved(COLUMNS, columns): value
+        for diagonal, value in diagonals.values.items()
     }
     sizes = math.prod(shape[:split]), math.prod(shape[split:])
-    return Lines(shape, *sizes, lines.dtype, values)
+    return Diagonals(shape, *sizes, diagonals.dtype, values)
 
 
 def _entries(index: Index, ndim: int) -> Entries:
@@ -94,34 +98,38 @@ def _along(ndim: int, axis: int, entry: slice) -> Entries:
     return [entry if a == axis else slice(None) for a in range(ndim)]
 
 
-def _getitem(writer: LineWriter, inputs: Sequence[Atom], type_: Type, index: Index) -> Found:
+def _getitem(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, index: Index) -> Found:
     if len(inputs) > 1:
         return None
-    lines = writer.lines[id(inputs[0])]
-    return _cut(writer, lines, type_.shape, _entries(index, inputs[0].type.ndim))
+    diagonals = writer.diagonals[id(inputs[0])]
+    return _cut(writer, diagonals, type_.shape, _entries(index, inputs[0].type.ndim))
 
 
 def _slice(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, axis: int, start: int, stop: int
+    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axis: int, start: int, stop: int
 ) -> Found:
     entries = _along(type_.ndim, axis, slice(start, stop))
-    return _cut(writer, writer.lines[id(inputs[0])], type_.shape, entries)
+    return _cut(writer, writer.diagonals[id(inputs[0])], type_.shape, entries)
 
 
 def _scatter(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, index: Index, shape: tuple[int, ...]
+    writer: DiagonalWriter,
+    inputs: Sequence[Atom],
+    type_: Type,
+    index: Index,
+    shape: tuple[int, ...],
 ) -> Found:
     if len(inputs) > 1:
         return None
-    return _placed(writer.lines[id(inputs[0])], shape, _entries(index, len(shape)))
+    return _placed(writer.diagonals[id(inputs[0])], shape, _entries(index, len(shape)))
 
 
-def _index_add(writer: LineWriter, inputs: Sequence[Atom], type_: Type, index: Index) -> Found:
+def _index_add(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, index: Index) -> Found:
     x, values, *arrays = inputs
-    lines = writer.lines.get(id(values))
-    if arrays or lines is None:
+    diagonals = writer.diagonals.get(id(values))
+    if arrays or diagonals is None:
         return None
-    placed = _placed(lines, type_.shape, _entries(index, type_.ndim))
+    placed = _placed(diagonals, type_.shape, _entries(index, type_.ndim))
     if placed is None:
         return None
     whole = writer.found(x, type_.shape, placed)
@@ -129,23 +137,23 @@ def _index_add(writer: LineWriter, inputs: Sequence[Atom], type_: Type, index: I
 
 
 def _pad(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, widths: Sequence[tuple[int, int]]
+    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, widths: Sequence[tuple[int, int]]
 ) -> Found:
     lengths = zip(inputs[0].type.shape, widths, strict=True)
     entries = [slice(before, before + length) for length, (before, _) in lengths]
-    return _placed(writer.lines[id(inputs[0])], type_.shape, entries)
+    return _placed(writer.diagonals[id(inputs[0])], type_.shape, entries)
 
 
-def _concatenate(writer: LineWriter, inputs: Sequence[Atom], type_: Type, axis: int) -> Found:
-    like = next(writer.lines[id(a)] for a in inputs if id(a) in writer.lines)
+def _concatenate(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axis: int) -> Found:
+    like = next(writer.diagonals[id(a)] for a in inputs if id(a) in writer.diagonals)
     parts = [writer.found(atom, atom.type.shape, like) for atom in inputs]
     return _in_a_row(writer, parts, type_, axis)
 
 
 def _in_a_row(
-    writer: LineWriter, parts: Sequence[Lines | None], type_: Type, axis: int
-) -> Lines | None:
-    total: Lines | None = None
+    writer: DiagonalWriter, parts: Sequence[Diagonals | None], type_: Type, axis: int
+) -> Diagonals | None:
+    total: Diagonals | None = None
     start = 0
     for part in parts:
         if part is None:
@@ -160,20 +168,20 @@ def _in_a_row(
 
 
 def _roll(
-    writer: LineWriter, inputs: Sequence[Atom], type_: Type, shifts: Entries, axes: Entries
+    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, shifts: Entries, axes: Entries
 ) -> Found:
-    lines: Lines | None = writer.lines[id(inputs[0])]
+    diagonals: Diagonals | None = writer.diagonals[id(inputs[0])]
     for shift, axis in zip(shifts, axes, strict=True):
         length = type_.shape[axis]
         first = -shift % length
-        if lines is not None and first:
+        if diagonals is not None and first:
             parts = []
             for piece in (slice(first, length), slice(first)):
                 count = len(range(length)[piece])
                 shape = (*type_.shape[:axis], count, *type_.shape[axis + 1 :])
-                parts.append(_cut(writer, lines, shape, _along(type_.ndim, axis, piece)))
-            lines = _in_a_row(writer, parts, type_, axis)
-    return lines
+                parts.append(_cut(writer, diagonals, shape, _along(type_.ndim, axis, piece)))
+            diagonals = _in_a_row(writer, parts, type_, axis)
+    return diagonals
 
 
 PLACES: dict[Any, Callable[..., Found]] = {

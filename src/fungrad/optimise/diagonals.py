@@ -1,7 +1,8 @@
-"""Floor 6: matrices that are zero but for lines, as the parts of a basis stay in elementwise code.
+"""Floor 6: matrices that are zero but for diagonals, as a basis stays in elementwise code.
 
-The elements of a line stand a constant number of rows and of columns apart: a diagonal, or a piece
-or every other element of one. Knows the IR, no rule for any primitive; `sparse` has those.
+The elements of a diagonal stand a constant number of rows and of columns apart: those of the main
+diagonal, of another, of a piece or of every other element of one. Knows the IR, no rule for any
+primitive; `sparse` has those.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def _steps(start: int, step: int, length: int) -> Steps:
     return Steps(start, 1 if length == 1 else step, length)
 
 
-class Line(Record):
-    """Where a line's elements stand: their rows and columns, counted in C order on each side."""
+class Diagonal(Record):
+    """Where its elements stand: their rows and columns, counted in C order on each side."""
 
     rows: Steps
     columns: Steps
@@ -59,13 +60,13 @@ class Line(Record):
         (row, down, count), (column, right, _) = self
         return Steps(row * columns + column, down * columns + right, count)
 
-    def moved(self, side: int, steps: Steps) -> Line:
-        """The line in a larger matrix, of which this one's rows (or columns) are some."""
+    def moved(self, side: int, steps: Steps) -> Diagonal:
+        """The diagonal in a larger matrix, of which this one's rows (or columns) are some."""
         start, step, count = self.side(side)
         new = _steps(steps.start + steps.step * start, steps.step * step, count)
-        return Line(self.rows, new) if side else Line(new, self.columns)
+        return Diagonal(self.rows, new) if side else Diagonal(new, self.columns)
 
-    def cut(self, side: int, steps: Steps) -> tuple[Line, Steps] | None:
+    def cut(self, side: int, steps: Steps) -> tuple[Diagonal, Steps] | None:
         """The part of it in some rows (or columns), and which of its elements that is; None where
         it is nowhere in them.
         """
@@ -80,23 +81,23 @@ class Line(Record):
         new = _steps(int(number[first]), int(number[second] - number[first]), inside.size)
         start, step, _ = self.side(1 - side)
         other = _steps(start + step * first, step * (second - first), inside.size)
-        return (Line(other, new) if side else Line(new, other)), kept
+        return (Diagonal(other, new) if side else Diagonal(new, other)), kept
 
-    def turned(self) -> Line:
-        """The line in the transposed matrix."""
-        return Line(self.columns, self.rows)
+    def turned(self) -> Diagonal:
+        """The diagonal in the transposed matrix."""
+        return Diagonal(self.columns, self.rows)
 
 
-class Lines(Record):
-    """An array whose first axes are rows, and the others columns, with lines of values; a value
-    is a vector, or one number for the whole line. Values of lines that cross are added.
+class Diagonals(Record):
+    """An array whose first axes are rows, and the others columns, with diagonals of values; a value
+    is a vector, or one number for the whole diagonal. Values of diagonals that cross are added.
     """
 
     shape: Shape
     rows: int
     columns: int
     dtype: np.dtype[Any]
-    values: dict[Line, Atom]
+    values: dict[Diagonal, Atom]
 
     @property
     def type(self) -> Type:
@@ -111,13 +112,13 @@ class Lines(Record):
     def _splits(self, shape: Shape, s: int) -> bool:
         return math.prod(shape[:s]) == self.rows and math.prod(shape[s:]) == self.columns
 
-    def reshaped(self, shape: Shape) -> Lines | None:
+    def reshaped(self, shape: Shape) -> Diagonals | None:
         """The same in another shape, where its axes are rows and then columns, too."""
         if not any(self._splits(shape, s) for s in range(len(shape) + 1)):
             return None
         return self._replace(shape=shape)
 
-    def transposed(self, axes: Sequence[int], shape: Shape) -> Lines | None:
+    def transposed(self, axes: Sequence[int], shape: Shape) -> Diagonals | None:
         """The same with its axes in another order."""
         split = self.split
         order = [a for a in axes if self.shape[a] != 1]
@@ -125,8 +126,8 @@ class Lines(Record):
             return self._replace(shape=shape)
         if order != sorted(order, key=lambda a: (a < split, a)):
             return None
-        values = {line.turned(): value for line, value in self.values.items()}
-        return Lines(shape, self.columns, self.rows, self.dtype, values)
+        values = {diagonal.turned(): value for diagonal, value in self.values.items()}
+        return Diagonals(shape, self.columns, self.rows, self.dtype, values)
 
     def sides(self, axes: Sequence[int]) -> tuple[bool, bool] | None:
         """Whether axes are all of the rows, and all of the columns; None where they are a part."""
@@ -158,4 +159,4 @@ def steps_of(lengths: Sequence[int], entries: Sequence[Any]) -> Steps | None:
     return Steps(start, step, before)
 
 
-__all__ = ["COLUMNS", "ROWS", "Line", "Lines", "Steps", "steps_of"]
+__all__ = ["COLUMNS", "ROWS", "Diagonal", "Diagonals", "Steps", "steps_of"]

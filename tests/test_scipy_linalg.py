@@ -283,6 +283,7 @@ def test_roots_and_logarithms_at_equal_eigenvalues():
     check_grads(lambda a: fg.grad(lambda a: np.sum(linalg.sqrtm(a) ** 2))(a), [np.eye(2)], order=1)
 
 
+@pytest.mark.filterwarnings("ignore:Matrix is singular")
 def test_where_a_root_has_no_derivative():
     for a in (np.zeros((2, 2)), np.diag([1.0, 0.0])):
         with pytest.raises(np.linalg.LinAlgError, match="sqrtm has no derivative"):
@@ -327,6 +328,7 @@ def test_polar_of_equal_singular_values():
 SINGLE = np.float32(regular(3))
 
 
+@pytest.mark.filterwarnings("ignore:logm result may be inaccurate")
 def test_single_precision_stays():
     for f in (
         linalg.expm, linalg.logm, linalg.sqrtm, linalg.inv, linalg.det, linalg.lu, linalg.polar,
@@ -375,6 +377,7 @@ def test_empty_and_single(n):
 # --- bad input ------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's own, on the way to the error
 def test_bad_input_raises_as_in_scipy():
     nan = np.array([[1.0, np.nan], [0.0, 1.0]])
     singular = np.ones((2, 2))

@@ -156,6 +156,24 @@ def test_closures_of_several_levels():
     assert_close(fg.vmap(fg.grad(f))(X), fg.vmap(fg.grad(plain))(X))
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_loops_that_close_over_what_is_differentiated(policy):
+    def f(x, wrap):
+        y = np.sin(x)
+
+        def inner(z):
+            end, parts = lax.scan(lambda c, a: (np.tanh(c + a * y), c * y), z, np.stack([z, x]))
+            chosen = lax.cond(np.sum(z) > 0.0, lambda z: z * y, lambda z: z - y, end)
+            return chosen + np.sum(parts, 0) + fg.vmap(lambda a: a * y)(z)[1]
+
+        return np.sum(wrap(inner)(x))
+
+    want = fg.grad(lambda x: f(x, lambda inner: inner))(X)
+    wrapped = lambda x: f(x, lambda inner: fg.checkpoint(inner, **POLICIES[policy]))  # noqa: E731
+    assert_close(fg.grad(wrapped)(X), want)
+    assert_close(fg.jit(fg.grad(wrapped))(X), want)
+
+
 def test_trees_integers_keywords_and_methods():
     class Model:
         @fg.checkpoint

@@ -38,9 +38,12 @@ class Peeled(Trace):
         parent: Trace = self.parent  # type: ignore[assignment]
         return parent.process(primitive, [self.of(arg) for arg in args], params)
 
+    def stands_for(self, tracer: Tracer) -> bool:
+        return tracer.owner is self.of_trace
+
     def of(self, value: Any) -> Any:
         """The value that stands for another."""
-        if value.__class__ is not Tracer or value.owner is not self.of_trace:
+        if value.__class__ is not Tracer or not self.stands_for(value):
             return value
         if id(value) not in self.values:
             self.met.append(value)

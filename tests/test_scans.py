@@ -194,6 +194,30 @@ def test_scans_of_other_dtypes(dtype):
     close(fg.jit(lambda c: f(lax.scan, c))(xs[0]), f(steps, xs[0]), rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.bool_, np.float16])
+def test_a_sum_that_a_scan_carries_keeps_its_dtype(dtype):
+    def f(scan, start, xs):
+        return scan(lambda c, x: (c + x * x, x[:2]), start, xs)
+
+    start, xs = np.ones(70, dtype), (np.arange(9 * 70).reshape(9, 70) % 90).astype(dtype)
+    close(fg.jit(lambda *args: f(lax.scan, *args))(start, xs), f(steps, start, xs), rtol=1e-2)
+
+
+def test_a_body_of_more_equations_than_python_calls_inside_of_each_other():
+    def f(scan, start, xs):
+        def step(c, x):
+            for _ in range(1200):
+                c = c * 0.999 + x
+            return c, (c, np.sin(x))
+
+        end, (ys, zs) = scan(step, start, xs)
+        return np.sum(end * end) + np.sum(ys * zs)
+
+    args = np.ones(70), np.linspace(0.0, 1.0, 140).reshape(2, 70)
+    want = fg.value_and_grad(lambda *args: f(steps, *args))(*args)
+    close(fg.jit(fg.value_and_grad(lambda *args: f(lax.scan, *args)))(*args), want)
+
+
 # --- what leaves the loop -------------------------------------------------------------------------
 
 
@@ -231,6 +255,37 @@ def test_an_effect_stays_in_its_loop(capsys):
     assert capsys.readouterr().out.split() == ["0.0", "140.0", "280.0"]
     fg.jit(lambda start, xs: f(start, xs)[0][0] * 0.0)(xs[0], xs)
     assert capsys.readouterr().out.split() == ["0.0", "140.0", "280.0"]
+
+
+@pytest.mark.parametrize("size", [3, 30])
+def test_what_stays_for_a_branch_keeps_what_it_is_made_of(size):
+    def f(scan, start, kept):
+        def step(c, x):
+            gate = np.sum(c) > 0.0
+            y = lax.cond(gate, lambda y: y.copy(), lambda y: np.cos(y) * 2.0, c * kept)
+            return start, (c * 2.0, y, x)
+
+        return scan(step, start, np.ones((2, size, size)))[1]
+
+    args = np.ones((size, size)), np.full((size, size), 2.0)
+    close(fg.jit(lambda *args: f(lax.scan, *args))(*args), f(steps, *args))
+
+    def loss(scan):
+        return lambda *args: sum(np.sum(y * y) for y in f(scan, *args))
+
+    close(fg.jit(fg.grad(loss(lax.scan), (0, 1)))(*args), fg.grad(loss(steps), (0, 1))(*args))
+
+
+def test_residuals_of_a_loop_that_is_the_same_in_all_steps():
+    def f(x):
+        def step(c, _):
+            y = lax.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, np.tanh(s[1])), (0, x))[1]
+            return c, y
+
+        return np.sum(lax.scan(step, x[:1], None, length=5)[1] ** 2)
+
+    x = np.linspace(0.1, 1.0, 70)
+    close(fg.jit(fg.grad(f))(x), fg.grad(f)(x))
 
 
 def test_a_gradient_s_way_back_is_short():

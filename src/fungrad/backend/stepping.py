@@ -192,7 +192,8 @@ class _Loop(Lines):
         if known is not None and self.shared:
             return known
         self.allocate(f"s_{i}", (self.length, *atom.type.shape), atom.type)
-        if isinstance(atom, Literal) or self.name(atom) in self.still:
+        still = isinstance(atom, Literal) or self.name(atom) in self.still
+        if still and not atom.type.dtype.hasobject:  # NumPy would look into what is opaque
             self.before.append(f"s_{i}[...] = {self.read(atom)}")
         elif not atom.type.shape:
             if ("i_", self.steps_in_order()) not in self.running:

@@ -12,10 +12,9 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.rewrite import VIEWS
-from fungrad.optimise.scans import Loop, movable, small
+from fungrad.optimise.scans import Loop, computed, movable, small
 from fungrad.primitives.elementwise import add, div, mul, neg, sub
 from fungrad.primitives.shaping import reduce_sum
-from fungrad.structural.retrace import effectful
 
 FREE = 1 << 17
 """Elements of stacks that may be made whatever the scan reads and makes."""
@@ -72,14 +71,10 @@ def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool
 def move_behind(loop: Loop) -> None:
     """Computes behind the loop what only its ys need."""
     needed = {id(c[2]) for c in loop.carry}
-    for equation in reversed(loop.equations):
-        if effectful(equation) or any(id(v) in needed for v in equation.outputs):
-            needed.update(id(a) for a in equation.inputs)
     moved: list[Equation] = []
     for equation in reversed(loop.equations):
-        if any(id(v) in needed for v in equation.outputs):
-            continue
-        if movable(equation) and small(equation):
+        wanted_inside = any(id(v) in needed for v in equation.outputs)
+        if not wanted_inside and movable(equation) and small(equation):
             moved.insert(0, equation)
         else:
             needed.update(id(a) for a in equation.inputs)
@@ -106,32 +101,22 @@ def thin_out(loop: Loop) -> None:
     """Computes behind the loop those ys that are made of others at little cost."""
     made = loop.made()
     known = {*loop.fixed(), *(id(v) for v, _ in (*loop.xs, *loop.ys, *loop.body.constants))}
-    again: dict[int, Equation] = {}
 
-    def found(atom: Atom) -> bool:
-        """Whether a value can be had of what is known."""
-        if isinstance(atom, Literal) or id(atom) in known or id(atom) in again:
-            return True
-        equation = made.get(id(atom))
-        if equation is None or not _cheap(equation) or not all(map(found, equation.inputs)):
-            return False
-        again[id(atom)] = equation
-        return True
+    def given(atom: Atom) -> bool:
+        return isinstance(atom, Literal) or id(atom) in known
 
     order = {key: i for i, key in enumerate(made)}
     ends = {id(v): v for v, _ in loop.ys if id(v) in made and isinstance(v, Variable)}
     wanted: list[Variable] = []
     for key in sorted(ends, key=lambda key: -order[key]):
         known.discard(key)
-        again.clear()
-        if found(ends[key]):
-            wanted.append(ends[key])
-        else:
+        if computed([ends[key]], made, given, _cheap) is None:
             known.add(key)
-    again.clear()
-    if not wanted or not all(map(found, wanted)):
+        else:
+            wanted.append(ends[key])
+    equations = computed(wanted, made, given, _cheap)
+    if not equations:
         return
-    equations = sorted(again.values(), key=lambda e: order[id(e.outputs[0])])
     behind, stacks = loop.for_all_steps(equations, wanted)
     loop.behind = behind + loop.behind
     _hand_on(loop, dict(zip(map(id, wanted), stacks, strict=True)))

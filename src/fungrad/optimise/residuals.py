@@ -12,7 +12,7 @@ from typing import Any
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
 from fungrad.optimise.rewrite import VIEWS, Renaming, copied, renamed, renewed
-from fungrad.optimise.scans import movable, on_numbers
+from fungrad.optimise.scans import computed, movable, on_numbers
 from fungrad.primitives.elementwise import add, div, mul, neg, select, sub
 from fungrad.structural.retrace import effectful, pruned
 from fungrad.structural.scan import scan
@@ -144,9 +144,9 @@ class _Pair:
 
     # --- which stacks -------------------------------------------------------------------------
 
-    def _allowed(self, equation: Equation | None) -> bool:
+    def _allowed(self, equation: Equation) -> bool:
         """Whether the second scan may make what an equation makes."""
-        if equation is None or not movable(equation) or len(equation.outputs) != 1:
+        if not movable(equation) or len(equation.outputs) != 1:
             return False
         if id(equation.outputs[0]) not in self.core:
             return True
@@ -205,20 +205,11 @@ class _Pair:
         self, wanted: list[Variable], values: dict[int, Variable]
     ) -> list[Equation] | None:
         """The equations that make values of others, in their order; None where that cannot be."""
-        found: dict[int, Equation] = {}
 
-        def reach(atom: Atom) -> bool:
-            if self._given(atom) or id(atom) in values or id(atom) in found:
-                return True
-            equation = self.made.get(id(atom))
-            if equation is None or not self._allowed(equation):
-                return False
-            if not all(map(reach, equation.inputs)):
-                return False
-            found[id(atom)] = equation
-            return True
+        def given(atom: Atom) -> bool:
+            return id(atom) in values or self._given(atom)
 
-        return list(found.values()) if all(map(reach, wanted)) else None
+        return computed(wanted, self.made, given, self._allowed)
 
     def _again(self, crossing: list[Variable]) -> list[Equation]:
         """The equations that the second scan takes over."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
@@ -24,6 +24,7 @@ from fungrad.optimise.rewrite import (
 )
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add
+from fungrad.primitives.shaping import convert
 from fungrad.structural.retrace import batch, effectful, pruned
 
 LARGEST = 1 << 22
@@ -127,9 +128,12 @@ class Loop:
     def summed(self, item: Any, primitive: Any, inputs: tuple[Atom, ...], **params: Any) -> None:
         """Writes behind the loop what a carry is at its end: what it began with, and a sum."""
         _, start, _, output = item
-        total = applied(self.equation, primitive, *inputs, **params)
-        whole = placed(self.equation, add, (start, *total.outputs), (output,), {})
-        self.sums += total, whole
+        made = [applied(self.equation, primitive, *inputs, **params)]
+        dtype = output.type.dtype
+        if made[0].outputs[0].type.dtype != dtype:  # NumPy sums short integers in long ones
+            made.append(applied(self.equation, convert, *made[0].outputs, dtype=dtype))
+        whole = placed(self.equation, add, (start, *made[-1].outputs), (output,), {})
+        self.sums += *made, whole
 
     def for_all_steps(
         self, equations: Sequence[Equation], wanted: Sequence[Variable]
@@ -154,6 +158,32 @@ class Loop:
             self.constants.append((held, value))
         found = [renewed(inner, names) for inner in many.equations]
         return found, list(renamed(many.outputs, names))
+
+
+def computed(
+    wanted: Sequence[Atom],
+    made: dict[int, Equation],
+    given: Callable[[Atom], bool],
+    allowed: Callable[[Equation], bool],
+) -> list[Equation] | None:
+    """The equations that make values of what is given, in their order; None where some of those
+    are not allowed.
+    """
+    found: dict[int, Equation] = {}
+    waiting = [*reversed(wanted)]
+    while waiting:
+        atom = waiting[-1]
+        if id(atom) in found or given(atom):
+            waiting.pop()
+            continue
+        equation = made.get(id(atom))
+        if equation is None or not allowed(equation):
+            return None
+        missing = [a for a in equation.inputs if id(a) not in found and not given(a)]
+        if not missing:
+            found[id(atom)] = equation
+        waiting += reversed(missing)
+    return list(found.values())
 
 
 def small(equation: Equation) -> bool:
@@ -194,4 +224,4 @@ def on_numbers(body: Graph) -> bool:
     return numbers <= arrays
 
 
-__all__ = ["LARGEST", "SMALL", "Loop", "movable", "on_numbers", "small"]
+__all__ = ["LARGEST", "SMALL", "Loop", "computed", "movable", "on_numbers", "small"]

@@ -227,6 +227,33 @@ def test_a_trail_is_read_by_the_other_program_too():
     assert not calls
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_stacks_and_carries_without_elements(length, reverse):
+    none, xs = np.zeros(0), np.zeros((length, 2, 0))
+
+    def bare(start):
+        return lax.scan(lambda c, _: (c * 2.0, (none, c)), start, None, length, reverse)[1]
+
+    def several(start):
+        return lax.scan(
+            lambda c, x: (c * 2.0, (x * 2.0, np.outer(c, none), c)), start, xs, reverse=reverse
+        )
+
+    def repeated(start):
+        return lax.fori_loop(0, length, lambda i, c: c * 2.0, start)
+
+    def slope(start):
+        return fg.grad(lambda c: np.sum(repeated(c)) + np.sum(several(c)[0]))(start)
+
+    for start in (np.zeros(0), np.ones(2)):
+        for f in (bare, several, slope):
+            agrees(f, start)
+            found, want = (fg.trees.leaves(g(start)) for g in (fg.jit(f), f))
+            for x, y in zip(found, want, strict=True):
+                np.testing.assert_array_equal(x, y)
+
+
 def test_many_threads_call_one_program():
     f = fg.jit(fg.grad(lorenz))
     starts = [np.array([1.0, 2.0, 3.0 + i]) for i in range(4)]

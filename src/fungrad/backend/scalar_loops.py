@@ -203,7 +203,6 @@ def _scan(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[An
             held = _row(flattened(results[n:]))
             writer.line(f"{list_} += {held}" if as_array else f"{list_}.append({held})")
         assigned(writer, flattened(carry), flattened(results[:n]))
-        writer.line("pass")
 
     target, source = _head(writer, xs, rows, length, reverse)
     list_ = writer.fresh() if as_array else made
@@ -224,8 +223,12 @@ def _scan(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[An
         if made:
             writer.line(f"{made} = []")
         writer.block(f"for {target} in {source}:", step, length)
-    stacks, start_at = [], 0
+    stacks: list[Any] = []
+    start_at = 0
     for type_, output in zip(ys, equation.outputs[n:], strict=True):
+        if not type_.size:
+            stacks.append(np.empty(output.type.shape, object))
+            continue
         stacks.append(Stack(made, output.type, start_at, type_.size, reverse, as_array))
         start_at += type_.size
     return [*carry, *stacks]
@@ -238,6 +241,8 @@ def _head(
     given: dict[str, list[tuple[int, int, Elements]]] = {}
     stacks: dict[str, Stack] = {}
     for x, row in zip(xs, rows, strict=True):
+        if not row.size:
+            continue
         stack = x if isinstance(x, Stack) else _listed(writer, x, length)
         given.setdefault(stack.name, []).append((stack.start, stack.width, row))
         stacks[stack.name] = stack
@@ -288,7 +293,6 @@ def _branches(writer: Writer, index: Elements, count: int, outputs: list[Any], w
 
         def branch(i: int = i) -> None:
             assigned(writer, flattened(outputs), flattened(write(i)))
-            writer.line("pass")
 
         test = f"if {text(index[()])} <= {i}:" if i < count - 1 else "else:"
         writer.block("if True:" if count == 1 else "el" * (0 < i < count - 1) + test, branch)

@@ -103,7 +103,10 @@ class Writer:
         before = self.weight
         self._indent += 1
         self.weight = before * max(weight, 1)
+        at = len(self.lines)
         write()
+        if len(self.lines) == at:
+            self.line("pass")
         self.weight = before
         self._indent -= 1
 

@@ -143,6 +143,22 @@ def test_results_belong_to_the_user():
     assert out[0].tolist() == [2.0] * 3 and f(x)[2].tolist() == [0.0, 1.0, 2.0]
 
 
+@pytest.mark.parametrize("size", [3, 300])
+def test_results_that_are_known_before_the_call_belong_to_the_user(size):
+    tangent = np.linspace(1.0, 2.0, size)
+    push = fg.jit(lambda x: fg.jvp(lambda x: x[1:] * 3.0, (x,), (tangent,)))
+    slope = fg.jit(fg.grad(lambda x: np.sum(x * tangent * 2.0)))
+    jacobian = fg.jit(fg.jacfwd(lambda x: x))
+    x = np.ones(size)
+    for f in (push, slope, jacobian):
+        first = fg.trees.leaves(f(x))
+        kept = [np.array(y) for y in first]
+        for y in first:
+            y[...] = 7.0
+        for y, before in zip(fg.trees.leaves(f(x)), kept, strict=True):
+            np.testing.assert_array_equal(y, before)
+
+
 def test_lower_shows_the_graph_and_the_program():
     lowered = fg.jit(lambda x: np.sin(x) * fg.stop_gradient(np.sin(x))).lower(np.ones(2))
     assert "stop_gradient" in str(lowered.graph)

@@ -16,7 +16,15 @@ from fungrad.optimise.algebra import simplified
 from fungrad.optimise.kernels import setting
 from fungrad.optimise.loops import lightened
 from fungrad.optimise.residuals import lighter
-from fungrad.optimise.rewrite import Renaming, copied, is_pure, renamed, renewed, rewritten
+from fungrad.optimise.rewrite import (
+    Renaming,
+    computed_now,
+    copied,
+    is_pure,
+    renamed,
+    renewed,
+    rewritten,
+)
 from fungrad.optimise.slices import in_one
 from fungrad.optimise.sparse import thinned
 from fungrad.optimise.stacks import stacked
@@ -107,10 +115,9 @@ def _foldable(equation: Equation) -> bool:
 
 def _computed(equation: Equation, given: list[Any]) -> Any:
     """The value of an equation; None where the run shall find it: what raises there, or warns."""
-    primitive: Any = equation.primitive
     with np.errstate(all="raise"):
         try:
-            return primitive.eval(*given, **equation.params)
+            return computed_now(equation, given)
         except Exception:  # the run meets it again, and says so at the user's line
             return None
 

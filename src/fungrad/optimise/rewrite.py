@@ -69,6 +69,15 @@ def renewed(equation: Equation, names: Renaming) -> Equation:
     return new
 
 
+def computed_now(equation: Equation, values: Sequence[Any]) -> Any:
+    """The value of an equation, as a constant of a Graph: nobody writes to it."""
+    primitive: Any = equation.primitive
+    value = primitive.eval(*values, **equation.params)
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    return value
+
+
 def is_pure(equation: Equation) -> bool:
     """Whether an equation does nothing but give values: it holds no Graph and calls nobody else."""
     primitive: Any = equation.primitive

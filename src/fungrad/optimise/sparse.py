@@ -17,7 +17,7 @@ from fungrad.ir.types import Type
 from fungrad.optimise.diagonal_places import PLACES
 from fungrad.optimise.diagonal_writer import DiagonalWriter, Found
 from fungrad.optimise.diagonals import COLUMNS, ROWS, Diagonal, Diagonals, Steps
-from fungrad.optimise.rewrite import copied, renamed
+from fungrad.optimise.rewrite import computed_now, copied, renamed
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, div, mul, neg, select, sub
 from fungrad.primitives.indexing import Index, getitem
@@ -45,7 +45,7 @@ def thinned(graph: Graph) -> Graph:
         rule = _RULES.get(equation.primitive)
         if equation.primitive is basis:
             if output.type.size < SMALLEST:
-                constants.append((output, basis.eval(**equation.params)))
+                constants.append((output, computed_now(equation, ())))
                 continue
             found = _of_basis(output.type, equation.params["start"])
         elif rule is not None and any(id(atom) in writer.diagonals for atom in inputs):

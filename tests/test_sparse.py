@@ -126,6 +126,18 @@ def test_diagonals_that_fall_together_are_added(everywhere):
     np.testing.assert_allclose(fg.jit(lapped)(X), lapped(X), rtol=1e-15)
 
 
+def test_diagonals_that_are_read_twice(everywhere):
+    def root(a):
+        step = lambda s: (s[0] - (s[0] * s[0] - a) / (2.0 * s[0]), s[1] + 1)  # noqa: E731
+        return fg.lax.while_loop(lambda s: s[1] < 5, step, (a, 0))[0]
+
+    for transform in (fg.jacfwd, fg.jacrev):
+        for f in (lambda x: (x, x), root) if transform is fg.jacfwd else (lambda x: (x, x),):
+            jacobian = transform(f)
+            found, expected = fg.jit(jacobian)(X[:9] ** 2 + 1.0), jacobian(X[:9] ** 2 + 1.0)
+            np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 def test_several_arguments(everywhere):
     def f(x, y):
         return np.sum(x[1:] * y[:-1] ** 2 + np.sin(x[:-1])) + np.sum(PAIR @ x * y[0])

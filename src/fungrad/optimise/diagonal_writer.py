@@ -44,7 +44,7 @@ class DiagonalWriter:
         """A value as an array, with all its zeros."""
         diagonals = self.diagonals.pop(id(atom), None)
         if diagonals is None:
-            return atom
+            return self.names.get(id(atom), atom)  # an equation may read a value twice
         result = self.placed(diagonals)
         self.names[id(atom)] = result
         return result

@@ -7,6 +7,7 @@ import types
 import mpmath
 import numpy as np
 import pytest
+import scipy.special
 
 import fungrad as fg
 from fungrad.backend import blocked, kernels, regions
@@ -132,6 +133,34 @@ def test_hypot():
         assert ulps(found, exact) <= 2.0
 
 
+def test_the_error_function():
+    steps = np.arange(-3072, 3073) / 512.0
+    x = np.concatenate(
+        [
+            RNG.normal(size=2000),
+            RNG.uniform(-7.0, 7.0, 500),
+            RNG.uniform(-3.0, 3.0, 2000) / 512.0,  # where what is added is not small
+            RNG.choice(steps, 500) + 0.5 / 512.0,
+            10.0 ** RNG.uniform(-300.0, 300.0, 100),
+        ]
+    )
+    (found,) = call(kernels.erf, x)
+    with mpmath.workdps(40):
+        assert ulps(found, [mpmath.erf(mpmath.mpf(float(v))) for v in x]) <= 2.0
+    assert np.abs(found).max() <= 1.0
+
+
+def test_the_error_function_at_special_arguments():
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 6.0, -6.0, 1e300, -1e300, 5e-324, -2e-310])
+    with np.errstate(all="raise"):
+        (found,) = call(kernels.erf, x)
+    np.testing.assert_array_equal(found, scipy.special.erf(x))
+    with np.errstate(all="raise"):
+        assert call(kernels.erf, x[x == 0.0])[0].tolist() == [0.0, 0.0]
+        assert np.isnan(call(kernels.erf, np.array([np.nan]))[0]).all()
+    assert call(kernels.erf, np.empty(0))[0].shape == (0,)
+
+
 @pytest.mark.parametrize("name", ["logaddexp", "hypot"])
 def test_special_arguments_are_numpys(name):
     x, y = (part.reshape(-1) for part in np.meshgrid(SPECIAL, SPECIAL))
@@ -148,6 +177,7 @@ def functions(x, y):
         np.cos(y),
         np.logaddexp(x, y) + np.logaddexp(0.0, x),
         np.hypot(x, y) * np.sin(x + y),
+        scipy.special.erf(x) * y,
     )
 
 
@@ -172,6 +202,25 @@ def test_in_regions(setting, shape):
     wanted = fg.grad(lambda x, y: sum(np.sum(part) for part in functions(x, y)), (0, 1))(x, y)
     for got, want in zip(slopes, wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_error_function_in_regions(dtype):
+    x = (RNG.normal(size=(200, 101)) * 3.0).astype(dtype)
+
+    def f(x):
+        return scipy.special.erf(x) * 2.0
+
+    def slope(x):
+        return fg.grad(lambda x: np.sum(f(x) ** 2))(x)
+
+    within = 16 * np.finfo(dtype).eps
+    for g in (f, slope, fg.grad(lambda x: np.sum(slope(x))), fg.vmap(f)):
+        found = fg.jit(g)(x)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, g(x), rtol=within, atol=within)
+    x[0, :4] = np.nan, np.inf, -np.inf, 1e30
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=within)
 
 
 def test_only_pairs_of_sine_and_cosine_are_replaced():

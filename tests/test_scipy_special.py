@@ -105,6 +105,31 @@ def test_scipy_is_met_by_its_first_call():
     assert run(script) == ["True", "True"]
 
 
+def test_scipy_is_not_imported_for_what_can_do_without():
+    script = (
+        "import sys, numpy as np, fungrad as fg\n"
+        "sp, x = fg.scipy.special, np.linspace(-4.0, 4.0, 20_001)\n"
+        "erf = sp.erf\n"
+        "f, g = lambda x: np.sum(erf(x) * np.exp(x)), lambda x: erf(x) ** 2\n"
+        "large, number = fg.jit(fg.grad(f))(x), fg.jit(fg.grad(g))(0.5)\n"
+        "print(np.sum(fg.grad(sp.logsumexp)(x[:2])), sp.erfc.__name__, sp.erfc)\n"
+        "print(any(name.startswith('scipy') for name in sys.modules))\n"
+        "print(np.allclose(fg.grad(f)(x), large, rtol=1e-14), fg.grad(g)(0.5) == number)\n"
+        "import scipy.special\n"
+        "print(sp.erf is scipy.special.erf, erf.nin, hasattr(erf, '__wrapped__'))\n"
+        "print(fg.grad(scipy.special.erf)(0.5) == fg.grad(erf)(0.5) == fg.grad(sp.erf)(0.5))\n"
+        "print(erf([0.0], out=np.ones(1)), fg.grad(sp.zeta, 1)(2.0, 1.0) < 0.0)\n"
+    )
+    assert run(script) == [
+        *("1.0", "erfc", "<ufunc", "'erfc'>"),
+        "False",
+        *("True", "True"),
+        *("True", "1", "False"),
+        "True",
+        *("[0.]", "True"),
+    ]
+
+
 def test_a_graph_of_scipy_functions_is_pickled():
     script = (
         "import pickle, sys, fungrad as fg, scipy.special as sp\n"

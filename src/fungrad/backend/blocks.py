@@ -70,8 +70,8 @@ class Block:
 
     def _by_ufunc(self, equation: Equation) -> bool:
         primitive: Any = equation.primitive
-        alone = id(equation) not in self.pairs and primitive not in _KERNELS
-        return primitive.ufunc is not None and alone
+        alone = id(equation) not in self.pairs and primitive not in KERNELS
+        return alone and primitive.ufunc is not None
 
     def constant(self, value: Any) -> str:
         name = f"k{len(self.namespace)}"
@@ -169,7 +169,7 @@ class Block:
         if id(variable) in self.place:
             return True
         partner = self.pairs.get(id(equation))
-        kernel = _KERNELS.get(equation.primitive) if partner is None else _sincos()
+        kernel = KERNELS.get(equation.primitive) if partner is None else _sincos()
         if kernel is None or setting() == "numpy" or not _doubles(equation):
             return False
         written = [variable] if partner is None else _sorted_pair(equation, partner)
@@ -310,7 +310,8 @@ class Block:
             self.lines.append(f"{called}({', '.join(arguments)}, out={target})")
 
 
-_KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
+KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
+"""The kernel of a primitive; floors above put theirs here."""
 
 
 def _sincos() -> Any:
@@ -382,4 +383,4 @@ def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[s
     return ufunc, arguments
 
 
-__all__ = ["Block", "as_ufunc"]
+__all__ = ["KERNELS", "Block", "as_ufunc"]

@@ -26,7 +26,7 @@ DTYPES = (FLOAT, INT, BOOL)
 NAMES = {name: getattr(math, name) for name in (
     "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "hypot", "cbrt", "exp2",
-    "isfinite", "isinf", "copysign", "fmod", "inf", "nan", "pow",
+    "isfinite", "isinf", "copysign", "fmod", "inf", "nan", "pow", "erf",
 )}  # fmt: skip
 """What the expressions call, by the names that they use."""
 
@@ -45,7 +45,8 @@ def _plain(template: str) -> Form:
     return Form(lambda equation, *args: template.format(*args))
 
 
-def _function(name: str) -> Form:
+def function(name: str) -> Form:
+    """The call of a function of `math`."""
     return Form(lambda equation, *args: f"{name}({', '.join(args)})", FUNCTION)
 
 
@@ -98,7 +99,7 @@ FORMS: dict[Any, Form] = {
     to_discrete: Form(_cast, 50),
     stop: _plain("{0}"),
     **{
-        getattr(ufuncs, ours): _function(theirs)
+        getattr(ufuncs, ours): function(theirs)
         for ours, theirs in {
             "sqrt": "sqrt", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p",
             "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan",
@@ -137,4 +138,7 @@ def _known(dtypes: Sequence[np.dtype[Any]]) -> bool:
     return all(dtype in DTYPES for dtype in dtypes)
 
 
-__all__ = ["BOOL", "DTYPES", "FLOAT", "FUNCTION", "INT", "NAMES", "OPERATION", "Form", "expressed"]
+__all__ = [
+    "BOOL", "DTYPES", "FLOAT", "FUNCTION", "INT", "NAMES", "OPERATION", "Form", "expressed",
+    "function",
+]  # fmt: skip

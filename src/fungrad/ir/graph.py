@@ -24,7 +24,10 @@ class PrimitiveLike(Protocol):
     effect: bool
     cuts: bool | frozenset[int]
     eval: Any
-    ufunc: Any
+
+    @property
+    def ufunc(self) -> Any:
+        """The ufunc of NumPy's kind that it applies, if any."""
 
     def __call__(self, *args: Any, **params: Any) -> Any: ...
 

@@ -50,7 +50,7 @@ def _later(func: Any) -> Any:
     """
     if isinstance(func, _numpy.ufunc):
         if "scipy.special" in sys.modules:  # where else could a ufunc of SciPy come from
-            importlib.import_module("fungrad.scipy.special")
+            importlib.import_module("fungrad.scipy.special_rest")
         return _registry.ufuncs.get(func)
     package, _, name = str(getattr(func, "__module__", "")).rpartition(".")
     if package == "numpy" and name in _LATER:

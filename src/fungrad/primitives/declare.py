@@ -10,6 +10,7 @@ they live beside their primitives in elementwise.py and contracting.py.)
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,37 @@ from fungrad.ir.types import Type
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, typeof
 
 Rule = Callable[..., Any]
+
+
+class Later:
+    """A ufunc that is imported when it is applied to arrays, or asked for one of its attributes.
+
+    Traced values reach its primitive without it.
+    """
+
+    def __init__(self, name: str, find: Callable[[], np.ufunc]) -> None:
+        self.__name__ = name
+        self._find = find
+
+    @functools.cached_property
+    def ufunc(self) -> np.ufunc:
+        """The ufunc itself."""
+        return self._find()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        traced = [arg for arg in args if arg.__class__ is Tracer]
+        if traced:
+            this: Any = self
+            return traced[0].__array_ufunc__(this, "__call__", *args, **kwargs)
+        return self.ufunc(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.ufunc, name)
+
+    def __repr__(self) -> str:
+        return f"<ufunc {self.__name__!r}>"
 
 
 class Primitive:
@@ -53,8 +85,8 @@ class Primitive:
     """
 
     __slots__ = (
-        "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module", "moves",
-        "multiple", "name", "partials", "plain", "type", "ufunc", "vjp",
+        "_ufunc", "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module",
+        "moves", "multiple", "name", "partials", "plain", "type", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -70,7 +102,7 @@ class Primitive:
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
-        ufunc: np.ufunc | None = None,
+        ufunc: np.ufunc | Later | None = None,
         degree: str = "",
         moves: bool = False,
         multiple: bool = False,
@@ -88,7 +120,7 @@ class Primitive:
         write(self, "forward", forward)
         write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
         write(self, "partials", partials)
-        write(self, "ufunc", ufunc)
+        write(self, "_ufunc", ufunc)
         write(self, "degree", degree)
         write(self, "moves", moves)
         write(self, "multiple", multiple)
@@ -110,7 +142,7 @@ class Primitive:
     forward: Rule | None
     cuts: bool | frozenset[int]
     partials: tuple[Any, ...] | None
-    ufunc: np.ufunc | None
+    _ufunc: np.ufunc | Later | None
     degree: str
     moves: bool
     multiple: bool
@@ -126,6 +158,12 @@ class Primitive:
                     raise leaked(arg)
             return self.eval(*args, **params)
         return trace.process(self, args, params)
+
+    @property
+    def ufunc(self) -> np.ufunc | None:
+        """The ufunc that eval applies, imported now where it was not so far."""
+        found = self._ufunc
+        return found.ufunc if isinstance(found, Later) else found
 
     def infer(self, types: Sequence[Type], params: dict[str, Any]) -> tuple[Type, ...]:
         """The types of the outputs for the types of the inputs, always as a tuple."""

@@ -19,7 +19,8 @@ there times that zero is zero and never NaN ("the double where", done once, here
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from numpy import ndarray
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.declare import Primitive
+from fungrad.primitives.declare import Later, Primitive
 from fungrad.primitives.shaping import broadcast_to, convert, prepend_axes
 from fungrad.tracing.trace import registry, shape_of, typeof
 
@@ -51,6 +52,8 @@ class Masked:
         self.mask = mask
 
 
+Kind = tuple[np.dtype[Any], bool]
+Kinds = tuple[Kind, ...]
 Partial = Callable[..., Any] | Over | int | float | complex | None
 
 
@@ -60,6 +63,7 @@ def elementwise(
     *,
     partials: Sequence[Partial],
     ufunc: np.ufunc | None = None,
+    types: Mapping[Kinds, Kind] = MappingProxyType({}),
 ) -> Primitive:
     """Declares an elementwise primitive; see the module's docstring for the partials.
 
@@ -68,6 +72,8 @@ def elementwise(
       eval: a ufunc, or a function that broadcasts and promotes as one.
       partials: one for each argument.
       ufunc: the NumPy ufunc that shall reach it, where `eval` is not that itself.
+      types: what is known without a call of `eval`: for dtypes and weak bits of arguments those of
+        the output.
     """
     partials = tuple(partials)
     scalers = tuple([_scaler(partial) for partial in partials])
@@ -88,26 +94,27 @@ def elementwise(
         ]
         return primitive(*aligned)
 
-    types: dict[tuple[tuple[np.dtype[Any], bool], ...], tuple[np.dtype[Any], bool]] = {}
+    known_types = dict(types)
 
     def type(*args: Type) -> Type:
         key = tuple([(a.dtype, a.weak) for a in args])
-        known = types.get(key)
+        known = known_types.get(key)
         if known is None:
-            known = types[key] = _dtype_by_example(name, eval, args)
+            known = known_types[key] = _dtype_by_example(name, eval, args)
         dtype, weak = known
         return Type(broadcast_shapes(name, args), dtype, weak)
 
-    source: Any = ufunc if ufunc is not None else eval
+    found: Any = ufunc if ufunc is not None else eval
+    source = found if isinstance(found, np.ufunc | Later) else None
     cuts = tuple(i for i, partial in enumerate(partials) if partial is None)
     constant = all(partial is None or partial.__class__ in PYTHON_SCALARS for partial in partials)
     primitive = Primitive(
         name, eval=eval, type=type, jvp=jvp, batch=batch, partials=scalers,
-        degree="linear" if constant else "", ufunc=source if isinstance(source, np.ufunc) else None,
+        degree="linear" if constant else "", ufunc=source,
         cuts=True if len(cuts) == len(partials) else cuts,
     )  # fmt: skip
-    if primitive.ufunc is not None:
-        registry.ufuncs[primitive.ufunc] = primitive
+    if source is not None:
+        registry.ufuncs[source] = primitive
     return primitive
 
 

@@ -6,12 +6,14 @@ Knows no function of SciPy.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fungrad.errors import MissingExtraError, MissingRuleError
+from fungrad.primitives.declare import Later
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import typeof
@@ -40,17 +42,29 @@ class _Special:
         return ufunc if isinstance(ufunc, np.ufunc) else getattr(scipy_module(_SPECIAL), name)
 
 
+class _Later:
+    """The same, each ufunc imported when it is applied to arrays."""
+
+    def __getattr__(self, name: str) -> Later:
+        later = Later(name, lambda: getattr(_Special(), name))
+        vars(self)[name] = later
+        return later
+
+
 _SPECIAL = "scipy.special"
 
 
-def scipy_special() -> Any:
+def scipy_special(later: bool = False) -> Any:
     """The functions of scipy.special, of which the ufuncs reach traced values.
+
+    SciPy is imported when one is asked for, or, of ufuncs that come `later`, applied to arrays.
 
     Raises:
       MissingExtraError: where SciPy is not installed.
     """
-    scipy_module(_SPECIAL)
-    return _Special()
+    if importlib.util.find_spec("scipy") is None:
+        scipy_module(_SPECIAL)
+    return _Later() if later else _Special()
 
 
 def picked(x: Any, *places: Any, lead: int = 0) -> Any:

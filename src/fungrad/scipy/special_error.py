@@ -1,7 +1,7 @@
 """Floor 8: the error functions of scipy.special, the normal distribution's, and the logistic ones.
 
 Formulas: DLMF chapter 7. Where 1 - 2x F(x) would lose all digits the asymptotic series is summed.
-Needs SciPy when it is imported.
+SciPy is imported when one is evaluated; large blocks of erf have a kernel, and numbers math.erf.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend import kernels
+from fungrad.backend.blocks import KERNELS
+from fungrad.backend.scalar_forms import FORMS, function
 from fungrad.primitives.declare import Primitive
-from fungrad.primitives.elementwise import Over, elementwise, select
+from fungrad.primitives.elementwise import Kind, Kinds, Over, elementwise, select
 from fungrad.scipy.extra import real, scipy_special
 
-sp = scipy_special()
+sp = scipy_special(later=True)
 
 _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
@@ -43,7 +46,15 @@ def _dawsn_slope(y: Any, x: Any) -> Any:
     return select(far, -tail(select(far, x, FAR), 1.0), 1.0 - 2.0 * x * y)
 
 
-erf = elementwise("erf", sp.erf, partials=[lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI])
+_REAL: dict[Kinds, Kind] = {
+    ((np.dtype(dtype), weak),): (np.dtype(dtype), False)
+    for dtype, weak in ((np.float64, False), (np.float64, True), (np.float32, False))
+}
+erf = elementwise(
+    "erf", sp.erf, partials=[lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI], types=_REAL
+)
+KERNELS[erf] = kernels.erf
+FORMS[erf] = function("erf")
 erfc = elementwise("erfc", sp.erfc, partials=[lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI])
 erfi = elementwise("erfi", sp.erfi, partials=[lambda y, x: np.exp(x * x) * _TWO_OVER_ROOT_PI])
 erfcx = elementwise("erfcx", sp.erfcx, partials=[_erfcx_slope])

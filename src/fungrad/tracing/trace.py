@@ -113,7 +113,7 @@ class Registry:
     """Where the floors above install what NumPy's protocols shall reach."""
 
     def __init__(self) -> None:
-        self.ufuncs: dict[np.ufunc, Any] = {}
+        self.ufuncs: dict[Any, Any] = {}
         """A primitive, or a plain function composed of primitives, for each ufunc."""
         self.ufunc_method: Callable[..., Any] | None = None
         self.functions: dict[Any, Callable[..., Any]] = {}

@@ -18,9 +18,9 @@ from fungrad.errors import ShapeError
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast
 from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy.special import multigammaln
 from fungrad.scipy.special_entropy import xlogy
 from fungrad.scipy.special_gamma import digamma, gammaln
+from fungrad.scipy.special_rest import multigammaln
 from fungrad.scipy.stats.family import Family, floating
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import blocks, pool, regions, sizes, threads
+from fungrad.backend import blocks, columns, pool, regions, sizes, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.order import Step, lean, peak
 from fungrad.backend.regions import LARGE, Region, scheduled
@@ -53,7 +53,7 @@ def softmax(x):
 def pairs(q):
     d = q[:, None, :] - q[None, :, :]
     r = np.sqrt(np.sum(d * d, -1) + 0.01)
-    return np.sum(d / r[:, :, None], 1), np.sum(1 / r), r.T
+    return np.sum(d / r[:, :, None], 1), np.mean(1 / r), r.T
 
 
 def mixture(x, mean):
@@ -332,7 +332,7 @@ def test_random_programs_in_tiny_blocks(program):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(sizes, "BLOCK", 3)
-        patch.setattr(sizes, "TALL", 0)
+        patch.setattr(columns, "LOOP", 1_000)
         patch.setattr(blocks, "SHARED", 1)
         functions = [
             program,
@@ -353,7 +353,7 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(regions, "SHARED", 1)
         patch.setattr(sizes, "BLOCK", 5)
-        patch.setattr(sizes, "TALL", 0)
+        patch.setattr(columns, "LOOP", 1_000)
         patch.setattr(blocks, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
@@ -363,6 +363,33 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
                 scale = np.max(np.abs(want))
                 tolerance = 1e-4 if got.dtype.itemsize == 4 else 1e-12
                 np.testing.assert_allclose(got / scale, want / scale, atol=tolerance)
+
+
+def test_short_axes_come_first_in_memory():
+    assert columns.memory((5000, 10, 5), 0) == (1, 2, 0)
+    assert columns.memory((8, 500, 3), 0) == (2, 0, 1)
+    assert columns.moves((5000, 3), 0) and not columns.moves((5000, 1), 0)
+    assert not columns.moves((3, 5000), 1) and not columns.moves((300, 200), 0)
+    f, args = CASES["pairs"]
+    steps = scheduled(optimised(fg.make_jaxpr(f)(*args)))
+    (region,) = [step for step in steps if isinstance(step, Region)]
+    _, namespace = written(region)
+    orders = {shape[1:]: order for shape, _, order in namespace["layout"]}
+    assert orders[160, 3] == (2, 0, 1) and orders[160,] == (0, 1)
+
+
+def test_ufuncs_get_small_buffers_where_their_loops_are_long():
+    def setting(f, *args):
+        found = [s for s in scheduled(optimised(fg.make_jaxpr(f)(*args))) if isinstance(s, Region)]
+        return [columns.buffer(region, region.length, False) for region in found]
+
+    x = np.ones((40, 1000))
+    assert setting(lambda x: np.exp(x) * x, x) == [None]
+    assert setting(lambda x: np.exp(x) / np.sum(x, 1, keepdims=True), x) == [256]
+    assert setting(lambda x: np.exp(x) / np.sum(x, 1, keepdims=True), x.reshape(400, 100)) == [1024]
+    before = np.getbufsize()
+    fg.jit(softmax)(np.ones((300, 200)))
+    assert np.getbufsize() == before
 
 
 def test_products_are_added_up_in_the_blocks():

@@ -156,5 +156,5 @@ def test_rows_are_laid_out_in_columns_where_most_are_narrow():
     args = RNG.normal(size=(100, 16)), RNG.normal(size=(500, 16))
     graph = optimised(fg.make_jaxpr(fg.grad(cost))(*args))
     found = [step for step in scheduled(graph) if isinstance(step, Region)]
-    assert found and not any("in_columns(x" in written(region)[0] for region in found)
+    assert found and not any("arranged(x" in written(region)[0] for region in found)
     same(fg.value_and_grad(cost), *args)

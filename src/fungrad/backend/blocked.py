@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend import pool, threads
+from fungrad.backend import columns, pool, threads
 from fungrad.backend.blocks import Block
-from fungrad.backend.parts import Part, filled, reach
+from fungrad.backend.parts import Part, filled, reach, rows_of
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import ENDED, REDUCTIONS
 from fungrad.backend.targets import part_name
@@ -49,11 +49,12 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
         "empty": np.empty,
         "zeros": np.zeros,
         "copyto": np.copyto,
-        "in_columns": np.asfortranarray,
+        "arranged": columns.arranged,
         "share": threads.share,
         "num_threads": threads.num_threads,
         "take": pool.take,
         "give": pool.give,
+        "setbufsize": np.setbufsize,
         "key": next(_keys),
     }
     writer = Block(region, namespace, spare)
@@ -67,16 +68,20 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
     namespace["size"] = pool.size_of(writer.layout)
     namespace["step"] = writer.step
     namespace["shared"] = writer.shared and made.shareable
+    buffer = columns.buffer(region, writer.step, writer.columns)
+    before, after = [], []
+    if buffer is not None:
+        before, after = [f"old = setbufsize({buffer})"], ["setbufsize(old)"]
     count = "num_threads()" if namespace["shared"] else "1"
     arguments = ", ".join(f"x{i}" for i in range(len(region.inputs)))
     lines = [f"def region({arguments}):", *_indented(1, begin + made.begin)]
     lines.append("    def work(start, stop):")
     lines += _indented(2, [f"{name} = None" for name in (*writer.sums.values(), *made.edges)])
-    lines += ["        arena = take(size)", "        try:"]
+    lines += ["        arena = take(size)", *_indented(2, before), "        try:"]
     lines += _indented(3, _arrays(writer))
     lines.append(f"            for i in range(start, stop, {writer.step}):")
     lines += _indented(4, _block(writer) + read + made.read + writer.lines + made.after)
-    lines += ["        finally:", "            give(arena)"]
+    lines += ["        finally:", *_indented(3, after), "            give(arena)"]
     found = "".join(f"{name}, " for name in (*writer.sums.values(), *made.edges))
     lines.append(f"        return ({found}start,)")
     lines.append(f"    parts = share(work, {region.length}, {writer.step}, {count})")
@@ -162,7 +167,7 @@ class _Outputs:
         for i, part in enumerate(parts):
             name = part_name(number, i, parts)
             whole = f"o{number}" if part.place is None else f"w{name}"
-            lines.append(f"{name} = {_part(whole, _rows_of(part), 'i:j')}")
+            lines.append(f"{name} = {_part(whole, rows_of(part), 'i:j')}")
         return lines
 
     def _edge(self, number: int, shape: tuple[int, ...], parts: list[Part]) -> None:
@@ -191,13 +196,6 @@ class _Outputs:
         return lines
 
 
-def _rows_of(part: Part) -> int:
-    """The axis of a part's value that has the rows."""
-    if part.place is None:
-        return part.axis
-    return sum(isinstance(entry, slice) for entry in part.place[: part.axis])
-
-
 def _index(part: Part, rows: str | None = None) -> str:
     """The text of the index of a part, with other rows."""
     entries = [_entry(entry) for entry in part.place or ()]
@@ -220,15 +218,16 @@ def _inputs(writer: Block) -> tuple[list[str], list[str]]:
     for i, (variable, axis) in enumerate(
         zip(writer.region.inputs, writer.region.slices, strict=True)
     ):
-        wide = variable.type.ndim > 1
+        moved = writer.moved(variable, axis)
         if axis is None:
-            if writer.columns and wide:
-                begin.append(f"x{i} = in_columns(x{i})")
+            if moved:
+                order = columns.memory(variable.type.shape, axis)
+                begin.append(f"x{i} = arranged(x{i}, {order})")
             writer.place[id(variable), axis] = f"x{i}"
             continue
         read.append(f"p{i} = {_part(f'x{i}', axis, 'i:j')}")
         writer.place[id(variable), axis] = f"p{i}"
-        if writer.columns and variable.type.size > writer.region.length:
+        if moved:
             name = writer.buffer(variable, axis, transient=True)
             read.append(f"copyto({name}, p{i})")
             writer.place[id(variable), axis] = name

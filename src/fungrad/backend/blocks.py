@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend import masks, sizes
+from fungrad.backend import columns, masks, sizes
 from fungrad.backend.kernels import SCRATCH, dot, hypot, logaddexp, sincos, sincos_by_tangent
 from fungrad.backend.regions import ROW, SHARED, Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies
@@ -41,12 +41,12 @@ class Block:
         self.namespace = namespace
         self.shared = sum(map(sizes.work, region.equations)) >= SHARED
         self.step = sizes.length(region, num_threads() if self.shared else 1)
-        self.columns = sizes.in_columns(region, self.step)
+        self.columns = columns.in_columns(region, self.step)
         self.region = region = region if self.columns else masks.joined(region)
         self.places: dict[int, str] = {}
         self.forms = {id(e): f for e, f in zip(region.equations, region.forms, strict=True)}
         self.place: dict[Any, str] = {}
-        self.layout: list[tuple[tuple[int, ...], np.dtype[Any], str]] = []
+        self.layout: list[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]] = []
         self.axes: list[int] = []
         self.free: dict[Any, list[str]] = {}
         self.lines: list[str] = []
@@ -65,13 +65,17 @@ class Block:
             read = equation.inputs if product is None else product.inputs
             for atom in (*read, output):
                 self.last[self.root.get(id(atom), id(atom))] = index
-        self.targets = Targets(region, self.pairs, self.last, self.root, self.columns)
+        self.targets = Targets(region, self.pairs, self.last, self.root, self.moved)
         self.targets.write_over(spare, self._by_ufunc)
 
     def _by_ufunc(self, equation: Equation) -> bool:
         primitive: Any = equation.primitive
         alone = id(equation) not in self.pairs and primitive not in KERNELS
         return alone and primitive.ufunc is not None
+
+    def moved(self, variable: Variable, axis: int | None) -> bool:
+        """Whether a value stands in memory in another order than outside of the region."""
+        return self.columns and columns.moves(variable.type.shape, axis)
 
     def constant(self, value: Any) -> str:
         name = f"k{len(self.namespace)}"
@@ -101,7 +105,8 @@ class Block:
             name = self.free[key].pop()
         else:
             name = f"b{len(self.layout)}"
-            self.layout.append((shape, dtype, "F" if self.columns else "C"))
+            order = columns.memory(shape, axis) if self.columns else tuple(range(len(shape)))
+            self.layout.append((shape, dtype, order))
             self.axes.append(axis)
         if not transient:
             self.held[id(variable)] = (key, name)

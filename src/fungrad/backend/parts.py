@@ -96,6 +96,13 @@ def reach(parts: Iterable[Part]) -> tuple[int, int]:
     return min(offsets), max(offsets)
 
 
+def rows_of(part: Part) -> int:
+    """The axis of a part's value that has the rows."""
+    if part.place is None:
+        return part.axis
+    return sum(isinstance(entry, slice) for entry in part.place[: part.axis])
+
+
 def apart(one: Part, other: Part, shape: tuple[int, ...]) -> bool:
     """Whether two parts have no element in common, whatever rows they are at."""
     if one.place is None or other.place is None:
@@ -132,4 +139,4 @@ def filled(parts: Sequence[Part], whole: Variable, length: int) -> bool:
     return sum(part.value.type.size for part in parts) == length * rest
 
 
-__all__ = ["Part", "Readers", "apart", "filled", "put_together", "reach"]
+__all__ = ["Part", "Readers", "apart", "filled", "put_together", "reach", "rows_of"]

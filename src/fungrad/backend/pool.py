@@ -21,8 +21,8 @@ ALIGNED = 64
 CARVED = 64
 """How many ways of cutting itself up an arena remembers."""
 
-Layout = Sequence[tuple[tuple[int, ...], np.dtype[Any], str]]
-"""The arrays that a piece of work needs: shape, dtype and memory order ("C" or "F") of each."""
+Layout = Sequence[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]]
+"""The arrays that a piece of work needs: shape, dtype, and the order of the axes in memory."""
 
 
 class Arena:
@@ -50,7 +50,8 @@ class Arena:
         for shape, dtype, order in layout:
             size = math.prod(shape) * dtype.itemsize
             part = self._memory[start : start + size].view(dtype)
-            result.append(part.reshape(shape, order="F" if order == "F" else "C"))
+            part = part.reshape([shape[axis] for axis in order])
+            result.append(part.transpose([order.index(axis) for axis in range(len(shape))]))
             start += _aligned(size)
         return result
 

@@ -1,32 +1,34 @@
-"""Floor 6: how many rows a block has, and whether they are laid out in columns.
+"""Floor 6: how many rows a block has.
 
 Knows regions; writes no program.
 """
 
 from __future__ import annotations
 
-import math
-
 from fungrad.backend import rows
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED, REDUCTIONS, multiplies
+from fungrad.backend.rows import ENDED, multiplies
 from fungrad.ir.graph import Equation
+from fungrad.optimise.rewrite import VIEWS
 
 BLOCK = 32_768
 """Elements of a block: with a few buffers of doubles it stays in cache (benchmarks/fusion.py)."""
+SIDE_BY_SIDE = 2
+"""How many times `BLOCK` an equation has in a block in the mean, where rows have several elements
+and threads share them: these meet at each call of NumPy, and wait if it is a short one."""
 EVEN = 8
 """Blocks of numbers begin at multiples of so many."""
-NARROW = 32
-"""Rows of fewer elements are laid out in columns where they are broadcast or reduced."""
-TALL = 4
-"""Blocks are laid out in columns where they have so many times more rows than narrow ones have
-elements."""
+LINES = 4
+"""Blocks of more rows than so many times `EVEN` have a multiple of that."""
 
 
 def length(region: Region, threads: int) -> int:
     """The number of rows of a block, of which the threads have as many each."""
     wide = _widest(region)
-    step = _step(region.length, wide, threads)
+    block = BLOCK
+    if threads > 1 and wide > 1:
+        block = max(BLOCK, int(SIDE_BY_SIDE * BLOCK * wide / _mean(region)))
+    step = _step(region.length, wide, threads, block)
     if any(map(multiplies, region.equations)):
         step = max(step, min(rows.PRODUCT, 4 * BLOCK // wide, region.length))
     return step
@@ -41,40 +43,22 @@ def _widest(region: Region) -> int:
     return max(found)
 
 
-def _step(length: int, widest: int, threads: int) -> int:
+def _mean(region: Region) -> float:
+    """The number of elements of a row of an equation, in the mean."""
+    found = [work(e) for e in region.equations if e.primitive not in VIEWS and not multiplies(e)]
+    return sum(found, 1) / max(len(found), 1) / region.length
+
+
+def _step(length: int, widest: int, threads: int, block: int) -> int:
     """The number of rows of blocks that are about as large as each other, as many for each thread.
 
     Smaller blocks need less memory, and leave no thread idle while another one has a block more.
     """
-    count = -(-length * widest // BLOCK) if widest < BLOCK else length
-    if count > 1:
+    count = -(-length * widest // block) if widest < block else length
+    if length * widest > BLOCK:
         count = -(-count // threads) * threads
     step = -(-length // min(count, length))
-    return step if widest > 1 or step < TALL * EVEN else -(-step // EVEN) * EVEN
-
-
-def in_columns(region: Region, step: int) -> bool:
-    """Whether rows are so narrow that the loops of ufuncs had better run across them."""
-    narrow, mixed, elements, inside = NARROW, False, 0, 0
-    for equation, how in zip(region.equations, region.forms, strict=True):
-        if multiplies(equation):
-            return False
-        shape = equation.outputs[0].type.shape
-        read = [
-            (a.type.shape, axis)
-            for a, axis in zip(equation.inputs, how.inputs, strict=True)
-            if axis is not None
-        ]
-        for inner, axis in [*read, (shape, how.output)]:
-            if axis not in (0, ENDED):
-                return False
-            widths = [n for n in inner[1:] if n > 1][-1:] if axis == 0 else []
-            narrow = min([narrow, *widths])
-            elements += math.prod(inner) * len(widths)
-            inside += math.prod(inner) * sum(n < NARROW for n in widths)
-        mixed |= equation.primitive in REDUCTIONS
-        mixed |= any(a.type.shape not in ((), shape) for a in equation.inputs)
-    return mixed and 2 * inside > elements and step >= TALL * narrow
+    return step if step < LINES * EVEN else -(-step // EVEN) * EVEN
 
 
 def work(equation: Equation) -> int:
@@ -86,4 +70,4 @@ def work(equation: Equation) -> int:
     return size * terms // 4
 
 
-__all__ = ["BLOCK", "NARROW", "TALL", "in_columns", "length", "work"]
+__all__ = ["BLOCK", "length", "work"]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from fungrad.backend.parts import Part, apart
+from fungrad.backend.parts import Part, apart, rows_of
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import ENDED
 from fungrad.ir.graph import Equation, Variable
@@ -39,7 +39,7 @@ class Targets:
         pairs: Mapping[int, Equation],
         last: Mapping[int, int],
         root: Mapping[int, int],
-        columns: bool,
+        moved: Callable[[Variable, int], bool],
     ) -> None:
         self.region = region
         self.last = last
@@ -55,7 +55,8 @@ class Targets:
             for i, part in enumerate(parts):
                 name = part_name(number, i, parts)
                 self.outputs.setdefault(id(part.value), []).append(name)
-                if self._first(number, i) and not columns and self._undisturbed(number, i, root):
+                direct = self._first(number, i) and self._undisturbed(number, i, root)
+                if direct and not moved(part.value, rows_of(part)):
                     self.direct.setdefault(id(part.value), name)
 
     def _others(self, number: int, i: int) -> list[tuple[int, Part]]:

@@ -472,7 +472,7 @@ def test_buffers_are_used_again_held_within_bounds_and_freed():
 
 
 def test_buffers_begin_at_lines_of_the_cache():
-    layout = [((3, 5), np.dtype(float), "C"), ((7,), np.dtype(np.float32), "F")] * 3
+    layout = [((3, 5), np.dtype(float), (1, 0)), ((7,), np.dtype(np.float32), (0,))] * 3
     arena = pool.Arena(pool.size_of(layout))
     assert all(a.ctypes.data % pool.ALIGNED == 0 for a in arena.arrays("key", layout))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -10,10 +11,12 @@ from samples_linalg import positive, regular
 from surface import agrees, same, values
 
 import fungrad as fg
+from fungrad.primitives import lapack
 from fungrad.primitives.linalg import solve
 from fungrad.testing import check_grads
 
 REAL, COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
+LAPACK = ("solve", "inv", "cholesky", "det", "slogdet")
 BOTH = pytest.mark.parametrize("dtype", (REAL, COMPLEX), ids=("real", "complex"))
 
 
@@ -44,6 +47,55 @@ def test_solve_of_mixed_dtypes():
     agrees(np.linalg.solve, a, b, order=1)
     agrees(lambda a: np.linalg.solve(a, np.arange(2)), a, order=0)
     agrees(lambda b: np.linalg.solve([[2, 1], [0, 1]], b), b)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("shape", [(3, 3), (1, 1), (2, 3, 3), (0, 0), (0, 2, 2)])
+def test_lapack_is_what_numpy_calls(dtype, shape):
+    a = positive("lapack", shape, np.dtype(dtype), True)
+    right = np.ones((*shape[:-1], 2), dtype)
+    for name, args in [("solve", (a, right)), *((n, (a,)) for n in LAPACK[1:])]:
+        ours, theirs = (getattr(home, name)(*args) for home in (lapack, np.linalg))
+        for x, y in zip(
+            *(r if name == "slogdet" else [r] for r in (ours, theirs)), strict=True
+        ):  # fmt: skip
+            assert type(x) is type(y) and x.dtype == y.dtype
+            np.testing.assert_array_equal(x, y)
+        if name in ("solve", "inv", "cholesky"):
+            place = np.empty_like(theirs)
+            assert getattr(lapack, name)(*args, place) is place
+            np.testing.assert_array_equal(place, theirs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("stage", [fg.jit, lambda f: f], ids=("staged", "eager"))
+def test_errors_of_lapack_are_numpys(dtype, stage):
+    singular, before = np.zeros((2, 2), dtype), np.geterr()
+    with np.errstate(all="raise"):
+        for name in LAPACK[:3]:
+            f, args = getattr(np.linalg, name), [singular] * (1 + (name == "solve"))
+            with pytest.raises(np.linalg.LinAlgError) as theirs:
+                f(*args)
+            with pytest.raises(np.linalg.LinAlgError) as ours:
+                stage(lambda *args, f=f: f(*args))(*args)
+            assert str(theirs.value) in str(ours.value)
+            with pytest.raises(np.linalg.LinAlgError):
+                fg.grad(lambda *args, f=f: np.sum(abs(f(*args))))(*args)
+            with pytest.raises(FloatingPointError):  # the state of errors is as it was
+                np.divide(1.0, np.zeros(1))
+        assert np.linalg.det(singular) == stage(np.linalg.det)(singular) == 0
+    assert np.geterr() == before
+
+
+@pytest.mark.parametrize("name", LAPACK)
+def test_without_numpys_own_parts_linalg_is_called(name, monkeypatch):
+    public = getattr(np.linalg, name)
+    given = [positive("fallback", (3, 3), REAL, True)] * (1 + (name == "solve"))
+    monkeypatch.setitem(sys.modules, "numpy.linalg._umath_linalg", None)
+    monkeypatch.delattr(np.linalg, "_umath_linalg")
+    without = lapack._fastest(public, name, "Singular matrix")
+    np.testing.assert_array_equal(without(*given), public(*given))
+    assert lapack._fastest(public, "no such name").__wrapped__ is public
 
 
 def test_solve_of_triangles_is_solve():

@@ -147,7 +147,7 @@ class Values:
             given += [f"{k}={self.value(k, v)}" for k, v in value.keywords.items()]
             self.imports["functools"] = "import functools"
             return f"functools.partial({', '.join(given)})"
-        found = self._public(value)
+        found = self._public(value) or self._public(getattr(value, "__wrapped__", None))
         if found:
             return found
         if isinstance(value, type):

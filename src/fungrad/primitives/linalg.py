@@ -15,6 +15,7 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import Type
+from fungrad.primitives import lapack
 from fungrad.primitives.declare import Primitive, general
 from fungrad.primitives.linalg_forms import (
     adjoint,
@@ -37,7 +38,7 @@ _OTHER = {"": "", "lower": "upper", "upper": "lower"}
 
 def _eval_solve(a: Any, b: Any, *, triangle: str) -> Any:
     if not triangle:
-        return np.linalg.solve(a, b)
+        return lapack.solve(a, b)
     return _substitute(np.tril(a) if triangle == "lower" else np.triu(a), b, triangle == "lower")
 
 
@@ -45,7 +46,7 @@ def _substitute(a: Any, b: Any, is_lower: bool) -> Any:
     """Substitution by blocks: n^2 steps for each column, where solve has n^3 to factorise."""
     n = a.shape[-1]
     if n <= _BLOCK:
-        return np.linalg.solve(a, b)
+        return lapack.solve(a, b)
     half = n // 2
     top, bottom = b[..., :half, :], b[..., half:, :]
     if is_lower:
@@ -127,7 +128,7 @@ def _jvp_inv(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 inv: Primitive = general(
     "inv",
-    eval=np.linalg.inv,
+    eval=lapack.inv,
     type=_type_inv,
     vjp=lambda ct, y, args, wanted: [-(swap(y) @ ct @ swap(y))],
     jvp=_jvp_inv,

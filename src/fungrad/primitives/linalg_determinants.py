@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
+from fungrad.primitives import lapack
 from fungrad.primitives.declare import Primitive, general
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.linalg import inv, solve
@@ -48,7 +49,7 @@ def _type_det(a: Type) -> Type:
 
 det: Primitive = general(
     "det",
-    eval=np.linalg.det,
+    eval=lapack.det,
     type=_type_det,
     vjp=lambda ct, y, args, wanted: [reshape(ct, shape=(*shape_of(ct), 1, 1)) * cofactors(args[0])],
     batch=lambda args, batched, size: det(args[0]),
@@ -86,7 +87,7 @@ def _turned(a: Any) -> tuple[Any, Any, Any, Any]:
 def _regular(a: Any) -> tuple[Any, bool]:
     """The inverses, and whether all matrices are safely inverted."""
     try:
-        inverse = np.linalg.inv(a)
+        inverse = lapack.inv(a)
     except np.linalg.LinAlgError:
         return a, False
     size = np.abs(a).sum(-2).max(-1, initial=0) * np.abs(inverse).sum(-2).max(-1, initial=0)
@@ -111,7 +112,7 @@ invertible: Primitive = general(
 def _eval_cofactors(a: Any) -> Any:
     inverse, regular = _regular(a)
     if regular:
-        return np.linalg.det(a)[..., None, None] * inverse.mT
+        return lapack.det(a)[..., None, None] * inverse.mT
     u, s, vh, turn = _turned(a)
     # The cofactors of U S V^H are det(U) det(V^H) conj(U) C V^T, for the cofactors C of S.
     found = turn * np.conj((u * _products_of_others(s)[..., None, :]) @ vh)
@@ -134,7 +135,7 @@ def _eval_cofactors_along(a: Any, e: Any) -> Any:
     if regular:
         x = inverse @ e
         trace = np.trace(x, axis1=-2, axis2=-1)[..., None, None]
-        return np.linalg.det(a)[..., None, None] * (trace * inverse - x @ inverse).mT
+        return lapack.det(a)[..., None, None] * (trace * inverse - x @ inverse).mT
     u, s, vh, turn = _turned(a)
     e = u.conj().mT @ e @ vh.conj().mT
     others = _products_of_others_of_two(s)
@@ -206,7 +207,7 @@ def _jvp_slogdet(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 slogdet: Primitive = general(
     "slogdet",
-    eval=lambda a: tuple(np.linalg.slogdet(a)),
+    eval=lambda a: tuple(lapack.slogdet(a)),
     type=_type_slogdet,
     vjp=_vjp_slogdet,
     jvp=_jvp_slogdet,

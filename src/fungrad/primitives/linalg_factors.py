@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
+from fungrad.primitives import lapack
 from fungrad.primitives.declare import Primitive, general, zeros
 from fungrad.primitives.linalg import solve
 from fungrad.primitives.linalg_forms import (
@@ -84,7 +85,7 @@ def _vjp_cholesky(ct: Any, y: Any, args: Any, wanted: Any) -> list[Any]:
 
 cholesky: Primitive = general(
     "cholesky",
-    eval=np.linalg.cholesky,
+    eval=lapack.cholesky,
     type=_type_cholesky,
     vjp=_vjp_cholesky,
     batch=lambda args, batched, size: cholesky(args[0]),

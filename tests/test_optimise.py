@@ -43,6 +43,9 @@ EXAMPLES = {
     "x * -1 is -x": (lambda x: x * -1.0, (SPECIAL,), ["neg"]),
     "-x * y is -(x * y)": (lambda x, y: -((-x) * y), (SPECIAL, OTHER), ["mul"]),
     "x + -y is x - y": (lambda x, y: y + (-x), (SPECIAL, OTHER), ["sub"]),
+    "-x @ y is -(x @ y), but for the sign of 0": (
+        lambda x, y: 1.0 - (-x) @ y, (MATRIX, MATRIX.T), ["dot_general", "add"],
+    ),
     "the sum of -x, but for the sign of 0": (
         lambda x, y: np.sum(y) - np.sum(-x), (OTHER, OTHER), ["reduce_sum", "reduce_sum", "add"],
     ),
@@ -187,6 +190,53 @@ def test_the_products_in_a_sum_are_products_of_vectors():
         fg.testing.check_grads(fg.jit(f), (x[:9], y[:9]), order=2)
     both = fg.make_jaxpr(lambda x, y: (lambda p: (np.sum(p + y), p))(x * y))(x, y)
     assert names(optimised(both)) == ["mul", "add", "reduce_sum"]  # it is there anyway
+
+
+def test_products_that_are_turned_or_added_are_one():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(5, 5)), rng.normal(size=(5, 5))
+    stacks = np.stack([x, y]), np.stack([y, x, x - y, y])
+    examples = [
+        (lambda x, y: (x @ y).T + 1.0, (x, y), ["dot_general", "add"]),
+        (lambda x, y: np.einsum("aij,bjk->kabi", x, y), stacks, None),
+        (
+            lambda x, y: np.swapaxes(x @ y, 1, 2) * 2.0,
+            (stacks[0], stacks[0]),
+            ["dot_general", "mul"],
+        ),
+        (lambda x, y: (x @ y).T + (y @ x).T, (x, y), ["dot_general", "dot_general", "add"]),
+        (lambda x, y: x @ y + np.sin(x) @ y, (x, y), ["sin", "add", "dot_general"]),
+        (lambda x, y: x @ y - x @ np.sin(y), (x, y), ["sin", "sub", "dot_general"]),
+        (lambda x, y: x + x @ y + y @ y, (x, y), ["add", "dot_general", "add"]),
+        (lambda x, y: x @ y + x - y @ y, (x, y), ["sub", "dot_general", "add"]),
+        (lambda x, y: x @ y - x - y @ y, (x, y), ["dot_general", "sub", "dot_general", "sub"]),
+        (lambda x, y: x @ y + y[0] @ y, (x, y), None),
+        (lambda x, y: x[0] @ y[0] + x[1] @ y[0], (x, y), None),
+        (lambda x, y: (lambda p: p.T + p)(x @ y), (x, y), ["dot_general", "transpose", "add"]),
+        (
+            lambda x, y: (lambda p: (p, p + y @ y))(x @ y),
+            (x, y),
+            ["dot_general", "dot_general", "add"],
+        ),
+    ]
+    for f, args, expected in examples:
+        graph = fg.make_jaxpr(f)(*args)
+        found = optimised(graph)
+        fg.check_graph(found)
+        assert expected is None or sorted(names(found)) == sorted(expected)
+        for got, want in zip(fg.evaluate(found, *args), fg.evaluate(graph, *args), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+        if expected is not None and args[0].ndim == 2:
+            fg.testing.check_grads(fg.jit(f), args, order=2)
+            batch = [np.stack([a, a + 1.0]) for a in args]
+            for got, want in zip(
+                *(np.atleast_1d(g(fg.vmap(f))(*batch)) for g in (fg.jit, lambda f: f)), strict=True
+            ):
+                np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    for dtype, count in ((np.float32, 2), (np.int64, 2), (np.complex128, 1)):
+        args = (10.0 * x).astype(dtype), (10.0 * y).astype(dtype)
+        found = optimised(fg.make_jaxpr(lambda x, y: x @ y + y @ y)(*args))
+        assert names(found).count("dot_general") == count
 
 
 def test_one_number_in_place_of_two():

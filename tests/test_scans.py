@@ -106,6 +106,35 @@ def nested(scan, w, start, xs, reverse=False):
     return np.sum(end) + np.sum(ys**2) + np.sum(sums * sums)
 
 
+def assembled(scan, w, start, xs, reverse=False):
+    """Arrays put together of parts, which gradients are added to, and that NumPy repeats."""
+    column = np.array([[[0.5]], [[1.0]]], xs.dtype)
+
+    def step(c, x):
+        pair = np.concatenate([x[None], c[:-1]])
+        gates = np.tanh(pair * w + column)
+        more = 0.5 + column * gates
+        new = 0.5 * c * more[0] + more[1, ::-1] * gates[0]
+        return new, (new[-1], np.outer(new[0, :3], x[:2]), np.stack([new, new[::-1] * x]))
+
+    end, (rows, outer, pairs) = scan(step, start, xs, reverse=reverse)
+    return np.sum(end) + np.sum(rows**2) + np.sum(outer * outer) + np.sum(np.sin(pairs))
+
+
+def turned(scan, w, start, xs, reverse=False):
+    """Products that are turned, negated and added; equations, and inverses."""
+    one = np.eye(4, dtype=xs.dtype)
+
+    def step(c, x):
+        more = np.outer(c[0], x[1]) + (w @ c @ x.T).T + c @ x.T
+        new = np.tanh(0.1 * (more - (-w) @ x + (-c) @ w.T - w @ c.T))
+        both = one + new @ new.T
+        return new, np.linalg.solve(both, c) @ np.linalg.inv(both + 1.0).T
+
+    end, ys = scan(step, start, xs, reverse=reverse)
+    return np.sum(end) + np.sum(ys * ys)
+
+
 def numbers(length):
     rng = np.random.default_rng(length)
     spread = np.eye(4) + 0.1 * rng.normal(size=(4, 4))
@@ -122,10 +151,16 @@ def numbers(length):
             rng.normal(size=(9, 9)), rng.normal(size=9), rng.normal(size=(length, 9)),
         ),
         nested: (rng.normal(size=70), rng.normal(size=70), rng.normal(size=(length, 70))),
+        assembled: (
+            rng.normal(size=(2, 2, 40)), rng.normal(size=(2, 40)), rng.normal(size=(length, 40)),
+        ),
+        turned: (
+            rng.normal(size=(4, 4)), rng.normal(size=(4, 4)), rng.normal(size=(length, 4, 4)),
+        ),
     }  # fmt: skip
 
 
-PROGRAMS = (gates, filtered, polynomial, swapped, nested)
+PROGRAMS = (gates, filtered, polynomial, swapped, nested, assembled, turned)
 
 
 def close(got, want, rtol=1e-9):
@@ -332,6 +367,43 @@ def test_the_way_back_makes_of_few_stacks_what_it_needs(size):
     close(fg.jit(g)(*args), fg.grad(lambda *args: f(steps, *args), positions)(*args))
     hessian = fg.jit(fg.grad(lambda w: np.sum(g(w, *args[1:])[0] ** 2)))
     close(hessian(args[0]), fg.grad(lambda w: np.sum(g(w, *args[1:])[0] ** 2))(args[0]))
+
+
+def test_as_much_leaves_a_loop_as_may_be_stacked(monkeypatch):
+    args = numbers(7)[assembled]
+    counts = []
+    for free in (1 << 17, 0):
+        monkeypatch.setattr(fission, "FREE", free)
+        g = fg.grad(lambda *args: assembled(lax.scan, *args), (0, 1, 2))
+        _, (_, back) = loops_of(g, *args)
+        counts.append(names(optimised(back.params["body"])).count("mul"))
+        close(fg.jit(g)(*args), fg.grad(lambda *args: assembled(steps, *args), (0, 1, 2))(*args))
+    assert counts[0] < counts[1] < 20
+
+
+def test_a_singular_matrix_in_a_step_is_an_error():
+    def f(start, xs):
+        return lax.scan(lambda c, x: (np.linalg.solve(c - x, np.eye(9)), None), start, xs)[0]
+
+    start, xs = np.eye(9), np.stack([0 * np.eye(9), np.eye(9)])
+    for run in (
+        f,
+        fg.jit(f),
+        fg.jit(lambda *args: fg.grad(lambda s: np.sum(f(s, args[1])))(args[0])),
+    ):
+        with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+            run(start, xs)
+    np.testing.assert_array_equal(fg.jit(f)(start, xs[:1]), start)
+
+
+def test_single_precision_in_steps_that_are_put_together():
+    for program in (assembled, turned):
+        args = [a.astype(np.float32) for a in numbers(5)[program]]
+        g = fg.jit(fg.grad(lambda *a, p=program: p(lax.scan, *a), (0, 1, 2)))
+        want = fg.grad(lambda *a, p=program: p(steps, *a), (0, 1, 2))(*args)
+        for x, y in zip(g(*args), want, strict=True):
+            assert x.dtype == y.dtype
+            np.testing.assert_allclose(x, y, rtol=2e-3, atol=2e-3)
 
 
 # --- slices ---------------------------------------------------------------------------------------

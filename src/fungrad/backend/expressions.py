@@ -14,10 +14,19 @@ import numpy as np
 from fungrad.backend.rows import REDUCTIONS
 from fungrad.ir.graph import Equation
 from fungrad.primitives import elementwise as arithmetic
+from fungrad.primitives import lapack
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, getitem
-from fungrad.primitives.shaping import concatenate, convert, reshape, to_discrete, transpose
+from fungrad.primitives.linalg import solve
+from fungrad.primitives.shaping import (
+    concatenate,
+    convert,
+    reshape,
+    slice_axis,
+    to_discrete,
+    transpose,
+)
 from fungrad.primitives.stacking import stack
 from fungrad.primitives.ufuncs import power
 
@@ -80,6 +89,24 @@ def _getitem(equation: Equation, arguments: Sequence[str], constant: Constant) -
     return f"{arguments[0]}[{arguments[1]}]" if entries == (ARRAY,) else None
 
 
+def _stretch(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    axis, start, stop = (equation.params[name] for name in ("axis", "start", "stop"))
+    return f"{arguments[0]}[{constant('k', (*[slice(None)] * axis, slice(start, stop)))}]"
+
+
+def _transpose(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    axes = equation.params["axes"]
+    if axes == tuple(reversed(range(len(axes)))):
+        return f"{arguments[0]}.T"
+    return f"{arguments[0]}.transpose({axes})"
+
+
+def _solve(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    if equation.params["triangle"]:
+        return None
+    return f"{constant('solve', lapack.solve)}({', '.join(arguments)})"
+
+
 def _cast(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
     before, after = equation.inputs[0].type, equation.params["dtype"]
     if not before.shape or (before.dtype.kind == "c" and after.kind != "c"):
@@ -110,7 +137,9 @@ def _joined(name: str, function: Any) -> Callable[..., str | None]:
 
 _WRITTEN: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] = {
     reshape: lambda equation, args, constant: f"{args[0]}.reshape({equation.params['shape']})",
-    transpose: lambda equation, args, constant: f"{args[0]}.transpose({equation.params['axes']})",
+    slice_axis: _stretch,
+    transpose: _transpose,
+    solve: _solve,
     select: _select,
     getitem: _getitem,
     convert: _cast,

@@ -13,10 +13,16 @@ from fungrad.backend.rows import REDUCTIONS
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import select
+from fungrad.primitives.indexing import scatter
+from fungrad.primitives.linalg import inv, solve
+from fungrad.primitives.linalg_factors import cholesky
+from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import concatenate
 from fungrad.primitives.stacking import stack
 
-_OWN = (dot_general, select, concatenate, stack, *REDUCTIONS)
+_OWN = (
+    dot_general, select, concatenate, stack, scatter, index_add, solve, inv, cholesky, *REDUCTIONS,
+)  # fmt: skip
 
 
 def by_ufunc(equation: Equation) -> bool:

@@ -7,32 +7,30 @@ programs; stacking.py knows the stacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from fungrad.backend.blocks import as_ufunc
 from fungrad.backend.expressions import expressed
-from fungrad.backend.lifetimes import Lifetimes, by_ufunc
-from fungrad.backend.lines import Lines, Runner, loops
+from fungrad.backend.lifetimes import by_ufunc
+from fungrad.backend.lines import Runner, loops
+from fungrad.backend.places import Places
 from fungrad.backend.programs import program
 from fungrad.backend.regions import Region
 from fungrad.backend.sizes import BLOCK
+from fungrad.backend.writing import form
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
-from fungrad.ir.types import Type
 from fungrad.optimise.passes import optimised
-from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.indexing import getitem
-from fungrad.primitives.shaping import concatenate, reshape, transpose
+from fungrad.primitives.scattering import index_add
+from fungrad.primitives.shaping import concatenate, reshape, slice_axis, transpose
+from fungrad.primitives.stacking import stack
 from fungrad.structural.scan import scan
 
+_VIEWS = (getitem, reshape, slice_axis, transpose)
+_JOINED = (concatenate, stack)
 DROPPED = 1 << 10
 """Values of fewer elements are not dropped before the next step replaces them."""
-
-_COLUMN = (slice(None), None)
-_KEYWORD = ("maximum", "minimum")
-"""Ufuncs that want the place of the result by its name."""
 
 
 def stepwise(equation: Equation, shared: bool = True) -> Runner | None:
@@ -56,34 +54,12 @@ def _unused(*args: Any) -> Any:
 loops[scan] = stepwise
 
 
-def _is_product(equation: Equation) -> bool:
-    """Whether an equation is what `ndarray.dot` makes an array of."""
-    if equation.primitive is not dot_general or equation.params["batch"][0]:
-        return False
-    dims = [a.type.ndim for a in equation.inputs]
-    alone = len(equation.params["contract"][0]) == 1 and all(1 <= n <= 2 for n in dims)
-    return alone and sum(dims) > 2
-
-
-def _writes(equation: Equation) -> bool:
-    """Whether an equation can write what it makes into memory that is there."""
-    return by_ufunc(equation) or _is_product(equation) or _is_outer(equation)
-
-
-def _is_outer(equation: Equation) -> bool:
-    """Whether an equation multiplies each element of a vector with each of another."""
-    params = equation.params
-    if equation.primitive is not dot_general or params["batch"][0] or params["contract"][0]:
-        return False
-    return all(a.type.ndim == 1 for a in equation.inputs)
-
-
-class _Loop(Lines):
+class _Loop(Places):
     """The lines of a scan."""
 
     def __init__(self, body: Graph, params: dict[str, Any], shared: bool) -> None:
-        super().__init__(body, None)  # rows and buffers are nobody else's to write over
         constants, n = params["counts"]
+        super().__init__(body, body.inputs[:constants], n)
         self.length: int = params["length"]
         self.backwards: bool = params["reverse"]
         self.shared = shared
@@ -92,11 +68,6 @@ class _Loop(Lines):
         self.xs = body.inputs[constants + n :]
         self.after, self.ys = body.outputs[:n], body.outputs[n:]
         self.made = {id(v): e for e in self.steps if isinstance(e, Equation) for v in e.outputs}
-        self.lives = Lifetimes(self.steps, body, n)
-        self.before: list[str] = []
-        """Lines before the loop."""
-        self.running: list[tuple[str, str]] = []
-        """Names of a step, and what they run over."""
         self.late: list[tuple[str, Atom]] = []
         """What is written at the end of a step, and where."""
         self.targets: dict[int, str] = {}
@@ -105,14 +76,8 @@ class _Loop(Lines):
         """The stacks of rows."""
         self.parts: dict[int, tuple[str, list[str]]] = {}
         """Of values that are joined, where they stand, and the places of the parts."""
-        self.still = {self.name(v) for v in (*self.consts, *(v for v, _ in body.constants))}
-        """Names of what is the same memory in all steps."""
         self.spare: set[str] = set()
         """Where carries are made, while what they were before is still read."""
-        self.views: dict[str, str] = {}
-        self.buffers: list[str] = []
-        self.taken: dict[int, tuple[Any, str]] = {}
-        self.free: dict[Any, list[str]] = {}
 
     def scheduled(self) -> Sequence[Equation | Region]:
         """Regions are for arrays of several blocks: buffers are used again here, too."""
@@ -126,12 +91,16 @@ class _Loop(Lines):
         read.update(id(a) for a in self.graph.outputs)
         for i, x in enumerate(self.xs):
             if id(x) in read:
-                self.running.append((self.name(x), self.ordered(f"x_{i}")))
+                self.rows[self.name(x)] = rows = self.ordered(f"x_{i}")
+                self.running.append((self.name(x), rows))
         stacks = self.stacks()
         for equation in reversed(self.graph.equations):
-            if equation.primitive is concatenate and id(equation.outputs[0]) in self.made:
+            if equation.primitive in _JOINED and id(equation.outputs[0]) in self.made:
                 self.join(equation)
         self.alternate()
+        for equation in reversed(self.graph.equations):
+            if equation.primitive is index_add:
+                self.begin(equation)
         lines = self.body()
         lines += [f"{place} = {self.read(atom)}" for place, atom in self.late]
         moved = [(self.name(c), self.read(w)) for c, w in zip(self.carry, self.after, strict=True)]
@@ -139,6 +108,8 @@ class _Loop(Lines):
         moved += [(w, c) for c, w in moved if w in self.spare]
         if moved:
             lines.append(" = ".join(", ".join(side) for side in zip(*moved, strict=True)))
+        words = set(re.findall(r"\w+", "\n".join(lines)))
+        self.running = [(n, s) for n, s in self.running if n in words or n not in self.rows]
         given = [
             *map(self.name, (*self.consts, *self.carry)),
             *(f"x_{i}" for i in range(len(self.xs))),
@@ -223,7 +194,7 @@ class _Loop(Lines):
         """Has each step write a value into a row of an array: as it is made, or at its end."""
         self.running.append((row, rows))
         made = self.made.get(id(atom))
-        now = made is not None and (_writes(made) or self.joins(made))
+        now = made is not None and (form(made) is not None or self.joins(made))
         if now and id(atom) not in self.targets:
             self.targets[id(atom)] = row
             self.arrays[row] = array
@@ -238,7 +209,7 @@ class _Loop(Lines):
             held = {id(carry), id(after)} & {*others, *self.targets}
             if (
                 made is not None
-                and _writes(made)
+                and form(made) is not None
                 and self.lives.bases(after) == {id(after)}
                 and not held
             ):
@@ -248,20 +219,24 @@ class _Loop(Lines):
                 self.targets[id(after)] = name
                 self.spare.add(name)
 
-    def allocate(self, name: str, shape: tuple[int, ...], type_: Type) -> None:
-        """Makes an array without values before the loop."""
-        dtype = self.constant(type_.dtype.name, type_.dtype)
-        self.before.append(f"{name} = {self.constant('empty', np.empty)}({shape}, {dtype})")
+    def begin(self, equation: Equation) -> None:
+        """Has an array that only this equation adds to be made where the sum shall stand."""
+        x, (output,) = equation.inputs[0], equation.outputs
+        place, made = self.targets.get(id(output)), self.made.get(id(x))
+        if place is not None and made is not None and self._reads[id(x)] == 1:
+            if form(equation) is not None and form(made) is not None:
+                self.targets.setdefault(id(x), place)
 
     # --- values that are joined ---------------------------------------------------------------
 
     def joins(self, equation: Equation) -> bool:
         """Whether an equation joins arrays that can be written where they belong."""
-        return equation.primitive is concatenate and not any(a.type.weak for a in equation.inputs)
+        types = [a.type for a in equation.inputs]
+        return equation.primitive in _JOINED and all(t.shape and not t.weak for t in types)
 
     def join(self, equation: Equation) -> None:
         """Has the parts of an array be written where they stand in it."""
-        (output,), axis = equation.outputs, equation.params["axis"]
+        (output,), axis = equation.outputs, equation.params.get("axis")
         if not self.joins(equation) or id(output) in self.lives.passed - self.targets.keys():
             return
         whole = self.targets.get(id(output))
@@ -270,9 +245,11 @@ class _Loop(Lines):
         rows = dict(self.running).get(whole)
         places, start = [], 0
         for k, atom in enumerate(equation.inputs):
-            part = slice(start, start + atom.type.shape[axis])
-            start = part.stop
-            index = (*[slice(None)] * axis, part)
+            index: tuple[Any, ...] = (k,)
+            if axis is not None:
+                stop = start + atom.type.shape[axis]
+                index = (*[slice(None)] * axis, slice(start, stop))
+                start = stop
             if rows is None:
                 place = self.hoisted(f"{whole}[{self.constant('k', index)}]")
             else:
@@ -292,13 +269,6 @@ class _Loop(Lines):
         large = [v for v in dead if v.type.size >= DROPPED and self.name(v) not in kept]
         return super().dropped(large)
 
-    def release(self) -> None:
-        """Gives back the buffers of what nothing reads behind this step."""
-        for base in self.lives.ended[self.at]:
-            if base in self.taken:
-                kind, name = self.taken.pop(base)
-                self.free.setdefault(kind, []).append(name)
-
     def equation(self, equation: Equation) -> list[str]:
         view = self.view(equation)
         if view is not None:
@@ -314,7 +284,7 @@ class _Loop(Lines):
 
     def view(self, equation: Equation) -> str | None:
         """The expression of a view of memory that is the same in all steps."""
-        if equation.primitive not in (getitem, reshape, transpose) or len(equation.inputs) != 1:
+        if equation.primitive not in _VIEWS or len(equation.inputs) != 1:
             return None
         source = self.read(equation.inputs[0])
         if source not in self.still or not equation.outputs[0].type.shape:
@@ -322,14 +292,6 @@ class _Loop(Lines):
         if equation.primitive is reshape and source not in self.buffers:
             return None  # it might be a copy
         return expressed(equation, [source], self.constant)
-
-    def hoisted(self, expression: str) -> str:
-        """The name of an expression that is computed before the loop."""
-        if expression not in self.views:
-            self.views[expression] = name = f"h_{len(self.views)}"
-            self.before.append(f"{name} = {expression}")
-            self.still.add(name)
-        return self.views[expression]
 
     def written(self, equation: Equation) -> list[str]:
         """The line of an equation that writes into memory that is there, if it can."""
@@ -339,51 +301,25 @@ class _Loop(Lines):
         target = self.targets.get(id(output))
         if target is None and id(output) in self.lives.passed:
             return []
-        if by_ufunc(equation):
-            ufunc, arguments = as_ufunc(equation, self.operands(equation))
-            self.release()  # it may write over what it reads
-            called = self.constant(ufunc.__name__, ufunc)
-        elif _is_outer(equation):
-            x, y = map(self.read, equation.inputs)
-            column = f"{x}[{self.constant('k', _COLUMN)}]"
-            arguments = [self.hoisted(column) if x in self.still else column, y]
-            called = self.constant("multiply", np.multiply)
-        elif _is_product(equation):
-            left, *arguments = self.factors(equation)
-            called = f"{left}.dot"
-        else:
+        write = form(equation)
+        if write is None:
             return []
-        name = target or self.take(output)
+        call = write(equation, self)
+        if call.over:
+            self.release()
+        name = target or self.given_up(equation) or self.take(output)
         self._names[id(output)] = name
-        place = f"out={name}" if called in _KEYWORD else name
-        return [f"{called}({', '.join([*arguments, place])})"]
+        return call.lines(name)
 
-    def factors(self, equation: Equation) -> list[str]:
-        """What is multiplied, the contracted axis last in the first, and first in the second."""
-        (i,), (j,) = equation.params["contract"]
-        x, y = equation.inputs
-        turned = [x.type.ndim == 2 and i == 0, y.type.ndim == 2 and j == 1]
-        names = []
-        for atom, turn in zip((x, y), turned, strict=True):
-            name = self.read(atom)
-            text = f"{name}.T"
-            names.append(name if not turn else self.hoisted(text) if name in self.still else text)
-        return names
-
-    def take(self, variable: Variable) -> str:
-        """A buffer for a value, until that is read no more."""
-        kind = variable.type.shape, variable.type.dtype
-        name = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable.type)
-        self.taken[id(variable)] = kind, name
-        return name
-
-    def buffer(self, type_: Type) -> str:
-        """The name of a new buffer."""
-        name = f"b_{len(self.buffers)}"
-        self.buffers.append(name)
-        self.still.add(name)
-        self.allocate(name, type_.shape, type_)
-        return name
+    def given_up(self, equation: Equation) -> str:
+        """The buffer of an array that only this equation reads, to a part of which it adds."""
+        x, (output,) = equation.inputs[0], equation.outputs
+        if equation.primitive is not index_add or id(x) not in self.lives.ended[self.at]:
+            return ""
+        if id(x) not in self.taken:
+            return ""
+        self.taken[id(output)] = found = self.taken.pop(id(x))
+        return found[1]
 
 
 __all__ = ["stepwise"]

@@ -15,8 +15,10 @@ import numpy as np
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.choices import chosen_before, chosen_twice
 from fungrad.optimise.kernels import ROUNDED, setting
+from fungrad.optimise.products import negated
 from fungrad.optimise.rewrite import Rule, Writer, simplified_by
 from fungrad.optimise.slices import filled
+from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.declare import full
 from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, select, sub
 from fungrad.primitives.indexing import Index, getitem, scatter
@@ -334,6 +336,7 @@ RULES = (
     Rule((mul,), "x * -1 is -x", _times_minus_one),
     Rule((mul, div), "-x * y is -(x * y)", _factor_negated),
     Rule((add, sub), "x + -y is x - y", _minus),
+    Rule((dot_general,), "-x @ y is -(x @ y), but for the sign of 0", negated),
     Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated),
     Rule((select,), "what is not chosen need not be made", chosen_twice),
     Rule((select,), "what is done to a choice is done to what is chosen", chosen_before),

@@ -6,6 +6,7 @@ one product in each step. Numbers are doubles, and equal to rounding. Knows what
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
@@ -28,6 +29,7 @@ def associated(loop: Loop) -> None:
     """Puts together what is known of the products and sums of a loop."""
     known = {id(v) for v, _ in (*loop.consts, *loop.xs, *loop.body.constants)}
     chains: dict[tuple[int, bool], _Chain] = {}
+    seen: dict[Hashable, Atom] = {}
     equations: list[Equation] = []
     for equation in loop.equations:
         if known.issuperset(id(a) for a in equation.inputs if isinstance(a, Variable)):
@@ -42,7 +44,7 @@ def associated(loop: Loop) -> None:
                 (output,) = equation.outputs
                 chains[id(output), products] = chain = _Chain(before.root, links)
                 if len(links) > 1 and any(isinstance(a, Variable) for _, a in links):
-                    made, factor = _together(equation, chain.links)
+                    made, factor = _together(equation, chain.links, seen)
                     known.update(id(e.outputs[0]) for e in made)
                     together = mul if products else add
                     given = (chain.root, factor)
@@ -76,15 +78,19 @@ def _is(atom: Atom, known: set[int]) -> bool:
 
 
 def _together(
-    like: Equation, links: tuple[tuple[Any, Atom | None], ...]
+    like: Equation, links: tuple[tuple[Any, Atom | None], ...], seen: dict[Hashable, Atom]
 ) -> tuple[list[Equation], Atom]:
-    """The equations of what is known of a chain, and what they make."""
+    """The new equations of what is known of a chain, and what they make."""
     straight = mul if links[0][0] in _PRODUCTS else add
     made: list[Equation] = []
 
     def write(primitive: Any, *inputs: Atom) -> Atom:
-        made.append(applied(like, primitive, *inputs))
-        return made[-1].outputs[0]
+        named = [(a.type, repr(a.value)) if isinstance(a, Literal) else id(a) for a in inputs]
+        key = (primitive, *named)
+        if key not in seen:
+            made.append(applied(like, primitive, *inputs))
+            seen[key] = made[-1].outputs[0]
+        return seen[key]
 
     given = [(primitive, atom) for primitive, atom in links if atom is not None]
     begin = next((i for i, (primitive, _) in enumerate(given) if primitive is straight), None)

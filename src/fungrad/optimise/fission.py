@@ -28,7 +28,7 @@ def move_before(loop: Loop) -> None:
     fixed = {id(v) for v, _ in (*loop.consts, *loop.body.constants)}
     known = fixed | {id(v) for v, _ in loop.xs}
     moved: list[Equation] = []
-    inside: list[Equation] = []
+    again: set[int] = set()  # what is the same in all steps is made in each, too
     for equation in loop.equations:
         inputs = [id(a) for a in equation.inputs if isinstance(a, Variable)]
         if known.issuperset(inputs) and movable(equation) and small(equation):
@@ -36,15 +36,12 @@ def move_before(loop: Loop) -> None:
             known.update(id(v) for v in equation.outputs)
             if fixed.issuperset(inputs):
                 fixed.update(id(v) for v in equation.outputs)
-                inside.append(equation)
-        else:
-            inside.append(equation)
-    read = {id(a) for e in inside for a in e.inputs} | {id(c[2]) for c in loop.carry}
-    read |= {id(v) for v, _ in loop.ys}
-    wanted = [v for e in moved for v in e.outputs if id(v) in read and id(v) not in fixed]
-    given = [a for _, a in loop.xs]
-    if not wanted or not _affordable(loop, wanted, given):
+                again.add(id(equation))
+    moved, wanted = _moved_back(loop, moved, again, fixed)
+    if not wanted:
         return
+    gone = {id(e) for e in moved} - again
+    inside = [e for e in loop.equations if id(e) not in gone]
     equations, stacks = loop.for_all_steps(moved, wanted)
     loop.before += equations
     loop.xs += zip(wanted, stacks, strict=True)
@@ -52,6 +49,37 @@ def move_before(loop: Loop) -> None:
     _hand_on(loop, {id(v): a for v, a in loop.xs})
     used = {id(a) for e in inside for a in e.inputs} | {id(c[2]) for c in loop.carry}
     loop.xs = [(v, a) for v, a in loop.xs if id(v) in used]
+
+
+def _moved_back(
+    loop: Loop, moved: list[Equation], again: set[int], fixed: set[int]
+) -> tuple[list[Equation], list[Variable]]:
+    """The equations that can stand before the loop, and the values that cross: the last ones stay
+    where more would cross than may.
+    """
+    gone = {id(e) for e in moved} - again
+    ends = {id(c[2]) for c in loop.carry} | {id(v) for v, _ in loop.ys}
+    inside = {id(a) for e in loop.equations if id(e) not in gone for a in e.inputs} | ends
+    made = {id(v): v for e in moved for v in e.outputs if id(v) not in fixed}
+    crossing = {key: v for key, v in made.items() if key in inside}
+    outside = Counter(id(a) for e in moved for a in e.inputs)
+    given = [a for _, a in loop.xs]
+    stay: set[int] = set()
+    for equation in reversed(moved):
+        if _affordable(loop, list(crossing.values()), given):
+            break
+        outputs = [id(v) for v in equation.outputs]
+        if id(equation) in again or any(key in ends or outside[key] for key in outputs):
+            continue
+        fresh = {id(a): made[id(a)] for a in equation.inputs if id(a) in made}
+        grown = sum(v.type.size for key, v in fresh.items() if key not in crossing)
+        if grown < sum(v.type.size for v in equation.outputs):
+            crossing = {k: v for k, v in {**crossing, **fresh}.items() if k not in outputs}
+            outside.subtract(id(a) for a in equation.inputs)
+            stay.add(id(equation))
+    if not _affordable(loop, list(crossing.values()), given):
+        return [], []
+    return [e for e in moved if id(e) not in stay], list(crossing.values())
 
 
 def _hand_on(loop: Loop, known: dict[int, Atom]) -> None:

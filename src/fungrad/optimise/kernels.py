@@ -12,10 +12,11 @@ import numpy as np
 
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.optimise.products import ONE, TURNED
 from fungrad.optimise.rewrite import Rule, Writer
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, mul, neg, sub
-from fungrad.primitives.shaping import reduce_sum
+from fungrad.primitives.shaping import reduce_sum, transpose
 from fungrad.primitives.ufuncs import power, reciprocal
 
 SETTINGS = ("auto", "numpy", "fast")
@@ -159,6 +160,9 @@ def _scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:
 ROUNDED = {
     mul: Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor),
     power: Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product),
+    transpose: TURNED,
+    add: ONE,
+    sub: ONE,
     reduce_sum: Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z), to rounding", _as_dots),
 }
 """Rules whose numbers are equal to rounding only, by their primitive."""

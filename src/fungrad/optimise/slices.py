@@ -16,7 +16,11 @@ from fungrad.optimise.rewrite import Renaming, Writer, applied, copied, renamed
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import concatenate
+from fungrad.primitives.stacking import stack
 from fungrad.records import Record
+
+SMALL = 1 << 11
+"""Elements of arrays that regions are not for."""
 
 
 class _Slice(Record):
@@ -68,8 +72,10 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
         (one_slice(e.params["index"], output.type.shape), e.inputs[e.primitive is index_add])
         for e in chain
     ]
-    if any(part is None for part, _ in parts) or any(len(e.inputs) > 2 for e in chain):
+    if any(len(e.inputs) > 2 for e in chain):
         return None
+    if any(part is None for part, _ in parts):
+        return _rows_filled(writer, chain)
     places = sorted(((part, atom) for part, atom in parts if part is not None), key=itemgetter(0))
     axes = {part[0] for part, _ in places}
     ends = [0, *(part[2] for part, _ in places)]
@@ -83,6 +89,28 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
     for made in chain[1:]:
         writer.drop(made)
     return writer.add(equation, concatenate, *(atom for _, atom in places), axis=axis)
+
+
+def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
+    """The same of small arrays that are covered by their items along axis 0: these, stacked."""
+    (output,) = chain[0].outputs
+    shape, rows = output.type.shape, {}
+    for equation in chain:
+        atom = equation.inputs[equation.primitive is index_add]
+        first, *rest = expanded(equation.params["index"], len(shape)) or [None]
+        whole = all(e.__class__ is slice and e == slice(None) for e in rest)
+        if first.__class__ is not int or not whole or output.type.size > SMALL:
+            return None
+        if atom.type.shape != shape[1:] or not shape[1:]:
+            return None
+        if atom.type.dtype != output.type.dtype or atom.type.weak:
+            return None
+        rows[first % shape[0]] = atom
+    if len(rows) != shape[0] or len(chain) != shape[0]:
+        return None
+    for made in chain[1:]:
+        writer.drop(made)
+    return writer.add(chain[0], stack, *(rows[i] for i in range(shape[0])))
 
 
 def _fills(atom: Atom, output: Atom, part: tuple[int, int, int]) -> bool:

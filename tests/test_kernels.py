@@ -181,6 +181,18 @@ def functions(x, y):
     )
 
 
+@pytest.mark.parametrize("name", ["logaddexp", "hypot"])
+def test_two_dtypes_in_one_region(name):
+    function = getattr(np, name)
+
+    def f(x, y):
+        return function(x, 1.5) * 2.0 + function(y, np.float32(1.5)) + function(1.5, x)
+
+    x = RNG.normal(size=20_000)
+    args = x, x.astype(np.float32)
+    np.testing.assert_allclose(fg.jit(f)(*args), f(*args), rtol=1e-6)
+
+
 @pytest.mark.parametrize("setting", ["auto", "numpy", "fast"])
 @pytest.mark.parametrize("shape", [(40_000,), (300, 150), (9_000, 5)])
 def test_in_regions(setting, shape):

@@ -83,8 +83,9 @@ class Block:
         return name
 
     def function(self, name: str, value: Any) -> str:
-        self.namespace[name] = value
-        return name
+        """The name of a function, its own if no other function has that."""
+        known = self.namespace.setdefault(name, value)
+        return name if known is value else self.constant(value)
 
     def read(self, atom: Atom, axis: int | None) -> str:
         if isinstance(atom, Literal):

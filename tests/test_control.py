@@ -347,6 +347,15 @@ def test_carries_that_differ():
         lax.scan(lambda c, x: ((c, c), x), 1.0, XS)
     with pytest.raises(StructureMismatchError, match="pair"):
         lax.scan(lambda c, x: c, 1.0, XS)
+    with pytest.raises(StructureMismatchError, match="returned 1 values"):
+        lax.scan(lambda c, x: (c,), 0.0, np.ones(3))
+    with pytest.raises(ArgumentError, match=r"no axis to go along at .*test_control\.py"):
+        lax.scan(lambda c, x: (c, x), 0.0, 1.0)
+    with pytest.raises(ArgumentError, match=r"one number of steps at .*test_control\.py"):
+        lax.scan(lambda c, x: (c, x), 0.0)
+    for steps in (3, np.array(3)):
+        with pytest.raises(StructureMismatchError, match=r"`<lambda>` \(.*test_control\.py:\d+\)"):
+            lax.fori_loop(0, steps, lambda i, c: c + 0.5, np.float32([1.0]).astype(int))
     with pytest.raises(StructureMismatchError, match="carry like the one it gets"):
         lax.while_loop(lambda c: c > 0, lambda c: np.stack([c, c]), 1.0)
     with pytest.raises(StructureMismatchError, match="one boolean"):

@@ -117,14 +117,12 @@ def fori_loop(
     """
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
         steps = np.arange(lower, max(lower, upper))
-        return scan(
-            lambda c, i: (body_fun(i, c), None), init_val, steps, unroll=unroll or 1,
-            callback=callback,
-        )[0]  # fmt: skip
+        step = functools.wraps(body_fun)(lambda c, i: (body_fun(i, c), None))
+        return scan(step, init_val, steps, unroll=unroll or 1, callback=callback)[0]
     first = np.int64(lower) if isinstance(lower, int) else lower
     _, _, result = while_loop(
         lambda c: c[0] < c[1],
-        lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2])),
+        functools.wraps(body_fun)(lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2]))),
         (first, upper, init_val),
         callback=None if callback is None else lambda step, c: callback(step, c[2]),
     )
@@ -214,9 +212,10 @@ def _told(f: Callable[..., Any], named: Any, callback: Callable[[int, Any], Any]
 
 def _pair(f: Any, out: Any) -> Any:
     if not (isinstance(out, tuple) and len(out) == 2):
+        found = f"{len(out)} values" if isinstance(out, tuple) else f"{type(out).__name__}"
         raise StructureMismatchError(
             f"The body {describe(f)} of scan has to return a pair (carry, y), but it returned "
-            f"{type(out).__name__}{user_line()}."
+            f"{found}{user_line()}."
         )
     return out
 
@@ -225,14 +224,16 @@ def _scan_length(types: Sequence[Type], treedef: Any, length: int | None) -> int
     lengths = {} if length is None else {int(length): "length"}
     for type_, path in zip(types, trees.paths(treedef), strict=True):
         if not type_.shape:
-            raise ArgumentError(f"xs{path} of scan has no axis to go along: it is {type_}.")
+            raise ArgumentError(
+                f"xs{path} of scan has no axis to go along{user_line()}: it is {type_}."
+            )
         lengths.setdefault(type_.shape[0], f"xs{path}")
     if len(lengths) != 1:
         told = (
             ", ".join(f"{name}: {n}" for n, name in lengths.items())
             or "neither xs nor length was given"
         )
-        raise ArgumentError(f"scan needs one number of steps ({told}).")
+        raise ArgumentError(f"scan needs one number of steps{user_line()} ({told}).")
     return next(iter(lengths))
 
 

@@ -54,7 +54,11 @@ def user_line() -> str:
 
 
 def describe(f: Callable[..., Any]) -> str:
-    """The name of a function with the place of its definition, for messages."""
+    """The name of a function with the place of its definition, for messages: that of the user,
+    whatever is wrapped around it.
+    """
+    while hasattr(f, "__wrapped__"):
+        f = f.__wrapped__
     name = getattr(f, "__name__", type(f).__name__)
     code = getattr(f, "__code__", None)
     return f"`{name}`" if code is None else f"`{name}` ({code.co_filename}:{code.co_firstlineno})"

@@ -217,6 +217,7 @@ def test_kinds_of_numbers():
     written(lambda x, n: (x * 2, n // 2, x > n, x**n, -x, x / 3, 1j * x), 2.5, 7)
     written(fg.grad(lambda x: x * x / np.cos(x)), 2.0)
     written(lambda x: (x + np.float32(0.1), x.sum(), x.astype(np.float64)), np.ones(3, np.float32))
+    written(lambda x: (np.float64(1.5) * x, x + np.float64(0.5) * x[0]), np.ones(3, np.float32))
     written(lambda x: x @ x.T + np.array([[0.1]], np.float32), np.ones((2, 3), np.float32))
     written(lambda z: np.abs(z.conj() @ z), np.array([1 + 2j, -0.5j]))
 

@@ -249,7 +249,10 @@ class Function:
             return lines
         types = [atom.type for atom in equation.inputs]
         plain = equation.primitive.ufunc is not None and equation.primitive is not select
-        arguments = [self.read(atom, types if plain else ()) for atom in equation.inputs]
+        arguments = [
+            self.read(atom, types[:i] + types[i + 1 :] if plain else ())
+            for i, atom in enumerate(equation.inputs)
+        ]
         if equation.primitive is select:
             arguments = [bare(text) for text in arguments]
         text = self._expression(equation, arguments)

@@ -48,6 +48,20 @@ def angles():
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_extrema(dtype):
+    for shape in ((300, 20), (7, 5, 9), (3, 2000), (1, 8)):
+        x = np.round(RNG.normal(size=shape) * 3.0).astype(dtype)
+        x[..., ::3] = np.where(RNG.random(x[..., ::3].shape) < 0.1, np.nan, x[..., ::3])
+        for ufunc, kernel in kernels.EXTREMA.items():
+            for given in (x, np.asfortranarray(x)):
+                out = np.empty(shape[:-1], dtype)
+                places = kernel(given, out)
+                np.testing.assert_array_equal(out, ufunc.reduce(x, -1))
+                if places is not None:
+                    np.testing.assert_array_equal(x.reshape(-1)[places], out.reshape(-1))
+
+
 @pytest.mark.parametrize("tangent", [True, False], ids=["half angle", "polynomials"])
 @pytest.mark.parametrize("largest", [2.3, 3.89, 13.0, kernels.LARGEST])
 def test_sine_and_cosine(largest, tangent, monkeypatch):

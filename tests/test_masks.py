@@ -130,6 +130,27 @@ def test_functions(density, dtype):
             np.testing.assert_array_equal(out, x + want)
 
 
+@pytest.mark.parametrize("density", [0.0, 0.02, 0.6])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sums_over_rows(density, dtype):
+    true = RNG.random((50, 20)) < density
+    x = RNG.normal(size=true.shape).astype(dtype)
+    for mask in (true, np.asfortranarray(true)):
+        for y in (x, x[:, :1].copy(), x[:1], x[0], dtype(2.5), 3.5):
+            got = masks.summed(mask, masks.few(mask), y, x.dtype)
+            want = np.sum(np.where(mask, y, 0), 0, x.dtype)
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_places_that_are_known_hold_where_each_row_has_one():
+    mask = np.eye(20, dtype=bool)
+    known = np.flatnonzero(mask)
+    assert masks.few(mask, known).elements is known
+    mask[3, 5] = True
+    np.testing.assert_array_equal(masks.few(mask, known).elements, np.flatnonzero(mask))
+
+
 def test_nan_is_nan():
     x = np.array([[1.0, np.nan, 2.0], [3.0, 3.0, 1.0]])
     hit = np.empty(x.shape, bool)

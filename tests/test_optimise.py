@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Graph, Literal
 from fungrad.optimise import kernels
 from fungrad.optimise.algebra import ELEMENTWISE, RULES
 from fungrad.optimise.passes import PASSES, optimised
@@ -254,6 +254,32 @@ def test_one_number_in_place_of_two():
         assert names(optimised(fg.make_jaxpr(lambda x: x * 3 * 5)(whole))) == ["mul", "mul"]
     single = fg.make_jaxpr(lambda x: np.float64(0.3) * (x * 5.0))(np.ones(3, np.float32))
     assert fg.evaluate(optimised(single), np.ones(3, np.float32))[0].dtype == np.float64
+
+
+def test_numbers_stand_on_the_smaller_side_of_a_product():
+    def before(x, y):  # two small matrices, a large product
+        return np.sin((x @ y.T) * 0.3)
+
+    def behind(x, y):
+        return (np.sin(x @ y.T) * 3.0) @ y, x.T @ (np.cos(x @ y.T) * 0.7)
+
+    def both(x, y):
+        return fg.grad(lambda x, y: np.sum(np.sin(x @ y.T / 7.0)), (0, 1))(x, y)
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 3)), rng.normal(size=(50, 3))
+    for f in (before, behind, both, lambda x, y: fg.vmap(before, (0, None))(x[:, None], y)):
+        graph = fg.make_jaxpr(f)(x, y)
+        found = optimised(graph)
+        scaled = [e for e in found.equations if e.primitive.name in ("mul", "div")]
+        numbers = [e for e in scaled if any(isinstance(a, Literal) for a in e.inputs)]
+        assert numbers and all(e.outputs[0].type.size < 300 for e in numbers)
+        for got, want in zip(fg.evaluate(found, x, y), fg.evaluate(graph, x, y), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+        fg.testing.check_grads(fg.jit(f), (x[:4], y[:5]), order=2)
+    for dtype in (np.float32, np.int64):  # 2^64 times what they hold may be infinite
+        f = fg.make_jaxpr(before)(x.astype(dtype), y.astype(dtype))
+        assert sorted(names(optimised(f))) == sorted(names(f))
 
 
 @given(programs(scalar=False))

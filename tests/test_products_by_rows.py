@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad.backend import blocks, regions, rows, sizes, threads
+from fungrad.backend import products as of_blocks
 from fungrad.backend.regions import Region, scheduled
 from fungrad.backend.straight import build
 from fungrad.optimise.passes import optimised
@@ -79,10 +80,16 @@ CASES = {
 }
 
 
-@pytest.fixture(params=[1, 2, 3], ids="threads{}".format, autouse=True)
+@pytest.fixture(
+    params=[(1, True), (2, True), (3, True), (2, False)],
+    ids="threads{0[0]}-{0[1]}".format,
+    autouse=True,
+)
 def one_blas_thread(request, monkeypatch):
-    monkeypatch.setattr(threads._state, "single_blas", True)
-    monkeypatch.setattr(threads._state, "count", request.param)
+    count, single = request.param
+    monkeypatch.setattr(of_blocks, "_openblas", lambda: True)
+    monkeypatch.setattr(threads._state, "single_blas", single)
+    monkeypatch.setattr(threads._state, "count", count)
 
 
 def same(f, args):
@@ -108,7 +115,8 @@ def test_values_gradients_and_products_with_the_hessian(name):
     f, args = CASES[name]
     every = tuple(range(len(args)))
     graph = same(fg.value_and_grad(f, every), args)
-    assert name in ("batches", "outer") or sum(map(products, found(graph))) >= 1
+    left = ("batches", "outer") if threads.single_blas() else ("batches", "outer", "complex")
+    assert name in left or sum(map(products, found(graph))) >= 1
     same(lambda *xs: fg.jvp(fg.grad(f, every), xs, xs)[1], args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
@@ -135,6 +143,7 @@ def test_large_matrices_and_large_sums_stay_whole():
         assert not any(map(products, found(optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(*args)))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads._state, "single_blas", False)
+        patch.setattr(of_blocks, "_openblas", lambda: False)
         for f, args in CASES.values():
             assert not any(map(products, found(optimised(fg.make_jaxpr(f)(*args)))))
 
@@ -143,9 +152,30 @@ def test_blocks_of_products_have_many_rows():
     def f(x, y):
         return np.sum(np.sin(x @ y))
 
-    args = normal(600, 64), normal(64, 900)
+    args = normal(600, 16), normal(16, 900)
     (region,) = found(same(f, args))
     assert sizes.length(region, 1) == rows.PRODUCT > sizes.BLOCK // 900
+
+
+@pytest.mark.parametrize("terms", [1, 300, 10_000, 10**7])
+def test_pieces(terms, monkeypatch):
+    monkeypatch.setattr(of_blocks, "TERMS", terms)
+    monkeypatch.setattr(of_blocks, "PIECE", terms // 4 + 1)
+    for m, k, n in (
+        (31, 7, 5),
+        (5, 7, 31),
+        (31, 7, 1),
+        (1, 7, 31),
+        (0, 7, 5),
+        (5, 0, 3),
+        (5, 7, 0),
+    ):
+        for x in (normal(m, k), normal(k, m).T):
+            for y in (normal(k, n), normal(n, k).T, *([normal(k)] if n == 1 else [])):
+                want, out = x @ y, np.empty((m, *y.shape[1:]))
+                np.testing.assert_allclose(of_blocks.in_pieces(x, y), want, rtol=1e-12, atol=1e-12)
+                of_blocks.in_pieces(x, y, out=out)
+                np.testing.assert_allclose(out, want, rtol=1e-12, atol=1e-12)
 
 
 def test_numbers_that_are_none():

@@ -50,6 +50,7 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
         "zeros": np.zeros,
         "copyto": np.copyto,
         "arranged": columns.arranged,
+        "contiguous": np.ascontiguousarray,
         "share": threads.share,
         "num_threads": threads.num_threads,
         "take": pool.take,
@@ -63,6 +64,7 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
     for index, (equation, how) in enumerate(zip(region.equations, region.forms, strict=True)):
         writer.write(equation, how, index)
     made = _Outputs(writer)
+    begin += [f"{name} = contiguous({text})" for text, name in writer.matrices.items()]
     namespace["types"] = made.types
     namespace["layout"] = tuple(writer.layout)
     namespace["size"] = pool.size_of(writer.layout)

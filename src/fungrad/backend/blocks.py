@@ -7,15 +7,23 @@ value is dead. Knows regions and kernels; what stands around the body is written
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from fungrad.backend import columns, masks, sizes
-from fungrad.backend.kernels import SCRATCH, dot, hypot, logaddexp, sincos, sincos_by_tangent
-from fungrad.backend.regions import ROW, SHARED, Region
+from fungrad.backend import columns, masks, products, sizes
+from fungrad.backend.joint import doubles, sines_with_cosines, sorted_pair, summed_products
+from fungrad.backend.kernels import (
+    EXTREMA,
+    SCRATCH,
+    dot,
+    hypot,
+    logaddexp,
+    sincos,
+    sincos_by_tangent,
+)
+from fungrad.backend.regions import SHARED, Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies
 from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
@@ -24,10 +32,10 @@ from fungrad.optimise.kernels import setting
 from fungrad.optimise.rewrite import VIEWS
 from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import mul, select
+from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.scanning import attains
-from fungrad.primitives.shaping import broadcast_to, reduce_sum, transpose
+from fungrad.primitives.shaping import broadcast_to, transpose
 
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
@@ -44,6 +52,8 @@ class Block:
         self.columns = columns.in_columns(region, self.step)
         self.region = region = region if self.columns else masks.joined(region)
         self.places: dict[int, str] = {}
+        self.extrema: dict[int, tuple[int, str]] = {}
+        self.one_each: dict[int, str] = {}
         self.forms = {id(e): f for e, f in zip(region.equations, region.forms, strict=True)}
         self.place: dict[Any, str] = {}
         self.layout: list[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]] = []
@@ -51,8 +61,9 @@ class Block:
         self.free: dict[Any, list[str]] = {}
         self.lines: list[str] = []
         self.sums: dict[int, str] = {}
-        self.pairs = _sines_with_cosines(region)
-        self.products = {} if self.columns else _summed_products(region, self.step)
+        self.matrices: dict[str, str] = {}
+        self.pairs = sines_with_cosines(region)
+        self.products = {} if self.columns else summed_products(region, self.step)
         self.dotted = {id(product) for product in self.products.values()}
         self.root: dict[int, int] = {}
         self.held: dict[int, tuple[Any, str]] = {}
@@ -176,9 +187,9 @@ class Block:
             return True
         partner = self.pairs.get(id(equation))
         kernel = KERNELS.get(equation.primitive) if partner is None else _sincos()
-        if kernel is None or setting() == "numpy" or not _doubles(equation):
+        if kernel is None or setting() == "numpy" or not doubles(equation):
             return False
-        written = [variable] if partner is None else _sorted_pair(equation, partner)
+        written = [variable] if partner is None else sorted_pair(equation, partner)
         targets = [self._target(v, how.output) for v in written]
         scratch = [
             self.buffer(variable, how.output, transient=True) for _ in range(SCRATCH[kernel])
@@ -196,6 +207,8 @@ class Block:
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
         if primitive is attains:
+            x, y = equation.inputs
+            self._attained(x, y, variable)
             target = self._target(variable, how.output)
             text = f"{self.function('attained', masks.attained)}({given[0]}, {given[1]}, {target})"
         elif self.columns:
@@ -228,13 +241,18 @@ class Block:
         self.place[id(variable)] = target
         return True
 
+    def _attained(self, x: Atom, y: Atom, mask: Variable) -> None:
+        """Remembers the places of y where that is an extremum of x."""
+        source, name = self.extrema.get(self.root.get(id(y), id(y)), (0, ""))
+        if source == id(x) and y.type.shape == (*x.type.shape[:-1], 1):
+            self.one_each[id(mask)] = name
+
     def _places(self, mask: Atom, text: str) -> str:
         """The name of the places where a mask is true."""
         if id(mask) not in self.places:
-            self.places[id(mask)] = f"n{len(self.places)}"
-            self.lines.append(
-                f"n{len(self.places) - 1} = {self.function('few', masks.few)}({text})"
-            )
+            name = self.places[id(mask)] = f"n{len(self.lines)}"
+            known = self.one_each.get(id(mask), "None")
+            self.lines.append(f"{name} = {self.function('few', masks.few)}({text}, {known})")
         return self.places[id(mask)]
 
     def _target(self, variable: Variable, axis: int) -> str:
@@ -266,6 +284,11 @@ class Block:
     def _reduced(self, equation: Equation, arguments: list[str]) -> str:
         if multiplies(equation):
             return self._product(equation, arguments)
+        if equation.primitive is masks.sum_where:
+            places = self._places(equation.inputs[0], arguments[0])
+            called = self.function("summed", masks.summed)
+            dtype = self.constant(equation.outputs[0].type.dtype)
+            return f"{called}({arguments[0]}, {places}, {arguments[1]}, {dtype})"
         if equation.primitive is dot_general:
             return f"{self.function('dot', dot)}({', '.join(arguments)})"
         ufunc = REDUCTIONS[equation.primitive]
@@ -283,7 +306,9 @@ class Block:
         """The text of a product of matrices, by rows or over them."""
         (over_x,), (over_y,) = equation.params["contract"]
         x, y = given[0] + ".T" * (over_x == 0), given[1] + ".T" * (over_y == 1)
-        return f"{self.function('product', np.dot)}({x}, {y})"
+        if self.forms[id(equation)].inputs[1] is None:
+            y = self.matrices.setdefault(y, f"c{len(self.matrices)}")
+        return f"{self.function('product', products.product())}({x}, {y})"
 
     def _view(self, equation: Equation, how: Form, source: str) -> None:
         (variable,) = equation.outputs
@@ -306,14 +331,25 @@ class Block:
         if primitive in CASTS:
             self.lines.append(f"copyto({target}, {arguments[0]}, casting='unsafe')")
         elif primitive in REDUCTIONS:
-            ufunc = REDUCTIONS[primitive]
-            called = self.function(ufunc.__name__, ufunc)
-            axes = equation.params["axes"]
-            self.lines.append(f"{called}.reduce({arguments[0]}, {axes}, None, {target})")
+            self._reduce(equation, arguments[0], target)
         else:
             ufunc, arguments = as_ufunc(equation, arguments)
             called = self.function(ufunc.__name__, ufunc)
             self.lines.append(f"{called}({', '.join(arguments)}, out={target})")
+
+    def _reduce(self, equation: Equation, source: str, target: str) -> None:
+        """A reduction of rows; extrema of real numbers by their places."""
+        (type_,), axes = [a.type for a in equation.inputs], equation.params["axes"]
+        ufunc = REDUCTIONS[equation.primitive]
+        last = axes == (type_.ndim - 1,) and type_.dtype.char in "fd" and not self.columns
+        if last and ufunc in EXTREMA and setting() != "numpy":
+            called = self.function(EXTREMA[ufunc].__name__, EXTREMA[ufunc])
+            name = f"n{len(self.lines)}"
+            self.lines.append(f"{name} = {called}({source}, {target})")
+            self.extrema[id(equation.outputs[0])] = id(equation.inputs[0]), name
+        else:
+            called = self.function(ufunc.__name__, ufunc)
+            self.lines.append(f"{called}.reduce({source}, {axes}, None, {target})")
 
 
 KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
@@ -322,59 +358,6 @@ KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
 
 def _sincos() -> Any:
     return sincos_by_tangent if setting() == "fast" else sincos
-
-
-def _doubles(equation: Equation) -> bool:
-    return all(a.type.dtype == np.float64 for a in (*equation.inputs, *equation.outputs))
-
-
-def _sines_with_cosines(region: Region) -> dict[int, Equation]:
-    """For each sine of a value whose cosine is asked for too, by identity, the other equation."""
-    found: dict[tuple[Any, int], Equation] = {}
-    for equation in region.equations:
-        if equation.primitive in (ufuncs.sin, ufuncs.cos):
-            found.setdefault((equation.primitive, id(equation.inputs[0])), equation)
-    pairs: dict[int, Equation] = {}
-    for (primitive, argument), equation in found.items():
-        other = found.get((ufuncs.cos, argument)) if primitive is ufuncs.sin else None
-        if other is not None:
-            pairs.update({id(equation): other, id(other): equation})
-    return pairs
-
-
-def _sorted_pair(equation: Equation, partner: Equation) -> list[Variable]:
-    """The sine, then the cosine."""
-    pair = [equation, partner] if equation.primitive is ufuncs.sin else [partner, equation]
-    return [e.outputs[0] for e in pair]
-
-
-def _summed_products(region: Region, step: int) -> dict[int, Equation]:
-    """For each sum of all elements of a product that nothing else reads, by identity, the product.
-
-    Along rows that a BLAS would not share among threads of its own.
-    """
-    read = Counter(id(atom) for e in region.equations for atom in e.inputs)
-    read.update(id(part.value) for parts in region.made for part in parts)
-    made = {
-        id(e.outputs[0]): (e, how.output)
-        for e, how in zip(region.equations, region.forms, strict=True)
-        if e.primitive is mul and _doubles(e)
-    }
-    found: dict[int, Equation] = {}
-    for equation in region.equations:
-        product, axis = made.get(id(equation.inputs[0]), (None, 0))
-        if (
-            product is None
-            or equation.primitive is not reduce_sum
-            or read[id(equation.inputs[0])] > 1
-        ):
-            continue
-        shape = product.outputs[0].type.shape
-        same = all(a.type.shape == shape for a in product.inputs)
-        long = step if axis == len(shape) - 1 else shape[-1]
-        if same and len(shape) > 1 and len(equation.params["axes"]) == len(shape) and long <= ROW:
-            found[id(equation)] = product
-    return found
 
 
 def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:

@@ -2,9 +2,9 @@
 
 Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
 14, here 3; hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs SciPy 11 to 35 ns, here 9
-to 13, without its import. Functions are within 2 ulp of the right value (tests/test_kernels.py),
-but for the sign of a zero; where the short way does not hold, NumPy's own is called. Knows NumPy
-only; which kernels are used is set in optimise/kernels.py.
+to 13, without its import; the maximum of a row of 100 130 ns, here 70. Functions are within 2 ulp
+of the right value (tests/test_kernels.py), but for the sign of a zero; where the short way does not
+hold, NumPy's own is called. Knows NumPy only; which are used is set in optimise/kernels.py.
 """
 
 from __future__ import annotations
@@ -257,7 +257,41 @@ def dot(x: Any, y: Any) -> Any:
     return total
 
 
+def largest(x: Any, out: Any) -> Any:
+    """Writes the maxima along the last axis; gives the elements where they stand, or None."""
+    return _extrema(np.maximum, np.argmax, x, out)
+
+
+def smallest(x: Any, out: Any) -> Any:
+    """Writes the minima along the last axis; gives the elements where they stand, or None."""
+    return _extrema(np.minimum, np.argmin, x, out)
+
+
+def _extrema(ufunc: np.ufunc, places_of: Any, x: Any, out: Any) -> Any:
+    """By the places in rows of a good length, which NumPy finds in half the time of the values."""
+    width = x.shape[-1]
+    if not SHORT <= width <= LONG or not (x.flags.c_contiguous and out.flags.c_contiguous):
+        ufunc.reduce(x, -1, None, out)
+        return None
+    places = places_of(x, -1).reshape(-1)
+    places += np.arange(0, x.size, width)
+    x.reshape(-1).take(places, out=out.reshape(-1), mode="clip")
+    return places
+
+
+SHORT, LONG = 8, 1_024
+"""The lengths of rows whose extrema are found by their places."""
+EXTREMA = {np.maximum: largest, np.minimum: smallest}
 SCRATCH = {sincos: 3, sincos_by_tangent: 1, logaddexp: 1, hypot: 1, erf: 4}
 """How many scratch arrays each takes, behind what it writes."""
 
-__all__ = ["SCRATCH", "dot", "erf", "hypot", "logaddexp", "sincos", "sincos_by_tangent"]
+__all__ = [
+    "EXTREMA",
+    "SCRATCH",
+    "dot",
+    "erf",
+    "hypot",
+    "logaddexp",
+    "sincos",
+    "sincos_by_tangent",
+]

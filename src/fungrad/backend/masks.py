@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import Form
+from fungrad.backend.rows import ENDED, Form
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.elementwise import add, select
 from fungrad.primitives.shaping import reduce_sum
+from fungrad.records import Record
 
 FEW = 8
 """One in so many elements are few: a place costs about as much as so many elements of a mask."""
@@ -31,7 +32,16 @@ class _AddWhere:
     ufunc = eval = None
 
 
+class _SumWhere:
+    """In place of a primitive: the sum of `select(mask, y, 0)` over the rows, of mask and y."""
+
+    name = "sum_where"
+    multiple = effect = cuts = False
+    ufunc = eval = None
+
+
 add_where: Any = _AddWhere()
+sum_where: Any = _SumWhere()
 
 
 def picks(equation: Equation) -> bool:
@@ -58,8 +68,8 @@ def counts(equation: Equation) -> bool:
 
 
 def joined(region: Region) -> Region:
-    """The region with each sum with what a mask picks as one equation, where nothing else reads
-    that.
+    """The region with each sum with what a mask picks, and each sum of that over the rows, as one
+    equation, where nothing else reads it.
     """
     reads = Counter(id(atom) for equation in region.equations for atom in equation.inputs)
     reads.update(id(part.value) for parts in region.made for part in parts)
@@ -79,9 +89,22 @@ def joined(region: Region) -> Region:
                 axes = (how.inputs[1 - place], *pick_how.inputs[:2])
                 whole = Equation(add_where, inputs, equation.outputs, {}, equation.source)
                 steps[id(output)] = whole, Form(axes, how.output)
+        elif _sums_rows(equation, how) and id(equation.inputs[0]) in picked:
+            pick, pick_how = picked[id(equation.inputs[0])]
+            del steps[id(pick.outputs[0])]
+            whole = Equation(sum_where, pick.inputs[:2], equation.outputs, {}, equation.source)
+            steps[id(output)] = whole, Form(pick_how.inputs[:2], ENDED)
     return region._replace(
         equations=[equation for equation, _ in steps.values()],
         forms=[how for _, how in steps.values()],
+    )
+
+
+def _sums_rows(equation: Equation, how: Form) -> bool:
+    """Whether an equation adds up rows of real numbers, which lie along the first of two axes."""
+    first = equation.primitive is reduce_sum and equation.params["axes"] == how.inputs == (0,)
+    return (
+        first and equation.inputs[0].type.ndim == 2 and equation.inputs[0].type.dtype.char in "fd"
     )
 
 
@@ -93,53 +116,83 @@ def attained(x: Any, y: Any, out: Any) -> None:
         np.logical_or(out, np.isnan(x) & np.isnan(y), out=out)
 
 
-def few(mask: Any) -> Any:
-    """The places of what is true, in the order of the elements; None where it is much."""
-    if not mask.flags.c_contiguous or np.count_nonzero(mask) * FEW > mask.size:
+class Places(Record):
+    """Where a mask is true: elements, in their order, and the row of the last axis of each."""
+
+    elements: Any
+    rows: Any
+
+
+def few(mask: Any, one_each: Any = None) -> Places | None:
+    """The places of what is true; None where it is much.
+
+    Args:
+      mask: a mask.
+      one_each: an element that is true of each row, where that is known.
+    """
+    if not mask.flags.c_contiguous:
         return None
-    return np.flatnonzero(mask)
+    count = np.count_nonzero(mask)
+    if count * FEW > mask.size:
+        return None
+    known = one_each is not None and count == one_each.size
+    elements = one_each if known else np.flatnonzero(mask)
+    return Places(elements, elements // mask.shape[-1])
 
 
-def counted(mask: Any, places: Any, axes: tuple[int, ...], out: Any) -> None:
+def counted(mask: Any, places: Places | None, axes: tuple[int, ...], out: Any) -> None:
     """Writes how many elements are true along the last axes."""
     if places is None:
         np.add.reduce(mask, axes, None, out)
-    else:
-        rows = places // (mask.size // out.size)
-        out[...] = np.bincount(rows, minlength=out.size).reshape(out.shape)
+        return
+    rows = places.rows if len(axes) == 1 else places.elements // (mask.size // out.size)
+    out[...] = np.bincount(rows, minlength=out.size).reshape(out.shape)
 
 
-def chosen(mask: Any, places: Any, x: Any, out: Any) -> Any:
+def chosen(mask: Any, places: Places | None, x: Any, out: Any) -> Any:
     """x where the mask is true, else zero; in `out` where that is few."""
     if places is None or not out.flags.c_contiguous:
         return np.where(mask, x, 0)
     out.fill(0)
-    out.reshape(-1)[places] = _at(x, out.shape, places)
+    out.reshape(-1)[places.elements] = _at(x, out.shape, places)
     return out
 
 
-def added(x: Any, mask: Any, places: Any, y: Any, out: Any) -> None:
+def added(x: Any, mask: Any, places: Places | None, y: Any, out: Any) -> None:
     """Writes x + y where the mask is true, else x; `out` may be x."""
     if places is None or not out.flags.c_contiguous:
         np.add(x, np.where(mask, y, 0), out=out)
         return
     if out is not x:
         np.copyto(out, x)
-    out.reshape(-1)[places] += _at(y, out.shape, places)
+    out.reshape(-1)[places.elements] += _at(y, out.shape, places)
 
 
-def _at(x: Any, shape: tuple[int, ...], places: Any) -> Any:
+def summed(mask: Any, places: Places | None, y: Any, dtype: Any) -> Any:
+    """The sum over the first axis of y where the mask is true, for a mask of two axes."""
+    if places is None:
+        return np.add.reduce(np.where(mask, y, 0), 0, dtype)
+    width = mask.shape[1]
+    values = _at(y, mask.shape, places)
+    if values.ndim == 0:
+        values = np.full(places.rows.shape, values)
+    total = np.bincount(places.elements - places.rows * width, values, width)
+    return total.astype(dtype, copy=False)
+
+
+def _at(x: Any, shape: tuple[int, ...], places: Places) -> Any:
     """The elements of x, broadcast to a shape, at places of that."""
     if np.size(x) == 1:
         return np.reshape(x, ())
     if x.shape == shape:
-        return x.reshape(-1)[places]
+        return x.reshape(-1)[places.elements]
     if x.shape == (*shape[:-1], 1):
-        return x.reshape(-1)[places // shape[-1]]
-    return np.broadcast_to(x, shape)[np.unravel_index(places, shape)]
+        return x.reshape(-1)[places.rows]
+    return np.broadcast_to(x, shape)[np.unravel_index(places.elements, shape)]
 
 
 __all__ = [
+    "Places",
     "add_where",
     "added",
     "attained",
@@ -149,4 +202,6 @@ __all__ = [
     "few",
     "joined",
     "picks",
+    "sum_where",
+    "summed",
 ]

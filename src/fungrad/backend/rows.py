@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.products import one_thread
 from fungrad.backend.threads import single_blas
 from fungrad.ir.graph import Equation
 from fungrad.primitives.contracting import dot_general
@@ -42,6 +43,9 @@ CASTS = (convert, to_discrete)
 MATRIX, SIDE, SUM = 65_536, 1_024, 32_768
 """The most elements and the longest side of a matrix that rows are multiplied with in blocks, which
 is read again for each; and the most elements of a sum of products over the rows."""
+IN_PIECES = 16_384
+"""The most elements of such a matrix where the BLAS has threads of its own, so that what it does on
+one has 16 rows at least."""
 PRODUCT = 128
 """The rows of a block in which products of matrices are done, if it is not too large for that."""
 
@@ -104,11 +108,11 @@ def multiplies(equation: Equation) -> bool:
 
 def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
     """How a product of matrices is done by rows: those of the first times the whole second, or a
-    sum over the rows of both. Where a product has threads of its own it is left whole.
+    sum over the rows of both.
     """
     x, y = (atom.type for atom in equation.inputs)
     contract, batch = equation.params["contract"], equation.params["batch"]
-    blas = x.dtype == y.dtype and x.dtype.char in "fdFD" and single_blas()
+    blas = x.dtype == y.dtype and one_thread(x.dtype)
     flat = x.ndim == 2 and 1 <= y.ndim <= 2 and len(contract[0]) == 1 and not batch[0]
     if not (blas and flat):
         return None
@@ -119,7 +123,8 @@ def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
         return Form((over_x, over_y), ENDED) if ended and fits else None
     if axes[0] is None or axes[1] is not None:
         return None
-    fits = y.size <= MATRIX and max(y.shape) <= SIDE and x.shape[1 - over_x] > PRODUCT
+    most = MATRIX if single_blas() else IN_PIECES
+    fits = y.size <= most and max(y.shape) <= SIDE and x.shape[1 - over_x] > PRODUCT
     return Form((1 - over_x, None), 0) if fits else None
 
 

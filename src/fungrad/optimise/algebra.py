@@ -372,5 +372,4 @@ def simplified(graph: Graph) -> Graph:
 
 
 def _with_rounded(primitive: Any) -> tuple[Rule, ...]:
-    more = ROUNDED.get(primitive)
-    return rules_of(primitive) if more is None else (*rules_of(primitive), more)
+    return (*rules_of(primitive), *ROUNDED.get(primitive, ()))

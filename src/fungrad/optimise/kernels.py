@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.optimise.products import ONE, TURNED
 from fungrad.optimise.rewrite import Rule, Writer
+from fungrad.optimise.scaling import ONE_FACTOR, SCALED_BEFORE, SCALED_BEHIND
 from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import add, mul, neg, sub
+from fungrad.primitives.elementwise import add, div, mul, neg, sub
 from fungrad.primitives.shaping import reduce_sum, transpose
 from fungrad.primitives.ufuncs import power, reciprocal
 
@@ -134,35 +133,14 @@ def _combined(
     return total
 
 
-def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
-    """x * c * d as x * cd for two numbers; what overflows on the way alone no longer does."""
-    inner = _scaled(*equation.inputs)
-    made = None if inner is None else writer.made_by(inner[0], mul)
-    first = None if made is None else _scaled(*made.inputs)
-    dtype = equation.outputs[0].type.dtype
-    if inner is None or first is None or first[0].type.dtype != dtype or dtype.char in "gG":
-        return None  # of long doubles Python's product has too few digits
-    factor, limits = first[1] * inner[1], np.finfo(dtype)
-    if not float(limits.tiny) ** 0.5 <= abs(factor) <= float(limits.max) ** 0.5:
-        return None  # in half precision 1000 * 1000 is infinite
-    return writer.add(equation, mul, first[0], Literal(factor))
-
-
-def _scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:
-    """What a product is a multiple of, and the number, of no extreme size."""
-    if isinstance(x, Literal):
-        x, y = y, x
-    if not isinstance(y, Literal) or not isinstance(y.value, float | int) or not x.type.inexact:
-        return None
-    return (x, float(y.value)) if 2.0**-64 <= abs(y.value) <= 2.0**64 else None
-
-
 ROUNDED = {
-    mul: Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor),
-    power: Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product),
-    transpose: TURNED,
-    add: ONE,
-    sub: ONE,
-    reduce_sum: Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z), to rounding", _as_dots),
+    mul: (ONE_FACTOR, SCALED_BEFORE),
+    div: (SCALED_BEFORE,),
+    dot_general: (SCALED_BEHIND,),
+    power: (Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product),),
+    reduce_sum: (Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z), to rounding", _as_dots),),
+    transpose: (TURNED,),
+    add: (ONE,),
+    sub: (ONE,),
 }
 """Rules whose numbers are equal to rounding only, by their primitive."""

@@ -1,0 +1,91 @@
+"""Floor 6: numbers that arrays are multiplied with: one for two, and on the smaller side of a
+product of matrices.
+
+What is equal to rounding only. Knows the IR and arithmetic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.optimise.rewrite import Rule, Writer
+from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.elementwise import div, mul
+
+
+def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
+    """x * c * d as x * cd for two numbers; what overflows on the way alone no longer does."""
+    inner = _scaled(*equation.inputs)
+    made = None if inner is None else writer.made_by(inner[0], mul)
+    first = None if made is None else _scaled(*made.inputs)
+    dtype = equation.outputs[0].type.dtype
+    if inner is None or first is None or first[0].type.dtype != dtype or dtype.char in "gG":
+        return None  # of long doubles Python's product has too few digits
+    factor, limits = first[1] * inner[1], np.finfo(dtype)
+    if not float(limits.tiny) ** 0.5 <= abs(factor) <= float(limits.max) ** 0.5:
+        return None  # in half precision 1000 * 1000 is infinite
+    return writer.add(equation, mul, first[0], Literal(factor))
+
+
+def _scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:
+    """What a product is a multiple of, and the number, of no extreme size."""
+    if isinstance(x, Literal):
+        x, y = y, x
+    if not isinstance(y, Literal) or not isinstance(y.value, float | int) or not x.type.inexact:
+        return None
+    return (x, float(y.value)) if 2.0**-64 <= abs(y.value) <= 2.0**64 else None
+
+
+def _before(writer: Writer, equation: Equation) -> Atom | None:
+    """(x @ y) * c as x @ (y * c) where y, or x, is smaller than the product; quotients alike."""
+    product, number = _factors(equation)
+    made = writer.made_by(product, dot_general) if writer.only_here(product) else None
+    if made is None or number is None or not _doubles(equation):
+        return None
+    x, y = made.inputs
+    if min(x.type.size, y.type.size) >= equation.outputs[0].type.size:
+        return None
+    writer.drop(made)
+    if y.type.size <= x.type.size:
+        y = writer.add(equation, equation.primitive, y, number)
+    else:
+        x = writer.add(equation, equation.primitive, x, number)
+    return writer.add(equation, dot_general, x, y, **made.params)
+
+
+def _behind(writer: Writer, equation: Equation) -> Atom | None:
+    """(x * c) @ y as (x @ y) * c, where that is half as large as x at most: the adjoints of a
+    product, which both read x * c, leave none to make. Quotients alike.
+    """
+    x, y = equation.inputs
+    for position, atom in enumerate((x, y)):
+        made = writer.made_by(atom, mul, div)
+        large, number = (None, None) if made is None else _factors(made)
+        if large is None or number is None or 2 * equation.outputs[0].type.size > atom.type.size:
+            continue
+        if made is None or not _doubles(equation) or large.type != atom.type:
+            continue
+        inputs = (large, y) if position == 0 else (x, large)
+        product = writer.add(equation, dot_general, *inputs, **equation.params)
+        return writer.add(equation, made.primitive, product, number)
+    return None
+
+
+def _factors(equation: Equation) -> tuple[Atom, Literal | None]:
+    """What an equation multiplies or divides, and the number, of no extreme size."""
+    x, y = equation.inputs
+    found = None if equation.primitive is div and isinstance(x, Literal) else _scaled(x, y)
+    return (x, None) if found is None else (found[0], Literal(found[1]))
+
+
+def _doubles(equation: Equation) -> bool:
+    """Whether all is double: of numbers between 2^-64 and 2^64 nothing likely overflows."""
+    return all(a.type.dtype.char in "dD" for a in (*equation.inputs, *equation.outputs))
+
+
+ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor)
+SCALED_BEFORE = Rule((mul, div), "(x @ y) * 3 is x @ (y * 3) for small y, to rounding", _before)
+SCALED_BEHIND = Rule((dot_general,), "(x * 3) @ y is (x @ y) * 3 for large x, to rounding", _behind)
+
+__all__ = ["ONE_FACTOR", "SCALED_BEFORE", "SCALED_BEHIND"]

@@ -108,6 +108,17 @@ def test_dtypes(dtype, everywhere):
     np.testing.assert_allclose(found, hessian(X.astype(dtype)), rtol=tolerance, atol=tolerance)
 
 
+def test_a_sum_of_two_dtypes_is_as_exact_as_the_wider(everywhere):
+    x = X.astype(np.float32)
+
+    def f(x):
+        return (x.astype(np.float64) * X + np.roll(x, 1)) * X.astype(np.float32)
+
+    for transform in (fg.jacfwd, fg.jacrev):
+        jacobian = transform(lambda x: f(x) * np.float32(1.1))
+        np.testing.assert_allclose(fg.jit(jacobian)(x), jacobian(x), rtol=1e-15, atol=1e-15)
+
+
 def test_a_holomorphic_function(everywhere):
     z = X[:9] + 1j * X[9:18]
     jacobian = fg.jacfwd(lambda z: np.exp(z) * z[::-1], holomorphic=True)

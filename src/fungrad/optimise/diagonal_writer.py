@@ -111,13 +111,15 @@ class DiagonalWriter:
 
     def summed(self, x: Diagonals, y: Diagonals, type_: Type, minus: bool = False) -> Diagonals:
         """The sum of diagonals, or their difference."""
-        values = dict(x.values)
+        dtype = type_.dtype
+        values = {diagonal: self.cast(value, dtype) for diagonal, value in x.values.items()}
         for diagonal, value in y.values.items():
             if diagonal in values:
                 values[diagonal] = self.add(sub if minus else add, values[diagonal], value)
             else:
+                value = self.cast(value, dtype)
                 values[diagonal] = self.add(neg, value) if minus else value
-        return x._replace(values=values, dtype=type_.dtype)
+        return x._replace(values=values, dtype=dtype)
 
     # --- reading ----------------------------------------------------------------------------------
 

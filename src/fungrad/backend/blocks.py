@@ -21,7 +21,7 @@ from fungrad.backend.kernels import (
     hypot,
     logaddexp,
     sincos,
-    sincos_by_tangent,
+    sincos_by_half_angle,
 )
 from fungrad.backend.regions import SHARED, Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies
@@ -32,7 +32,7 @@ from fungrad.optimise.kernels import setting
 from fungrad.optimise.rewrite import VIEWS
 from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import select
+from fungrad.primitives.elementwise import ARITHMETIC, select
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.scanning import attains
 from fungrad.primitives.shaping import broadcast_to, transpose
@@ -98,9 +98,10 @@ class Block:
         known = self.namespace.setdefault(name, value)
         return name if known is value else self.constant(value)
 
-    def read(self, atom: Atom, axis: int | None) -> str:
+    def read(self, atom: Atom, axis: int | None, dtype: np.dtype[Any] | None = None) -> str:
+        """The name of a value; of a number, as one of Python or an array of a dtype."""
         if isinstance(atom, Literal):
-            return self.constant(atom.value)
+            return self.constant(atom.value if dtype is None else np.array(atom.value, dtype))
         inner = self.place.get(id(atom))
         return self.place[id(atom), axis] if inner is None else inner
 
@@ -147,7 +148,11 @@ class Block:
             return
         if id(equation) in self.dotted:
             return  # its sum reads what it reads
-        arguments = [self.read(a, x) for a, x in zip(equation.inputs, how.inputs, strict=True)]
+        plain = primitive in ARITHMETIC and variable.type.inexact
+        dtype = variable.type.dtype if plain else None  # NumPy converts Python's each time
+        arguments = [
+            self.read(a, x, dtype) for a, x in zip(equation.inputs, how.inputs, strict=True)
+        ]
         if how.output == ENDED:
             self._end(equation, self._reduced(equation, arguments))
             self.release(index, equation.inputs)
@@ -357,7 +362,7 @@ KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
 
 
 def _sincos() -> Any:
-    return sincos_by_tangent if setting() == "fast" else sincos
+    return sincos_by_half_angle if setting() == "fast" else sincos()
 
 
 def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:

@@ -20,7 +20,7 @@ from fungrad.backend.programs import of_equation
 from fungrad.backend.regions import Region, scheduled, spare
 from fungrad.backend.scalars import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
-from fungrad.primitives import elementwise as arithmetic
+from fungrad.primitives.elementwise import ARITHMETIC
 from fungrad.primitives.indexing import scatter
 from fungrad.primitives.scattering import index_add
 
@@ -28,7 +28,6 @@ Runner = Callable[..., Any]
 
 loops: dict[Any, Callable[[Equation], Runner | None]] = {}
 """What makes the program of a loop on arrays, of its equation: stepping.py puts its rule here."""
-ARITHMETIC = (arithmetic.add, arithmetic.sub, arithmetic.mul, arithmetic.div)
 
 
 class Lines:

@@ -5,6 +5,8 @@ Knows regions; writes no program.
 
 from __future__ import annotations
 
+import math
+
 from fungrad.backend import rows
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import ENDED, multiplies
@@ -16,16 +18,18 @@ BLOCK = 32_768
 SIDE_BY_SIDE = 2
 """How many times `BLOCK` an equation has in a block in the mean, where rows have several elements
 and threads share them: these meet at each call of NumPy, and wait if it is a short one."""
-EVEN = 8
-"""Blocks of numbers begin at multiples of so many."""
-LINES = 4
-"""Blocks of more rows than so many times `EVEN` have a multiple of that."""
+NUMBERS = 1.5
+"""The same where rows are numbers: several buffers of a block of those stay in cache no more."""
+PAGE, LINE = 512, 8
+"""Doubles of a page and of a line of the cache: blocks begin at one place of them."""
+WHOLE = 8
+"""Blocks of fewer pages or lines are not made whole ones, so that all are of about one size."""
 
 
 def length(region: Region, threads: int) -> int:
     """The number of rows of a block, of which the threads have as many each."""
     wide = _widest(region)
-    block = BLOCK
+    block = BLOCK if threads == 1 or wide > 1 else int(NUMBERS * BLOCK)
     if threads > 1 and wide > 1:
         block = max(BLOCK, int(SIDE_BY_SIDE * BLOCK * wide / _mean(region)))
     step = _step(region.length, wide, threads, block)
@@ -58,7 +62,11 @@ def _step(length: int, widest: int, threads: int, block: int) -> int:
     if length * widest > BLOCK:
         count = -(-count // threads) * threads
     step = -(-length // min(count, length))
-    return step if step < LINES * EVEN else -(-step // EVEN) * EVEN
+    for doubles in (PAGE, LINE):
+        even = doubles // math.gcd(doubles, widest)
+        if step >= WHOLE * even:
+            return -(-step // even) * even
+    return step
 
 
 def work(equation: Equation) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextvars
 import importlib
+import math
 import os
 import queue
 import threading
@@ -17,8 +18,8 @@ from typing import Any
 
 from fungrad.errors import ArgumentError, MissingExtraError
 
-LINE = 8
-"""Doubles in a line of the cache: stretches begin at multiples of this."""
+PAGE = 512
+"""Doubles in a page: stretches begin at multiples of this where steps do."""
 
 
 def _usable_cores() -> int:
@@ -149,7 +150,7 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
     threads = min(threads, -(-total // step))
     if threads <= 1:
         return [work(0, total)]
-    unit = min(step, LINE)
+    unit = math.gcd(step, PAGE)
     units = -(-total // unit)
     bounds = [unit * (units * i // threads) for i in range(threads)] + [total]
     results: list[Any] = [None] * threads

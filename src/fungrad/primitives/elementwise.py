@@ -254,6 +254,8 @@ mul = elementwise("mul", operator.mul, ufunc=np.multiply,
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
                   partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)])  # fmt: skip
 
+ARITHMETIC = (add, sub, mul, div)
+
 
 def _eval_select(condition: Any, x: Any, y: Any) -> Any:
     chosen = np.where(condition, x, y)
@@ -277,7 +279,7 @@ eq = elementwise("eq", operator.eq, ufunc=np.equal, partials=[None, None])
 ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
 
 __all__ = [
-    "Masked", "Over", "add", "add_cotangents", "broadcast_shapes", "div", "elementwise", "eq",
-    "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt", "mul", "ne", "neg",
-    "plain", "select", "sub",
+    "ARITHMETIC", "Masked", "Over", "add", "add_cotangents", "broadcast_shapes", "div",
+    "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt",
+    "mul", "ne", "neg", "plain", "select", "sub",
 ]  # fmt: skip

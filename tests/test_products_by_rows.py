@@ -115,19 +115,20 @@ def test_values_gradients_and_products_with_the_hessian(name):
     f, args = CASES[name]
     every = tuple(range(len(args)))
     graph = same(fg.value_and_grad(f, every), args)
-    left = ("batches", "outer") if threads.single_blas() else ("batches", "outer", "complex")
-    assert name in left or sum(map(products, found(graph))) >= 1
+    light = threads.single_blas() or name in ("k-means", "network", "logistic")
+    assert name in ("batches", "outer") or not light or sum(map(products, found(graph))) >= 1
     same(lambda *xs: fg.jvp(fg.grad(f, every), xs, xs)[1], args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(sizes, "BLOCK", 300)
         patch.setattr(rows, "PRODUCT", 7)
+        patch.setattr(rows, "LIGHT", 1000)
         patch.setattr(blocks, "SHARED", 1)
         same(fg.value_and_grad(f, every), args)
 
 
 def test_attention_and_k_means_are_one_region_that_keeps_no_matrix():
-    for name, count in (("attention", 6), ("k-means", 2)):
+    for name, count in (("attention", 6), ("k-means", 2))[not threads.single_blas() :]:
         f, args = CASES[name]
         (region,) = found(optimised(fg.make_jaxpr(fg.value_and_grad(f, 0))(*args)))
         assert products(region) >= count - 2
@@ -209,3 +210,7 @@ def test_whether_the_blas_has_one_thread(monkeypatch):
     assert threads._single_blas()
     monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "4")
     assert not threads._single_blas()
+
+
+def test_products_without_terms():
+    same(lambda x, y: np.sin(x @ y) + 1.0, [normal(300, 0), normal(0, 60)])

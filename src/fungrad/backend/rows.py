@@ -43,9 +43,9 @@ CASTS = (convert, to_discrete)
 MATRIX, SIDE, SUM = 65_536, 1_024, 32_768
 """The most elements and the longest side of a matrix that rows are multiplied with in blocks, which
 is read again for each; and the most elements of a sum of products over the rows."""
-IN_PIECES = 16_384
-"""The most elements of such a matrix where the BLAS has threads of its own, so that what it does on
-one has 16 rows at least."""
+LIGHT = 16
+"""Products of no more terms for each element that is read or written by rows are light: to read and
+write takes longer. Others are left to the BLAS's threads where it has some."""
 PRODUCT = 128
 """The rows of a block in which products of matrices are done, if it is not too large for that."""
 
@@ -120,12 +120,18 @@ def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
     if axes[0] == over_x or axes[1] == over_y:
         ended = axes[0] in (None, over_x) and axes[1] in (None, over_y)
         fits = equation.outputs[0].type.size <= SUM and x.shape[over_x] > PRODUCT
+        fits = fits and _light(x.size // x.shape[over_x], y.size // y.shape[over_y])
         return Form((over_x, over_y), ENDED) if ended and fits else None
     if axes[0] is None or axes[1] is not None:
         return None
-    most = MATRIX if single_blas() else IN_PIECES
-    fits = y.size <= most and max(y.shape) <= SIDE and x.shape[1 - over_x] > PRODUCT
+    fits = y.size <= MATRIX and max(y.shape) <= SIDE and x.shape[1 - over_x] > PRODUCT
+    fits = fits and _light(x.shape[over_x], equation.outputs[0].type.size // x.shape[1 - over_x])
     return Form((1 - over_x, None), 0) if fits else None
+
+
+def _light(read: int, written: int) -> bool:
+    """Whether a product joins regions, by the elements of a row of each side."""
+    return single_blas() or read * written <= LIGHT * (read + written)
 
 
 def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:

@@ -253,6 +253,73 @@ def test_a_body_of_more_equations_than_python_calls_inside_of_each_other():
     close(fg.jit(fg.value_and_grad(lambda *args: f(lax.scan, *args)))(*args), want)
 
 
+WEIGHTS = np.cos(np.arange(2.0 * SIZE * SIZE)).reshape(2, SIZE, SIZE)
+WELL = 3.0 * np.eye(SIZE)
+OF_MATRICES = (
+    lambda a, b, p, q: 0.2 * (a @ b),
+    lambda a, b, p, q: 0.2 * (a @ b.T).T,
+    lambda a, b, p, q: 0.2 * (a @ WEIGHTS[0] - b @ WEIGHTS[0]),
+    lambda a, b, p, q: -a,
+    lambda a, b, p, q: np.tanh(a * p) - b.T,
+    lambda a, b, p, q: a * WEIGHTS[0, :1] + q[:, None],
+    lambda a, b, p, q: np.outer(p, q),
+    lambda a, b, p, q: np.concatenate([a[:4], b[4:]]),
+    lambda a, b, p, q: np.stack([p, *[q] * (SIZE - 1)]),
+    lambda a, b, p, q: np.sum(WEIGHTS * a, axis=0) * 0.3,
+    lambda a, b, p, q: np.linalg.solve(WELL + 0.2 * np.tanh(a), b),
+    lambda a, b, p, q: np.linalg.inv(WELL + 0.2 * np.tanh(a)),
+)
+OF_VECTORS = (
+    lambda a, b, p, q: 0.3 * (a @ p),
+    lambda a, b, p, q: 0.3 * (p @ b),
+    lambda a, b, p, q: a[0] + b[-1] * q,
+    lambda a, b, p, q: np.sum(a[:2], axis=0) - p,
+    lambda a, b, p, q: np.concatenate([p[3:], q[:3]]),
+)
+
+
+def random_step(rng):
+    """A step on a matrix and a vector, of equations that are chosen at random."""
+    plan = rng.integers(0, 1000, size=(10, 5))
+
+    def step(carry, x):
+        matrices, vectors = [carry[0], x[0], WEIGHTS[1]], [carry[1], x[1]]
+        for which, *at in plan:
+            more, of = ((matrices, OF_MATRICES), (vectors, OF_VECTORS))[int(which % 3 == 0)]
+            pick = [v[i % len(v)] for v, i in zip([matrices] * 2 + [vectors] * 2, at, strict=True)]
+            more.append(of[which % len(of)](*pick))
+        a, b, c, d = (
+            v[-1 - i % len(v)] for v, i in zip([matrices, vectors] * 2, plan[0], strict=False)
+        )
+        return (np.tanh(a), 0.5 * b), (c, d, a.T)
+
+    return step
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_steps_give_the_numbers_of_a_loop(seed):
+    rng = np.random.default_rng(seed)
+    step, length = random_step(rng), 1 + seed % 4
+    args = [rng.normal(size=s) for s in ((SIZE, SIZE), SIZE)]
+    stacks = [rng.normal(size=(length, *a.shape)) for a in args]
+
+    def in_python(step, start, xs, reverse):
+        return steps(step, start, list(zip(*xs, strict=True)), reverse)
+
+    def f(scan):
+        return lambda *a: scan(step, (a[0], a[1]), (a[2], a[3]), reverse=seed % 2 == 0)
+
+    def total(scan):
+        return lambda *a: sum(np.sum(np.sin(x)) for x in tree_leaves(f(scan)(*a)))
+
+    close(fg.jit(f(lax.scan))(*args, *stacks), f(in_python)(*args, *stacks))
+    found, want = (
+        stage(fg.grad(total(scan), (0, 1, 2, 3)))(*args, *stacks)
+        for stage, scan in ((fg.jit, lax.scan), (lambda g: g, in_python))
+    )
+    close(found, want, rtol=1e-7)
+
+
 # --- what leaves the loop -------------------------------------------------------------------------
 
 

@@ -36,21 +36,26 @@ def product() -> Any:
 
 
 def in_pieces(x: Any, y: Any, out: Any = None) -> Any:
-    """x @ y, in pieces along the longer side of the result."""
+    """x @ y, in pieces along the longest axis of the three."""
     (rows, terms), columns = x.shape, y.size // max(1, len(y))
     most = PIECE if columns == 1 or rows == 1 else TERMS
+    longest = max(rows, terms, columns)
     count = -(-rows * terms * columns // most)
     if count <= 1:
         return np.dot(x, y, out=out)
+    step = -(-longest // count)
+    if longest == terms:
+        out = np.dot(x[:, :step], y[:step], out=out)
+        for i in range(step, terms, step):
+            out += np.dot(x[:, i : i + step], y[i : i + step])
+        return out
     if out is None:
         out = np.empty((*x.shape[:1], *y.shape[1:]), x.dtype)
-    step = -(-max(rows, columns) // count)
-    if columns > rows:
-        for i in range(0, columns, step):
-            np.matmul(x, y[:, i : i + step], out=out[:, i : i + step])
-    else:
-        for i in range(0, rows, step):
+    for i in range(0, longest, step):
+        if longest == rows:
             np.dot(x[i : i + step], y, out=out[i : i + step])
+        else:
+            np.matmul(x, y[:, i : i + step], out=out[:, i : i + step])
     return out
 
 

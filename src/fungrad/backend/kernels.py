@@ -45,7 +45,10 @@ _COSINE = (
     2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
 
-_STEPS = 512
+_TO_GRID, _POINTS = 1.5 * 2.0**43, 8_192
+"""What is added to the first is rounded to a multiple of 1/512, whose last bits are its number."""
+_LOG_SLOPE = math.log(2.0 / math.sqrt(math.pi))
+"""The logarithm of the derivative of the error function at 0."""
 _SATURATED = 6.0
 """From here on the error function is 1."""
 
@@ -230,15 +233,12 @@ def erf(x: Any, out: Any, d: Any, y: Any, s: Any, t: Any) -> None:
     if not _largest(x) < _SATURATED:
         x = np.minimum(x, _SATURATED, out=s)
         np.maximum(x, -_SATURATED, out=x)
-    table = _error_function()
-    with np.errstate(invalid="ignore", under="ignore"):
-        np.multiply(x, _STEPS, out=d)
-        np.rint(d, out=d)
-        np.add(d, len(table) // 2, out=t)
-        place = y.view(np.int64)
-        np.copyto(place, t, casting="unsafe")  # of NaN any: NaN is added to what stands there
-        table.take(place, None, out, "clip")
-        np.multiply(d, 1.0 / _STEPS, out=d)
+    with np.errstate(under="ignore"):
+        np.add(x, _TO_GRID, out=d)
+        place = t.view(np.int64)
+        np.bitwise_and(d.view(np.int64), _POINTS - 1, out=place)
+        _error_function().take(place, None, out, "clip")
+        np.subtract(d, _TO_GRID, out=d)
         np.subtract(x, d, out=d)
         np.multiply(d, -0.5, out=y)
         np.add(y, x, out=y)
@@ -256,15 +256,11 @@ def erf(x: Any, out: Any, d: Any, y: Any, s: Any, t: Any) -> None:
         np.add(out, t, out=out)
 
 
-_LOG_SLOPE = math.log(2.0 / math.sqrt(math.pi))
-"""The logarithm of the derivative of the error function at 0."""
-
-
 @functools.cache
 def _error_function() -> Any:
-    """The error function at the points of the grid, by the C library, from the least one up."""
-    last = int(_SATURATED * _STEPS)
-    return np.array([math.erf(i / _STEPS) for i in range(-last, last + 1)])
+    """The error function at the points of the grid, by the C library: from 0 up, then from -8."""
+    half = _POINTS // 2
+    return np.array([math.erf(i / 512) for i in (*range(half), *range(-half, 0))])
 
 
 def dot(x: Any, y: Any) -> Any:

@@ -7,6 +7,7 @@ kept by all but the rules that say otherwise. Each rule is (primitive names, rea
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -205,7 +206,7 @@ def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
     """An elementwise equation reads a number in place of an array of that number."""
     inputs = equation.inputs
     known = [_uniform(writer, atom) for atom in inputs]
-    if known.count(None) == len(known):
+    if not any(known):
         return None
     shape = equation.outputs[0].type.shape
     if all(found is not None for found in known):
@@ -358,6 +359,7 @@ for _rule in RULES:
         _BY_PRIMITIVE[_primitive] = (*_BY_PRIMITIVE.get(_primitive, ()), _rule)
 
 
+@functools.cache
 def rules_of(primitive: Any) -> tuple[Rule, ...]:
     """The rules that may hold for equations of a primitive."""
     special = _BY_PRIMITIVE.get(primitive, ())
@@ -371,5 +373,6 @@ def simplified(graph: Graph) -> Graph:
     return simplified_by(graph, _with_rounded)
 
 
+@functools.cache
 def _with_rounded(primitive: Any) -> tuple[Rule, ...]:
     return (*rules_of(primitive), *ROUNDED.get(primitive, ()))

@@ -117,7 +117,7 @@ class Writer:
     before is not computed again.
     """
 
-    def __init__(self, graph: Graph, rules: Callable[[PrimitiveLike], Sequence[Rule]]) -> None:
+    def __init__(self, graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> None:
         self._rules = rules
         self._made: dict[int, Equation] = {}
         self._seen: dict[Hashable, Equation] = {}
@@ -199,7 +199,7 @@ def _key(equation: Equation) -> Hashable:
     except TypeError:
         return None
     if equation.primitive in _COMMUTATIVE:
-        return (equation.primitive, frozenset(Counter(atoms).items()), params)
+        return (equation.primitive, frozenset(atoms), params)  # of two, or of one twice
     return (equation.primitive, atoms, params)
 
 
@@ -214,7 +214,7 @@ def _equal_constants(graph: Graph) -> Renaming:
     return names
 
 
-def simplified_by(graph: Graph, rules: Callable[[PrimitiveLike], Sequence[Rule]]) -> Graph:
+def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph:
     """The Graph with all rules applied along its equations, and equal ones computed once (common
     subexpressions); what becomes unread is left behind.
     """

@@ -63,7 +63,21 @@ def mixture(x, mean):
     return np.log(np.sum(np.exp(log_p - top), 1)) + top[:, 0], np.exp(log_p - top)
 
 
+def gathered(table, x):
+    at = np.arange(-20, len(x) - 20) % (2 * len(table)) - len(table)
+    seen, turn = table[at], table[at, 1]
+    return np.sum(np.sin(seen * x), 1) * turn, np.cross(seen, x)
+
+
+def put_together(x, y):
+    a, b = np.stack([np.sin(x), x * x, y], 1), np.concatenate([x[None], y[None] * x, x[None]])
+    first, *_, last = np.moveaxis(a, 1, 0)
+    return a / np.sum(a * a, 1, keepdims=True), np.sum(b * b, 0) * first - last
+
+
 CASES = {
+    "gathered": (gathered, (RNG.normal(size=(40, 3)), RNG.normal(size=(5000, 3)))),
+    "put_together": (put_together, (RNG.normal(size=N), RNG.normal(size=N))),
     "chain": (chain, (RNG.normal(size=N),)),
     "float32": (chain, (RNG.normal(size=N).astype(np.float32),)),
     "matrix": (chain, (RNG.normal(size=(211, 500)),)),
@@ -365,6 +379,27 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
                 scale = np.max(np.abs(want))
                 tolerance = 1e-4 if got.dtype.itemsize == 4 else 1e-12
                 np.testing.assert_allclose(got / scale, want / scale, atol=tolerance)
+
+
+def test_rows_are_gathered_and_added_by_number_in_the_blocks(thread_count):
+    table, x = CASES["gathered"][1]
+    at = RNG.integers(-40, 40, 5000)
+
+    def cost(table, x, at):
+        seen = table[at]
+        return np.sum(np.sin(seen) * x) + np.sum(np.sin(np.sum(seen * x, 1)))
+
+    f = fg.grad(cost, (0, 1))
+    graph = fg.make_jaxpr(f)(table, x, at)
+    assert [isinstance(s, Region) for s in scheduled(optimised(graph))].count(True) == 1
+    assert all(isinstance(s, Region) for s in scheduled(optimised(graph)))
+    for want, got in zip(*run_all(graph, (table, x, at)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    with pytest.raises(IndexError):
+        fg.jit(f)(table, x, np.where(at == at[-1], 40, at))
+    fg.testing.check_grads(lambda t: fg.jit(cost)(t, x, at), (table,), order=2)
+    each = fg.vmap(fg.jit(f), (0, None, None))(np.stack([table, 2.0 * table]), x, at)
+    np.testing.assert_allclose(each[0][1], f(2.0 * table, x, at)[0], rtol=1e-12)
 
 
 def test_short_axes_come_first_in_memory():

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend import columns, masks, products, sizes
+from fungrad.backend import columns, joining, masks, products, sizes
+from fungrad.backend.expressions import as_ufunc
 from fungrad.backend.joint import doubles, sines_with_cosines, sorted_pair, summed_products
 from fungrad.backend.kernels import (
     EXTREMA,
@@ -24,20 +25,17 @@ from fungrad.backend.kernels import (
     sincos_by_half_angle,
 )
 from fungrad.backend.regions import SHARED, Region
-from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies
+from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies, views
 from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.kernels import setting
-from fungrad.optimise.rewrite import VIEWS
 from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import ARITHMETIC, select
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.scanning import attains
 from fungrad.primitives.shaping import broadcast_to, transpose
-
-_POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
 
 class Block:
@@ -70,7 +68,7 @@ class Block:
         self.last: dict[int, int] = {}
         for index, equation in enumerate(region.equations):
             (output,) = equation.outputs
-            source = id(equation.inputs[0]) if equation.primitive in VIEWS else id(output)
+            source = id(equation.inputs[0]) if views(equation) else id(output)
             self.root[id(output)] = self.root.get(source, source)
             product = self.products.get(id(equation))
             read = equation.inputs if product is None else product.inputs
@@ -153,6 +151,10 @@ class Block:
         arguments = [
             self.read(a, x, dtype) for a, x in zip(equation.inputs, how.inputs, strict=True)
         ]
+        if joining.scatters(equation):
+            self._sum_by_number(equation, arguments)
+            self.release(index, equation.inputs)
+            return
         if how.output == ENDED:
             self._end(equation, self._reduced(equation, arguments))
             self.release(index, equation.inputs)
@@ -166,7 +168,10 @@ class Block:
             self.lines.append(f"{self._product(equation, arguments)[:-1]}, out={target})")
             self.place[id(variable)] = target
             self._hand_on(variable)
-        elif primitive in VIEWS:
+        elif joining.gathers(equation) or joining.joins(equation):
+            self._join(equation, how, arguments)
+            self._hand_on(variable)
+        elif views(equation):
             self._view(equation, how, arguments[0])
             self._hand_on(variable)
         elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
@@ -286,6 +291,26 @@ class Block:
         self.lines.append(f"r = {text}")
         self.lines.append(f"{name} = r if {name} is None else {called}({name}, r)")
 
+    def _sum_by_number(self, equation: Equation, arguments: list[str]) -> None:
+        """Adds the rows of a block to those of others with their numbers."""
+        name = self.sums.setdefault(id(equation.outputs[0]), f"s{len(self.sums)}")
+        called, axis = self.function("summed", joining.summed), joining.axis_by_number(equation)
+        given = f"{', '.join(arguments)}, {axis}, {equation.params['shape']}"
+        self.lines.append(f"{name} = {called}({name}, {given})")
+
+    def _join(self, equation: Equation, how: Form, arguments: list[str]) -> None:
+        """Writes rows that are gathered by number, or put together from parts."""
+        (variable,) = equation.outputs
+        target = self.place[id(variable)] = self._target(variable, how.output)
+        if joining.joins(equation):
+            for place, x in zip(joining.places(equation), arguments, strict=True):
+                self.lines.append(f"copyto({target}[{self.constant(place)}], {x})")
+            return
+        shape, axes = variable.type.shape, tuple(range(variable.type.ndim))
+        order = columns.memory(shape, how.output) if self.columns else axes
+        called = self.function("taken", joining.taken)
+        self.lines.append(f"{called}({', '.join(arguments)}, {how.output}, {order}, {target})")
+
     def _reduced(self, equation: Equation, arguments: list[str]) -> str:
         if multiplies(equation):
             return self._product(equation, arguments)
@@ -363,18 +388,6 @@ KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
 
 def _sincos() -> Any:
     return sincos_by_half_angle if setting() == "fast" else sincos()
-
-
-def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
-    """The ufunc to call; powers by 2, 1/2 and -1 are those that ndarray's ** takes."""
-    ufunc: Any = equation.primitive.ufunc
-    exponent = equation.inputs[-1]
-    if equation.primitive is ufuncs.power and isinstance(exponent, Literal):
-        kind = equation.inputs[0].type.dtype.kind
-        short = _POWERS.get(exponent.value) if exponent.type.weak and kind in "fc" else None
-        if short is not None:
-            return short, arguments[:1]
-    return ufunc, arguments
 
 
 __all__ = ["KERNELS", "Block", "as_ufunc"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.joining import gathers, joins
 from fungrad.backend.parts import rows_of
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED, REDUCTIONS, multiplies
-from fungrad.optimise.rewrite import VIEWS
+from fungrad.backend.rows import ENDED, REDUCTIONS, multiplies, views
 
 NARROW = 32
 """Axes of fewer elements are short."""
@@ -75,7 +75,7 @@ def _loops(region: Region, step: int, columns: bool) -> tuple[int, int]:
         if primitive in REDUCTIONS:
             (((space, axis),), reduced) = read, equation.params["axes"]
             shapes = [space, tuple([1 if i in reduced else n for i, n in enumerate(space)])]
-        elif primitive in VIEWS or how.output == ENDED:
+        elif views(equation) or how.output == ENDED or gathers(equation) or joins(equation):
             continue
         else:
             space, axis = equation.outputs[0].type.shape, how.output

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend.rows import REDUCTIONS
-from fungrad.ir.graph import Equation
+from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives import elementwise as arithmetic
-from fungrad.primitives import lapack
+from fungrad.primitives import lapack, ufuncs
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, getitem
@@ -47,6 +47,7 @@ _OPERATORS: dict[Any, str] = {
     arithmetic.ne: "{0} != {1}",
     power: "{0} ** {1}",
 }
+_POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
 
 def expressed(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
@@ -149,4 +150,17 @@ _WRITTEN: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] =
     stack: _joined("array", np.array),
 }
 
-__all__ = ["Constant", "expressed"]
+
+def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
+    """The ufunc to call; powers by 2, 1/2 and -1 are those that ndarray's ** takes."""
+    ufunc: Any = equation.primitive.ufunc
+    exponent = equation.inputs[-1]
+    if equation.primitive is ufuncs.power and isinstance(exponent, Literal):
+        kind = equation.inputs[0].type.dtype.kind
+        short = _POWERS.get(exponent.value) if exponent.type.weak and kind in "fc" else None
+        if short is not None:
+            return short, arguments[:1]
+    return ufunc, arguments
+
+
+__all__ = ["Constant", "as_ufunc", "expressed"]

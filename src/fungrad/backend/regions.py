@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
+from fungrad.backend import joining
 from fungrad.backend.order import Step, lean
 from fungrad.backend.parts import Part, Readers, put_together
 from fungrad.backend.rows import (
@@ -23,9 +24,10 @@ from fungrad.backend.rows import (
     form,
     multiplies,
     product,
+    views,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
-from fungrad.optimise.rewrite import VIEWS, is_pure
+from fungrad.optimise.rewrite import is_pure
 from fungrad.primitives.contracting import dot_general
 from fungrad.records import Record
 from fungrad.structural.retrace import effectful
@@ -140,6 +142,8 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
         axis = _row_axis(type_.shape) if type_.size >= LARGE else None
         if axis is not None and (axis not in equation.params["axes"] or type_.size >= SHARED):
             return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
+    if joining.gathers(equation) and equation.outputs[0].type.size >= LARGE:
+        return form(equation, (None, None), 0), equation.inputs[1].type.size
     if multiplies(equation) and equation.outputs[0].type.size >= LARGE:
         for axis, length in enumerate(equation.inputs[0].type.shape):
             found = product(equation, (axis, None))
@@ -164,9 +168,10 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
     if all(v.type.size < LARGE for v in values):
         return _lean(list(graph.equations), graph.outputs)
     finder = _Finder()
-    for equation in graph.equations:
+    equations = joining.taken_apart(graph, LARGE)
+    for equation in equations:
         finder.place(equation)
-    read_by = _readers(graph)
+    read_by = _readers(equations, graph.outputs)
     result: list[Equation | Region] = []
     absorbed: set[int] = set()
     for level in sorted({*finder.others, *(key[0] for key in finder.regions)}):
@@ -196,7 +201,7 @@ def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equat
         reads: list[Hashable] = [id(atom) for atom in step.inputs]
         reads += [root[v] for v in reads if v in root]
         makes: list[Hashable] = [id(v) for v in step.outputs]
-        if isinstance(step, Equation) and _is_view(step):
+        if isinstance(step, Equation) and views(step):
             source = id(step.inputs[0])
             root.update((id(v), root.get(source, source)) for v in step.outputs)
             sizes.update((id(v), 0) for v in step.outputs)
@@ -215,16 +220,12 @@ def _nbytes(variable: Variable) -> int:
     return variable.type.size * variable.type.dtype.itemsize
 
 
-def _is_view(equation: Equation) -> bool:
-    return equation.primitive in VIEWS and len(equation.inputs) == 1
-
-
-def _readers(graph: Graph) -> Readers:
+def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
     result: dict[int, list[Equation | None]] = {}
-    for equation in graph.equations:
+    for equation in equations:
         for atom in equation.inputs:
             result.setdefault(id(atom), []).append(equation)
-    for atom in graph.outputs:
+    for atom in outputs:
         result.setdefault(id(atom), []).append(None)
     return result
 
@@ -262,7 +263,7 @@ def _in_lean_order(
     for equation, how in members:
         (variable,) = equation.outputs
         v, source = id(variable), id(equation.inputs[0])
-        if equation.primitive in VIEWS:
+        if views(equation):
             root[v] = root.get(source, source)
         whole = all(r is None or id(r) not in mine for r in read_by.get(v, ()))
         sizes[v] = 0 if v in root or how.output == ENDED or whole else _nbytes(variable)

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend import joining
 from fungrad.backend.products import one_thread
 from fungrad.backend.threads import single_blas
 from fungrad.ir.graph import Equation
+from fungrad.optimise.rewrite import VIEWS
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.indexing import expanded, getitem
 from fungrad.primitives.reducing import reduce_all, reduce_any, reduce_max, reduce_min
@@ -83,6 +85,9 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | 
     if primitive is dot_general:
         vectors = _of_vectors(equation)
         return Form((0, 0), ENDED) if vectors else product(equation, axes)
+    joined = joining.form(equation, axes)
+    if joined is not None:
+        return Form(*joined)
     axis = axes[0] if len(equation.inputs) == 1 else None
     if axis is None:
         return None
@@ -99,6 +104,11 @@ def _of_vectors(equation: Equation) -> bool:
     """Whether a contraction is the sum of the products of two vectors of one dtype."""
     x, y = [atom.type for atom in equation.inputs]
     return x == y and x.ndim == 1 and equation.outputs[0].type.ndim == 0
+
+
+def views(equation: Equation) -> bool:
+    """Whether an equation gives a view of its only input."""
+    return equation.primitive in VIEWS and len(equation.inputs) == 1
 
 
 def multiplies(equation: Equation) -> bool:
@@ -201,4 +211,5 @@ __all__ = [
     "form",
     "multiplies",
     "product",
+    "views",
 ]

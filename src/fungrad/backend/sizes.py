@@ -9,9 +9,8 @@ import math
 
 from fungrad.backend import rows
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED, multiplies
+from fungrad.backend.rows import ENDED, multiplies, views
 from fungrad.ir.graph import Equation
-from fungrad.optimise.rewrite import VIEWS
 
 BLOCK = 32_768
 """Elements of a block: with a few buffers of doubles it stays in cache (benchmarks/fusion.py)."""
@@ -49,7 +48,7 @@ def _widest(region: Region) -> int:
 
 def _mean(region: Region) -> float:
     """The number of elements of a row of an equation, in the mean."""
-    found = [work(e) for e in region.equations if e.primitive not in VIEWS and not multiplies(e)]
+    found = [work(e) for e in region.equations if not views(e) and not multiplies(e)]
     return sum(found, 1) / max(len(found), 1) / region.length
 
 

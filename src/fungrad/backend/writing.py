@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.blocks import as_ufunc
+from fungrad.backend.expressions import as_ufunc
 from fungrad.backend.lifetimes import by_ufunc
 from fungrad.backend.places import COLUMN, ROW, TURNED, Places, View
 from fungrad.ir.graph import Equation, Variable

@@ -15,7 +15,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.rewrite import Renaming, Writer, applied, copied, renamed
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
-from fungrad.primitives.shaping import concatenate
+from fungrad.primitives.shaping import concatenate, reshape
 from fungrad.primitives.stacking import stack
 from fungrad.records import Record
 
@@ -69,7 +69,7 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
         chain.append(found)
         inner = found
     parts = [
-        (one_slice(e.params["index"], output.type.shape), e.inputs[e.primitive is index_add])
+        (_stretch(e.params["index"], output.type.shape), e.inputs[e.primitive is index_add])
         for e in chain
     ]
     if any(len(e.inputs) > 2 for e in chain):
@@ -88,7 +88,8 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
         return None
     for made in chain[1:]:
         writer.drop(made)
-    return writer.add(equation, concatenate, *(atom for _, atom in places), axis=axis)
+    wide = [_with_axis(writer, equation, atom, output, part) for part, atom in places]
+    return writer.add(equation, concatenate, *wide, axis=axis)
 
 
 def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
@@ -113,11 +114,32 @@ def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
     return writer.add(chain[0], stack, *(rows[i] for i in range(shape[0])))
 
 
+def _stretch(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """As `one_slice`, of an index that may have one number in place of the slice."""
+    if any(entry is None for entry in index.entries):
+        return None
+    entries = [slice(e % n, e % n + 1) if e.__class__ is int else e
+               for e, n in zip(expanded(index, len(shape)), shape, strict=True)]  # fmt: skip
+    return one_slice(Index(tuple(entries)), shape)
+
+
+def _with_axis(
+    writer: Writer, like: Equation, atom: Atom, output: Atom, part: tuple[int, int, int]
+) -> Atom:
+    """What stands in a slice, with the axis that a number leaves out."""
+    if atom.type.ndim == output.type.ndim:
+        return atom
+    shape = atom.type.shape
+    return writer.add(like, reshape, atom, shape=(*shape[: part[0]], 1, *shape[part[0] :]))
+
+
 def _fills(atom: Atom, output: Atom, part: tuple[int, int, int]) -> bool:
     """Whether an atom is just what stands in a slice of the output."""
     axis, start, stop = part
     shape = output.type.shape
-    same = atom.type.shape == (*shape[:axis], stop - start, *shape[axis + 1 :])
+    rest = shape[:axis], shape[axis + 1 :]
+    wide = atom.type.shape == (*rest[0], stop - start, *rest[1])
+    same = wide or (stop - start == 1 and atom.type.shape == (*rest[0], *rest[1]))
     return same and atom.type.dtype == output.type.dtype and not atom.type.weak
 
 

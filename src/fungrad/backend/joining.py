@@ -1,0 +1,130 @@
+"""Floor 6: equations that gather rows by their numbers, put rows together from parts, and add rows
+up by numbers, done block by block.
+
+`form` says where the rows lie, `called` which function of NumPy's does a block. Knows the
+primitives; writes no program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.optimise.rewrite import placed
+from fungrad.primitives.indexing import ARRAY, expanded, getitem, of_int, scatter
+from fungrad.primitives.shaping import concatenate
+from fungrad.primitives.stacking import stack, unstack
+
+COLUMNS = 32
+"""The most numbers of a row that are added by the row's number: a call for each."""
+PARTS = 32
+"""The most parts of an array that are read, or put together, in the blocks of a region."""
+
+
+def gathers(equation: Equation) -> bool:
+    """Whether an equation reads rows by their numbers, no more elements than it gives."""
+    if equation.primitive is not getitem:
+        return False
+    x, *at = [atom.type for atom in equation.inputs]
+    fits = x.size <= equation.outputs[0].type.size
+    return fits and _by_number(equation, x.shape, at) is not None
+
+
+def scatters(equation: Equation) -> bool:
+    """Whether an equation adds up rows by numbers, to no more elements than it reads."""
+    if equation.primitive is not scatter or equation.params["index"].unique:
+        return False
+    (values, *at), out = [atom.type for atom in equation.inputs], equation.outputs[0].type
+    axis = _by_number(equation, out.shape, at)
+    if axis is None or out.dtype.kind not in "fc" or out.size > values.size:
+        return False
+    return values.size <= COLUMNS * values.shape[axis]
+
+
+def joins(equation: Equation) -> bool:
+    """Whether an equation puts few arrays together."""
+    few = equation.primitive in (stack, concatenate) and len(equation.inputs) <= PARTS
+    return few and not any(isinstance(atom, Literal) for atom in equation.inputs)
+
+
+def axis_by_number(equation: Equation) -> int:
+    """The axis whose entries are read or written by number."""
+    return expanded(equation.params["index"], equation.inputs[0].type.ndim).index(ARRAY)
+
+
+def _by_number(equation: Equation, shape: Sequence[int], at: Sequence[Any]) -> int | None:
+    if len(at) != 1 or at[0].ndim != 1 or not np.can_cast(at[0].dtype, np.intp):
+        return None
+    entries = expanded(equation.params["index"], len(shape))
+    whole = [entry for entry in entries if entry != slice(None)]
+    return entries.index(ARRAY) if whole == [ARRAY] else None
+
+
+def form(equation: Equation, axes: Sequence[int | None]) -> tuple[tuple[Any, ...], int] | None:
+    """The axis of the rows of each input and of the output, None where it is not done by rows; the
+    output of a sum by numbers has no rows, -1.
+    """
+    if gathers(equation) and axes[0] is None:
+        axis = axis_by_number(equation)
+        return (None, 0), axis
+    if scatters(equation):
+        axis = axis_by_number(equation)
+        return ((axis, 0), -1) if axes[0] in (None, axis) else None
+    if not joins(equation):
+        return None
+    (axis, *others) = {axis for axis in axes if axis is not None}
+    if others or (equation.primitive is concatenate and equation.params["axis"] == axis):
+        return None
+    return (axis,) * len(axes), axis + (equation.primitive is stack)
+
+
+def taken(x: Any, at: Any, axis: int, order: Sequence[int], out: Any) -> None:
+    """Writes the entries of x at some numbers along an axis; `order` is that of axes in memory."""
+    x.transpose(order).take(at, order.index(axis), out.transpose(order))
+
+
+def summed(total: Any, values: Any, at: Any, axis: int, shape: Sequence[int]) -> Any:
+    """Adds rows to those that their numbers name in what was added up before, zeros at first."""
+    if total is None:
+        total = np.zeros(shape, values.dtype)
+    out, values = np.moveaxis(total, axis, -1), np.moveaxis(values, axis, -1)
+    for place in np.ndindex(out.shape[:-1]):
+        np.add.at(out[place], at, values[place])
+    return total
+
+
+def places(equation: Equation) -> list[tuple[Any, ...]]:
+    """The indices of what is put together."""
+    if equation.primitive is stack:
+        return [(i,) for i in range(len(equation.inputs))]
+    found, start, axis = [], 0, equation.params["axis"]
+    for atom in equation.inputs:
+        stop = start + atom.type.shape[axis]
+        found.append((*[slice(None)] * axis, slice(start, stop)))
+        start = stop
+    return found
+
+
+def taken_apart(graph: Graph, size: int) -> list[Equation]:
+    """The equations, with one for each part where an array of this size at least is taken apart."""
+    found: list[Equation] = []
+    for equation in graph.equations:
+        parts = equation.outputs
+        large = equation.primitive is unstack and equation.inputs[0].type.size >= size
+        if not large or len(parts) > PARTS:
+            found.append(equation)
+            continue
+        found += [
+            placed(equation, getitem, equation.inputs, (part,), {"index": of_int(i)})
+            for i, part in enumerate(parts)
+        ]
+    return found
+
+
+__all__ = [
+    "axis_by_number", "form", "gathers", "joins", "places", "scatters", "summed", "taken",
+    "taken_apart",
+]  # fmt: skip

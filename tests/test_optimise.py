@@ -108,6 +108,21 @@ def test_no_multiplication_by_zero_and_no_sum_with_zero_is_dropped():
     assert names(graph) == ["mul", "add", "sub"]
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.float32])
+def test_what_is_not_of_the_dtype_of_its_product_keeps_its_sign(dtype):
+    x = np.array([0, 1, 1, 0], dtype)
+    for f in (lambda x: -(x * 1.0), lambda x: x * np.float64(-1.0), lambda x: -((x > 0) * 1.0)):
+        got, want = fg.jit(f)(x), f(x)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
+def test_complex_multiples_of_numbers_are_numpys():
+    for f in (lambda x: np.cumsum(1j * np.mean(x)), lambda x: np.ravel(x[0] + 2j)):
+        np.testing.assert_array_equal(fg.jit(f)(np.ones(4)), f(np.ones(4)))
+    assert fg.jit(lambda x: 1j * x)(2.0).__class__ is complex
+
+
 def test_integers_and_booleans_keep_their_arithmetic():
     x = np.array([100, -128, 0], np.int8)
     for f in (lambda x: np.negative(-x), lambda x: (-x) * x, lambda x: x + x, lambda x: x * 2 * 2):

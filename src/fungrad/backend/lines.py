@@ -93,9 +93,12 @@ class Lines:
         """The names of what an equation reads.
 
         Beside arrays a number is an array without axes: NumPy converts one of Python's each time.
+        So is a complex one beside a number of NumPy's, of which Python would make one of its own.
         """
         output = equation.outputs[0].type if equation.primitive in ARITHMETIC else None
-        if output is None or not output.shape or not output.inexact:
+        if output is None or not output.inexact or output.weak:
+            return [self.read(atom) for atom in equation.inputs]
+        if not output.shape and output.dtype.kind != "c":
             return [self.read(atom) for atom in equation.inputs]
         return [
             self.constant("c", self._array(atom.value, output.dtype))

@@ -86,9 +86,9 @@ def _twice_negated(writer: Writer, equation: Equation) -> Atom | None:
 def _times_minus_one(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
     other = x if _is(y, -1) else y if _is(x, -1) else None
-    if other is None or not _inexact(equation):
+    if other is None or other.type.dtype != equation.outputs[0].type.dtype:
         return None
-    return writer.add(equation, neg, other)
+    return writer.add(equation, neg, other) if _inexact(equation) else None
 
 
 def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:

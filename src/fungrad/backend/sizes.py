@@ -69,12 +69,12 @@ def _step(length: int, widest: int, threads: int, block: int) -> int:
 
 
 def work(equation: Equation) -> int:
-    """Elements that an equation computes; four terms of a product of matrices count as one."""
+    """Elements that an equation computes; eight terms of a product of matrices count as one."""
     size: int = equation.outputs[0].type.size
     if not multiplies(equation):
         return size
     terms: int = equation.inputs[0].type.shape[equation.params["contract"][0][0]]
-    return size * terms // 4
+    return size * terms // 8
 
 
 __all__ = ["BLOCK", "length", "work"]

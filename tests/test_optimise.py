@@ -117,6 +117,20 @@ def test_what_is_not_of_the_dtype_of_its_product_keeps_its_sign(dtype):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_integers_wrap_before_they_meet_floats(dtype):
+    x = np.array([0, 3, 100, 127, 128], np.uint8).astype(dtype)
+    y = np.array([1.0, -2.0, 0.0, 3.0, 4.0])
+    for f in (
+        lambda x, y: 2 * x * 2.0,
+        lambda x, y: -x * 1.5,
+        lambda x, y: y - (-x),
+        lambda x, y: -(y * dtype(3)),
+        lambda x, y: -((y + 5.0) / 0),
+    ):
+        np.testing.assert_array_equal(fg.jit(f)(x, y), f(x, y))
+
+
 def test_complex_multiples_of_numbers_are_numpys():
     for f in (lambda x: np.cumsum(1j * np.mean(x)), lambda x: np.ravel(x[0] + 2j)):
         np.testing.assert_array_equal(fg.jit(f)(np.ones(4)), f(np.ones(4)))

@@ -73,9 +73,18 @@ def _axes_in_order(writer: Writer, equation: Equation) -> Atom | None:
 def _negated(writer: Writer, atom: Atom, equation: Equation) -> Atom | None:
     """What atom is the negation of, where the negation is then made for nothing else."""
     made = writer.made_by(atom, neg)
-    if made is None or not writer.only_here(atom) or not _inexact(equation):
-        return None
+    if made is None or not writer.only_here(atom) or not atom.type.inexact:
+        return None  # integers wrap
     return made.inputs[0]
+
+
+def _opposite(atom: Atom) -> Literal | None:
+    """The number of the other sign; None where its dtype has none, as of the integer 0."""
+    if not isinstance(atom, Literal):
+        return None
+    value: Any = atom.value
+    signed = atom.type.inexact or (value.__class__ is int and value != 0)
+    return Literal(-value) if signed else None
 
 
 def _twice_negated(writer: Writer, equation: Equation) -> Atom | None:
@@ -98,11 +107,11 @@ def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:
     if made is None or not writer.only_here(x) or not _inexact(equation):
         return None
     first, second = made.inputs
-    if isinstance(second, Literal):
-        return writer.add(equation, made.primitive, first, Literal(-second.value))
-    if isinstance(first, Literal):
-        return writer.add(equation, made.primitive, Literal(-first.value), second)
-    return None
+    number = _opposite(second)
+    if number is not None:
+        return writer.add(equation, made.primitive, first, number)
+    number = _opposite(first)
+    return None if number is None else writer.add(equation, made.primitive, number, second)
 
 
 def _factor_negated(writer: Writer, equation: Equation) -> Atom | None:
@@ -112,8 +121,9 @@ def _factor_negated(writer: Writer, equation: Equation) -> Atom | None:
         if positive is None:
             continue
         other = (x, y)[1 - position]
-        if isinstance(other, Literal):
-            inputs = [positive, Literal(-other.value)]
+        number = _opposite(other)
+        if number is not None:
+            inputs = [positive, number]
             return writer.add(equation, equation.primitive, *inputs[:: 1 - 2 * position])
         product = writer.add(equation, equation.primitive, *[positive, other][:: 1 - 2 * position])
         return writer.add(equation, neg, product)
@@ -156,7 +166,7 @@ def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
     x, number = (y, _number(x)) if isinstance(x, Literal) else (x, _number(y))
     made = writer.made_by(x, mul)
-    if made is None or number.__class__ not in (int, float) or not _inexact(equation):
+    if made is None or number.__class__ not in (int, float) or not x.type.inexact:
         return None
     first, second = made.inputs
     inner, other = (second, first) if isinstance(first, Literal) else (first, second)

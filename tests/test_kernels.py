@@ -1,4 +1,4 @@
-"""Kernels in place of slow loops of NumPy's: within 2 or 3 ulp of the right value, else NumPy's."""
+"""Kernels in place of slow loops of NumPy's: within 2 ulp of the right value, else NumPy's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 import scipy.special
 
 import fungrad as fg
-from fungrad.backend import blocked, kernels, regions
+from fungrad.backend import blocked, blocks, kernels, regions
 from fungrad.backend.kernels import SCRATCH
 from fungrad.backend.regions import Region, scheduled
 from fungrad.optimise.passes import optimised
 
 RNG = np.random.default_rng(0)
-BOTH = kernels.sincos_by_tangent, kernels.sincos_by_polynomials
+BOTH = kernels.sincos_by_tangent, kernels.sincos
 SPECIAL = np.array([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e300, 5e-324])
 
 
@@ -70,13 +70,15 @@ def check(kernel, x, limit):
         assert ulps(cosine, [mpmath.cos(mpmath.mpf(float(v))) for v in x]) <= limit
 
 
-@pytest.mark.parametrize("largest", [2.3, 3.89, 13.0, kernels.REDUCED])
-def test_sine_and_cosine_by_polynomials(largest):
+@pytest.mark.parametrize("tangent", [True, False], ids=["half angle", "polynomials"])
+@pytest.mark.parametrize("largest", [2.3, 3.89, 13.0, kernels.LARGEST])
+def test_sine_and_cosine(largest, tangent, monkeypatch):
+    monkeypatch.setattr(kernels, "fast_tangent", lambda: tangent)
     x = np.concatenate([angles(), RNG.uniform(-largest, largest, 300)])
-    check(kernels.sincos_by_polynomials, x[np.abs(x) < largest], 2.0)
+    check(kernels.sincos, x[np.abs(x) < largest], 2.0)
 
 
-@pytest.mark.parametrize("largest", [1.5, 3.89, 1e2, 1e5, 1e9, kernels.LARGEST])
+@pytest.mark.parametrize("largest", [1.5, 3.89, 1e2, 1e5, 1e9, kernels.COUNTED])
 def test_sine_and_cosine_by_the_tangent(largest):
     halves = RNG.integers(-(2**40), 2**40, 300) * (np.pi / 2)
     x = np.concatenate([angles(), halves, RNG.uniform(-largest, largest, 1000)])
@@ -92,13 +94,21 @@ def test_signs_next_to_quarter_turns(quarter):
     assert list(np.signbit(sine)) == [True, False]
 
 
-def test_the_kernel_is_chosen_by_the_loop_of_the_tangent(monkeypatch):
-    for fast, kernel in ((True, "sincos_by_tangent"), (False, "sincos_by_polynomials")):
-        monkeypatch.setattr(kernels, "_fast_tangent", lambda fast=fast: fast)
-        assert kernels.sincos() is getattr(kernels, kernel)
+@pytest.mark.parametrize(
+    ("setting", "called"), [("auto", "sincos("), ("fast", "sincos_by_tangent(")]
+)
+def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
+    monkeypatch.setattr(blocks, "fast_tangent", lambda: True)
+    before, fg.config.kernels = fg.config.kernels, setting
+    try:
         x = RNG.normal(size=40_000)
-        f = fg.jit(fg.grad(lambda x: np.sum(np.sin(x) * np.cos(x))))
-        np.testing.assert_allclose(f(x), np.cos(2.0 * x), rtol=0, atol=1e-14)
+        g = fg.grad(lambda x: np.sum(np.sin(x) * np.cos(x)))
+        np.testing.assert_allclose(fg.jit(g)(x), np.cos(2.0 * x), rtol=0, atol=1e-14)
+        steps = scheduled(optimised(fg.make_jaxpr(g)(x)))
+        (region,) = [step for step in steps if isinstance(step, Region)]
+        assert called in blocked.written(region)[0]
+    finally:
+        fg.config.kernels = before
 
 
 @pytest.mark.parametrize(
@@ -115,11 +125,11 @@ def test_the_loop_of_the_tangent_is_asked_for(found, fast, monkeypatch):
     if found is not None:  # as of NumPy 2.1
         introspect.opt_func_info = lambda name, signature: found
     monkeypatch.setattr(np.lib, "introspect", introspect, raising=False)
-    kernels._fast_tangent.cache_clear()
-    assert kernels._fast_tangent() is fast
+    kernels.fast_tangent.cache_clear()
+    assert kernels.fast_tangent() is fast
     monkeypatch.undo()
-    kernels._fast_tangent.cache_clear()
-    assert kernels._fast_tangent() in (True, False)
+    kernels.fast_tangent.cache_clear()
+    assert kernels.fast_tangent() in (True, False)
 
 
 def test_sine_and_cosine_of_no_angles():
@@ -135,13 +145,6 @@ def test_what_cannot_be_reduced_is_numpys(beyond, kernel):
         sine, cosine = call(kernel, x, outputs=2)
         np.testing.assert_array_equal(sine, np.sin(x))
         np.testing.assert_array_equal(cosine, np.cos(x))
-
-
-def test_by_the_half_angle():
-    x = RNG.normal(size=2000) * 50.0
-    sine, cosine = call(kernels.sincos_by_half_angle, x, outputs=2)
-    np.testing.assert_allclose(sine, np.sin(x), rtol=0, atol=4e-16)
-    np.testing.assert_allclose(cosine, np.cos(x), rtol=0, atol=4e-16)
 
 
 @pytest.mark.parametrize("size", [0, 1, kernels.PIECE, kernels.PIECE + 1, 3 * kernels.PIECE + 5])
@@ -283,5 +286,5 @@ def test_only_pairs_of_sine_and_cosine_are_replaced():
     graph = optimised(fg.make_jaxpr(lambda x: (np.sin(x) + np.cos(x), np.sin(x * 2.0)))(x))
     (region,) = [step for step in scheduled(graph) if isinstance(step, Region)]
     text, _ = blocked.written(region)
-    assert text.count("sincos_by") == 1 and text.count("sin(") == 1 and " cos(" not in text
+    assert text.count("sincos(") == 1 and text.count("sin(") == 1 and " cos(" not in text
     assert regions.LARGE <= x.size

@@ -52,8 +52,8 @@ class Config:
     @property
     def kernels(self) -> str:
         """Which forms of functions newly compiled programs compute: "auto" takes those that are
-        faster than NumPy's own and within 3 ulp of the right value, "numpy" always NumPy's, "fast"
-        also some of lower relative accuracy near zeros.
+        faster than NumPy's own and within 2 ulp of the right value, "numpy" always NumPy's, "fast"
+        also sine and cosine within 3.
 
         >>> import fungrad as fg
         >>> fg.config.kernels

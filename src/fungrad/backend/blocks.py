@@ -19,10 +19,11 @@ from fungrad.backend.kernels import (
     EXTREMA,
     SCRATCH,
     dot,
+    fast_tangent,
     hypot,
     logaddexp,
     sincos,
-    sincos_by_half_angle,
+    sincos_by_tangent,
 )
 from fungrad.backend.regions import SHARED, Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies, views
@@ -387,7 +388,7 @@ KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
 
 
 def _sincos() -> Any:
-    return sincos_by_half_angle if setting() == "fast" else sincos()
+    return sincos_by_tangent if setting() == "fast" and fast_tangent() else sincos
 
 
 __all__ = ["KERNELS", "Block", "as_ufunc"]

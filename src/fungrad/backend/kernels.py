@@ -1,11 +1,11 @@
 """Floor 6: functions of blocks of doubles, where NumPy's own loops work number by number.
 
-Measured in cache for each element: sin and cos cost NumPy 11 ns each, both here 6; logaddexp
+Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
 14, here 3; hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs SciPy 11 to 35 ns, here 9
-to 13, without its import; the maximum of a row of 100 130 ns, here 70. Functions are within 3 ulp
-of the right value, all but sine and cosine by the tangent within 2 (tests/test_kernels.py), but for
-the sign of a zero; where the short way does not hold, NumPy's own is called. Knows NumPy only;
-which are used is set in optimise/kernels.py.
+to 13, without its import; the maximum of a row of 100 130 ns, here 70. Functions are within 2 ulp
+of the right value (tests/test_kernels.py), but for the sign of a zero, and what is taken where the
+setting is "fast" within 3; where the short way does not hold, NumPy's own is called. Knows NumPy
+only; which are used is set in optimise/kernels.py.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 
 PIECE = 1_024
 """Elements of vectors that are given to BLAS."""
-LARGEST = 1e14
-"""Beyond this half turns are not counted right."""
-REDUCED = 1e5
+LARGEST = 1e5
 """Beyond this the three parts of pi/2 leave too few digits of the reduced argument."""
+COUNTED = 1e14
+"""Beyond this half turns are not counted right."""
 _ONE_OVER_PI = 0.31830988618379067154
 _ROUND = 1.5 * 2.0**52
 """A number to which this is added is rounded to an integer, which stands in the last bits."""
@@ -53,57 +53,15 @@ _SATURATED = 6.0
 """From here on the error function is 1."""
 
 
-def sincos() -> Any:
-    """The kernel for a sine and cosine: by the tangent where that is fast, else by polynomials."""
-    return sincos_by_tangent if _fast_tangent() else sincos_by_polynomials
-
-
-@functools.cache
-def _fast_tangent() -> bool:
-    """Whether this NumPy has a loop of vectors for the tangents of doubles on this processor."""
-    try:
-        found = np.lib.introspect.opt_func_info("^tan$", "float64")
-    except AttributeError:  # NumPy below 2.1
-        return False
-    loops = found.get("tan", {}).values()  # none where no processor has another
-    return any(not loop["current"].startswith("baseline") for loop in loops)
-
-
-def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:
-    """Writes sin(x) and cos(x); t is scratch, and no array is another one.
-
-    The cosine is 1 / sqrt(1 + tan^2) and the sine tan times that, of an angle r that is x but for a
-    number of half turns, from -pi/2 to pi/2. x - sin(r) is so near to a multiple of pi that
-    rounding finds it, and an odd one turns both signs.
-    """
-    if not _largest(x) < LARGEST:  # NaN is not either
-        np.sin(x, out=sine)
-        np.cos(x, out=cosine)
-        return
-    np.tan(x, sine)
-    np.multiply(sine, sine, cosine)
-    np.add(cosine, 1.0, cosine)
-    np.divide(1.0, cosine, cosine)
-    np.sqrt(cosine, cosine)
-    np.multiply(sine, cosine, sine)
-    np.subtract(x, sine, t)
-    np.multiply(t, _ONE_OVER_PI, t)
-    np.add(t, _ROUND, t)
-    sign, *results = (a.view(np.int64) for a in (t, sine, cosine))
-    np.left_shift(sign, _TO_SIGN, sign)
-    for result in results:
-        np.bitwise_xor(result, sign, result)
-
-
-def sincos_by_polynomials(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
+def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     """Writes sin(x) and cos(x); k, z and t are scratch, and no array is another one.
 
-    Cody and Waite's reduction to a quarter turn, then fdlibm's polynomials; the quadrant picks by
-    multiplication with 0 and 1, which is exact. What only larger angles need is left out where the
-    block has none.
+    Cody and Waite's reduction to a quarter turn; of what is left the tangent of its half where that
+    is fast, else fdlibm's polynomials; the quadrant picks by multiplication with 0 and 1, which is
+    exact. What only larger angles need is left out where the block has none.
     """
     largest = _largest(x)
-    if not largest < REDUCED:  # NaN is not either
+    if not largest < LARGEST:  # NaN is not either
         np.sin(x, out=sine)
         np.cos(x, out=cosine)
         return
@@ -120,7 +78,7 @@ def sincos_by_polynomials(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any
         np.subtract(cosine, z, out=z)  # what that difference was rounded by
         np.subtract(t, z, out=t)
         np.copyto(cosine, sine)
-    _by_polynomials(sine, cosine, z, t)
+    (_by_half_angle if fast_tangent() else _by_polynomials)(sine, cosine, z, t)
     if largest >= _FEW:
         np.multiply(k, 0.25, out=t)
         np.rint(t, out=t)
@@ -134,10 +92,38 @@ def _largest(x: Any) -> Any:
     return max(np.maximum.reduce(x, None, initial=0.0), -np.minimum.reduce(x, None, initial=0.0))
 
 
-def _by_polynomials(sine: Any, cosine: Any, z: Any, t: Any) -> None:
+@functools.cache
+def fast_tangent() -> bool:
+    """Whether this NumPy has a loop of vectors for the tangents of doubles on this processor."""
+    try:
+        found = np.lib.introspect.opt_func_info("^tan$", "float64")
+    except AttributeError:  # NumPy below 2.1
+        return False
+    loops = found.get("tan", {}).values()  # none where no processor has another
+    return any(not loop["current"].startswith("baseline") for loop in loops)
+
+
+def _by_half_angle(sine: Any, cosine: Any, z: Any, t: Any) -> None:
     """The sine and cosine of r - t, an eighth of a turn at most; r is given in place of the cosine,
     and t is a few units of its last place, which go into what is small beside the results.
     """
+    np.multiply(cosine, 0.5, out=cosine)
+    np.tan(cosine, out=cosine)
+    np.multiply(cosine, cosine, out=z)
+    np.add(z, 1.0, out=sine)
+    np.divide(z, sine, out=z)
+    np.add(z, z, out=z)  # 1 - cos r
+    np.multiply(cosine, z, out=sine)
+    np.add(sine, t, out=sine)
+    np.add(cosine, cosine, out=cosine)
+    np.subtract(cosine, sine, out=sine)
+    np.multiply(t, sine, out=t)
+    np.subtract(z, t, out=z)
+    np.subtract(1.0, z, out=cosine)
+
+
+def _by_polynomials(sine: Any, cosine: Any, z: Any, t: Any) -> None:
+    """The same by the polynomials of fdlibm."""
     np.multiply(cosine, cosine, out=z)
     _polynomial(_SINE, z, sine)
     np.multiply(sine, z, out=sine)
@@ -177,19 +163,30 @@ def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     np.subtract(cosine, z, out=cosine)
 
 
-def sincos_by_half_angle(x: Any, sine: Any, cosine: Any, t: Any) -> None:
-    """Writes sin(x) and cos(x) by the tangent of the half angle, in less; t is scratch.
+def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:
+    """Writes sin(x) and cos(x), each within 3 ulp; t is scratch, and no array is another one.
 
-    Right to 4e-16, absolutely: near their zeros away from x = 0 few digits are.
+    The cosine is 1 / sqrt(1 + tan^2) and the sine tan times that, of an angle r that is x but for a
+    number of half turns, from -pi/2 to pi/2. x - sin(r) is so near to a multiple of pi that
+    rounding finds it, and an odd one turns both signs.
     """
-    np.multiply(x, 0.5, out=t)
-    np.tan(t, out=t)
-    np.multiply(t, t, out=cosine)
-    np.add(cosine, 1.0, out=sine)
-    np.subtract(1.0, cosine, out=cosine)
-    np.divide(cosine, sine, out=cosine)
-    np.add(t, t, out=t)
-    np.divide(t, sine, out=sine)
+    if not _largest(x) < COUNTED:  # NaN is not either
+        np.sin(x, out=sine)
+        np.cos(x, out=cosine)
+        return
+    np.tan(x, sine)
+    np.multiply(sine, sine, cosine)
+    np.add(cosine, 1.0, cosine)
+    np.divide(1.0, cosine, cosine)
+    np.sqrt(cosine, cosine)
+    np.multiply(sine, cosine, sine)
+    np.subtract(x, sine, t)
+    np.multiply(t, _ONE_OVER_PI, t)
+    np.add(t, _ROUND, t)
+    sign, *results = (a.view(np.int64) for a in (t, sine, cosine))
+    np.left_shift(sign, _TO_SIGN, sign)
+    for result in results:
+        np.bitwise_xor(result, sign, result)
 
 
 def logaddexp(x: Any, y: Any, out: Any, t: Any) -> None:
@@ -303,9 +300,8 @@ SHORT, LONG = 8, 1_024
 """The lengths of rows whose extrema are found by their places."""
 EXTREMA = {np.maximum: largest, np.minimum: smallest}
 SCRATCH = {
+    sincos: 3,
     sincos_by_tangent: 1,
-    sincos_by_polynomials: 3,
-    sincos_by_half_angle: 1,
     logaddexp: 1,
     hypot: 1,
     erf: 4,
@@ -317,8 +313,9 @@ __all__ = [
     "SCRATCH",
     "dot",
     "erf",
+    "fast_tangent",
     "hypot",
     "logaddexp",
     "sincos",
-    "sincos_by_half_angle",
+    "sincos_by_tangent",
 ]

@@ -93,18 +93,6 @@ def test_convolve_refuses_what_numpy_refuses():
         fg.grad(lambda x: np.sum(np.convolve(x, W, "big")))(V)
 
 
-def test_cross():
-    a, b = values((2, 3)), values((4, 1, 3), seed=1)
-    agrees(np.cross, a, b)
-    agrees(lambda a, b: np.cross(a, b, axisa=0, axisb=0, axisc=0), a.T, values((3, 2), seed=2))
-    agrees(lambda a, b: np.cross(a, b, axis=0), a.T, values((3, 2), seed=2))
-    agrees(lambda a: np.cross(a, [1, 2, 3]), a.astype(np.complex128))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for m, n in ((2, 2), (2, 3), (3, 2)):
-            agrees(np.cross, values((4, m)), values((4, n), seed=3), batch=False)
-
-
 def test_i0():
     agrees(np.i0, np.array([0.0, -0.3, 2.0, 9.0]) / 3)
     agrees(np.i0, np.float64(1.5))

@@ -121,8 +121,13 @@ def test_cross():
     agrees(np.cross, values((3,), I64), values((3,), np.int8, 1))
     for left, right in ((2, 2), (2, 3), (3, 2)):
         agrees(np.cross, values((4, left)), values((4, right), seed=1))
+        with pytest.warns(DeprecationWarning, match="2-dimensional vectors"):
+            fg.vjp(np.cross, values((4, left)), values((4, right), seed=1))
+    agrees(lambda x: np.cross(x, [1, 2, 3]), values((4, 3), C128), order=1)
     with pytest.raises(ValueError, match="2 or 3"):
         fg.vjp(np.cross, values((4,)), values((4,)))
+    with pytest.raises(ValueError, match="zero dimension"):
+        fg.vjp(np.cross, 1.0, values((3,)))
 
 
 @pytest.mark.parametrize("dtype", [F64, C128])

@@ -170,6 +170,18 @@ def test_every_file_says_what_it_knows_and_is_short():
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
 
 
+def test_no_function_of_numpy_is_implemented_twice():
+    seen: dict[str, str] = {}
+    for name, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "implements":
+                for argument in node.args:
+                    text = ast.unparse(argument)
+                    assert text not in seen, f"{text} is implemented in {seen[text]} and {name}"
+                    seen[text] = name
+    assert len(seen) > 200
+
+
 def test_no_primitive_is_a_special_case_of_a_transform():
     # stop_gradient is whole in its own file: the transforms and what they stand on do not name it.
     for name, tree in MODULES.items():

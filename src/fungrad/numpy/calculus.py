@@ -1,5 +1,5 @@
 """Floor 8: NumPy's differences, integrals, interpolation and convolutions of sampled functions, for
-traced values, and the cross product.
+traced values.
 
 Compositions of primitives, with NumPy's formulas, so that the numbers are NumPy's.
 """
@@ -7,7 +7,6 @@ Compositions of primitives, with NumPy's formulas, so that the numbers are NumPy
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,13 @@ import numpy as np
 from fungrad.numpy.axes import axis_index
 from fungrad.numpy.elementwise import diff
 from fungrad.numpy.joining import concatenate
-from fungrad.numpy.prepare import array_of, axis_indices, promoted
+from fungrad.numpy.prepare import array_of, axis_indices
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import bessel, convolving
 from fungrad.primitives import sorting as s
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, Index, getitem
-from fungrad.primitives.shaping import cast, flip, moveaxis, reduce_sum, reshape, slice_axis
-from fungrad.primitives.stacking import stack
+from fungrad.primitives.shaping import cast, flip, reduce_sum, reshape, slice_axis
 from fungrad.tracing.trace import Tracer, shape_of
 
 
@@ -262,43 +260,7 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     return _cut(a, v, _mode(mode), (v.size - 1) // 2)
 
 
-# --- products and functions -----------------------------------------------------------------------
-
-
-@implements(np.cross)
-def cross(
-    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Any:
-    """The cross product of vectors of 3 (or 2) components along an axis, as numpy.cross."""
-    if axis is not None:
-        axisa = axisb = axisc = axis
-    a, b = promoted([array_of(a), array_of(b)])
-    if not a.shape or not b.shape:
-        raise ValueError("At least one array has zero dimension")
-    a = moveaxis(a, axis_index(axisa, len(a.shape)), len(a.shape) - 1)
-    b = moveaxis(b, axis_index(axisb, len(b.shape)), len(b.shape) - 1)
-    sizes = {a.shape[-1], b.shape[-1]}
-    if not sizes <= {2, 3}:
-        raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
-    if 2 in sizes:
-        warnings.warn(
-            "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors "
-            "instead. (deprecated in NumPy 2.0)",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-    x, y = ([v[..., i] for i in range(v.shape[-1])] for v in (a, b))
-    third = x[0] * y[1] - x[1] * y[0]
-    if sizes == {2}:
-        return third
-    if len(x) == 2:
-        parts = [x[1] * y[2], -(x[0] * y[2]), third]
-    elif len(y) == 2:
-        parts = [-(x[2] * y[1]), x[2] * y[0], third]
-    else:
-        parts = [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], third]
-    result = stack(*parts)
-    return moveaxis(result, 0, axis_index(axisc, len(result.shape)))
+# --- functions -----------------------------------------------------------------------
 
 
 @implements(np.i0)
@@ -308,5 +270,5 @@ def i0(x: Any) -> Any:
 
 
 __all__ = [
-    "convolve", "correlate", "cross", "gradient", "i0", "interp", "trapezoid", "unwrap",
+    "convolve", "correlate", "gradient", "i0", "interp", "trapezoid", "unwrap",
 ]  # fmt: skip

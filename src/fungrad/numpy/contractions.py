@@ -7,6 +7,7 @@ einsum stands in einsum.py.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -249,9 +250,19 @@ def cross(
     """The vector products of vectors of two or three components, as np.cross."""
     if axis is not None:
         axisa = axisb = axisc = axis
-    x, y = _components(array_of(a), axisa), _components(array_of(b), axisb)
+    a, b = array_of(a), array_of(b)
+    if not a.shape or not b.shape:
+        raise ValueError("At least one array has zero dimension")
+    x, y = _components(a, axisa), _components(b, axisb)
     if {len(x), len(y)} - {2, 3}:
         raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
+    if 2 in (len(x), len(y)):
+        warnings.warn(
+            "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors "
+            "instead. (deprecated in NumPy 2.0)",
+            DeprecationWarning,
+            stacklevel=3,
+        )
     last = sub(mul(x[0], y[1]), mul(x[1], y[0]))
     if len(x) == len(y) == 2:
         return last

@@ -49,10 +49,4 @@ def isrealobj(x: Any) -> bool:
     return bool(array_of(x).dtype.kind != "c")
 
 
-@implements(np.array_repr, np.array_str, np.array2string)
-def array_repr(arr: Any, *args: Any, **kwargs: Any) -> str:
-    """The text of a traced value: its type, and the transform that it belongs to."""
-    return repr(arr)
-
-
 __all__ = ["can_cast", "common_type", "iscomplexobj", "isrealobj", "result_type"]

@@ -10,6 +10,7 @@ from single import graphs
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.backend import sizes
 from fungrad.extend import elementwise, general
 from fungrad.inspect.cost import cost
 
@@ -182,7 +183,8 @@ def test_blocks_are_counted_for_each_thread(one_thread):
     one = cost_of(f, np.ones(200_000)).peak
     fg.config.num_threads = 2
     two = cost_of(f, np.ones(200_000)).peak
-    assert 1.5 * one.intermediates < two.intermediates <= 2 * one.intermediates
+    most = 2 * sizes.NUMBERS * one.intermediates  # blocks that threads share are larger
+    assert 1.5 * one.intermediates < two.intermediates <= most
 
 
 def test_the_peak_follows_the_life_of_values():

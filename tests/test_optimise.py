@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 import fungrad as fg
-from fungrad import lax
+from fungrad import lax, trees
 from fungrad.ir.graph import Graph, Literal
 from fungrad.optimise import kernels
 from fungrad.optimise.algebra import ELEMENTWISE, RULES
@@ -486,3 +486,27 @@ def test_weights_of_a_recurrence_over_a_batch_are_one_product():
         fg.jit(fg.grad(f, (0, 1)))(w, u, xs), fg.grad(f, (0, 1))(w, u, xs), strict=True
     ):
         np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+BINARY = (
+    np.add, np.subtract, np.multiply, np.divide, np.power, np.maximum, np.arctan2, np.hypot,
+    np.logaddexp, np.remainder, np.copysign,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("outer", BINARY, ids=lambda ufunc: ufunc.__name__)
+@pytest.mark.parametrize("reduce", [np.sum, np.mean, np.max], ids=lambda f: f.__name__)
+def test_reductions_of_two_ufuncs(outer, reduce):
+    x, y = np.linspace(0.6, 1.9, 7), np.linspace(1.7, 0.4, 7)
+    z = np.linspace(0.3, 1.1, 7)
+    for inner in BINARY:
+        for last in (z, x, 2, 1.5, -1.0):
+            for f in (
+                lambda x, y, inner=inner, last=last: reduce(outer(inner(x, y), last)),
+                lambda x, y, inner=inner, last=last: reduce(outer(last, inner(x, y))),
+            ):
+                g = fg.value_and_grad(f, (0, 1))
+                with np.errstate(all="ignore"):
+                    want, got = trees.leaves(g(x, y)), trees.leaves(fg.jit(g)(x, y))
+                for a, b in zip(want, got, strict=True):
+                    np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12, err_msg=inner.__name__)

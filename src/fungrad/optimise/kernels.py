@@ -111,8 +111,10 @@ def _dot(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -
     if made is None:
         return None
     y, z = made.inputs
-    if isinstance(z, Literal) and made.primitive is power:
-        z = y if z.type.weak and z.value == 2 else z
+    if made.primitive is power:
+        if not (isinstance(z, Literal) and z.type.weak and z.value == 2):
+            return None
+        z = y
     if y.type == z.type == x.type:
         pairs = {"contract": ((0,), (0,)), "batch": ((), ())}
         return writer.add(equation, dot_general, y, z, **pairs)

@@ -381,6 +381,13 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
                 np.testing.assert_allclose(got / scale, want / scale, atol=tolerance)
 
 
+def test_rows_that_are_added_by_number_and_nothing_else_is(thread_count):
+    numbers = RNG.integers(0, 10, 10_000)
+    x, table = RNG.normal(size=(10_000, 16)), RNG.normal(size=(10, 16))
+    f = fg.grad(lambda table: np.sum((table[numbers] - x) ** 2))
+    np.testing.assert_allclose(fg.jit(f)(table), f(table), rtol=1e-10)
+
+
 def test_rows_are_gathered_and_added_by_number_in_the_blocks(thread_count):
     table, x = CASES["gathered"][1]
     at = RNG.integers(-40, 40, 5000)

@@ -243,7 +243,8 @@ def _totals(writer: Block) -> list[str]:
     names = {id(parts[0].value): f"o{i}" for i, parts in enumerate(writer.region.made)}
     for position, variable in enumerate(writer.sums):
         name = names[variable]
-        ufunc = REDUCTIONS.get(by_variable[variable].primitive, np.add).__name__
+        ufunc = REDUCTIONS.get(by_variable[variable].primitive, np.add)
+        both = f"{writer.function(ufunc.__name__, ufunc)}({name}, part[{position}])"
         lines.append(f"{name} = parts[0][{position}]")
-        lines.append(f"for part in parts[1:]: {name} = {ufunc}({name}, part[{position}])")
+        lines.append(f"for part in parts[1:]: {name} = {both}")
     return lines

@@ -605,11 +605,11 @@ def test_a_mapped_loop_and_one_with_products(thread_count):
 
     x, w = RNG.normal(size=(3, 120, 90)), RNG.normal(size=(90, 90))
     for got, want in zip(fg.jit(f)(x[0], w), f(x[0], w), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-10)
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
     mapped = fg.jit(fg.vmap(f, (0, None)))(x, w)
     for i in range(3):
         for got, want in zip(mapped, f(x[i], w), strict=True):
-            np.testing.assert_allclose(got[i], want, rtol=1e-10)
+            np.testing.assert_allclose(got[i], want, rtol=1e-10, atol=1e-12)
 
 
 def test_regions_write_over_what_only_they_read(thread_count):

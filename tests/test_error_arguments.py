@@ -133,13 +133,19 @@ def test_choices():
     )
 
 
-def test_has_aux_without_a_pair():
-    raised(
-        errors.ArgumentError,
-        lambda: fg.grad(lambda x: x, has_aux=True)(1.0),
-        "pair (output, aux)",
-        "Tracer",
-    )
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda f: fg.grad(f, has_aux=True)(1.0),
+        lambda f: fg.vjp(f, 1.0, has_aux=True),
+        lambda f: fg.jvp(f, (1.0,), (1.0,), has_aux=True),
+        lambda f: fg.linearize(f, 1.0, has_aux=True),
+        lambda f: fg.jacrev(f, has_aux=True)(1.0),
+        lambda f: fg.jacfwd(f, has_aux=True)(1.0),
+    ],
+)
+def test_has_aux_without_a_pair(differentiate):
+    raised(errors.ArgumentError, lambda: differentiate(lambda x: x), "pair (output, aux)", "Tracer")
 
 
 def test_holomorphic():

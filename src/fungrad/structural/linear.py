@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad import trees
-from fungrad.errors import ArgumentError, NonLinearError, StructureMismatchError
+from fungrad.errors import NonLinearError, StructureMismatchError
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.primitives.declare import zeros
 from fungrad.structural.call import call, run
@@ -32,6 +32,7 @@ from fungrad.transforms.arguments import (
     owned,
     refuse_leaf,
     results,
+    results_and_aux,
 )
 from fungrad.transforms.forward import JvpTrace, pulled_back_twice, pushed_forward
 from fungrad.transforms.reverse import linearized
@@ -110,20 +111,9 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
         full = list(leaves)
         for i, value in zip(active, values, strict=True):
             full[i] = value
-        out = f(*trees.unflatten(treedef, full))
-        aux_leaves: list[Any] = []
-        aux_def = None
-        if has_aux:
-            if not (isinstance(out, tuple) and len(out) == 2):
-                raise ArgumentError(
-                    f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not "
-                    f"{type(out).__name__}."
-                )
-            out, aux = out
-            aux_leaves, aux_def = results(aux)
-        out_leaves, out_def = results(out)
-        shapes.extend((len(out_leaves), out_def, aux_def))
-        return [*out_leaves, *aux_leaves]
+        found, *rest = results_and_aux(f, f(*trees.unflatten(treedef, full)), has_aux)
+        shapes.extend(rest)
+        return found
 
     values, graph, moving = _linear_program(
         flat, [leaves[i] for i in active], [names[i] for i in active],

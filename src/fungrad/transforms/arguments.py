@@ -113,6 +113,27 @@ def results(tree: Any) -> tuple[list[Any], trees.TreeDef]:
     return leaves, treedef
 
 
+def results_and_aux(
+    f: Callable[..., Any], out: Any, has_aux: bool
+) -> tuple[list[Any], int, trees.TreeDef, trees.TreeDef | None]:
+    """What f returned: its leaves, then those of aux; how many come first; and the structures.
+
+    Raises:
+      ArgumentError: where it should be a pair (output, aux), and is none.
+    """
+    if not has_aux:
+        leaves, treedef = results(out)
+        return leaves, len(leaves), treedef, None
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise ArgumentError(
+            f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not "
+            f"{type(out).__name__}."
+        )
+    aux_leaves, aux_def = results(out[1])
+    leaves, treedef = results(out[0])
+    return [*leaves, *aux_leaves], len(leaves), treedef, aux_def
+
+
 def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
     """The values as arrays that nothing else writes to: views and repeated arrays are copied."""
     seen = {id(value) for value in foreign}

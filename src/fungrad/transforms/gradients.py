@@ -29,7 +29,7 @@ from fungrad.transforms.arguments import (
     owned,
     refuse_leaf,
     resolve,
-    results,
+    results_and_aux,
 )
 from fungrad.transforms.forward import pushed_forward
 from fungrad.transforms.inputs import NONDIFF, UNCONNECTED, Inputs, check_choice
@@ -47,20 +47,9 @@ def _pullback_of(
     shapes: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
-        out = call(inputs.with_active(values))
-        if has_aux:
-            if not (isinstance(out, tuple) and len(out) == 2):
-                raise ArgumentError(
-                    f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not "
-                    f"{type(out).__name__}."
-                )
-            out, aux = out
-            aux_leaves, aux_def = results(aux)
-        else:
-            aux_leaves, aux_def = [], None
-        leaves, treedef = results(out)
-        shapes.extend((len(leaves), treedef, aux_def))
-        return [*leaves, *aux_leaves]
+        found, *rest = results_and_aux(f, call(inputs.with_active(values)), has_aux)
+        shapes.extend(rest)
+        return found
 
     values, pullback = linearized(
         flat, inputs.differentiated(), lambda: f"{verb} of {describe(f)}", prune=verb == "vjp"
@@ -302,15 +291,9 @@ def jvp(
     def flat(*values: Any) -> list[Any]:
         iterator = iter(values)
         args = [trees.unflatten(d, [next(iterator) for _ in range(d.leaf_count)]) for d in treedefs]
-        out = f(*args)
-        aux_leaves: list[Any] = []
-        aux_def = None
-        if has_aux:
-            out, aux = out
-            aux_leaves, aux_def = results(aux)
-        out_leaves, out_def = results(out)
-        shapes.extend((len(out_leaves), out_def, aux_def))
-        return [*out_leaves, *aux_leaves]
+        found, *rest = results_and_aux(f, f(*args), has_aux)
+        shapes.extend(rest)
+        return found
 
     values, pushed = pushed_forward(flat, leaves, moved, lambda: f"jvp of {describe(f)}")
     count, out_def, aux_def = shapes

@@ -29,7 +29,7 @@ from fungrad.transforms.arguments import (
     owned,
     refuse_leaf,
     resolve,
-    results,
+    results_and_aux,
 )
 from fungrad.transforms.batching import batched_call, take_first
 from fungrad.transforms.forward import pushed_forward
@@ -80,18 +80,8 @@ class Call:
             else:
                 named[key] = part
         out = self.f(*positional, **named)
-        aux_leaves: list[Any] = []
-        if self.has_aux:
-            if not (isinstance(out, tuple) and len(out) == 2):
-                raise ArgumentError(
-                    f"With has_aux=True, {describe(self.f)} has to return a pair (output, aux), "
-                    f"not {type(out).__name__}."
-                )
-            out, aux = out
-            aux_leaves, self.aux = results(aux)
-        leaves, self.outputs = results(out)
-        self.count = len(leaves)
-        for path, leaf in zip(trees.paths(self.outputs), leaves, strict=True):
+        leaves, self.count, self.outputs, self.aux = results_and_aux(self.f, out, self.has_aux)
+        for path, leaf in zip(trees.paths(self.outputs), leaves[: self.count], strict=True):
             type_ = leaf_type(leaf)
             if type_ is None or not type_.inexact:
                 found = type_ or type(leaf).__name__
@@ -99,7 +89,7 @@ class Call:
                     f"{self.verb} needs a floating or complex output, but {describe(self.f)} "
                     f"returned {found}{path and f' at {path}'}. Return it as aux, or cast it."
                 )
-        return [*leaves, *aux_leaves]
+        return leaves
 
     def require(self, kind: str, values: Sequence[Any], what: str, advice: str) -> None:
         """Refuses values (inputs or outputs) that are not all real, or not all complex."""

@@ -16,8 +16,8 @@ import numpy as np
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.choices import chosen_before, chosen_twice
 from fungrad.optimise.kernels import ROUNDED, setting
-from fungrad.optimise.products import negated
-from fungrad.optimise.rewrite import Rule, Writer, simplified_by
+from fungrad.optimise.products import negated, opposite_of
+from fungrad.optimise.rewrite import Rule, Writer, exchanged, simplified_by
 from fungrad.optimise.slices import filled
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.declare import full
@@ -70,14 +70,6 @@ def _axes_in_order(writer: Writer, equation: Equation) -> Atom | None:
 # --- signs ----------------------------------------------------------------------------------------
 
 
-def _negated(writer: Writer, atom: Atom, equation: Equation) -> Atom | None:
-    """What atom is the negation of, where the negation is then made for nothing else."""
-    made = writer.made_by(atom, neg)
-    if made is None or not writer.only_here(atom) or not atom.type.inexact:
-        return None  # integers wrap
-    return made.inputs[0]
-
-
 def _opposite(atom: Atom) -> Literal | None:
     """The number of the other sign; None where its dtype has none, as of the integer 0."""
     if not isinstance(atom, Literal):
@@ -115,35 +107,34 @@ def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _factor_negated(writer: Writer, equation: Equation) -> Atom | None:
-    x, y = equation.inputs
-    for position, atom in enumerate((x, y)):
-        positive = _negated(writer, atom, equation)
+    """-x * y is -(x * y), and -x * c is x * -c for a number c."""
+    for position, atom in enumerate(equation.inputs):
+        positive = opposite_of(writer, atom)
         if positive is None:
             continue
-        other = (x, y)[1 - position]
-        number = _opposite(other)
+        inputs = exchanged(equation.inputs, position, positive)
+        number = _opposite(inputs[1 - position])
         if number is not None:
-            inputs = [positive, number]
-            return writer.add(equation, equation.primitive, *inputs[:: 1 - 2 * position])
-        product = writer.add(equation, equation.primitive, *[positive, other][:: 1 - 2 * position])
-        return writer.add(equation, neg, product)
+            inputs = exchanged(inputs, 1 - position, number)
+            return writer.add(equation, equation.primitive, *inputs)
+        return writer.add(equation, neg, writer.add(equation, equation.primitive, *inputs))
     return None
 
 
 def _minus(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
-    negated = _negated(writer, y, equation)
-    if negated is not None:
-        return writer.add(equation, sub if equation.primitive is add else add, x, negated)
-    negated = _negated(writer, x, equation) if equation.primitive is add else None
-    return None if negated is None else writer.add(equation, sub, y, negated)
+    positive = opposite_of(writer, y)
+    if positive is not None:
+        return writer.add(equation, sub if equation.primitive is add else add, x, positive)
+    positive = opposite_of(writer, x) if equation.primitive is add else None
+    return None if positive is None else writer.add(equation, sub, y, positive)
 
 
 def _sum_of_negated(writer: Writer, equation: Equation) -> Atom | None:
-    negated = _negated(writer, equation.inputs[0], equation)
-    if negated is None:
+    positive = opposite_of(writer, equation.inputs[0])
+    if positive is None:
         return None
-    inner = writer.add(equation, equation.primitive, negated, **equation.params)
+    inner = writer.add(equation, equation.primitive, positive, **equation.params)
     return writer.add(equation, neg, inner)
 
 
@@ -258,7 +249,7 @@ def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
         if made is None:
             continue
         source = made.inputs[0]
-        tried = (*inputs[:position], source, *inputs[position + 1 :])
+        tried = exchanged(inputs, position, source)
         if source.type.weak or source.type.dtype != atom.type.dtype:
             continue
         if _shape(tried) == equation.outputs[0].type.shape:

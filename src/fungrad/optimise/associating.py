@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
-from fungrad.optimise.rewrite import applied, placed
+from fungrad.optimise.rewrite import applied, doubles, placed
 from fungrad.optimise.scans import Loop, small
 from fungrad.primitives.elementwise import add, div, mul, neg, sub
 from fungrad.records import Record
@@ -58,8 +58,8 @@ def associated(loop: Loop) -> None:
 def _link(equation: Equation, known: set[int]) -> tuple[Atom, Atom | None] | None:
     """What an equation reads of the loop, and what is known; None where it is not of that kind."""
     (output,) = equation.outputs
-    if not output.type.shape or output.type.dtype.char not in "dD":
-        return None  # numbers of fewer bits overflow, and vanish, too easily on the way
+    if not output.type.shape or not doubles(output):
+        return None
     first, second = (*equation.inputs, None)[:2]
     assert first is not None
     if second is not None and equation.primitive in (mul, add) and _is(first, known):

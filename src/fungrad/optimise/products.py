@@ -8,7 +8,7 @@ turned factors; two of the same factor that are added are one: both equal to rou
 from __future__ import annotations
 
 from fungrad.ir.graph import Atom, Equation
-from fungrad.optimise.rewrite import Rule, Writer
+from fungrad.optimise.rewrite import Rule, Writer, doubles, exchanged
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, neg, sub
 from fungrad.primitives.shaping import transpose
@@ -17,16 +17,21 @@ SMALL = 1 << 11
 """Arrays of no more elements cost more to call NumPy for than to compute."""
 
 
+def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
+    """What a value is the negation of, where the negation is then made for nothing else."""
+    made = writer.made_by(atom, neg)
+    if made is None or not writer.only_here(atom) or not atom.type.inexact:
+        return None  # integers wrap
+    return made.inputs[0]
+
+
 def negated(writer: Writer, equation: Equation) -> Atom | None:
     """-x @ y as -(x @ y), of which what adds it up makes a difference."""
-    x, y = equation.inputs
-    for position, atom in enumerate((x, y)):
-        made = writer.made_by(atom, neg)
-        if made is None or not writer.only_here(atom) or not atom.type.inexact:
+    for position, atom in enumerate(equation.inputs):
+        positive = opposite_of(writer, atom)
+        if positive is None or equation.outputs[0].type.size > max(SMALL, atom.type.size):
             continue
-        if equation.outputs[0].type.size > max(SMALL, atom.type.size):
-            continue
-        inputs = [made.inputs[0], (x, y)[1 - position]][:: 1 - 2 * position]
+        inputs = exchanged(equation.inputs, position, positive)
         product = writer.add(equation, dot_general, *inputs, **equation.params)
         return writer.add(equation, neg, product)
     return None
@@ -74,7 +79,7 @@ def _one_product(writer: Writer, equation: Equation) -> Atom | None:
 def _alone(writer: Writer, atom: Atom, reader: Equation | None) -> Equation | None:
     """The product of doubles that a value is, if one equation alone reads it."""
     made = writer.made_by(atom, dot_general) if writer.only_here(atom, reader) else None
-    return made if made is not None and atom.type.dtype.char in "dD" else None
+    return made if made is not None and doubles(atom) else None
 
 
 def _together(writer: Writer, equation: Equation, first: Equation, second: Equation) -> Atom | None:
@@ -83,7 +88,7 @@ def _together(writer: Writer, equation: Equation, first: Equation, second: Equat
         return None
     for i in (0, 1):
         same, x, y = first.inputs[i], first.inputs[1 - i], second.inputs[1 - i]
-        if same is not second.inputs[i] or x.type != y.type or x.type.dtype.char not in "dD":
+        if same is not second.inputs[i] or x.type != y.type or not doubles(x):
             continue
         if x.type.size > max(SMALL, equation.outputs[0].type.size):
             continue
@@ -96,4 +101,4 @@ def _together(writer: Writer, equation: Equation, first: Equation, second: Equat
 TURNED = Rule((transpose,), "(x @ y).T is y.T @ x.T, to rounding", _turned)
 ONE = Rule((add, sub), "x @ a + y @ a is (x + y) @ a, to rounding", _one_product)
 
-__all__ = ["ONE", "TURNED", "negated"]
+__all__ = ["ONE", "TURNED", "negated", "opposite_of"]

@@ -69,6 +69,18 @@ def renewed(equation: Equation, names: Renaming) -> Equation:
     return new
 
 
+def exchanged(inputs: tuple[Atom, ...], position: int, atom: Atom) -> tuple[Atom, ...]:
+    """The inputs with another one at a position."""
+    return (*inputs[:position], atom, *inputs[position + 1 :])
+
+
+def doubles(*atoms: Atom) -> bool:
+    """Whether values are doubles, or complex numbers of those: numbers of fewer bits overflow, and
+    vanish, too easily on the way to a product that does neither.
+    """
+    return all(atom.type.dtype.char in "dD" for atom in atoms)
+
+
 def computed_now(equation: Equation, values: Sequence[Any]) -> Any:
     """The value of an equation, as a constant of a Graph: nobody writes to it."""
     primitive: Any = equation.primitive

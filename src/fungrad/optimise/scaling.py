@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.optimise.rewrite import Rule, Writer
+from fungrad.optimise.rewrite import Rule, Writer, doubles, exchanged
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import div, mul
 
@@ -41,7 +41,7 @@ def _before(writer: Writer, equation: Equation) -> Atom | None:
     """(x @ y) * c as x @ (y * c) where y, or x, is smaller than the product; quotients alike."""
     product, number = _factors(equation)
     made = writer.made_by(product, dot_general) if writer.only_here(product) else None
-    if made is None or number is None or not _doubles(equation):
+    if made is None or number is None or not doubles(*equation.inputs, *equation.outputs):
         return None
     x, y = made.inputs
     if min(x.type.size, y.type.size) >= equation.outputs[0].type.size:
@@ -58,15 +58,16 @@ def _behind(writer: Writer, equation: Equation) -> Atom | None:
     """(x * c) @ y as (x @ y) * c, where that is half as large as x at most: the adjoints of a
     product, which both read x * c, leave none to make. Quotients alike.
     """
-    x, y = equation.inputs
-    for position, atom in enumerate((x, y)):
+    if not doubles(*equation.inputs, *equation.outputs):
+        return None
+    for position, atom in enumerate(equation.inputs):
         made = writer.made_by(atom, mul, div)
         large, number = (None, None) if made is None else _factors(made)
         if large is None or number is None or 2 * equation.outputs[0].type.size > atom.type.size:
             continue
-        if made is None or not _doubles(equation) or large.type != atom.type:
+        if made is None or large.type != atom.type:
             continue
-        inputs = (large, y) if position == 0 else (x, large)
+        inputs = exchanged(equation.inputs, position, large)
         product = writer.add(equation, dot_general, *inputs, **equation.params)
         return writer.add(equation, made.primitive, product, number)
     return None
@@ -77,11 +78,6 @@ def _factors(equation: Equation) -> tuple[Atom, Literal | None]:
     x, y = equation.inputs
     found = None if equation.primitive is div and isinstance(x, Literal) else _scaled(x, y)
     return (x, None) if found is None else (found[0], Literal(found[1]))
-
-
-def _doubles(equation: Equation) -> bool:
-    """Whether all is double: of numbers between 2^-64 and 2^64 nothing likely overflows."""
-    return all(a.type.dtype.char in "dD" for a in (*equation.inputs, *equation.outputs))
 
 
 ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor)

@@ -56,26 +56,29 @@ Integrand = Callable[[Sequence[Any], Any], Any]
 """(parameters, x) -> the vector of what is integrated."""
 
 
+def _by_scipy(integrand: Integrand, size: int, options: dict[str, Any]) -> Callable[..., Any]:
+    """The same function as `_integral`, by SciPy and without derivatives."""
+    compiled = jit(integrand)
+
+    def run(parameters: Any, a: Any, b: Any) -> Any:
+        module = scipy_module("scipy.integrate")
+        if size == 1:
+            value, error = module.quad(
+                lambda x: float(compiled(parameters, np.float64(x))[0]), a, b, **options
+            )[:2]
+            return np.array([value]), np.float64(error)
+        chosen = {k: v for k, v in options.items() if k in ("epsabs", "epsrel", "points")}
+        value, error = module.quad_vec(
+            lambda x: compiled(parameters, np.float64(x)), a, b, norm="max", **chosen
+        )
+        return value, np.float64(error)
+
+    types = (Type((size,), np.float64), _FLOAT)
+    return lambda parameters, a, b: pure_callback(run, types, list(parameters), a, b)
+
+
 def _integral(integrand: Integrand, size: int, options: dict[str, Any]) -> Custom:
     """The function (parameters, a, b) -> (the vector of integrals, the estimate of the error)."""
-
-    def find(parameters: Any, a: Any, b: Any) -> Any:
-        compiled = jit(integrand)
-
-        def run(parameters: Any, a: Any, b: Any) -> Any:
-            module = scipy_module("scipy.integrate")
-            if size == 1:
-                value, error = module.quad(
-                    lambda x: float(compiled(parameters, np.float64(x))[0]), a, b, **options
-                )[:2]
-                return np.array([value]), np.float64(error)
-            chosen = {k: v for k, v in options.items() if k in ("epsabs", "epsrel", "points")}
-            value, error = module.quad_vec(
-                lambda x: compiled(parameters, np.float64(x)), a, b, norm="max", **chosen
-            )
-            return value, np.float64(error)
-
-        return pure_callback(run, (Type((size,), np.float64), _FLOAT), list(parameters), a, b)
 
     def at(parameters: Any, x: Any) -> Any:
         """The integrand at an end; 0 at infinity, which does not move."""
@@ -126,7 +129,7 @@ def _integral(integrand: Integrand, size: int, options: dict[str, Any]) -> Custo
         ends = [sign * np.sum(cotangent[0] * at(parameters, x)) for x, sign in ((a, -1), (b, 1))]
         return found, *ends
 
-    solution = Custom(find, ())
+    solution = Custom(_by_scipy(integrand, size, options), ())
     solution.defjvp(push, symbolic_zeros=True)
     solution.defvjp(forward, backward, wanted=True)
     return solution

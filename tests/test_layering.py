@@ -16,7 +16,7 @@ ROOT = Path(fungrad.__file__).parent
 
 # The floors, lowest first. The longest matching name counts; every module has to stand on one.
 FLOORS = (
-    ("errors", "records", "trees"),
+    ("errors", "later", "records", "trees"),
     ("ir",),
     ("tracing",),
     ("primitives",),
@@ -118,6 +118,21 @@ def floor_of(name: str) -> int:
 def test_imports_point_down(name):
     for imported in imports_of(name):
         assert floor_of(imported) <= floor_of(name), f"{name} imports {imported}, a floor above it"
+
+
+def test_what_is_imported_later_is_there_and_below():
+    named = [
+        (name, inner.value.removeprefix("fungrad."))
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ByPrimitive", "_of")
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Constant)
+        if isinstance(inner.value, str) and inner.value.startswith("fungrad.")
+    ]
+    assert len(named) >= 10
+    for name, later in named:
+        assert later in MODULES and floor_of(later) <= floor_of(name), f"{name} names {later}"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -54,6 +54,20 @@ def test_import_loads_no_more_than_it_has_to():
     assert done.stdout.split() == []
 
 
+FIRST = """
+import numpy as np, fungrad as fg, sys
+for size in (3, 1_000_000):
+    fg.jit(fg.grad(lambda x: np.sum(np.exp(x[1:]) * x[:-1])))(np.ones(size))
+for name in ("structural.loop", "structural.scan", "optimise.sparse", "optimise.loops",
+             "backend.scalar_loops", "backend.stepping", "primitives.lapack"):
+    assert f"fungrad.{name}" not in sys.modules, name
+"""
+
+
+def test_a_first_gradient_imports_nothing_of_loops_diagonals_and_lapack():
+    subprocess.run([sys.executable, "-c", FIRST], check=True)
+
+
 LATER = """
 import numpy as np, fungrad as fg, sys
 from fungrad import lax

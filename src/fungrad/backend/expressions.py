@@ -13,12 +13,12 @@ import numpy as np
 
 from fungrad.backend.rows import REDUCTIONS
 from fungrad.ir.graph import Equation, Literal
+from fungrad.later import ByPrimitive
 from fungrad.primitives import elementwise as arithmetic
-from fungrad.primitives import lapack, ufuncs
+from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, getitem
-from fungrad.primitives.linalg import solve
 from fungrad.primitives.shaping import (
     concatenate,
     convert,
@@ -61,10 +61,11 @@ def expressed(equation: Equation, arguments: Sequence[str], constant: Constant) 
     ufunc = REDUCTIONS.get(primitive)
     if ufunc is not None:
         return _reduced(equation, ufunc, arguments[0], constant)
-    write = _WRITTEN.get(primitive)
+    write = WRITTEN.of(primitive)
     if write is None or any(atom.type.weak for atom in equation.inputs[:1]):
         return None
-    return write(equation, arguments, constant)
+    text: str | None = write(equation, arguments, constant)
+    return text
 
 
 def _reduced(equation: Equation, ufunc: np.ufunc, source: str, constant: Constant) -> str:
@@ -102,12 +103,6 @@ def _transpose(equation: Equation, arguments: Sequence[str], constant: Constant)
     return f"{arguments[0]}.transpose({axes})"
 
 
-def _solve(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
-    if equation.params["triangle"]:
-        return None
-    return f"{constant('solve', lapack.solve)}({', '.join(arguments)})"
-
-
 def _cast(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
     before, after = equation.inputs[0].type, equation.params["dtype"]
     if not before.shape or (before.dtype.kind == "c" and after.kind != "c"):
@@ -136,11 +131,10 @@ def _joined(name: str, function: Any) -> Callable[..., str | None]:
     return write
 
 
-_WRITTEN: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] = {
+_HERE: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] = {
     reshape: lambda equation, args, constant: f"{args[0]}.reshape({equation.params['shape']})",
     slice_axis: _stretch,
     transpose: _transpose,
-    solve: _solve,
     select: _select,
     getitem: _getitem,
     convert: _cast,
@@ -149,6 +143,8 @@ _WRITTEN: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] =
     concatenate: _joined("concatenate", np.concatenate),
     stack: _joined("array", np.array),
 }
+WRITTEN = ByPrimitive({"fungrad.primitives.linalg": "fungrad.backend.linear"}, _HERE)
+"""The expression of an equation of a primitive, None where `eval` has to be called."""
 
 
 def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
@@ -163,4 +159,4 @@ def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[s
     return ufunc, arguments
 
 
-__all__ = ["Constant", "as_ufunc", "expressed"]
+__all__ = ["WRITTEN", "Constant", "as_ufunc", "expressed"]

@@ -20,14 +20,22 @@ from fungrad.backend.programs import of_equation
 from fungrad.backend.regions import Region, scheduled, spare
 from fungrad.backend.scalars import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
+from fungrad.later import ByPrimitive
 from fungrad.primitives.elementwise import ARITHMETIC
 from fungrad.primitives.indexing import scatter
 from fungrad.primitives.scattering import index_add
 
 Runner = Callable[..., Any]
 
-loops: dict[Any, Callable[[Equation], Runner | None]] = {}
-"""What makes the program of a loop on arrays, of its equation: stepping.py puts its rule here."""
+loops = ByPrimitive({"fungrad.structural.scan": "fungrad.backend.stepping"})
+"""What makes the program of a loop on arrays, of its equation."""
+alone = ByPrimitive(
+    {
+        "fungrad.structural.scan": "fungrad.backend.stepping",
+        "fungrad.structural.loop": "fungrad.backend.looping",
+    }
+)
+"""The same outside of a program, of the equation and what makes the program of a Graph."""
 
 
 class Lines:
@@ -161,10 +169,11 @@ class Lines:
         primitive: Any = equation.primitive
         if not equation.params:
             return self.constant(primitive.name, primitive.eval)
-        loop = of_equation(equation, _steps(equation)) if primitive in structural else None
-        if loop is None and primitive in loops:
-            loop = loops[primitive](equation)
-        return self.constant(primitive.name, loop or _steps(equation))
+        steps, make = _steps(equation), loops.of(primitive)
+        loop = of_equation(equation, steps) if structural.of(primitive) else None
+        if loop is None and make is not None:
+            loop = make(equation)
+        return self.constant(primitive.name, loop or steps)
 
 
 def _steps(equation: Equation) -> Runner:
@@ -173,4 +182,4 @@ def _steps(equation: Equation) -> Runner:
     return functools.partial(primitive.eval, **equation.params)
 
 
-__all__ = ["Lines", "Runner", "loops"]
+__all__ = ["Lines", "Runner", "alone", "loops"]

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.lines import alone
 from fungrad.backend.regions import Region, scheduled
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.optimise.passes import optimised
 from fungrad.optimise.rewrite import is_pure
 from fungrad.structural.call import Runner, run
-from fungrad.structural.loop import parts
+from fungrad.structural.loop import parts, while_loop
 
 Build = Callable[[Graph, Sequence[Variable]], Runner]
 """Makes the program of a Graph that may write over some of its inputs."""
@@ -46,6 +47,9 @@ def in_place(equation: Equation, build: Build) -> Runner | None:
         return carry
 
     return loop
+
+
+alone[while_loop] = in_place
 
 
 def _carries(body: Graph, constants: int) -> tuple[list[int], list[int]]:

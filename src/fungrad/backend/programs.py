@@ -16,10 +16,10 @@ import numpy as np
 
 from fungrad.backend import scalar_arrays as scalar_arrays
 from fungrad.backend.scalar_forms import BOOL, DTYPES, FLOAT, INT, NAMES
-from fungrad.backend.scalar_loops import HELD, LISTED, Stack, rows
 from fungrad.backend.scalars import SIZE, Elements, Unsupported, Writer, flattened, text
+from fungrad.backend.stacks import HELD, LISTED, Stack, rows
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
-from fungrad.structural.pullbacks import TRAIL, as_trail
+from fungrad.structural.trails import TRAIL, as_trail
 
 Program = Callable[..., Sequence[Any]]
 

@@ -7,7 +7,7 @@ step; the residuals of loops of unknown length too. Knows the structural primiti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from fungrad.backend.scalars import (
     structural,
     text,
 )
+from fungrad.backend.stacks import CHUNK, HELD, LISTED, Stack
 from fungrad.ir.graph import Equation, Graph
-from fungrad.records import Record
 from fungrad.structural.branch import switch, switch_pullback, switch_record
 from fungrad.structural.call import call
 from fungrad.structural.loop import (
@@ -40,33 +40,6 @@ TRIPS = 10
 """How often the body of a loop of unknown length is assumed to run."""
 STEP = 1_500
 """Nanoseconds of a step of a loop on arrays, besides its equations."""
-LISTED = 50_000
-"""The largest number of elements of a stack that is held as a list; larger ones are arrays."""
-HELD = 1 << 26
-"""The largest number of elements of a stack that a program holds."""
-CHUNK = 4_096
-"""Steps whose rows are put into an array, or taken from it, together."""
-
-
-class Stack(Record):
-    """A stack as a list with a tuple for each step, or as a matrix, of which it is `width` columns.
-
-    `reverse` says that the last step stands first.
-    """
-
-    name: str
-    type: Any
-    start: int
-    width: int
-    reverse: bool
-    array: bool = False
-
-
-def rows(matrix: Any) -> Iterator[tuple[Any, ...]]:
-    """The rows of a matrix as numbers of Python's, a chunk at a time."""
-    for start in range(0, len(matrix), CHUNK):
-        numbers = iter(matrix[start : start + CHUNK].ravel().tolist())
-        yield from zip(*[numbers] * matrix.shape[1], strict=True)
 
 
 def _named(writer: Writer, values: Sequence[Elements], types: Sequence[Any]) -> list[Elements]:
@@ -369,5 +342,3 @@ structural.update(
         switch_pullback: _whole(_switch_pullback),
     }
 )
-
-__all__ = ["HELD", "LISTED", "Stack", "rows"]

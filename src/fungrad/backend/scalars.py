@@ -16,6 +16,7 @@ import numpy as np
 
 from fungrad.backend.scalar_forms import DTYPES, OPERATION, Form, expressed
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.later import ByPrimitive
 from fungrad.optimise.passes import optimised
 from fungrad.primitives.elementwise import add, sub
 from fungrad.primitives.indexing import getitem
@@ -45,8 +46,15 @@ Elements = Any
 """An object array of what stands for each element: a name, or a number."""
 
 
-structural: dict[Any, Callable[[Writer, Equation, list[Elements]], list[Elements]]] = {}
-"""How loops and branches are written: scalar_loops.py puts its rules here."""
+structural = ByPrimitive(
+    {
+        "fungrad.structural.branch": "fungrad.backend.scalar_loops",
+        "fungrad.structural.call": "fungrad.backend.scalar_loops",
+        "fungrad.structural.loop": "fungrad.backend.scalar_loops",
+        "fungrad.structural.scan": "fungrad.backend.scalar_loops",
+    }
+)
+"""How loops and branches are written: a function of the Writer, the equation and what it reads."""
 rules: dict[Any, Callable[[Writer, Equation, list[Elements]], list[Elements]]] = {}
 """How moving by index and contractions are written: scalar_arrays.py puts its rules here."""
 
@@ -148,9 +156,10 @@ class Writer:
     def equation(self, equation: Equation, inputs: list[Elements]) -> list[Elements]:
         """Writes an equation; its outputs."""
         primitive: Any = equation.primitive
-        rule = structural.get(primitive)
+        rule = structural.of(primitive)
         if rule is not None:
-            return rule(self, equation, inputs)
+            outputs: list[Elements] = rule(self, equation, inputs)
+            return outputs
         inputs = [self.whole(x) for x in inputs]
         for output in equation.outputs:
             _check(output.type)

@@ -13,7 +13,7 @@ from typing import Any
 
 from fungrad.backend.expressions import expressed
 from fungrad.backend.lifetimes import by_ufunc
-from fungrad.backend.lines import Runner, loops
+from fungrad.backend.lines import Runner, alone, loops
 from fungrad.backend.places import Places
 from fungrad.backend.programs import program
 from fungrad.backend.regions import Region
@@ -52,6 +52,7 @@ def _unused(*args: Any) -> Any:
 
 
 loops[scan] = stepwise
+alone[scan] = lambda equation, build: stepwise(equation, shared=False)
 
 
 class _Loop(Places):

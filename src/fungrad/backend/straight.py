@@ -10,17 +10,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.backend.lines import Lines
-from fungrad.backend.looping import in_place
+from fungrad.backend.lines import Lines, alone
 from fungrad.backend.programs import of_equation, program
-from fungrad.backend.stepping import stepwise
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.optimise.passes import optimised
 from fungrad.primitives.declare import Primitive
 from fungrad.structural.call import Backend, Runner
-from fungrad.structural.loop import while_loop
-from fungrad.structural.scan import scan
 
 
 class StraightLine(Backend):
@@ -38,10 +34,8 @@ class StraightLine(Backend):
         arguments = tuple([Variable(type_) for type_ in types])
         outputs = tuple([Variable(type_) for type_ in primitive.infer(types, params)])
         equation = Equation(primitive, arguments, outputs, params)
-        found = of_equation(equation, steps)
-        if found is None and primitive is scan:
-            return stepwise(equation, shared=False)
-        return in_place(equation, build) if found is None and primitive is while_loop else found
+        found, make = of_equation(equation, steps), alone.of(primitive)
+        return found if found is not None or make is None else make(equation, build)
 
 
 class _Later:

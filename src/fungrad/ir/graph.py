@@ -20,6 +20,7 @@ class PrimitiveLike(Protocol):
     """What the IR asks of a primitive: a name, a type rule, and that it can be called on values."""
 
     name: str
+    module: str
     multiple: bool
     effect: bool
     cuts: bool | frozenset[int]

@@ -6,7 +6,8 @@ only here. Each pass is linear in the number of equations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,6 @@ import numpy as np
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.optimise.algebra import simplified
 from fungrad.optimise.kernels import setting
-from fungrad.optimise.loops import lightened
-from fungrad.optimise.residuals import lighter
 from fungrad.optimise.rewrite import (
     Renaming,
     computed_now,
@@ -26,8 +25,6 @@ from fungrad.optimise.rewrite import (
     rewritten,
 )
 from fungrad.optimise.slices import in_one
-from fungrad.optimise.sparse import thinned
-from fungrad.optimise.stacks import stacked
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.call import call
 from fungrad.structural.retrace import kept, pruned
@@ -122,9 +119,29 @@ def _computed(equation: Equation, given: list[Any]) -> Any:
             return None
 
 
+def _of(modules: Sequence[str], where: str, name: str) -> Callable[..., Graph]:
+    """A pass that is for primitives of some modules, imported with the first Graph of such."""
+
+    def apply(graph: Graph, *args: Any) -> Graph:
+        if not any(equation.primitive.module in modules for equation in graph.equations):
+            return graph
+        found: Graph = getattr(importlib.import_module(where), name)(graph, *args)
+        return found
+
+    apply.__name__ = name
+    return apply
+
+
+_LOOPS = ("fungrad.structural.scan", "fungrad.structural.loop")
+_lightened = _of(_LOOPS, "fungrad.optimise.loops", "lightened")
+lighter = _of(_LOOPS, "fungrad.optimise.residuals", "lighter")
+stacked = _of(_LOOPS, "fungrad.optimise.stacks", "stacked")
+thinned = _of(("fungrad.primitives.stacking",), "fungrad.optimise.sparse", "thinned")
+
+
 def lighten(graph: Graph) -> Graph:
     """Drops what loops need not carry, and computes before them what does not change in them."""
-    return lightened(graph, lambda body: in_one(simplified(thinned(erase_stops(inline(body))))))
+    return _lightened(graph, lambda body: in_one(simplified(thinned(erase_stops(inline(body))))))
 
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (

@@ -21,8 +21,9 @@ from fungrad.primitives.stopping import stop
 from fungrad.primitives.ufuncs import maximum, minimum
 from fungrad.structural.call import call, run
 from fungrad.structural.loop import choose, spread_wanted
-from fungrad.structural.pullbacks import Reverse, Rules, as_trail
+from fungrad.structural.pullbacks import Reverse, Rules
 from fungrad.structural.retrace import batch, derive, differentiate, push, spread, strong
+from fungrad.structural.trails import as_trail
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.batching import Unbatched

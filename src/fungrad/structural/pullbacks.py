@@ -23,18 +23,10 @@ from fungrad.primitives.declare import Primitive, or_zero
 from fungrad.records import Record
 from fungrad.structural.call import in_one
 from fungrad.structural.retrace import strong
+from fungrad.structural.trails import TRAIL, as_trail
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.forward import pushed_forward
 from fungrad.transforms.reverse import linearized
-
-TRAIL = Type((), np.dtype(object))
-
-
-def as_trail(residuals: Any) -> Any:
-    """Residuals of any kind as one opaque value."""
-    trail = np.empty((), object)
-    trail[()] = residuals
-    return trail
 
 
 class Rules(Record):

@@ -1,0 +1,19 @@
+"""Floor 6: lines of programs that call LAPACK. Imported with the primitives of linear algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fungrad.backend.expressions import WRITTEN, Constant
+from fungrad.ir.graph import Equation
+from fungrad.primitives import lapack
+from fungrad.primitives.linalg import solve
+
+
+def _solve(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    if equation.params["triangle"]:
+        return None
+    return f"{constant('solve', lapack.solve)}({', '.join(arguments)})"
+
+
+WRITTEN[solve] = _solve

@@ -166,6 +166,22 @@ def test_lower_shows_the_graph_and_the_program():
     assert "sin(" in lowered.source
 
 
+def test_a_value_that_is_read_last_hands_its_name_on():
+    def f(x, y):
+        swapped = np.sin(y) - x * y
+        return np.exp(swapped) * swapped, np.stack([x, swapped])
+
+    jitted = fg.jit(f)
+    lines = jitted.lower(X, Y[:3]).source.splitlines()
+    made = [line.split(" = ")[0].strip() for line in lines if " = " in line]
+    assert len(made) == 6 and len(set(made)) < 6 and {"v0", "v1"} <= set(made)
+    assert sum("del " in line for line in lines) == 2
+    before = X.copy()
+    for got, want in zip(jitted(X, Y[:3]), f(X, Y[:3]), strict=True):
+        np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(X, before)
+
+
 def test_passes_keep_the_numbers_and_the_grammar():
     def f(x, y):
         a = np.sin(x) + np.sin(x)

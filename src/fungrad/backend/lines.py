@@ -1,8 +1,8 @@
 """Floor 6: the lines of a program: an equation a line, as NumPy is written by hand, or a region of
 them.
 
-Dead values are dropped at their last use, and a part is added to an array in its place where
-nothing else reads that. Knows the IR and that a primitive has an `eval`.
+Values that are read last hand their names on, or are dropped, and a part is added to an array in
+its place where nothing else reads that. Knows the IR and that a primitive has an `eval`.
 """
 
 from __future__ import annotations
@@ -79,9 +79,24 @@ class Lines:
         ends = last_uses(self.steps, self.graph.outputs)
         for at, (step, dead) in enumerate(zip(self.steps, ends, strict=True)):
             self.at = at
+            left = self.handed_on(step, [v for v in dead if id(v) not in constants])
             lines += self.region(step) if isinstance(step, Region) else self.equation(step)
-            lines += self.dropped([v for v in dead if id(v) not in constants])
+            lines += self.dropped(left)
         return lines
+
+    def handed_on(self, step: Equation | Region, dead: list[Variable]) -> list[Variable]:
+        """Gives the names of values that a step reads last to what it makes, so that those need not
+        be dropped: lines that Python compiles. Returns the other dead.
+        """
+        made = iter([v for v in step.outputs if v not in dead])
+        left = []
+        for old in dead:
+            new = None if old in step.outputs else next(made, None)
+            if new is None:
+                left.append(old)
+            else:
+                self._names[id(new)] = self.name(old)
+        return left
 
     def dropped(self, dead: list[Variable]) -> list[str]:
         """The lines behind the last use of values."""
@@ -91,7 +106,10 @@ class Lines:
 
     def name(self, variable: Variable) -> str:
         """The name of a value."""
-        return self._names.setdefault(id(variable), f"v{len(self._names)}")
+        found = self._names.get(id(variable))
+        if found is None:
+            found = self._names[id(variable)] = f"v{len(self._names)}"
+        return found
 
     def read(self, atom: Atom) -> str:
         """The name of a value, or of a number."""
@@ -163,7 +181,8 @@ class Lines:
             return []
         self._own.add(id(equation.outputs[0]))
         place = self.constant("k", equation.params["index"].entries)
-        return [f"{result} = {arguments[0]}", f"{result}[{place}] += {arguments[1]}"]
+        added = f"{result}[{place}] += {arguments[1]}"
+        return [added] if result == arguments[0] else [f"{result} = {arguments[0]}", added]
 
     def _function(self, equation: Equation) -> str:
         primitive: Any = equation.primitive

@@ -15,7 +15,8 @@ import numpy as np
 
 from fungrad.backend.lifetimes import Lifetimes
 from fungrad.backend.lines import Lines
-from fungrad.ir.graph import Graph, Variable
+from fungrad.backend.regions import Region
+from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.optimise.scans import SMALL
 from fungrad.records import Record
@@ -106,6 +107,10 @@ class Places(Lines):
             return self.repeated[key], []
         self.repeated[key] = whole = self.buffer(Type(shape, atom.type.dtype))
         return whole, [f"{whole}[...] = {name}"]
+
+    def handed_on(self, step: Equation | Region, dead: list[Variable]) -> list[Variable]:
+        """A name of a loop stands for one place in memory, and is for nothing else."""
+        return dead
 
     # --- buffers --------------------------------------------------------------------------------
 

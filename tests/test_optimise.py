@@ -10,8 +10,9 @@ import fungrad as fg
 from fungrad import lax, trees
 from fungrad.ir.graph import Graph, Literal
 from fungrad.optimise import kernels
-from fungrad.optimise.algebra import ELEMENTWISE, RULES
-from fungrad.optimise.passes import PASSES, optimised
+from fungrad.optimise.algebra import ELEMENTWISE, RULES, _with_rounded, simplified
+from fungrad.optimise.passes import PASSES, inline, optimised
+from fungrad.optimise.rewrite import simplified_by
 from fungrad.testing import programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -101,6 +102,27 @@ def test_rule(reason):
 
 def test_every_rule_has_an_example():
     assert {rule.reason for rule in (*RULES, *ELEMENTWISE)} == set(EXAMPLES)
+
+
+def assert_all_rules_were_asked(graph):
+    """No rule would have held for an equation that reads nothing made by what it names."""
+    graph = inline(graph)
+    everywhere = simplified_by(graph, lambda p: [r._replace(of=()) for r in _with_rounded(p)])
+    assert simplified(graph).show() == everywhere.show()
+
+
+@pytest.mark.parametrize("reason", EXAMPLES)
+def test_rules_are_asked_where_they_may_hold(reason):
+    f, args, _ = EXAMPLES[reason]
+    assert_all_rules_were_asked(fg.make_jaxpr(f)(*args))
+
+
+@given(programs(scalar=False))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_rules_are_asked_where_they_may_hold_in_any_program(program):
+    args = program.args
+    f = fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(args))))
+    assert_all_rules_were_asked(fg.make_jaxpr(f)(*args))
 
 
 def test_no_multiplication_by_zero_and_no_sum_with_zero_is_dropped():

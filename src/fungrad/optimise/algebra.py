@@ -17,7 +17,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.choices import chosen_before, chosen_twice
 from fungrad.optimise.kernels import ROUNDED, setting
 from fungrad.optimise.products import negated, opposite_of
-from fungrad.optimise.rewrite import Rule, Writer, exchanged, simplified_by
+from fungrad.optimise.rewrite import CONSTANT, Rule, Writer, exchanged, simplified_by
 from fungrad.optimise.slices import filled
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.declare import full
@@ -323,34 +323,49 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
     return None
 
 
+_UNIFORM = (CONSTANT, broadcast_to, full)
+"""What may have made an array of one value."""
+
 RULES = (
-    Rule((mul,), "x * 1 is x", _times_one),
-    Rule((div, power), "x / 1 and x ** 1 are x", _over_one),
+    Rule((mul,), "x * 1 is x", _times_one, (Literal,)),
+    Rule((div, power), "x / 1 and x ** 1 are x", _over_one, (Literal,)),
     Rule((convert, reshape, broadcast_to), "to what it is already", _nothing_done),
     Rule((transpose,), "axes in their order", _axes_in_order),
-    Rule((reshape,), "only the last shape counts", _reshaped_twice),
-    Rule((transpose,), "one permutation for two", _transposed_twice),
+    Rule((reshape,), "only the last shape counts", _reshaped_twice, (reshape,)),
+    Rule((transpose,), "one permutation for two", _transposed_twice, (transpose,)),
     Rule((getitem,), "all elements in their order: a reshape", _reads_all),
     Rule((scatter,), "all elements in their order: a reshape", _writes_all),
-    Rule((reshape, transpose, broadcast_to), "one value, moved about", _moved_uniform),
-    Rule((neg,), "- -x is x", _twice_negated),
-    Rule((neg,), "-(x * 2) is x * -2", _scaled_negatively),
-    Rule((mul,), "x * -1 is -x", _times_minus_one),
-    Rule((mul, div), "-x * y is -(x * y)", _factor_negated),
-    Rule((add, sub), "x + -y is x - y", _minus),
-    Rule((dot_general,), "-x @ y is -(x @ y), but for the sign of 0", negated),
-    Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated),
-    Rule((select,), "what is not chosen need not be made", chosen_twice),
-    Rule((select,), "what is done to a choice is done to what is chosen", chosen_before),
+    Rule((reshape, transpose, broadcast_to), "one value, moved about", _moved_uniform, _UNIFORM),
+    Rule((neg,), "- -x is x", _twice_negated, (neg,)),
+    Rule((neg,), "-(x * 2) is x * -2", _scaled_negatively, (mul, div)),
+    Rule((mul,), "x * -1 is -x", _times_minus_one, (Literal,)),
+    Rule((mul, div), "-x * y is -(x * y)", _factor_negated, (neg,)),
+    Rule((add, sub), "x + -y is x - y", _minus, (neg,)),
+    Rule((dot_general,), "-x @ y is -(x @ y), but for the sign of 0", negated, (neg,)),
+    Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated, (neg,)),
+    Rule((select,), "what is not chosen need not be made", chosen_twice, (select,)),
+    Rule(
+        (select,), "what is done to a choice is done to what is chosen", chosen_before, (neg, mul)
+    ),
     Rule((add,), "x + x is x * 2", _double),
-    Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice),
-    Rule((div,), "x / 8 is x * 0.125", _over_power_of_two),
-    Rule((add,), "the zeros of a scatter are not added, but for the sign of 0", _added_in_place),
-    Rule((index_add,), "zeros that slices cover: the slices, but for the sign of 0", filled),
+    Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice, (mul,)),
+    Rule((div,), "x / 8 is x * 0.125", _over_power_of_two, (Literal,)),
+    Rule(
+        (add,),
+        "the zeros of a scatter are not added, but for the sign of 0",
+        _added_in_place,
+        (scatter,),
+    ),
+    Rule(
+        (index_add,),
+        "zeros that slices cover: the slices, but for the sign of 0",
+        filled,
+        (index_add, scatter),
+    ),
 )
 ELEMENTWISE = (
-    Rule((), "a number for an array of that number", _of_uniform),
-    Rule((), "NumPy broadcasts by itself", _without_broadcasts),
+    Rule((), "a number for an array of that number", _of_uniform, (Literal, *_UNIFORM)),
+    Rule((), "NumPy broadcasts by itself", _without_broadcasts, (broadcast_to,)),
 )
 
 

@@ -98,7 +98,7 @@ def _together(writer: Writer, equation: Equation, first: Equation, second: Equat
     return None
 
 
-TURNED = Rule((transpose,), "(x @ y).T is y.T @ x.T, to rounding", _turned)
-ONE = Rule((add, sub), "x @ a + y @ a is (x + y) @ a, to rounding", _one_product)
+TURNED = Rule((transpose,), "(x @ y).T is y.T @ x.T, to rounding", _turned, (dot_general,))
+ONE = Rule((add, sub), "x @ a + y @ a is (x + y) @ a, to rounding", _one_product, (dot_general,))
 
 __all__ = ["ONE", "TURNED", "negated", "opposite_of"]

@@ -114,12 +114,21 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
     return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
 
 
+CONSTANT = "constant"
+"""What has made a constant of the Graph."""
+
+
 class Rule(Record):
-    """`replace(writer, equation)` gives the atom that the output is equal to, or None."""
+    """`replace(writer, equation)` gives the atom that the output is equal to, or None.
+
+    It holds only for an equation that reads something made by one of the primitives in `of`, where
+    those are given; a `Literal` or a `CONSTANT` may stand there too. No other equation is asked.
+    """
 
     primitives: tuple[PrimitiveLike, ...]
     reason: str
     replace: Callable[[Writer, Equation], Atom | None]
+    of: tuple[Any, ...] = ()
 
 
 class Writer:
@@ -131,6 +140,7 @@ class Writer:
 
     def __init__(self, graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> None:
         self._rules = rules
+        self._chosen: dict[Hashable, tuple[Rule, ...]] = {}
         self._made: dict[int, Equation] = {}
         self._seen: dict[Hashable, Equation] = {}
         self._constants = {id(v): value for v, value in graph.constants}
@@ -172,7 +182,7 @@ class Writer:
         reads = self._reads
         for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
             reads[id(atom)] -= 1
-        for rule in self._rules(equation.primitive):
+        for rule in self._rules_for(equation):
             found = rule.replace(self, equation)
             if found is not None and found.type == equation.outputs[0].type:
                 return self._replaced(equation, (found,))
@@ -186,6 +196,26 @@ class Writer:
         for output in equation.outputs:
             self._made[id(output)] = equation
         return equation.outputs
+
+    def _rules_for(self, equation: Equation) -> tuple[Rule, ...]:
+        """The rules that may hold for an equation, by what has made its inputs."""
+        made = self._made
+        makers: list[Any] = []
+        for atom in equation.inputs:
+            maker = made.get(id(atom))
+            if maker is not None:
+                makers.append(maker.primitive)
+            elif atom.__class__ is Literal:
+                makers.append(Literal)
+            elif id(atom) in self._constants:
+                makers.append(CONSTANT)
+        key = (equation.primitive, *makers)
+        found = self._chosen.get(key)
+        if found is None:
+            rules = self._rules(equation.primitive)
+            found = tuple([r for r in rules if not r.of or not set(r.of).isdisjoint(makers)])
+            self._chosen[key] = found
+        return found
 
     def _replaced(self, equation: Equation, found: tuple[Atom, ...]) -> tuple[Atom, ...]:
         for output, atom in zip(equation.outputs, found, strict=True):

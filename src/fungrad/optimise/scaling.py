@@ -80,8 +80,12 @@ def _factors(equation: Equation) -> tuple[Atom, Literal | None]:
     return (x, None) if found is None else (found[0], Literal(found[1]))
 
 
-ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor)
-SCALED_BEFORE = Rule((mul, div), "(x @ y) * 3 is x @ (y * 3) for small y, to rounding", _before)
-SCALED_BEHIND = Rule((dot_general,), "(x * 3) @ y is (x @ y) * 3 for large x, to rounding", _behind)
+ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor, (mul, div))
+SCALED_BEFORE = Rule(
+    (mul, div), "(x @ y) * 3 is x @ (y * 3) for small y, to rounding", _before, (dot_general,)
+)
+SCALED_BEHIND = Rule(
+    (dot_general,), "(x * 3) @ y is (x @ y) * 3 for large x, to rounding", _behind, (mul, div)
+)
 
 __all__ = ["ONE_FACTOR", "SCALED_BEFORE", "SCALED_BEHIND"]

@@ -194,8 +194,13 @@ def broadcast_shapes(name: str, args: Sequence[Type]) -> tuple[int, ...]:
     Raises:
       ShapeError: naming the operation and the shapes.
     """
-    first = args[0].shape
-    if all(a.shape == first for a in args[1:]):
+    first: tuple[int, ...] = ()
+    for a in args:
+        if a.shape != first and a.shape:
+            if first:
+                break
+            first = a.shape
+    else:
         return first
     try:
         return np.broadcast_shapes(*[a.shape for a in args])

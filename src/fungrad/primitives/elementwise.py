@@ -102,7 +102,11 @@ def elementwise(
         if known is None:
             known = known_types[key] = _dtype_by_example(name, eval, args)
         dtype, weak = known
-        return Type(broadcast_shapes(name, args), dtype, weak)
+        shape = broadcast_shapes(name, args)
+        for a in args:  # mostly one of them is of that Type, which need not be made then
+            if a.shape == shape and a.dtype is dtype and a.weak is weak:
+                return a
+        return Type(shape, dtype, weak)
 
     found: Any = ufunc if ufunc is not None else eval
     source = found if isinstance(found, np.ufunc | Later) else None

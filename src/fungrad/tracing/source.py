@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -57,8 +58,7 @@ def describe(f: Callable[..., Any]) -> str:
     """The name of a function with the place of its definition, for messages: that of the user,
     whatever is wrapped around it.
     """
-    while hasattr(f, "__wrapped__"):
-        f = f.__wrapped__
+    f = inspect.unwrap(f)
     name = getattr(f, "__name__", type(f).__name__)
     code = getattr(f, "__code__", None)
     return f"`{name}`" if code is None else f"`{name}` ({code.co_filename}:{code.co_firstlineno})"

@@ -227,6 +227,20 @@ def test_a_trail_is_read_by_the_other_program_too():
     assert not calls
 
 
+def test_what_is_too_long_is_refused_before_a_line_is_written(monkeypatch):
+    def f(x):
+        for _ in range(scalars.LINES // scalars.SIZE + 1):
+            x = np.sin(x)
+        return x
+
+    xs = np.linspace(0.0, 1.0, scalars.SIZE)
+    short, long = (optimised(fg.make_jaxpr(f)(x)) for x in (xs[:2], xs))
+    assert programs.program(short, f) is not None
+    monkeypatch.setattr(scalars.Writer, "equation", None)
+    assert programs.program(long, f) is None
+    np.testing.assert_array_equal(fg.jit(f)(xs), f(xs))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 3])
 def test_stacks_and_carries_without_elements(length, reverse):

@@ -137,6 +137,7 @@ class Writer:
     def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
         """Writes a Graph's equations; its outputs."""
         graph = optimised(graph)
+        _check_length(graph)
         values: dict[int, Elements] = {}
         for variable, given in zip(graph.inputs, inputs, strict=True):
             values[id(variable)] = given
@@ -255,6 +256,19 @@ def _check(type_: Any) -> None:
     """Refuses what is not a small array of the dtypes that Python's numbers stand for."""
     if type_.dtype not in DTYPES or type_.size > SIZE:
         raise Unsupported(str(type_))
+
+
+def _check_length(graph: Graph) -> None:
+    """Refuses what will be too long before a line of it is written: an elementwise equation writes
+    one for each element, but for sums with zeros.
+    """
+    count = 0
+    for equation in graph.equations:
+        primitive: Any = equation.primitive
+        if primitive.partials is not None and primitive not in (add, sub):
+            count += equation.outputs[0].type.size
+            if count > LINES:
+                raise Unsupported("too long")
 
 
 def numbers(value: Any, type_: Any) -> Elements:

@@ -88,12 +88,19 @@ def test_errors_of_lapack_are_numpys(dtype, stage):
 
 
 @pytest.mark.parametrize("name", LAPACK)
+def test_lapack_is_called_directly_where_numpy_has_the_parts(name):
+    assert getattr(lapack, name).__wrapped__ is getattr(np.linalg, name)
+    assert "gufunc" in getattr(lapack, name).__code__.co_freevars
+
+
+@pytest.mark.parametrize("name", LAPACK)
 def test_without_numpys_own_parts_linalg_is_called(name, monkeypatch):
     public = getattr(np.linalg, name)
     given = [positive("fallback", (3, 3), REAL, True)] * (1 + (name == "solve"))
     monkeypatch.setitem(sys.modules, "numpy.linalg._umath_linalg", None)
     monkeypatch.delattr(np.linalg, "_umath_linalg")
     without = lapack._fastest(public, name, "Singular matrix")
+    assert "gufunc" not in without.__code__.co_freevars
     np.testing.assert_array_equal(without(*given), public(*given))
     assert lapack._fastest(public, "no such name").__wrapped__ is public
 

@@ -78,18 +78,21 @@ def _raises(function: Function, *args: Any) -> bool:
 def _fastest(public: Function, name: str, message: str = "") -> Function:
     """The direct function where that does on two small matrices what the public one does."""
     count = 2 if public is np.linalg.solve else 1
-    found = _written(public, count)
+    return functools.wraps(public)(_known(public, name, message, count) or _written(public, count))
+
+
+def _known(public: Function, name: str, message: str, count: int) -> Function | None:
+    """The direct function; None where NumPy lacks its parts, or they do something else."""
+    four, none = np.full((1, 1), 4.0), np.zeros((1, 1))
     try:
         from numpy.linalg import _umath_linalg
 
         direct = _direct(public, getattr(_umath_linalg, name), message)
-        four, none = np.full((1, 1), 4.0), np.zeros((1, 1))
-        same = direct(*[four] * count) == public(*[four] * count)
-        if np.all(same) and _raises(direct, *[none] * count) == bool(message):
-            found = direct
+        same = np.all(direct(*[four] * count) == public(*[four] * count))
+        raises = _raises(direct, *[none] * count)
     except (ImportError, AttributeError, TypeError, ValueError):
-        pass
-    return functools.wraps(public)(found)
+        return None  # parts that are not public may go, or take other arguments, in any release
+    return direct if same and raises == bool(message) else None
 
 
 solve = _fastest(np.linalg.solve, "solve", _SINGULAR)

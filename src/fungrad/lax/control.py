@@ -76,25 +76,25 @@ def while_loop(
     what = f"The body {describe(body_fun)} of while_loop has to return a carry like the one it gets"
     check_tree(what, treedef, body.out)
     check_same(what, "carry in", "carry out", types, body.types, treedef)
-    cond = stage_tree(
-        cond_fun,
-        cond_fun,
-        treedef,
-        types,
-        names_of(treedef, "carry"),
-        "the condition of while_loop",
-    )
-    if len(cond.types) != 1 or cond.types[0].shape != () or cond.types[0].dtype != np.bool_:
-        raise StructureMismatchError(
-            f"The condition {describe(cond_fun)} of while_loop has to return one "
-            f"boolean{user_line()}, but it returned {cond.types}."
-        )
+    cond = _condition(cond_fun, treedef, types)
     out = loop.while_loop(
         *cond.captured, *body.captured, *carry,
         cond=cond.graph, body=body.graph, counts=(len(cond.captured), len(body.captured)),
         checkpoint=checkpoint,
     )  # fmt: skip
     return trees.unflatten(treedef, out)
+
+
+def _condition(cond_fun: Callable[[Any], Any], treedef: Any, types: Sequence[Type]) -> Staged:
+    """The staged condition of a while_loop, checked to be one boolean."""
+    names = names_of(treedef, "carry")
+    cond = stage_tree(cond_fun, cond_fun, treedef, types, names, "the condition of while_loop")
+    if len(cond.types) != 1 or cond.types[0].shape != () or cond.types[0].dtype != np.bool_:
+        raise StructureMismatchError(
+            f"The condition {describe(cond_fun)} of while_loop has to return one "
+            f"boolean{user_line()}, but it returned {cond.types}."
+        )
+    return cond
 
 
 @boundary
@@ -179,20 +179,27 @@ def scan(
     x_leaves, x_def, x_types = types_of(xs, "xs")
     count = _scan_length(x_types, x_def, length)
     slices = [Type(t.shape[1:], t.dtype) for t in x_types]
-    body, carry, treedef, types = carry_body(
-        f, lambda both: _pair(f, f(*both)), init, ([], x_def, slices), "the body of scan"
-    )
-    what = f"The body {describe(f)} of scan has to return a carry like the one it gets"
-    carry_def, y_def = body.out.children
-    check_tree(what, treedef, carry_def)
+    body, carry, treedef = _step(f, init, x_def, slices)
     n = len(carry)
-    check_same(what, "carry in", "carry out", types, body.types[:n], treedef)
     out = structural_scan.scan(
         *body.captured, *carry, *x_leaves,
         body=body.graph, counts=(len(body.captured), n), length=count, reverse=bool(reverse),
         unroll=int(unroll), checkpoint=checkpoint,
     )  # fmt: skip
-    return trees.unflatten(treedef, out[:n]), trees.unflatten(y_def, out[n:])
+    return trees.unflatten(treedef, out[:n]), trees.unflatten(body.out.children[1], out[n:])
+
+
+def _step(f: Any, init: Any, x_def: Any, slices: list[Type]) -> tuple[Staged, list[Any], Any]:
+    """The staged body of a scan, checked to hand on a carry like the one it gets; the first carry,
+    and its structure.
+    """
+    body, carry, treedef, types = carry_body(
+        f, lambda both: _pair(f, f(*both)), init, ([], x_def, slices), "the body of scan"
+    )
+    what = f"The body {describe(f)} of scan has to return a carry like the one it gets"
+    check_tree(what, treedef, body.out.children[0])
+    check_same(what, "carry in", "carry out", types, body.types[: len(carry)], treedef)
+    return body, carry, treedef
 
 
 def _told(f: Callable[..., Any], named: Any, callback: Callable[[int, Any], Any]) -> Any:
@@ -211,6 +218,7 @@ def _told(f: Callable[..., Any], named: Any, callback: Callable[[int, Any], Any]
 
 
 def _pair(f: Any, out: Any) -> Any:
+    """What a body returned, checked to be a carry and a y."""
     if not (isinstance(out, tuple) and len(out) == 2):
         found = f"{len(out)} values" if isinstance(out, tuple) else f"{type(out).__name__}"
         raise StructureMismatchError(
@@ -221,6 +229,7 @@ def _pair(f: Any, out: Any) -> Any:
 
 
 def _scan_length(types: Sequence[Type], treedef: Any, length: int | None) -> int:
+    """The one number of steps that xs and `length` tell."""
     lengths = {} if length is None else {int(length): "length"}
     for type_, path in zip(types, trees.paths(treedef), strict=True):
         if not type_.shape:
@@ -315,6 +324,7 @@ def _switch(
     what: str,
     names: Sequence[str],
 ) -> Any:
+    """One of several functions of the same operands, each staged once."""
     leaves, treedef, types = types_of(operands, "operands")
     where = names_of(treedef, "operands")
 

@@ -19,6 +19,7 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, or_zero, zeros
 from fungrad.primitives.shaping import moveaxis
+from fungrad.records import Record
 from fungrad.structural.call import in_one, run
 from fungrad.structural.loop import spread_wanted
 from fungrad.structural.pullbacks import Reverse, Rules
@@ -193,6 +194,61 @@ def _forward(args: Any, slots: Any, *, body: Graph, counts: Counts, **params: An
     return results[:count], (results[count:], consts), [strong(typeof(a)) for a in args]
 
 
+class _Moved(Record):
+    """What a pullback hands on: the positions of the consts, carries and xs that have cotangents,
+    and of the ys.
+    """
+
+    consts: list[int]
+    carry: list[int]
+    xs: list[int]
+    ys: list[int]
+
+
+def _moved(body: Graph, how: Plan, counts: Counts) -> _Moved:
+    constants, n = counts
+    out, reached = body.output_types, set(how.halves.reached)
+    return _Moved(
+        [i for i in range(constants) if i in reached],
+        [i for i in range(n) if out[i].inexact],
+        [i for i in range(constants + n, len(body.inputs)) if i in reached],
+        [i for i in range(n, len(out)) if out[i].inexact],
+    )
+
+
+def _pullback_body(body: Graph, how: Plan, counts: Counts) -> Graph:
+    """A step back: residuals that are consts, sums of the consts' cotangents, the carries' ones,
+    residuals of the step, cotangents of its ys -> sums, the carries' cotangents, those of its xs.
+    """
+    constants, moved, out = counts[0], _moved(body, how, counts), body.output_types
+    residuals = how.halves.forward.outputs[len(out) :]
+    held = [body.input_types[h] for h in how.held if h >= 0]
+    own = [r.type for r, h in zip(residuals, how.held, strict=True) if h < 0]
+    widths = [len(held), len(moved.consts), len(moved.carry), len(own), len(moved.ys)]
+
+    def back(*values: Any) -> list[Any]:
+        res_held, totals, carry_cts, res_own, y_cts = cut(values, widths)
+        stacked, shared = iter(res_own), iter(res_held)
+        given = [next(shared) if h >= 0 else next(stacked) for h in how.held]
+        found = evaluate(how.halves.backward, [*given, *carry_cts, *y_cts])
+        by_input = dict(zip(how.halves.reached, found, strict=True))
+        carry = [
+            by_input[constants + i] if constants + i in by_input else zeros(strong(out[i]))
+            for i in moved.carry
+        ]
+        totals = [total + by_input[i] for i, total in zip(moved.consts, totals, strict=True)]
+        return [*totals, *carry, *(by_input[i] for i in moved.xs)]
+
+    types = [
+        *held,
+        *(strong(body.input_types[i]) for i in moved.consts),
+        *(strong(out[i]) for i in moved.carry),
+        *map(strong, own),
+        *(strong(out[i]) for i in moved.ys),
+    ]
+    return derive(body, ("scan_vjp", tuple(how.active)), types, back, "the pullback")
+
+
 def _vjp(
     cotangents: Any,
     saved: Any,
@@ -208,60 +264,23 @@ def _vjp(
             cotangents, saved, args, slots, body=body, counts=counts, **params
         )
         return found
-    constants, n = counts
-    how = plan(body, counts, slots)
+    how, out = plan(body, counts, slots), body.output_types
+    moved = _moved(body, how, counts)
     stacked, held = saved
-    out = body.output_types
-    inexact = [i for i in range(n) if out[i].inexact]
-    y_inexact = [i for i in range(n, len(out)) if out[i].inexact]
-    reached = list(how.halves.reached)
-    const_at = [i for i in range(constants) if i in reached]
-    x_at = [i for i in range(constants + n, len(body.inputs)) if i in reached]
-    widths = [len(held), len(const_at), len(inexact), len(stacked), len(y_inexact)]
-
-    def back(*values: Any) -> list[Any]:
-        res_held, totals, carry_cts, res_own, y_cts = cut(values, widths)
-        own, shared = iter(res_own), iter(res_held)
-        residuals = [next(shared) if h >= 0 else next(own) for h in how.held]
-        found = evaluate(how.halves.backward, [*residuals, *carry_cts, *y_cts])
-        by_input = dict(zip(reached, found, strict=True))
-        carry = [
-            by_input[constants + i] if constants + i in by_input else zeros(strong(out[i]))
-            for i in inexact
-        ]
-        totals = [total + by_input[i] for i, total in zip(const_at, totals, strict=True)]
-        return [*totals, *carry, *(by_input[i] for i in x_at)]
-
-    ct_types = [strong(out[i]) for i in inexact]
-    totals = [zeros(args[i]) for i in const_at]
-    own_types = [
-        r.type
-        for r, h in zip(how.halves.forward.outputs[len(out) :], how.held, strict=True)
-        if h < 0
-    ]
-    types = [
-        *(body.input_types[h] for h in how.held if h >= 0),
-        *(strong(body.input_types[i]) for i in const_at),
-        *ct_types,
-        *(strong(t) for t in own_types),
-        *(strong(out[i]) for i in y_inexact),
-    ]
-    graph = derive(body, ("scan_vjp", tuple(how.active)), types, back, "the pullback")
-    given = [_given(cotangents[i], out[i], ()) for i in inexact]
-    y_given = [_given(cotangents[i], out[i], (params["length"],)) for i in y_inexact]
     results = scan(
-        *held, *totals, *given, *stacked, *y_given,
-        body=graph, counts=(len(held), len(const_at) + len(inexact)),
+        *held,
+        *(zeros(args[i]) for i in moved.consts),
+        *(_given(cotangents[i], out[i], ()) for i in moved.carry),
+        *stacked,
+        *(_given(cotangents[i], out[i], (params["length"],)) for i in moved.ys),
+        body=_pullback_body(body, how, counts),
+        counts=(len(held), len(moved.consts) + len(moved.carry)),
         **{**params, "reverse": not params["reverse"]},
-    )  # fmt: skip
-    const_cts, carry_cts, x_cts = cut(results, [len(const_at), len(inexact), len(x_at)])
+    )
     result: list[Any] = [None] * len(args)
-    for i, c in zip(
-        [*const_at, *(constants + i for i in inexact), *x_at],
-        [*const_cts, *carry_cts, *x_cts],
-        strict=True,
-    ):
-        result[i] = c
+    reached = [*moved.consts, *(counts[0] + i for i in moved.carry), *moved.xs]
+    for i, cotangent in zip(reached, results, strict=True):
+        result[i] = cotangent
     return result
 
 

@@ -26,7 +26,6 @@ from fungrad.records import Record
 
 FEW = 3
 """Rows whose sum is cheaper row by row than as a reduction."""
-_ALL = slice(None)
 _LAPACK: dict[Any, Any] = {
     solve: lapack.solve, inv: lapack.inv, cholesky: lapack.cholesky,
 }  # fmt: skip

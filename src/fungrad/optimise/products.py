@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from fungrad.ir.graph import Atom, Equation
 from fungrad.optimise.rewrite import Rule, Writer, doubles, exchanged
+from fungrad.optimise.scans import SMALL
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, neg, sub
 from fungrad.primitives.shaping import transpose
-
-SMALL = 1 << 11
-"""Arrays of no more elements cost more to call NumPy for than to compute."""
 
 
 def opposite_of(writer: Writer, atom: Atom) -> Atom | None:

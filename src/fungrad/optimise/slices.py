@@ -13,14 +13,12 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.rewrite import Renaming, Writer, applied, copied, renamed
+from fungrad.optimise.scans import SMALL
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import concatenate, reshape
 from fungrad.primitives.stacking import stack
 from fungrad.records import Record
-
-SMALL = 1 << 11
-"""Elements of arrays that regions are not for."""
 
 
 class _Slice(Record):

@@ -52,6 +52,7 @@ def stacked(graph: Graph) -> Graph:
 
 
 def _multiply_before(loop: Loop) -> None:
+    """Products of xs with what is the same in all steps."""
     fixed, stacks = loop.fixed(), {id(v) for v, _ in loop.xs}
     inside = []
     for equation in loop.equations:
@@ -98,6 +99,7 @@ def _sum_behind(loop: Loop) -> None:
 
 
 def _product(loop: Loop, equation: Equation) -> bool:
+    """Whether an equation is a product of what steps make, of which there may be stacks."""
     if equation.primitive is not dot_general or equation.params["batch"][0]:
         return False
     fixed = {id(v) for v, _ in (*loop.consts, *loop.body.constants)}

@@ -7,7 +7,7 @@ import pytest
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.optimise import fission
+from fungrad.optimise import associating, fission
 from fungrad.optimise.passes import optimised
 from fungrad.tree_util import tree_leaves, tree_map
 
@@ -135,6 +135,38 @@ def turned(scan, w, start, xs, reverse=False):
     return np.sum(end) + np.sum(ys * ys)
 
 
+def abreast(scan, w, start, xs, reverse=False):
+    """Products side by side, of what other equations read, too, and of what the next step finds."""
+    more = w + 1.0
+
+    def step(carry, x):
+        u, v = np.tanh(carry[0] + x), np.cos(carry[1]) * 0.5
+        k = np.sin(x)
+        wide = np.concatenate([u * k, v * x, more * u, v * more], axis=1)
+        tall = np.concatenate([v * k, w * v], axis=0)
+        row = np.concatenate([u[0] * x[0], u[0] * k[0], k[1] * v[1]])
+        pair = np.stack([u * w, k * k * v, u * np.exp(x)])
+        new = np.sin(wide @ wide.T) @ v + tall[1:3] + pair[1] + np.sum(row)
+        return (0.1 * new + u, u), (wide, row[5:], np.exp(v), pair)
+
+    end, ys = scan(step, (start, 0.5 * start), xs, reverse=reverse)
+    return sum(np.sum(np.sin(y)) for y in (*end, *ys))
+
+
+def divided(scan, w, start, xs, reverse=False):
+    """Equations with matrices that are known, before a step or before the loop."""
+    more = w @ w.T + np.eye(4)
+
+    def step(c, x):
+        first = np.linalg.solve(x @ x.T + np.eye(4), np.tanh(c))
+        second = np.linalg.solve(more, first + x) + np.linalg.solve(more.T + x.T @ x, c @ w)
+        vector = np.linalg.solve(x + 9.0 * np.eye(4), c[0])
+        return 0.3 * (second + vector), (first, vector)
+
+    end, ys = scan(step, start, xs, reverse=reverse)
+    return sum(np.sum(np.sin(y)) for y in (end, *ys))
+
+
 def numbers(length):
     rng = np.random.default_rng(length)
     spread = np.eye(4) + 0.1 * rng.normal(size=(4, 4))
@@ -157,10 +189,16 @@ def numbers(length):
         turned: (
             rng.normal(size=(4, 4)), rng.normal(size=(4, 4)), rng.normal(size=(length, 4, 4)),
         ),
+        abreast: (
+            rng.normal(size=(2, 40)), rng.normal(size=(2, 40)), rng.normal(size=(length, 2, 40)),
+        ),
+        divided: (
+            rng.normal(size=(4, 4)), rng.normal(size=(4, 4)), rng.normal(size=(length, 4, 4)),
+        ),
     }  # fmt: skip
 
 
-PROGRAMS = (gates, filtered, polynomial, swapped, nested, assembled, turned)
+PROGRAMS = (gates, filtered, polynomial, swapped, nested, assembled, turned, abreast, divided)
 
 
 def close(got, want, rtol=1e-9):
@@ -446,6 +484,48 @@ def test_as_much_leaves_a_loop_as_may_be_stacked(monkeypatch):
         counts.append(names(optimised(back.params["body"])).count("mul"))
         close(fg.jit(g)(*args), fg.grad(lambda *args: assembled(steps, *args), (0, 1, 2))(*args))
     assert counts[0] < counts[1] < 20
+
+
+def test_products_side_by_side_are_one():
+    args = numbers(7)[abreast]
+    _, (loop,) = loops_of(lambda *args: abreast(lax.scan, *args), *args)
+    inside = names(optimised(loop.params["body"]))
+    assert inside.count("mul") == 6  # one each for wide, tall, row and pair, two with numbers
+    assert inside.count("concatenate") + inside.count("stack") == 4
+
+
+def test_known_matrices_are_inverted_before_a_loop(monkeypatch):
+    args = numbers(7)[divided]
+    f = lambda *args: divided(lax.scan, *args)  # noqa: E731
+    graph, (loop,) = loops_of(f, *args)
+    inside = names(optimised(loop.params["body"]))
+    assert inside.count("solve") == 1 and "inv" not in inside  # that which all steps have the same
+    assert "inv" in names(graph)
+    _, (_, back) = loops_of(fg.grad(f, (0, 1, 2)), *args)
+    assert names(optimised(back.params["body"])).count("solve") == 1
+    monkeypatch.setattr(associating, "FREE", 10)
+    _, (loop,) = loops_of(f, *args)
+    assert names(optimised(loop.params["body"])).count("solve") == 4
+
+
+def divisions(start, a, b):
+    return lax.scan(lambda c, row: (c, np.linalg.solve(row[0], row[1] + c)), start, (a, b))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 6])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_what_is_multiplied_with_inverses_is_as_near_as_what_is_solved(size, dtype):
+    """Also where the solution is small beside the inverse times the norm of the right-hand side."""
+    rng = np.random.default_rng(size)
+    for condition in (1e2, 1e6, 1e10):
+        u, v = (np.linalg.qr(rng.normal(size=(9, size, size)).astype(dtype))[0] for _ in range(2))
+        a = u * np.geomspace(1.0, 1.0 / condition, size) @ v
+        x = rng.normal(size=(9, size, 2)).astype(dtype)
+        b = a @ x
+        start = np.zeros((size, 2), dtype)
+        assert "solve" not in names(loops_of(divisions, start, a, b)[1][0].params["body"])
+        found = fg.jit(divisions)(start, a, b)[1]
+        assert np.max(np.abs(found - x)) <= 1e-15 * size * condition + 1e-14
 
 
 def test_a_singular_matrix_in_a_step_is_an_error():

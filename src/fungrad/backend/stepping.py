@@ -7,6 +7,7 @@ programs; stacking.py knows the stacks.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -257,10 +258,20 @@ class _Loop(Places):
                 place = f"{whole}_{k}"
                 self.running.append((place, f"{rows}[{self.constant('k', (slice(None), *index))}]"))
             places.append(place)
-            made = self.made.get(id(atom))
-            if made is not None and by_ufunc(made) and self._reads[id(atom)] == 1:
+            if self.made_in(atom, output, axis or 0):
                 self.targets.setdefault(id(atom), place)
         self.parts[id(output)] = whole, places
+
+    def made_in(self, atom: Atom, whole: Variable, axis: int) -> bool:
+        """Whether a part is made where it stands in an array: others read it there as fast, if the
+        axis along which that is joined is the first that counts.
+        """
+        made = self.made.get(id(atom))
+        if made is None or not by_ufunc(made):
+            return False
+        alone = self._reads[id(atom)] == 1
+        lasts = id(atom) not in self.lives.passed
+        return alone or (lasts and math.prod(whole.type.shape[:axis]) == 1)
 
     # --- steps --------------------------------------------------------------------------------
 

@@ -127,11 +127,8 @@ def sum_to(x: Any, shape: Shape) -> Any:
     found = shape_of(x)
     if found == shape:
         return x
-    offset = len(found) - len(shape)
-    axes = (
-        *range(offset),
-        *(i + offset for i, n in enumerate(shape) if n == 1 != found[i + offset]),
-    )
+    before = (*[1] * (len(found) - len(shape)), *shape)
+    axes = tuple([i for i, n in enumerate(before) if n == 1 != found[i]])
     if axes:
         x = reduce_sum(x, axes=axes)
     return x if shape_of(x) == shape else reshape(x, shape=shape)

@@ -269,6 +269,28 @@ def test_dot_general_of_any_layout(layout, dtype):
         same(fg.vmap(f, in_axes=axes_in)(*many), rows, f"vmap over {axes_in}")
 
 
+@pytest.mark.parametrize("dtype", [F64, F32, C128, I64])
+@pytest.mark.parametrize(("left", "right", "contract"), [
+    ((9, 4, 8), (8, 9), ((2,), (0,))), ((9, 4, 8), (9, 8), ((2,), (1,))),
+    ((9, 4, 8), (9, 4, 7), ((0, 1), (0, 1))), ((9, 4, 8), (9, 4, 7), ((1, 0), (1, 0))),
+    ((9, 8), (3, 9, 8), ((0, 1), (1, 2))), ((9, 4, 8), (9, 4, 8), ((0, 1, 2), (0, 1, 2))),
+    ((8, 9), (9, 4, 3), ((1,), (0,))), ((9,), (9, 8, 2), ((0,), (0,))),
+    ((90,), (90,), ((0,), (0,))),
+    ((9, 4, 8), (3, 4, 5), ((1,), (1,))), ((9, 0, 8), (0, 9), ((1,), (0,))),
+    ((0, 9, 8), (8, 9), ((2,), (0,))), ((9, 8), (9, 8), ((0, 1), (0, 1))),
+])  # fmt: skip
+def test_staged_products_of_many_axes(left, right, contract, dtype):
+    x, y = values(left, dtype), values(right, dtype, 1)
+
+    def f(x, y):
+        return dot_general(x, y, contract=contract, batch=((), ()))
+
+    found, eager = fg.jit(f)(x, y), f(x, y)
+    assert type(found) is type(eager) and np.shares_memory(found, x) is False
+    same(found, np.tensordot(x, y, contract), "staged")
+    assert found.dtype == eager.dtype and found.shape == eager.shape
+
+
 def test_a_matrix_product_and_its_gradients_are_one_call_of_blas_each():
     graph = fg.make_jaxpr(fg.grad(lambda x, y: np.sum(x @ y), argnums=(0, 1)))(
         values((2, 3)), values((3, 4))

@@ -6,6 +6,7 @@ gives. What has none here is called. Knows primitives and Types; writes no progr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from fungrad.backend.rows import REDUCTIONS
 from fungrad.ir.graph import Equation, Literal
+from fungrad.ir.types import Type
 from fungrad.later import ByPrimitive
 from fungrad.primitives import elementwise as arithmetic
 from fungrad.primitives import ufuncs
@@ -111,14 +113,33 @@ def _cast(equation: Equation, arguments: Sequence[str], constant: Constant) -> s
 
 
 def _dot(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
-    x, y = arguments
     contract, batch = equation.params["contract"], equation.params["batch"]
-    nx, ny = (atom.type.ndim for atom in equation.inputs)
-    if batch[0] or len(contract[0]) != 1 or not (1 <= nx <= 2 and 1 <= ny <= 2):
+    types, output = [atom.type for atom in equation.inputs], equation.outputs[0].type
+    if batch[0] or not contract[0] or 0 in [t.size for t in types]:
         return None
-    left = x if contract[0][0] == nx - 1 else f"{x}.T"
-    right = y if contract[1][0] == 0 else f"{y}.T"
-    return f"{left}.dot({right})"
+    (x, y), (left, right) = types, contract
+    if len(left) > 1 and not output.shape:
+        return None
+    first, second = _matrix(arguments[0], x, left, True), _matrix(arguments[1], y, right, False)
+    if first is None or second is None:
+        return None
+    flat = x.ndim - len(left) <= 1 and y.ndim - len(right) <= 1
+    return f"{first}.dot({second})" + ("" if flat else f".reshape({output.shape})")
+
+
+def _matrix(name: str, type_: Type, contracted: tuple[int, ...], last: bool) -> str | None:
+    """The expression of an array as a matrix or a vector, with what is contracted as its last or
+    its first axis; None where its axes would have to change their order for that.
+    """
+    count, ndim = len(contracted), type_.ndim
+    ends = contracted == tuple(range(ndim - count, ndim))
+    if not ends and contracted != tuple(range(count)):
+        return None
+    if count > 1 or ndim > 2:
+        inner = math.prod([type_.shape[axis] for axis in contracted])
+        free = [type_.size // inner] if count < ndim else []
+        name = f"{name}.reshape({(*free, inner) if ends else (inner, *free)})"
+    return name if ends == last or count == ndim else f"{name}.T"
 
 
 def _joined(name: str, function: Any) -> Callable[..., str | None]:

@@ -90,6 +90,29 @@ def test_prints_inside_of_a_checkpointed_loop_come_once(capsys):
     assert capsys.readouterr().out == "0\n1\n2\n"
 
 
+def test_a_callback_may_keep_and_change_what_it_gets():
+    start, xs = np.linspace(-1.0, 1.0, 25).reshape(5, 5), np.linspace(0.0, 1.0, 100)
+    kept, changed = [], []
+
+    def change(step, carry):
+        carry *= 0.0
+        changed.append(step)
+
+    def step(c, x):
+        return np.tanh(c @ c.T + x), np.sum(c)
+
+    carries, carry = [], start
+    for x in xs:
+        carry = np.tanh(carry @ carry.T + x)
+        carries.append(carry)
+    keep = lambda step, carry: kept.append(carry)  # noqa: E731
+    for told in (keep, change):
+        run = fg.jit(lambda s, xs, told=told: lax.scan(step, s, xs, callback=told)[0])
+        np.testing.assert_allclose(run(start, xs), carries[-1])
+    np.testing.assert_allclose(kept, carries)
+    assert len(changed) == 100
+
+
 def test_the_carry_is_the_users_tree():
     seen = Seen()
     lax.fori_loop(0, 2, lambda i, c: {"a": c["a"] + i, "b": c["b"]}, {"a": 1.0, "b": np.ones(2)},

@@ -60,8 +60,12 @@ class Host:
         return self.declared
 
     def run(self, values: Sequence[Any], lead: tuple[int, ...] = ()) -> list[Any]:
-        """The results for arrays; `lead` are the leading axes of a vectorized call."""
-        args, kwargs = self.arguments.rebuild(values)
+        """The results for arrays; `lead` are the leading axes of a vectorized call.
+
+        The function gets copies, which it may keep: a compiled program uses its memory again.
+        """
+        own = [x.copy() if isinstance(x, np.ndarray) else x for x in values]
+        args, kwargs = self.arguments.rebuild(own)
         found = EVAL.run(lambda: self.f(*args, **kwargs))
         leaves, treedef = trees.flatten(found)
         if self.declared is None:

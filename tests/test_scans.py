@@ -7,7 +7,7 @@ import pytest
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.optimise import associating, fission
+from fungrad.optimise import associating, fission, linear_forms
 from fungrad.optimise.passes import optimised
 from fungrad.tree_util import tree_leaves, tree_map
 
@@ -167,6 +167,26 @@ def divided(scan, w, start, xs, reverse=False):
     return sum(np.sum(np.sin(y)) for y in (end, *ys))
 
 
+def linear(scan, w, start, xs, reverse=False):
+    """Sums of products with known matrices, of what is turned, of vectors, of what stands alone."""
+    known = np.cos(w) * 0.2
+    pair = known @ w
+
+    def step(carry, x):
+        m, p = carry
+        a = x @ w
+        first = p @ x + p.T @ a - (p @ a) @ known.T
+        second = m - (m @ a + x[0]) @ known + pair @ m - x[1]
+        third = (first - x.T) + ((first @ known) @ pair - a)
+        fourth = (third - third @ a) + (x - third) - np.sin(p) @ known
+        last = (np.sin(p) @ known) @ pair - ((p @ known) @ pair - p)
+        new = np.tanh(0.1 * (fourth @ x + last.T))
+        return (np.sin(0.1 * second), new), (first, second @ known, fourth, p @ a, last)
+
+    (m, p), ys = scan(step, (start[0], start), xs, reverse=reverse)
+    return np.sum(p * p) + np.sum(np.sin(m)) + sum(np.sum(np.sin(y)) for y in ys)
+
+
 def numbers(length):
     rng = np.random.default_rng(length)
     spread = np.eye(4) + 0.1 * rng.normal(size=(4, 4))
@@ -192,13 +212,28 @@ def numbers(length):
         abreast: (
             rng.normal(size=(2, 40)), rng.normal(size=(2, 40)), rng.normal(size=(length, 2, 40)),
         ),
+        linear: (
+            0.5 * rng.normal(size=(5, 5)), rng.normal(size=(5, 5)),
+            0.5 * rng.normal(size=(length, 5, 5)),
+        ),
         divided: (
             rng.normal(size=(4, 4)), rng.normal(size=(4, 4)), rng.normal(size=(length, 4, 4)),
         ),
     }  # fmt: skip
 
 
-PROGRAMS = (gates, filtered, polynomial, swapped, nested, assembled, turned, abreast, divided)
+PROGRAMS = (
+    gates,
+    filtered,
+    polynomial,
+    swapped,
+    nested,
+    assembled,
+    turned,
+    abreast,
+    divided,
+    linear,
+)
 
 
 def close(got, want, rtol=1e-9):
@@ -209,7 +244,7 @@ def close(got, want, rtol=1e-9):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [1, 2, 7])
+@pytest.mark.parametrize("length", [1, 2, 7, 40])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_scan_and_its_gradient_give_the_numbers_of_a_loop(program, length, reverse):
     args = numbers(length)[program]
@@ -358,6 +393,45 @@ def test_random_steps_give_the_numbers_of_a_loop(seed):
     close(found, want, rtol=1e-7)
 
 
+SUMS = (
+    lambda a, b, v, k, j: (a @ k, v), lambda a, b, v, k, j: (a.T @ k, v),
+    lambda a, b, v, k, j: (a @ k.T, v @ k), lambda a, b, v, k, j: (k @ a, k @ v),
+    lambda a, b, v, k, j: (a + b, v - k[0]), lambda a, b, v, k, j: (a - b, k[1] - v),
+    lambda a, b, v, k, j: (a - k, v @ k.T), lambda a, b, v, k, j: (k - a, k.T @ v),
+    lambda a, b, v, k, j: (a @ k - b @ k, v), lambda a, b, v, k, j: (a - a @ k @ j, v @ k @ j - v),
+    lambda a, b, v, k, j: (np.sin(a), v + np.cos(v)), lambda a, b, v, k, j: ((a @ k + j) @ j.T, v),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, monkeypatch):
+    monkeypatch.setattr(linear_forms, "_CALL", 0.0)  # written anew wherever that saves a call
+    monkeypatch.setattr(linear_forms, "_ROW", 0.0)
+    rng = np.random.default_rng(seed)
+    plan = rng.integers(0, 1000, size=(12, 5))
+    start, w = rng.normal(size=(5, 5)), 0.3 * rng.normal(size=(5, 5))
+    xs, one = 0.3 * rng.normal(size=(2 + seed % 3, 5, 5)), np.eye(5)
+
+    def step(carry, x):
+        found, known = [carry], [x, w, x @ w, w.T - x, one + x, w @ w + one]
+        for which, i, j, k, m in plan:
+            (a, v), (b, _) = (found[-1 - n % min(len(found), 3)] for n in (i, j))
+            made = SUMS[which % len(SUMS)](a, b, v, known[k % 6], known[m % 6])
+            found.append(tuple(0.5 * part if which % 7 == 0 else part for part in made))
+        (a, v), (b, _), (c, u) = found[-1], found[-3], found[plan[0, 1] % len(found)]
+        return (np.tanh(0.1 * a), np.sin(0.1 * v)), (b, c, u)
+
+    def f(scan):
+        return lambda *args: scan(step, (args[0], args[0][0]), args[1], reverse=seed % 2 == 0)
+
+    def total(scan):
+        return lambda *args: sum(np.sum(np.sin(y)) for y in tree_leaves(f(scan)(*args)))
+
+    close(fg.jit(f(lax.scan))(start, xs), f(steps)(start, xs))
+    found = fg.jit(fg.grad(total(lax.scan), (0, 1)))(start, xs)
+    close(found, fg.grad(total(steps), (0, 1))(start, xs), rtol=1e-7)
+
+
 # --- what leaves the loop -------------------------------------------------------------------------
 
 
@@ -484,6 +558,72 @@ def test_as_much_leaves_a_loop_as_may_be_stacked(monkeypatch):
         counts.append(names(optimised(back.params["body"])).count("mul"))
         close(fg.jit(g)(*args), fg.grad(lambda *args: assembled(steps, *args), (0, 1, 2))(*args))
     assert counts[0] < counts[1] < 20
+
+
+def products(f, *args):
+    """How many products a loop's steps are left with."""
+    _, (*_, loop) = loops_of(f, *args)
+    return names(optimised(loop.params["body"])).count("dot_general")
+
+
+def joseph(scan, gain, start, xs):
+    """What the way back of a Kalman filter does to the cotangent of a covariance."""
+    one = np.eye(5, dtype=gain.dtype)
+
+    def step(p, row):
+        x = np.outer(row, row)
+        rest = one - gain @ x
+        back = p @ gain + (p.T @ (x.T @ x)) @ gain - ((p @ rest) @ x.T) @ gain
+        return 0.1 * np.sin(back - (back @ gain) @ rest), back @ gain
+
+    return scan(step, start, xs)
+
+
+def test_sums_of_products_with_known_matrices_are_few(monkeypatch):
+    rng = np.random.default_rng(0)
+    args = [0.3 * rng.normal(size=shape) for shape in ((5, 5), (5, 5), (200, 5))]
+    f = lambda *args: joseph(lax.scan, *args)  # noqa: E731
+    assert products(f, *args) == 2  # of p, and of p turned
+    close(fg.jit(f)(*args), joseph(steps, *args))
+    assert products(f, *args[:2], args[2][:2]) > 2  # to prepare for two steps costs more
+    single = [a.astype(np.float32) for a in args]
+    assert products(f, *single) > 2
+    for name, bound in (("FREE", 10), ("LONG", 3), ("SMALL", 10)):
+        with monkeypatch.context() as patch:
+            patch.setattr(linear_forms, name, bound)
+            assert products(lambda *args: joseph(lax.scan, *args), *args) > 2, name
+
+
+def test_an_effect_stays_between_sums_of_products():
+    seen = []
+
+    def step(scan):
+        def told(h, x):
+            once = h @ x
+            if scan is lax.scan:
+                fg.debug.callback(seen.append, once)
+            return np.tanh(once - (once @ x) @ x.T), np.sum(h)
+
+        return told
+
+    rng = np.random.default_rng(0)
+    start, xs = rng.normal(size=(5, 5)), rng.normal(size=(30, 5, 5))
+    found = fg.jit(lambda *args: lax.scan(step(lax.scan), *args))(start, xs)
+    close(found, steps(step(steps), start, xs))
+    assert len(seen) == 30
+    np.testing.assert_allclose(seen[0], start @ xs[0])
+
+
+def test_known_products_that_are_the_same_in_all_steps_are_made_once():
+    def f(scan, a, b, c, xs):
+        return scan(lambda h, x: (np.tanh(h @ a @ b @ c + x), h[0]), xs[0], xs)
+
+    rng = np.random.default_rng(0)
+    args = [0.3 * rng.normal(size=shape) for shape in ((6, 6), (6, 6), (6, 6), (50, 6, 6))]
+    before = names(loops_of(lambda *args: f(lax.scan, *args), *args)[0])
+    assert products(lambda *args: f(lax.scan, *args), *args) == 1
+    assert before.count("dot_general") == 2
+    close(fg.jit(lambda *args: f(lax.scan, *args))(*args), f(steps, *args))
 
 
 def test_products_side_by_side_are_one():

@@ -12,6 +12,7 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.fission import FREE
+from fungrad.optimise.linear_forms import combined
 from fungrad.optimise.rewrite import applied, doubles, placed
 from fungrad.optimise.scans import Loop, small
 from fungrad.primitives.contracting import dot_general
@@ -36,6 +37,7 @@ class _Chain(Record):
 def associated(loop: Loop) -> None:
     """Puts together what is known of the products, sums and equations of a loop."""
     _divide_before(loop)
+    combined(loop)
     _shorten_chains(loop)
     _multiply_side_by_side(loop)
 

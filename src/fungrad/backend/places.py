@@ -54,7 +54,7 @@ class Places(Lines):
         self.running: list[tuple[str, str]] = []
         """Names of a step, and what they run over."""
         self.rows: dict[str, str] = {}
-        """The stacks of xs, in the order of the steps, by the names of their rows."""
+        """Stacks of which steps read or write rows, in their order, by the names of the rows."""
         self.looked: dict[tuple[str, str], str] = {}
         """The names of views of such rows."""
         self.repeated: dict[tuple[int, tuple[int, ...]], str] = {}
@@ -71,8 +71,12 @@ class Places(Lines):
 
     def allocate(self, name: str, shape: tuple[int, ...], type_: Type) -> None:
         """Makes an array without values before the loop."""
+        self.before.append(f"{name} = {self.empty(shape, type_)}")
+
+    def empty(self, shape: tuple[int, ...], type_: Type) -> str:
+        """The expression of an array without values."""
         dtype = self.constant(type_.dtype.name, type_.dtype)
-        self.before.append(f"{name} = {self.constant('empty', np.empty)}({shape}, {dtype})")
+        return f"{self.constant('empty', np.empty)}({shape}, {dtype})"
 
     def hoisted(self, expression: str) -> str:
         """The name of an expression that is computed before the loop."""
@@ -83,7 +87,7 @@ class Places(Lines):
         return self.views[expression]
 
     def seen(self, name: str, view: View) -> str:
-        """A view of a value: of a row of an x, a row of the stack that is looked at so."""
+        """A view of a value: of a row of a stack, a row of the stack that is looked at so."""
         if name in self.still:
             return self.hoisted(f"{name}{view.one}")
         if name not in self.rows:

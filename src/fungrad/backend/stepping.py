@@ -15,13 +15,16 @@ from typing import Any
 from fungrad.backend.expressions import expressed
 from fungrad.backend.lifetimes import by_ufunc
 from fungrad.backend.lines import Runner, alone, loops
-from fungrad.backend.places import Places
+from fungrad.backend.places import TURNED, Places
 from fungrad.backend.programs import program
 from fungrad.backend.regions import Region
+from fungrad.backend.shelf import COUNTED, Shelf
 from fungrad.backend.sizes import BLOCK
 from fungrad.backend.writing import form
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.types import Type
 from fungrad.optimise.passes import optimised
+from fungrad.optimise.rewrite import is_pure
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import concatenate, reshape, slice_axis, transpose
@@ -32,6 +35,8 @@ _VIEWS = (getitem, reshape, slice_axis, transpose)
 _JOINED = (concatenate, stack)
 DROPPED = 1 << 10
 """Values of fewer elements are not dropped before the next step replaces them."""
+BYTES, VIEWS = 1 << 19, 1 << 13
+"""The most bytes of the stacks that a program keeps, and the most views of their rows."""
 
 
 def stepwise(equation: Equation, shared: bool = True) -> Runner | None:
@@ -56,6 +61,10 @@ loops[scan] = stepwise
 alone[scan] = lambda equation, build: stepwise(equation, shared=False)
 
 
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
 class _Loop(Places):
     """The lines of a scan."""
 
@@ -76,6 +85,8 @@ class _Loop(Places):
         """Where values are written as they are made."""
         self.arrays: dict[str, str] = {}
         """The stacks of rows."""
+        self.filled: dict[str, Type] = {}
+        """The stacks that the loop fills, whole."""
         self.parts: dict[int, tuple[str, list[str]]] = {}
         """Of values that are joined, where they stand, and the places of the parts."""
         self.spare: set[str] = set()
@@ -116,15 +127,40 @@ class _Loop(Places):
             *map(self.name, (*self.consts, *self.carry)),
             *(f"x_{i}" for i in range(len(self.xs))),
         ]
-        return self.function(
-            [
-                f"def run({', '.join(given)}):",
-                *(f"    {line}" for line in self.before),
-                f"    {self.head()}",
-                *(f"        {line}" for line in lines or ["pass"]),
-                f"    return [{', '.join([*map(self.end, self.carry, self.after), *stacks])}]",
-            ]
+        return self.program(f"run({', '.join(given)})", lines or ["pass"], stacks)
+
+    def program(self, head: str, steps: list[str], stacks: list[str]) -> Runner:
+        """The function of that head; it keeps small stacks, and the views of their rows."""
+        empty = [f"{name} = {self.empty(t.shape, t)}" for name, t in self.filled.items()]
+        rows = [(n, s) for n, s in self.running if s.startswith("s_")]
+        make: list[str] = []
+        give: list[str] = []
+        if rows and self.keeps(len(rows)):
+            shelf = Shelf(lambda: self.namespace["make"]())
+            self.namespace.update(take=shelf.take, give=shelf.give)
+            names, views = ", ".join(self.filled), ", ".join(s for _, s in rows)
+            both = f"({names},), list(zip({views}))"
+            make = ["def make():", *_indented([*empty, f"return {both}"])]
+            empty, give = ["held_ = take()", f"({names},), rows_, _ = held_"], ["give(held_)"]
+            self.running = [found for found in self.running if found not in rows]
+            self.running.append((f"({', '.join(n for n, _ in rows)},)", "rows_"))
+            # Who changes the shape of a result in place does not change that of what is kept.
+            stacks = [f"{stack}[:]" if stack in self.filled else stack for stack in stacks]
+        results = ", ".join([*map(self.end, self.carry, self.after), *stacks])
+        loop = [self.head(), *_indented(steps)]
+        lines = [*empty, *self.before, *loop, *give, f"return [{results}]"]
+        return self.function([*make, f"def {head}:", *_indented(lines)])
+
+    def keeps(self, rows: int) -> bool:
+        """Whether stacks are small, and no step gives a view of a row of theirs to anybody."""
+        types = self.filled.values()
+        small = (
+            sum(t.size * t.dtype.itemsize for t in types) <= BYTES and rows * self.length <= VIEWS
         )
+        plain = all(map(is_pure, self.graph.equations)) and not any(
+            t.dtype.hasobject for t in types
+        )
+        return COUNTED and small and plain
 
     def head(self) -> str:
         """The line that begins the loop."""
@@ -164,7 +200,7 @@ class _Loop(Places):
         known = self.arrays.get(self.targets.get(id(atom), ""))
         if known is not None and self.shared:
             return known
-        self.allocate(f"s_{i}", (self.length, *atom.type.shape), atom.type)
+        self.filled[f"s_{i}"] = Type((self.length, *atom.type.shape), atom.type.dtype)
         still = isinstance(atom, Literal) or self.name(atom) in self.still
         if still and not atom.type.dtype.hasobject:  # NumPy would look into what is opaque
             self.before.append(f"s_{i}[...] = {self.read(atom)}")
@@ -184,7 +220,7 @@ class _Loop(Places):
     def carried(self, i: int, place: int) -> str:
         """The stack of what each step finds as a carry, in one array with what it leaves."""
         name, carry = f"s_{i}", self.carry[place]
-        self.allocate(name, (self.length + 1, *carry.type.shape), carry.type)
+        self.filled[name] = Type((self.length + 1, *carry.type.shape), carry.type.dtype)
         before, after = f"{name}[:-1]", f"{name}[1:]"
         if self.backwards:
             before, after = after, before
@@ -195,6 +231,7 @@ class _Loop(Places):
     def write(self, atom: Atom, row: str, rows: str, array: str) -> None:
         """Has each step write a value into a row of an array: as it is made, or at its end."""
         self.running.append((row, rows))
+        self.rows[row] = rows
         made = self.made.get(id(atom))
         now = made is not None and (form(made) is not None or self.joins(made))
         if now and id(atom) not in self.targets:
@@ -282,6 +319,11 @@ class _Loop(Places):
         return super().dropped(large)
 
     def equation(self, equation: Equation) -> list[str]:
+        if equation.primitive is transpose and equation.params["axes"] == (1, 0):
+            source = self.read(equation.inputs[0])
+            if source in self.rows:
+                self._names[id(equation.outputs[0])] = self.seen(source, TURNED)
+                return []
         view = self.view(equation)
         if view is not None:
             self._names[id(equation.outputs[0])] = self.hoisted(view)

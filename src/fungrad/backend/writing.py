@@ -96,12 +96,13 @@ def _summed(equation: Equation, places: Places) -> Call:
 def _added(equation: Equation, places: Places) -> Call:
     """A copy, unless the place has it, and what is added to a part of it."""
     x, values = map(places.read, equation.inputs)
-    key = places.constant("k", equation.params["index"].entries)
+    entries = equation.params["index"].entries
+    key, rows = places.constant("k", entries), places.constant("k", (slice(None), *entries))
     add = places.constant("add", np.add)
 
     def lines(place: str) -> list[str]:
         copied = [] if place == x else [f"{place}[...] = {x}"]
-        part = places.seen(place, View(f"[{key}]", ""))
+        part = places.seen(place, View(f"[{key}]", f"[{rows}]"))
         if part.isidentifier():
             return [*copied, f"{add}({part}, {values}, {part})"]
         return [*copied, f"part = {part}", f"{add}(part, {values}, part)"]

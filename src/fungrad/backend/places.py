@@ -18,7 +18,7 @@ from fungrad.backend.lines import Lines
 from fungrad.backend.regions import Region
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
-from fungrad.optimise.scans import SMALL
+from fungrad.optimise.rewrite import SMALL
 from fungrad.records import Record
 
 TINY = 1 << 8

@@ -13,8 +13,8 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.fission import FREE
-from fungrad.optimise.rewrite import VIEWS, Renaming, applied, placed, renewed
-from fungrad.optimise.scans import SMALL, Loop, movable, small
+from fungrad.optimise.rewrite import SMALL, VIEWS, Renaming, applied, doubles, placed, renewed
+from fungrad.optimise.scans import Loop, movable, small
 from fungrad.primitives.arranging import from_diagonal
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.declare import full
@@ -167,7 +167,7 @@ class _Forms:
             return None
         if any(a.type.dtype != atoms[-1].type.dtype or a.type.weak for a in atoms):
             return None
-        if atoms[-1].type.dtype.char not in "dD" or any(not 1 <= a.type.ndim <= 2 for a in atoms):
+        if not doubles(*atoms) or any(not 1 <= a.type.ndim <= 2 for a in atoms):
             return None
         if equation.primitive is dot_general:
             return self._product(equation)

@@ -8,8 +8,7 @@ turned factors; two of the same factor that are added are one: both equal to rou
 from __future__ import annotations
 
 from fungrad.ir.graph import Atom, Equation
-from fungrad.optimise.rewrite import Rule, Writer, doubles, exchanged
-from fungrad.optimise.scans import SMALL
+from fungrad.optimise.rewrite import SMALL, Rule, Writer, doubles, exchanged
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, neg, sub
 from fungrad.primitives.shaping import transpose

@@ -19,7 +19,9 @@ from fungrad.primitives.shaping import broadcast_to, reshape, transpose
 from fungrad.records import Record
 from fungrad.structural.retrace import effectful
 
-SMALL = 1 << 16  # bytes of a constant that is compared with others
+SMALL = 1 << 11
+"""Arrays of no more elements cost more to call NumPy for than to compute."""
+COMPARED = 1 << 16  # bytes of a constant that is compared with others
 _COMMUTATIVE = (add, mul)
 VIEWS = (reshape, transpose, broadcast_to, getitem)
 """What gives a view of its first input, or reads it by arrays of indices."""
@@ -250,7 +252,7 @@ def _equal_constants(graph: Graph) -> Renaming:
     names: Renaming = {}
     first: dict[Hashable, Variable] = {}
     for variable, value in graph.constants:
-        if isinstance(value, np.ndarray) and value.nbytes <= SMALL and not value.dtype.hasobject:
+        if isinstance(value, np.ndarray) and value.nbytes <= COMPARED and not value.dtype.hasobject:
             key = (variable.type, value.tobytes())
             names[id(variable)] = first.setdefault(key, variable)
     return names

@@ -13,6 +13,7 @@ from typing import Any
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.optimise.rewrite import (
+    SMALL,
     VIEWS,
     Renaming,
     applied,
@@ -29,8 +30,6 @@ from fungrad.structural.retrace import batch, effectful, pruned
 
 LARGEST = 1 << 22
 """The most elements of a stack that is made so that an equation can leave a loop."""
-SMALL = 1 << 11
-"""Arrays of no more elements cost more to call NumPy for than to compute."""
 _ELEMENTS = 64
 _NUMBER, _CALL, _STEP = 30, 400, 300  # nanoseconds
 
@@ -224,4 +223,4 @@ def on_numbers(body: Graph) -> bool:
     return numbers <= arrays
 
 
-__all__ = ["LARGEST", "SMALL", "Loop", "computed", "movable", "on_numbers", "small"]
+__all__ = ["LARGEST", "Loop", "computed", "movable", "on_numbers", "small"]

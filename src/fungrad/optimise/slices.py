@@ -12,8 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
-from fungrad.optimise.rewrite import Renaming, Writer, applied, copied, renamed
-from fungrad.optimise.scans import SMALL
+from fungrad.optimise.rewrite import SMALL, Renaming, Writer, applied, copied, renamed
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import concatenate, reshape

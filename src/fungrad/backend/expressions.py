@@ -17,7 +17,6 @@ from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import Type
 from fungrad.later import ByPrimitive
 from fungrad.primitives import elementwise as arithmetic
-from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, getitem
@@ -172,7 +171,7 @@ def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[s
     """The ufunc to call; powers by 2, 1/2 and -1 are those that ndarray's ** takes."""
     ufunc: Any = equation.primitive.ufunc
     exponent = equation.inputs[-1]
-    if equation.primitive is ufuncs.power and isinstance(exponent, Literal):
+    if equation.primitive is power and isinstance(exponent, Literal):
         kind = equation.inputs[0].type.dtype.kind
         short = _POWERS.get(exponent.value) if exponent.type.weak and kind in "fc" else None
         if short is not None:

@@ -60,10 +60,9 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     is fast, else fdlibm's polynomials; the quadrant picks by multiplication with 0 and 1, which is
     exact. What only larger angles need is left out where the block has none.
     """
-    largest = _largest(x)
+    largest = _magnitude(x)
     if not largest < LARGEST:  # NaN is not either
-        np.sin(x, out=sine)
-        np.cos(x, out=cosine)
+        _by_numpy(x, sine, cosine)
         return
     np.multiply(x, _TWO_OVER_PI, out=k)
     np.rint(k, out=k)
@@ -87,9 +86,14 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     _turned(sine, cosine, k, z, t)
 
 
-def _largest(x: Any) -> Any:
+def _magnitude(x: Any) -> Any:
     """The largest absolute value; NaN where there is one."""
     return max(np.maximum.reduce(x, None, initial=0.0), -np.minimum.reduce(x, None, initial=0.0))
+
+
+def _by_numpy(x: Any, sine: Any, cosine: Any) -> None:
+    np.sin(x, out=sine)
+    np.cos(x, out=cosine)
 
 
 @functools.cache
@@ -170,9 +174,8 @@ def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:
     number of half turns, from -pi/2 to pi/2. x - sin(r) is so near to a multiple of pi that
     rounding finds it, and an odd one turns both signs.
     """
-    if not _largest(x) < COUNTED:  # NaN is not either
-        np.sin(x, out=sine)
-        np.cos(x, out=cosine)
+    if not _magnitude(x) < COUNTED:  # NaN is not either
+        _by_numpy(x, sine, cosine)
         return
     np.tan(x, sine)
     np.multiply(sine, sine, cosine)
@@ -227,7 +230,7 @@ def erf(x: Any, out: Any, d: Any, y: Any, s: Any, t: Any) -> None:
     logarithm is d^2 ((m^2 - 1/2) / 6 + d^2 / 360) to all digits that count (the Taylor series
     of exp(-u^2) about m, integrated: those of odd order cancel).
     """
-    if not _largest(x) < _SATURATED:
+    if not _magnitude(x) < _SATURATED:
         x = np.minimum(x, _SATURATED, out=s)
         np.maximum(x, -_SATURATED, out=x)
     with np.errstate(under="ignore"):
@@ -274,12 +277,12 @@ def dot(x: Any, y: Any) -> Any:
     return total
 
 
-def largest(x: Any, out: Any) -> Any:
+def maxima(x: Any, out: Any) -> Any:
     """Writes the maxima along the last axis; gives the elements where they stand, or None."""
     return _extrema(np.maximum, np.argmax, x, out)
 
 
-def smallest(x: Any, out: Any) -> Any:
+def minima(x: Any, out: Any) -> Any:
     """Writes the minima along the last axis; gives the elements where they stand, or None."""
     return _extrema(np.minimum, np.argmin, x, out)
 
@@ -298,14 +301,8 @@ def _extrema(ufunc: np.ufunc, places_of: Any, x: Any, out: Any) -> Any:
 
 SHORT, LONG = 8, 1_024
 """The lengths of rows whose extrema are found by their places."""
-EXTREMA = {np.maximum: largest, np.minimum: smallest}
-SCRATCH = {
-    sincos: 3,
-    sincos_by_tangent: 1,
-    logaddexp: 1,
-    hypot: 1,
-    erf: 4,
-}
+EXTREMA = {np.maximum: maxima, np.minimum: minima}
+SCRATCH = {sincos: 3, sincos_by_tangent: 1, logaddexp: 1, hypot: 1, erf: 4}
 """How many scratch arrays each takes, behind what it writes."""
 
 __all__ = [

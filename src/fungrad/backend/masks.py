@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED, Form
+from fungrad.backend.rows import Form
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.elementwise import add, select
 from fungrad.primitives.shaping import reduce_sum
@@ -24,24 +24,20 @@ FEW = 8
 """One in so many elements are few: a place costs about as much as so many elements of a mask."""
 
 
-class _AddWhere:
-    """In place of a primitive: `x + select(mask, y, 0)`, of x, mask and y."""
+class _InPlaceOfPrimitive:
+    """What two equations that are done together have for their primitive."""
 
-    name = "add_where"
     multiple = effect = cuts = False
     ufunc = eval = None
 
-
-class _SumWhere:
-    """In place of a primitive: the sum of `select(mask, y, 0)` over the rows, of mask and y."""
-
-    name = "sum_where"
-    multiple = effect = cuts = False
-    ufunc = eval = None
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
-add_where: Any = _AddWhere()
-sum_where: Any = _SumWhere()
+add_where: Any = _InPlaceOfPrimitive("add_where")
+"""`x + select(mask, y, 0)`, of x, mask and y."""
+sum_where: Any = _InPlaceOfPrimitive("sum_where")
+"""The sum of `select(mask, y, 0)` over the rows, of mask and y."""
 
 
 def picks(equation: Equation) -> bool:
@@ -80,32 +76,36 @@ def joined(region: Region) -> Region:
         steps[id(output)] = equation, how
         if picks(equation) and reads[id(output)] == 1:
             picked[id(output)] = equation, how
-        elif equation.primitive is add and all(a.type == output.type for a in equation.inputs):
-            place = next((i for i, a in enumerate(equation.inputs) if id(a) in picked), None)
-            if place is not None:
-                pick, pick_how = picked[id(equation.inputs[place])]
-                del steps[id(pick.outputs[0])]
-                inputs = (equation.inputs[1 - place], *pick.inputs[:2])
-                axes = (how.inputs[1 - place], *pick_how.inputs[:2])
-                whole = Equation(add_where, inputs, equation.outputs, {}, equation.source)
-                steps[id(output)] = whole, Form(axes, how.output)
-        elif _sums_rows(equation, how) and id(equation.inputs[0]) in picked:
-            pick, pick_how = picked[id(equation.inputs[0])]
-            del steps[id(pick.outputs[0])]
-            whole = Equation(sum_where, pick.inputs[:2], equation.outputs, {}, equation.source)
-            steps[id(output)] = whole, Form(pick_how.inputs[:2], ENDED)
+            continue
+        place = next((i for i, a in enumerate(equation.inputs) if id(a) in picked), None)
+        primitive = None if place is None else _together(equation, how)
+        if place is None or primitive is None:
+            continue
+        pick, pick_how = picked[id(equation.inputs[place])]
+        del steps[id(pick.outputs[0])]
+        others = [i for i in range(len(equation.inputs)) if i != place]
+        inputs = (*[equation.inputs[i] for i in others], *pick.inputs[:2])
+        axes = (*[how.inputs[i] for i in others], *pick_how.inputs[:2])
+        whole = Equation(primitive, inputs, equation.outputs, {}, equation.source)
+        steps[id(output)] = whole, Form(axes, how.output)
     return region._replace(
         equations=[equation for equation, _ in steps.values()],
         forms=[how for _, how in steps.values()],
     )
 
 
-def _sums_rows(equation: Equation, how: Form) -> bool:
-    """Whether an equation adds up rows of real numbers, which lie along the first of two axes."""
-    first = equation.primitive is reduce_sum and equation.params["axes"] == how.inputs == (0,)
-    return (
-        first and equation.inputs[0].type.ndim == 2 and equation.inputs[0].type.dtype.char in "fd"
-    )
+def _together(equation: Equation, how: Form) -> Any:
+    """What does an equation together with the one that picks what it reads; None where none does.
+
+    Sums of arrays of one Type, and sums of rows of real numbers along the first of two axes.
+    """
+    type_ = equation.inputs[0].type
+    if equation.primitive is add:
+        same = all(a.type == equation.outputs[0].type for a in equation.inputs)
+        return add_where if same else None
+    if equation.primitive is reduce_sum and equation.params["axes"] == how.inputs == (0,):
+        return sum_where if type_.ndim == 2 and type_.dtype.char in "fd" else None
+    return None
 
 
 def attained(x: Any, y: Any, out: Any) -> None:

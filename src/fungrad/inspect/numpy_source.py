@@ -83,10 +83,28 @@ def to_source(
         f = c * e
         return f @ x
     """
-    parameters = _parameters(f, args, kwargs, static_argnames)
+    arrays: dict[str, Any] | None = None if path is None else {}
+    module = _module(f, _parameters(f, args, kwargs, static_argnames), name, arrays)
+    if path is None:
+        return module.text(HEAD, "")
+    target = Path(path)
+    beside = target.with_suffix(".npz")
+    text = module.text(HEAD, beside.name)
+    target.write_text(text, encoding="utf-8")
+    if arrays:
+        np.savez(beside, **arrays)
+    return text
+
+
+def _module(
+    f: Callable[..., Any],
+    parameters: Sequence[Parameter],
+    name: str | None,
+    arrays: dict[str, Any] | None,
+) -> Module:
+    """The module with f as a function; its large arrays go to `arrays`."""
     staged, names = _staged(f, parameters)
-    stored: dict[str, Any] | None = None if path is None else {}
-    module = Module(stored)
+    module = Module(arrays)
     module.values.taken.update(p.name for p in parameters)
     wished = name or str(getattr(f, "__name__", type(f).__name__))
     wished = wished if wished.isidentifier() else "function"
@@ -106,13 +124,7 @@ def to_source(
             f"{describe(f)} has a parameter {min(clash)!r}, which the source needs for what Python "
             "and NumPy call so. Give it another name."
         )
-    target = None if path is None else Path(path)
-    text = module.text(HEAD, "" if target is None else target.with_suffix(".npz").name)
-    if target is not None:
-        target.write_text(text, encoding="utf-8")
-        if stored:
-            np.savez(target.with_suffix(".npz"), **stored)
-    return text
+    return module
 
 
 # --- arguments ------------------------------------------------------------------------------------

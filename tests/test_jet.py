@@ -15,6 +15,7 @@ from fungrad.errors import (
     ShapeError,
     StructureMismatchError,
 )
+from fungrad.structural import taylor
 from fungrad.testing import programs
 
 ORDER = 8
@@ -223,13 +224,45 @@ def test_nth_derivative():
     assert fg.nth_derivative(np.sin, 2)(np.float32(1)).dtype == np.float32
 
 
-def test_the_terms_of_a_square_that_are_equal_are_made_once():
+def test_the_terms_of_a_square_that_are_equal_are_made_once(monkeypatch):
+    monkeypatch.setattr(taylor, "_LINE", 0)
     fifth = fg.jit(fg.nth_derivative(np.tanh, 5))
     x = np.linspace(-2.0, 2.0, 9)
     square = np.tanh(x) ** 2
     by_hand = (1.0 - square) * (16.0 + square * (120.0 * square - 120.0))
     np.testing.assert_allclose(fifth(x), by_hand, rtol=1e-12)
     assert len(fifth.lower(x).optimised.equations) <= 22
+    monkeypatch.undo()
+    fifth = fg.jit(fg.nth_derivative(np.tanh, 5))
+    np.testing.assert_allclose(fifth(x), by_hand, rtol=1e-12)
+    assert len(fifth.lower(x).optimised.equations) <= 8
+
+
+@pytest.mark.parametrize("order", range(1, 10))
+def test_the_hyperbolic_tangent_along_a_line(order, monkeypatch):
+    x = np.concatenate([np.linspace(-3.0, 3.0, 14), [0.0, -0.0, 12.0, -15.0, 40.0]])
+    direction = np.linspace(-1.5, 1.0, x.size)
+
+    def derivatives():
+        return fg.jet(lambda x: np.tanh(2.0 * x - 1.0), (x,), (ray(direction, order),))[1]
+
+    found = derivatives()
+    monkeypatch.setattr(taylor, "_LINE", 0)
+    for k, (got, want) in enumerate(zip(found, derivatives(), strict=True), 1):
+        assert got.dtype == np.float64 and got.shape == x.shape
+        largest = np.max(np.abs(want))
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-14 * largest, err_msg=f"{k}")
+
+
+def test_the_hyperbolic_tangent_of_what_is_no_line():
+    curve = [np.float64(1.0), np.float64(0.5), np.float64(0.0)]
+    found = fg.jet(np.tanh, (0.3,), (curve,))[1]
+    along = fg.jet(lambda t: np.tanh(0.3 + t + 0.25 * t**2), (0.0,), (ray(1.0, 3),))[1]
+    np.testing.assert_allclose(found, along, rtol=1e-13)
+    for dtype in (np.float32, np.complex64):
+        assert fg.nth_derivative(np.tanh, 4)(dtype(0.3)).dtype == dtype
+    assert fg.nth_derivative(np.tanh, 5)(np.zeros((0, 2))).shape == (0, 2)
+    assert fg.nth_derivative(np.tanh, 5)(np.zeros(())).tolist() == 16.0
 
 
 def test_errors():

@@ -4,7 +4,8 @@ There is one rule: a primitive's forward rule, y' = jvp(x, x'), read as a differ
 solved in Taylor arithmetic, one coefficient after the other (Griewank & Walther, Evaluating
 Derivatives, section 13.2, where table 13.2 has its special cases). Coefficients are computed when
 they are asked for, so a rule may speak of the very series that it defines. Only what the arithmetic
-is made of has its own rule: linear primitives coefficient by coefficient, products and quotients.
+is made of has its own rule: linear primitives coefficient by coefficient, products and quotients;
+and the hyperbolic tangent along a line, of which each coefficient is a polynomial in the value.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from typing import Any
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import or_zero
 from fungrad.primitives.elementwise import div, fit, mul, plain, select
+from fungrad.primitives.ufuncs import tanh
 from fungrad.structural.call import call
 from fungrad.structural.retrace import strong
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.forward import pulled_back_twice
+
+_LINE = 8
+"""The highest order of these polynomials: from there on their terms cancel more digits than one."""
 
 
 class Series:
@@ -40,6 +45,10 @@ class Series:
         while len(self.known) <= index:
             self.known.append(self.step(len(self.known)))
         return self.known[index]
+
+    def straight(self, order: int) -> bool:
+        """Whether it is known to be x_0 + x_1 t, up to an order."""
+        return self.step is _is_zero and all(term is None for term in self.known[2 : order + 1])
 
 
 def _is_zero(index: int) -> Any:
@@ -116,7 +125,7 @@ class JetTrace(Trace):
                 ]
             )
         else:
-            step = _arithmetic(primitive, primal, values, series, params)
+            step = _arithmetic(primitive, primal, values, series, params, self.order)
             if step is None:
                 slope = self._slope(primitive, args, series, params)
                 made = Tracer(self, primal, self._integral(primal, 0, slope))
@@ -181,9 +190,11 @@ def _arithmetic(
     values: Sequence[Any],
     series: Sequence[Any],
     params: dict[str, Any],
+    order: int,
 ) -> Callable[[int], Any] | None:
-    """How a coefficient of a linear primitive, a product or a quotient is made; None for the "
-    "others."""
+    """How a coefficient of a linear primitive, a product, a quotient, or the hyperbolic tangent of
+    a line, is made; None for the others.
+    """
     active = [i for i, s in enumerate(series) if s is not None]
     type_ = strong(typeof(primal))
     terms: Callable[[int], Iterator[Any]]
@@ -193,6 +204,8 @@ def _arithmetic(
         terms = lambda k: _product(primitive, values, series, active, k, params)  # noqa: E731
     elif primitive is div:
         return _quotient(primal, values, series, type_)
+    elif primitive is tanh and order <= _LINE and series[0].straight(order):
+        return _tanh_along_a_line(primal, series[0][1])
     elif primitive is select:
         terms = lambda k: _selected(values[0], series, k)  # noqa: E731
     elif primitive.degree == "linear" and primitive.partials is not None:
@@ -295,6 +308,46 @@ def _quotient(
         return earlier[k]
 
     return step
+
+
+def _tanh_along_a_line(y: Any, direction: Any) -> Callable[[int], Any]:
+    """The coefficients of tanh(x_0 + x_1 t): x_1^k / k! times the k-th derivative.
+
+    In w = 1 - y^2, by Horner's scheme: there the terms do not cancel where w is small.
+    """
+    type_ = strong(typeof(y))
+
+    @functools.cache
+    def power(k: int) -> Any:
+        return direction if k == 1 else power(k // 2) * power(k - k // 2)
+
+    def step(k: int) -> Any:
+        lowest, *others = [c / math.factorial(k) for c in _derivative_of_tanh(k)]
+        w = 1.0 - y * y
+        total: Any = 0.0
+        for coefficient in reversed(others):
+            total = (total + coefficient) * w
+        total = (total + lowest) * w
+        return fit((total * y if k % 2 == 0 else total) * power(k), type_)
+
+    return step
+
+
+@functools.cache
+def _derivative_of_tanh(k: int) -> tuple[int, ...]:
+    """The k-th derivative of y = tanh x: the coefficients of w, w^2, ..., times y for even k.
+
+    From y' = w and w' = -2 y w: that of w^m is -2 m y w^m, and that of y w^m is
+    (2 m + 1) w^(m + 1) - 2 m w^m.
+    """
+    if k == 1:
+        return (1,)
+    before = _derivative_of_tanh(k - 1)
+    falling = [-2 * m * c for m, c in enumerate(before, 1)]
+    if k % 2 == 0:
+        return tuple(falling)
+    rising = [(2 * m + 1) * c for m, c in enumerate(before, 1)]
+    return tuple(a + b for a, b in zip([*falling, 0], [0, *rising], strict=True))
 
 
 def along(

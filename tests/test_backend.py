@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import blocks, columns, pool, regions, sizes, threads
+from fungrad.backend import columns, pool, regions, sizes, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.order import Step, lean, peak
 from fungrad.backend.regions import LARGE, Region, scheduled
@@ -349,7 +349,7 @@ def test_random_programs_in_tiny_blocks(program):
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(sizes, "BLOCK", 3)
         patch.setattr(columns, "LOOP", 1_000)
-        patch.setattr(blocks, "SHARED", 1)
+        patch.setattr(sizes, "SHARED", 1)
         functions = [
             program,
             fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args)))),
@@ -370,7 +370,7 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
         patch.setattr(regions, "SHARED", 1)
         patch.setattr(sizes, "BLOCK", 5)
         patch.setattr(columns, "LOOP", 1_000)
-        patch.setattr(blocks, "SHARED", 1)
+        patch.setattr(sizes, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
         if cut[0].dtype.kind == "f":
@@ -455,6 +455,23 @@ def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count)
         np.testing.assert_array_equal(build(graph)(large)[0], f(large))
         small = optimised(fg.make_jaxpr(f)(large[:-1]))
         assert [isinstance(step, Region) for step in scheduled(small)] == [False]
+
+
+def test_threads_share_what_takes_long_enough():
+    def shared(f, size):
+        (region,) = scheduled(optimised(fg.make_jaxpr(f)(RNG.normal(size=size))))
+        return "num_threads()" in written(region)[0]
+
+    def polynomial(x):
+        return ((x * 2.0 + 1.0) * x + 3.0) * x
+
+    def functions(x):
+        return np.sqrt(np.exp(x) + 1.0) * x
+
+    assert [shared(polynomial, n) for n in (100_000, 300_000, 450_000)] == [False, False, True]
+    assert [shared(functions, n) for n in (100_000, 300_000)] == [False, True]
+    total = [shared(lambda x: np.sum(x * 2.0 + 1.0), n) for n in (600_000, 700_000)]
+    assert total == [False, True]
 
 
 ELEMENTWISE = [name for name in SAMPLES if OURS[name].partials is not None]

@@ -183,7 +183,7 @@ def test_blocks_are_counted_for_each_thread(one_thread):
     one = cost_of(f, np.ones(200_000)).peak
     fg.config.num_threads = 2
     two = cost_of(f, np.ones(200_000)).peak
-    most = 2 * sizes.NUMBERS * one.intermediates  # blocks that threads share are larger
+    most = 2 * sizes.SIDE_BY_SIDE * one.intermediates  # blocks that threads share are larger
     assert 1.5 * one.intermediates < two.intermediates <= most
 
 

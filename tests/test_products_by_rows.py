@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 import fungrad as fg
-from fungrad.backend import blocks, regions, rows, sizes, threads
 from fungrad.backend import products as of_blocks
+from fungrad.backend import regions, rows, sizes, threads
 from fungrad.backend.regions import Region, scheduled
 from fungrad.backend.straight import build
 from fungrad.optimise.passes import optimised
@@ -123,7 +123,7 @@ def test_values_gradients_and_products_with_the_hessian(name):
         patch.setattr(sizes, "BLOCK", 300)
         patch.setattr(rows, "PRODUCT", 7)
         patch.setattr(rows, "LIGHT", 1000)
-        patch.setattr(blocks, "SHARED", 1)
+        patch.setattr(sizes, "SHARED", 1)
         same(fg.value_and_grad(f, every), args)
 
 
@@ -199,7 +199,7 @@ def test_random_programs_in_tiny_blocks(program):
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(sizes, "BLOCK", 3)
         patch.setattr(rows, "PRODUCT", 1)
-        patch.setattr(blocks, "SHARED", 1)
+        patch.setattr(sizes, "SHARED", 1)
         f = fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args))))
         same(f, program.args)
 

@@ -25,7 +25,7 @@ from fungrad.backend.kernels import (
     sincos,
     sincos_by_tangent,
 )
-from fungrad.backend.regions import SHARED, Region
+from fungrad.backend.regions import Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies, views
 from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
@@ -46,7 +46,7 @@ class Block:
         self, region: Region, namespace: dict[str, Any], spare: Collection[Variable] = ()
     ) -> None:
         self.namespace = namespace
-        self.shared = sum(map(sizes.work, region.equations)) >= SHARED
+        self.shared = sizes.shared(region)
         self.step = sizes.length(region, num_threads() if self.shared else 1)
         self.columns = columns.in_columns(region, self.step)
         self.region = region = region if self.columns else masks.joined(region)

@@ -40,7 +40,7 @@ LEAD = 8
 """The largest number of pieces that a row may lie in."""
 
 SHARED = 400_000
-"""Elements times equations of a region from which on it is shared among threads."""
+"""Elements of an array from which on one equation that reads it is a region."""
 MUCH = 1 << 20
 """Bytes of all values together from which on their order is chosen."""
 

@@ -1,4 +1,4 @@
-"""Floor 6: how many rows a block has.
+"""Floor 6: how many rows a block has, and whether threads share the blocks of a region.
 
 Knows regions; writes no program.
 """
@@ -6,19 +6,25 @@ Knows regions; writes no program.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from fungrad.backend import rows
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED, multiplies, views
+from fungrad.backend.rows import ENDED, REDUCTIONS, multiplies, views
 from fungrad.ir.graph import Equation
+from fungrad.primitives.elementwise import ARITHMETIC
 
 BLOCK = 32_768
 """Elements of a block: with a few buffers of doubles it stays in cache (benchmarks/fusion.py)."""
 SIDE_BY_SIDE = 2
-"""How many times `BLOCK` an equation has in a block in the mean, where rows have several elements
-and threads share them: these meet at each call of NumPy, and wait if it is a short one."""
-NUMBERS = 1.5
-"""The same where rows are numbers: several buffers of a block of those stay in cache no more."""
+"""How many times `BLOCK` an equation has in a block in the mean, where threads share the blocks:
+these meet at each call of NumPy, and wait if it is a short one: for longer than what does not stay
+in cache takes."""
+SHARED = 2_000_000
+"""The cost of a region from which on threads share it: 0.4 ms, of which to wake a thread, and the
+waits of two for each other, take half (measured on two cores)."""
+SLOW = 4
+"""What an element of a function costs, in elements that are added or multiplied."""
 PAGE, LINE = 512, 8
 """Doubles of a page and of a line of the cache: blocks begin at one place of them."""
 WHOLE = 8
@@ -28,13 +34,29 @@ WHOLE = 8
 def length(region: Region, threads: int) -> int:
     """The number of rows of a block, of which the threads have as many each."""
     wide = _widest(region)
-    block = BLOCK if threads == 1 or wide > 1 else int(NUMBERS * BLOCK)
+    block = BLOCK if threads == 1 else SIDE_BY_SIDE * BLOCK
     if threads > 1 and wide > 1:
-        block = max(BLOCK, int(SIDE_BY_SIDE * BLOCK * wide / _mean(region)))
+        block = max(BLOCK, int(block * wide / _mean(region)))
     step = _step(region.length, wide, threads, block)
     if any(map(multiplies, region.equations)):
         step = max(step, min(rows.PRODUCT, 4 * BLOCK // wide, region.length))
     return step
+
+
+def shared(region: Region) -> bool:
+    """Whether threads share a region: where it is too small they take longer than one."""
+    return sum(map(_cost, region.equations)) >= SHARED
+
+
+def _cost(equation: Equation) -> int:
+    """The elements that an equation computes or reads, and how slow it is."""
+    primitive: Any = equation.primitive
+    if views(equation):
+        return 0
+    if primitive in REDUCTIONS:
+        return int(equation.inputs[0].type.size)
+    quick = primitive in ARITHMETIC or primitive.partials is None or primitive.degree == "linear"
+    return _work(equation) * (1 if quick else SLOW)
 
 
 def _widest(region: Region) -> int:
@@ -48,7 +70,7 @@ def _widest(region: Region) -> int:
 
 def _mean(region: Region) -> float:
     """The number of elements of a row of an equation, in the mean."""
-    found = [work(e) for e in region.equations if not views(e) and not multiplies(e)]
+    found = [_work(e) for e in region.equations if not views(e) and not multiplies(e)]
     return sum(found, 1) / max(len(found), 1) / region.length
 
 
@@ -68,7 +90,7 @@ def _step(length: int, widest: int, threads: int, block: int) -> int:
     return step
 
 
-def work(equation: Equation) -> int:
+def _work(equation: Equation) -> int:
     """Elements that an equation computes; eight terms of a product of matrices count as one."""
     size: int = equation.outputs[0].type.size
     if not multiplies(equation):
@@ -77,4 +99,4 @@ def work(equation: Equation) -> int:
     return size * terms // 8
 
 
-__all__ = ["BLOCK", "length", "work"]
+__all__ = ["BLOCK", "length", "shared"]

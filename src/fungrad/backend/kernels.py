@@ -34,6 +34,8 @@ _PARTS = 1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063
 _PARTS_OF_FEW = 1.5707963267948966, 6.123233995736766e-17
 _FEW = 3.9
 """Angles below this are at most two quarter turns from 0, and less than half of one more."""
+_FEWER = 2.35
+"""Angles below this are at most one."""
 _TWO_OVER_PI = 0.63661977236758138243
 # Minimax polynomials on [-pi/4, pi/4] (fdlibm, k_sin.c and k_cos.c), from the highest power down.
 _SINE = (
@@ -64,36 +66,40 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     if not largest < LARGEST:  # NaN is not either
         _by_numpy(x, sine, cosine)
         return
-    np.multiply(x, _TWO_OVER_PI, out=k)
-    np.rint(k, out=k)
+    np.multiply(x, _TWO_OVER_PI, k)
+    np.rint(k, k)
     first, *others = _PARTS_OF_FEW if largest < _FEW else _PARTS
-    np.multiply(k, first, out=cosine)
-    np.subtract(x, cosine, out=cosine)
-    np.multiply(k, others[-1], out=t)
+    np.multiply(k, first, cosine)
+    np.subtract(x, cosine, cosine)
+    np.multiply(k, others[-1], t)
     if largest >= _FEW:
-        np.multiply(k, others[0], out=z)
-        np.subtract(cosine, z, out=sine)
-        np.subtract(cosine, sine, out=cosine)
-        np.subtract(cosine, z, out=z)  # what that difference was rounded by
-        np.subtract(t, z, out=t)
+        np.multiply(k, others[0], z)
+        np.subtract(cosine, z, sine)
+        np.subtract(cosine, sine, cosine)
+        np.subtract(cosine, z, z)  # what that difference was rounded by
+        np.subtract(t, z, t)
         np.copyto(cosine, sine)
-    (_by_half_angle if fast_tangent() else _by_polynomials)(sine, cosine, z, t)
+    one = largest < _FEWER
+    if fast_tangent():
+        _by_half_angle(sine, cosine, z, t, one)
+    else:
+        _by_polynomials(sine, cosine, z, t)
     if largest >= _FEW:
-        np.multiply(k, 0.25, out=t)
-        np.rint(t, out=t)
-        np.multiply(t, 4.0, out=t)
-        np.subtract(k, t, out=k)
-    _turned(sine, cosine, k, z, t)
+        np.multiply(k, 0.25, t)
+        np.rint(t, t)
+        np.multiply(t, 4.0, t)
+        np.subtract(k, t, k)
+    _turned(sine, cosine, k, z, t, one)
 
 
 def _magnitude(x: Any) -> Any:
     """The largest absolute value; NaN where there is one."""
-    return max(np.maximum.reduce(x, None, initial=0.0), -np.minimum.reduce(x, None, initial=0.0))
+    return max(x.item(x.argmax()), -x.item(x.argmin())) if x.size else 0.0
 
 
 def _by_numpy(x: Any, sine: Any, cosine: Any) -> None:
-    np.sin(x, out=sine)
-    np.cos(x, out=cosine)
+    np.sin(x, sine)
+    np.cos(x, cosine)
 
 
 @functools.cache
@@ -107,64 +113,67 @@ def fast_tangent() -> bool:
     return any(not loop["current"].startswith("baseline") for loop in loops)
 
 
-def _by_half_angle(sine: Any, cosine: Any, z: Any, t: Any) -> None:
+def _by_half_angle(sine: Any, cosine: Any, z: Any, t: Any, one: bool) -> None:
     """The sine and cosine of r - t, an eighth of a turn at most; r is given in place of the cosine,
-    and t is a few units of its last place, which go into what is small beside the results.
+    and t is a few units of its last place, which go into what is small beside the results. Of one
+    quarter turn t is at most 6e-17: 0.4 ulp of the cosine, which has 1.5 without.
     """
-    np.multiply(cosine, 0.5, out=cosine)
-    np.tan(cosine, out=cosine)
-    np.multiply(cosine, cosine, out=z)
-    np.add(z, 1.0, out=sine)
-    np.divide(z, sine, out=z)
-    np.add(z, z, out=z)  # 1 - cos r
-    np.multiply(cosine, z, out=sine)
-    np.add(sine, t, out=sine)
-    np.add(cosine, cosine, out=cosine)
-    np.subtract(cosine, sine, out=sine)
-    np.multiply(t, sine, out=t)
-    np.subtract(z, t, out=z)
-    np.subtract(1.0, z, out=cosine)
+    np.multiply(cosine, 0.5, cosine)
+    np.tan(cosine, cosine)
+    np.multiply(cosine, cosine, z)
+    np.add(z, 1.0, sine)
+    np.divide(z, sine, z)
+    np.add(z, z, z)  # 1 - cos r
+    np.multiply(cosine, z, sine)
+    np.add(sine, t, sine)
+    np.add(cosine, cosine, cosine)
+    np.subtract(cosine, sine, sine)
+    if not one:
+        np.multiply(t, sine, t)
+        np.subtract(z, t, z)
+    np.subtract(1.0, z, cosine)
 
 
 def _by_polynomials(sine: Any, cosine: Any, z: Any, t: Any) -> None:
     """The same by the polynomials of fdlibm."""
-    np.multiply(cosine, cosine, out=z)
+    np.multiply(cosine, cosine, z)
     _polynomial(_SINE, z, sine)
-    np.multiply(sine, z, out=sine)
-    np.multiply(sine, cosine, out=sine)
-    np.subtract(sine, t, out=sine)
-    np.add(sine, cosine, out=sine)
-    np.multiply(t, sine, out=t)
+    np.multiply(sine, z, sine)
+    np.multiply(sine, cosine, sine)
+    np.subtract(sine, t, sine)
+    np.add(sine, cosine, sine)
+    np.multiply(t, sine, t)
     _polynomial(_COSINE, z, cosine)
-    np.multiply(cosine, z, out=cosine)
-    np.subtract(cosine, 0.5, out=cosine)
-    np.multiply(cosine, z, out=cosine)
-    np.add(cosine, t, out=cosine)
-    np.add(cosine, 1.0, out=cosine)
+    np.multiply(cosine, z, cosine)
+    np.subtract(cosine, 0.5, cosine)
+    np.multiply(cosine, z, cosine)
+    np.add(cosine, t, cosine)
+    np.add(cosine, 1.0, cosine)
 
 
 def _polynomial(coefficients: tuple[float, ...], z: Any, out: Any) -> None:
-    np.multiply(z, coefficients[0], out=out)
+    np.multiply(z, coefficients[0], out)
     for coefficient in coefficients[1:-1]:
-        np.add(out, coefficient, out=out)
-        np.multiply(out, z, out=out)
-    np.add(out, coefficients[-1], out=out)
+        np.add(out, coefficient, out)
+        np.multiply(out, z, out)
+    np.add(out, coefficients[-1], out)
 
 
-def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
+def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any, one: bool) -> None:
     """From the sine and cosine of the reduced argument to those of k quarter turns more, where k is
-    one of -2, ..., 2.
+    one of -2, ..., 2; `one` says that there is but one at most.
     """
-    np.absolute(k, out=z)
-    np.subtract(1.0, z, out=t)  # 1, 0, -1: the cosine of the turns
-    np.subtract(2.0, z, out=z)
-    np.multiply(k, z, out=k)  # 0, 1 and -1, 0: their sine
-    np.multiply(sine, k, out=z)
-    np.multiply(k, cosine, out=k)
-    np.multiply(sine, t, out=sine)
-    np.add(sine, k, out=sine)
-    np.multiply(cosine, t, out=cosine)
-    np.subtract(cosine, z, out=cosine)
+    np.absolute(k, z)
+    np.subtract(1.0, z, t)  # 1, 0, -1: the cosine of the turns
+    if not one:
+        np.subtract(2.0, z, z)
+        np.multiply(k, z, k)  # 0, 1 and -1, 0: their sine
+    np.multiply(sine, k, z)
+    np.multiply(k, cosine, k)
+    np.multiply(sine, t, sine)
+    np.add(sine, k, sine)
+    np.multiply(cosine, t, cosine)
+    np.subtract(cosine, z, cosine)
 
 
 def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:

@@ -307,6 +307,43 @@ def test_one_number_in_place_of_two():
     assert fg.evaluate(optimised(single), np.ones(3, np.float32))[0].dtype == np.float64
 
 
+def test_a_factor_of_both_terms_is_multiplied_with_once():
+    def wave(x):
+        return fg.grad(lambda x: np.sum((1.1 * np.sin(x) + np.cos(x)) ** 2))(x)
+
+    examples = [
+        (lambda x, y: x * y - x * np.sin(y), ["sin", "sub", "mul"]),
+        (lambda x, y: x * 1.1 * y + np.sin(y) * x, ["sin", "mul", "add", "mul"]),
+        (lambda x, y: x * (y * np.cos(y)) - y * (y * x), ["cos", "sub", "mul", "mul"]),
+        (lambda x, y: x * x + x * y, ["add", "mul"]),
+        (lambda x, y: x * y - 2.5 * x, ["sub", "mul"]),
+        (lambda x, y: y + x * y - x * np.sin(y), ["mul", "add", "sin", "mul", "sub"]),
+        (lambda x, y: x * 2.5 + x * 3.5, ["mul", "mul", "add"]),
+        (lambda x, y: x * y[0] + x * y[1], ["getitem", "mul", "getitem", "mul", "add"]),
+        (lambda x, y: (x * y, x * y + x * np.sin(y)), ["mul", "sin", "mul", "add"]),
+        (lambda x, y: wave(x), ["sin", "mul", "cos", "add", "mul", "mul", "sub", "mul"]),
+    ]
+    rng = np.random.default_rng(0)
+    args = rng.normal(size=40), rng.normal(size=40)
+    for f, expected in examples:
+        graph = fg.make_jaxpr(f)(*args)
+        found = optimised(graph)
+        fg.check_graph(found)
+        assert sorted(names(found)) == sorted(expected)
+        for got, want in zip(fg.evaluate(found, *args), fg.evaluate(graph, *args), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+    for dtype, count in ((np.complex128, 1), (np.float32, 2), (np.int64, 2)):
+        typed = [(10.0 * a).astype(dtype) for a in args]
+        found = optimised(fg.make_jaxpr(lambda x, y: x * y + x * (y - x))(*typed))
+        assert names(found).count("mul") == count
+    special = np.array([0.0, np.inf, -np.inf, np.nan, 0.0]), np.array([np.inf, 1.0, 0.0, 2.0, 3.0])
+    found = optimised(fg.make_jaxpr(lambda x, y: x * y + x * (y + 1.0))(*special))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(
+            fg.evaluate(found, *special)[0], [np.nan, *[np.inf, -np.inf, np.nan], 0.0]
+        )
+
+
 def test_numbers_stand_on_the_smaller_side_of_a_product():
     def before(x, y):  # two small matrices, a large product
         return np.sin((x @ y.T) * 0.3)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.optimise.factoring import FACTORED
 from fungrad.optimise.products import ONE, TURNED
 from fungrad.optimise.rewrite import Rule, Writer
 from fungrad.optimise.scaling import ONE_FACTOR, SCALED_BEFORE, SCALED_BEHIND
@@ -142,7 +143,7 @@ ROUNDED = {
     power: (Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product),),
     reduce_sum: (Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z), to rounding", _as_dots),),
     transpose: (TURNED,),
-    add: (ONE,),
-    sub: (ONE,),
+    add: (ONE, FACTORED),
+    sub: (ONE, FACTORED),
 }
 """Rules whose numbers are equal to rounding only, by their primitive."""

@@ -15,18 +15,20 @@ from fungrad.primitives.shaping import transpose
 
 
 def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
-    """What a value is the negation of, where the negation is then made for nothing else."""
+    """What a value is the negation of, where the negation was made for nothing else: it is gone."""
     made = writer.made_by(atom, neg)
     if made is None or not writer.only_here(atom) or not atom.type.inexact:
         return None  # integers wrap
+    writer.drop(made)
     return made.inputs[0]
 
 
 def negated(writer: Writer, equation: Equation) -> Atom | None:
     """-x @ y as -(x @ y), of which what adds it up makes a difference."""
     for position, atom in enumerate(equation.inputs):
-        positive = opposite_of(writer, atom)
-        if positive is None or equation.outputs[0].type.size > max(SMALL, atom.type.size):
+        large = equation.outputs[0].type.size > max(SMALL, atom.type.size)
+        positive = None if large else opposite_of(writer, atom)
+        if positive is None:
             continue
         inputs = exchanged(equation.inputs, position, positive)
         product = writer.add(equation, dot_general, *inputs, **equation.params)

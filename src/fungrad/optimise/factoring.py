@@ -1,0 +1,65 @@
+"""Floor 6: a factor that both terms of a sum have is multiplied with once.
+
+g * a * 3 - g * b is g * (a * 3 - b): a pass less over memory, and what is in the brackets needs no
+g, so that a and b need not be kept until there is one. Of doubles, and equal to rounding only.
+Knows the IR and arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fungrad.ir.graph import Atom, Equation, Literal, Variable
+from fungrad.optimise.rewrite import Rule, Writer, doubles
+from fungrad.primitives.elementwise import add, mul, sub
+
+
+def _factored(writer: Writer, equation: Equation) -> Atom | None:
+    """x * a + x * b as x * (a + b), of products that nothing else reads."""
+    if not doubles(*equation.outputs):
+        return None
+    products: list[Equation] = []
+    first, second = (_factors(writer, atom, None, products) for atom in equation.inputs)
+    if len(first) < 2 or len(second) < 2:
+        return None
+    both = (a for a in first if isinstance(a, Variable) and any(a is b for b in second))
+    factor = next(both, None)
+    if factor is None:
+        return None
+    rests = [_without(factor, factors) for factors in (first, second)]
+    if all(isinstance(atom, Literal) for rest in rests for atom in rest):
+        return None
+    for product in products:
+        writer.drop(product)
+    like = max(products, key=lambda product: product.backward)  # the last walk that asks for it
+    left, right = (_product(writer, like, rest) for rest in rests)
+    return writer.add(like, mul, factor, writer.add(like, equation.primitive, left, right))
+
+
+def _factors(
+    writer: Writer, atom: Atom, reader: Equation | None, products: list[Equation]
+) -> list[Atom]:
+    """What a value that `reader` alone reads is the product of; `products` takes the equations."""
+    made = writer.made_by(atom, mul) if writer.only_here(atom, reader) else None
+    if made is None or any(isinstance(a, Variable) and a.type != atom.type for a in made.inputs):
+        return [atom]
+    products.append(made)
+    return [factor for a in made.inputs for factor in _factors(writer, a, made, products)]
+
+
+def _without(factor: Atom, factors: Sequence[Atom]) -> list[Atom]:
+    """The factors but for one, which may be there twice."""
+    place = next(i for i, atom in enumerate(factors) if atom is factor)
+    return [*factors[:place], *factors[place + 1 :]]
+
+
+def _product(writer: Writer, equation: Equation, factors: Iterable[Atom]) -> Atom:
+    result, *others = sorted(factors, key=lambda atom: isinstance(atom, Literal))
+    for atom in others:
+        result = writer.add(equation, mul, result, atom)
+    return result
+
+
+FACTORED = Rule((add, sub), "x * a + x * b is x * (a + b), to rounding", _factored, (mul,))
+
+__all__ = ["FACTORED"]

@@ -44,6 +44,10 @@ EXAMPLES = {
     "x * -1 is -x": (lambda x: x * -1.0, (SPECIAL,), ["neg"]),
     "-x * y is -(x * y)": (lambda x, y: -((-x) * y), (SPECIAL, OTHER), ["mul"]),
     "x + -y is x - y": (lambda x, y: y + (-x), (SPECIAL, OTHER), ["sub"]),
+    "-(x - y) is y - x, but for the sign of 0": (
+        lambda x, y: (-(x - y), -(x + 2.5), -(2.5 - x), -(x + y)), (SPECIAL, OTHER),
+        ["sub", "sub", "sub", "add", "neg"],
+    ),
     "-x @ y is -(x @ y), but for the sign of 0": (
         lambda x, y: 1.0 - (-x) @ y, (MATRIX, MATRIX.T), ["dot_general", "add"],
     ),
@@ -305,6 +309,38 @@ def test_one_number_in_place_of_two():
         assert names(optimised(fg.make_jaxpr(lambda x: x * 3 * 5)(whole))) == ["mul", "mul"]
     single = fg.make_jaxpr(lambda x: np.float64(0.3) * (x * 5.0))(np.ones(3, np.float32))
     assert fg.evaluate(optimised(single), np.ones(3, np.float32))[0].dtype == np.float64
+
+
+def test_numbers_of_products_and_quotients_are_one():
+    def squares(x):
+        return fg.grad(lambda x: np.sum(np.sqrt(np.sqrt(x * 3.0 + 1.0) * 0.3)))(x)
+
+    examples = [
+        (lambda x, y: x * 0.3 * y * 7.0, ["mul", "mul"]),
+        (lambda x, y: (x * 0.3 * y / (x + y)) * 7.0, ["mul", "add", "div", "mul"]),
+        (lambda x, y: x * 0.3 / y * (y * 0.7) * 3.0, ["div", "mul", "mul"]),
+        (lambda x, y: x / (y * 2.0) * 3.0, ["div", "mul"]),
+        (lambda x, y: 3.0 / (y * -4.0), ["div"]),
+        (lambda x, y: squares(x), ["mul", "add", "sqrt", "mul", "sqrt", "div", "div", "mul"]),
+        (lambda x, y: x / (y * 3.0), ["mul", "div"]),  # a third is rounded
+        (lambda x, y: x / (y[:1] * 2.0), ["getitem", "mul", "div"]),
+        (lambda x, y: y / (x * 0.3) * 7.0, ["mul", "div", "mul"]),
+        (lambda x, y: (lambda p: (p, p * y * 7.0))(x * 0.3), ["mul", "mul", "mul"]),
+        (lambda x, y: x * 1e30 * y * 1e-30, ["mul", "mul", "mul"]),
+    ]
+    rng = np.random.default_rng(0)
+    args = rng.uniform(1.0, 2.0, 40), rng.uniform(1.0, 2.0, 40)
+    for f, expected in examples:
+        graph = fg.make_jaxpr(f)(*args)
+        found = optimised(graph)
+        fg.check_graph(found)
+        assert sorted(names(found)) == sorted(expected)
+        for got, want in zip(fg.evaluate(found, *args), fg.evaluate(graph, *args), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-14)
+    for dtype in (np.float32, np.int64):
+        typed = [(10.0 * a).astype(dtype) for a in args]
+        found = optimised(fg.make_jaxpr(lambda x, y: x * 3 * y * 5)(*typed))
+        assert names(found) == ["mul", "mul", "mul"]
 
 
 def test_a_factor_of_both_terms_is_multiplied_with_once():

@@ -16,15 +16,16 @@ import numpy as np
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.choices import chosen_before, chosen_twice
 from fungrad.optimise.kernels import ROUNDED, setting
-from fungrad.optimise.products import negated, opposite_of
+from fungrad.optimise.products import negated
 from fungrad.optimise.rewrite import CONSTANT, Rule, Writer, exchanged, simplified_by
+from fungrad.optimise.signs import SIGNS
 from fungrad.optimise.slices import filled
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.declare import full
-from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, select, sub
+from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, select
 from fungrad.primitives.indexing import Index, getitem, scatter
 from fungrad.primitives.scattering import index_add
-from fungrad.primitives.shaping import broadcast_to, convert, reduce_sum, reshape, transpose
+from fungrad.primitives.shaping import broadcast_to, convert, reshape, transpose
 from fungrad.primitives.ufuncs import power
 
 
@@ -65,77 +66,6 @@ def _nothing_done(writer: Writer, equation: Equation) -> Atom | None:
 def _axes_in_order(writer: Writer, equation: Equation) -> Atom | None:
     axes = equation.params["axes"]
     return _same(equation.inputs[0], equation) if tuple(axes) == tuple(sorted(axes)) else None
-
-
-# --- signs ----------------------------------------------------------------------------------------
-
-
-def _opposite(atom: Atom) -> Literal | None:
-    """The number of the other sign; None where its dtype has none, as of the integer 0."""
-    if not isinstance(atom, Literal):
-        return None
-    value: Any = atom.value
-    signed = atom.type.inexact or (value.__class__ is int and value != 0)
-    return Literal(-value) if signed else None
-
-
-def _twice_negated(writer: Writer, equation: Equation) -> Atom | None:
-    made = writer.made_by(equation.inputs[0], neg)
-    return None if made is None else made.inputs[0]
-
-
-def _times_minus_one(writer: Writer, equation: Equation) -> Atom | None:
-    x, y = equation.inputs
-    other = x if _is(y, -1) else y if _is(x, -1) else None
-    if other is None or other.type.dtype != equation.outputs[0].type.dtype:
-        return None
-    return writer.add(equation, neg, other) if _inexact(equation) else None
-
-
-def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:
-    """-(x * c) is x * -c, and -(c / x) is -c / x, for a number c."""
-    x = equation.inputs[0]
-    made = writer.made_by(x, mul, div)
-    if made is None or not writer.only_here(x) or not _inexact(equation):
-        return None
-    first, second = made.inputs
-    number = _opposite(second)
-    if number is not None:
-        return writer.add(equation, made.primitive, first, number)
-    number = _opposite(first)
-    return None if number is None else writer.add(equation, made.primitive, number, second)
-
-
-def _factor_negated(writer: Writer, equation: Equation) -> Atom | None:
-    """-x * y is -(x * y), and -x * c is x * -c for a number c."""
-    for position, atom in enumerate(equation.inputs):
-        positive = opposite_of(writer, atom)
-        if positive is None:
-            continue
-        inputs = exchanged(equation.inputs, position, positive)
-        number = _opposite(inputs[1 - position])
-        if number is not None:
-            inputs = exchanged(inputs, 1 - position, number)
-            return writer.add(equation, equation.primitive, *inputs)
-        return writer.add(equation, neg, writer.add(equation, equation.primitive, *inputs))
-    return None
-
-
-def _minus(writer: Writer, equation: Equation) -> Atom | None:
-    x, y = equation.inputs
-    positive = opposite_of(writer, y)
-    if positive is not None:
-        return writer.add(equation, sub if equation.primitive is add else add, x, positive)
-    positive = opposite_of(writer, x) if equation.primitive is add else None
-    return None if positive is None else writer.add(equation, sub, y, positive)
-
-
-def _sum_of_negated(writer: Writer, equation: Equation) -> Atom | None:
-    positive = opposite_of(writer, equation.inputs[0])
-    if positive is None:
-        return None
-    inner = writer.add(equation, equation.primitive, positive, **equation.params)
-    return writer.add(equation, neg, inner)
 
 
 # --- scaling --------------------------------------------------------------------------------------
@@ -336,13 +266,8 @@ RULES = (
     Rule((getitem,), "all elements in their order: a reshape", _reads_all),
     Rule((scatter,), "all elements in their order: a reshape", _writes_all),
     Rule((reshape, transpose, broadcast_to), "one value, moved about", _moved_uniform, _UNIFORM),
-    Rule((neg,), "- -x is x", _twice_negated, (neg,)),
-    Rule((neg,), "-(x * 2) is x * -2", _scaled_negatively, (mul, div)),
-    Rule((mul,), "x * -1 is -x", _times_minus_one, (Literal,)),
-    Rule((mul, div), "-x * y is -(x * y)", _factor_negated, (neg,)),
-    Rule((add, sub), "x + -y is x - y", _minus, (neg,)),
+    *SIGNS,
     Rule((dot_general,), "-x @ y is -(x @ y), but for the sign of 0", negated, (neg,)),
-    Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated, (neg,)),
     Rule((select,), "what is not chosen need not be made", chosen_twice, (select,)),
     Rule(
         (select,), "what is done to a choice is done to what is chosen", chosen_before, (neg, mul)

@@ -13,7 +13,7 @@ from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.optimise.factoring import FACTORED
 from fungrad.optimise.products import ONE, TURNED
 from fungrad.optimise.rewrite import Rule, Writer
-from fungrad.optimise.scaling import ONE_FACTOR, SCALED_BEFORE, SCALED_BEHIND
+from fungrad.optimise.scaling import DOUBLED_BELOW, ONE_FACTOR, SCALED_BEFORE, SCALED_BEHIND
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, div, mul, neg, sub
 from fungrad.primitives.shaping import reduce_sum, transpose
@@ -138,7 +138,7 @@ def _combined(
 
 ROUNDED = {
     mul: (ONE_FACTOR, SCALED_BEFORE),
-    div: (SCALED_BEFORE,),
+    div: (DOUBLED_BELOW, SCALED_BEFORE),
     dot_general: (SCALED_BEHIND,),
     power: (Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product),),
     reduce_sum: (Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z), to rounding", _as_dots),),

@@ -6,6 +6,8 @@ What is equal to rounding only. Knows the IR and arithmetic.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Literal
@@ -20,12 +22,50 @@ def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
     made = None if inner is None else writer.made_by(inner[0], mul)
     first = None if made is None else _scaled(*made.inputs)
     dtype = equation.outputs[0].type.dtype
+    if inner is not None and first is None and doubles(*equation.inputs, *equation.outputs):
+        first = _unscaled(writer, equation, inner[0], None)
     if inner is None or first is None or first[0].type.dtype != dtype or dtype.char in "gG":
         return None  # of long doubles Python's product has too few digits
     factor, limits = first[1] * inner[1], np.finfo(dtype)
     if not float(limits.tiny) ** 0.5 <= abs(factor) <= float(limits.max) ** 0.5:
         return None  # in half precision 1000 * 1000 is infinite
     return writer.add(equation, mul, first[0], Literal(factor))
+
+
+def _unscaled(
+    writer: Writer, equation: Equation, atom: Atom, reader: Equation | None
+) -> tuple[Atom, float] | None:
+    """What products and quotients that `reader` alone reads are a multiple of, and the number."""
+    made = writer.made_by(atom, mul, div) if writer.only_here(atom, reader) else None
+    if made is None:
+        return None
+    found = _scaled(*made.inputs) if made.primitive is mul else None
+    if found is not None:
+        return found if found[0].type == atom.type else None
+    for position in range(2 if made.primitive is mul else 1):
+        found = _unscaled(writer, equation, made.inputs[position], made)
+        if found is not None:
+            writer.drop(made)
+            inputs = exchanged(made.inputs, position, found[0])
+            return writer.add(equation, made.primitive, *inputs), found[1]
+    return None
+
+
+def _doubled_below(writer: Writer, equation: Equation) -> Atom | None:
+    """x / (y * 2) as x / y * 0.5, whose number may meet others."""
+    x, y = equation.inputs
+    made = writer.made_by(y, mul) if writer.only_here(y) else None
+    found = None if made is None else _scaled(*made.inputs)
+    if made is None or found is None or math.frexp(found[1])[0] not in (0.5, -0.5):
+        return None
+    whole = found[0].type == equation.outputs[0].type
+    if not whole or not doubles(*equation.inputs, *equation.outputs):
+        return None
+    writer.drop(made)
+    if isinstance(x, Literal):
+        return writer.add(equation, div, Literal(x.value / found[1]), found[0])
+    quotient = writer.add(equation, div, x, found[0])
+    return writer.add(equation, mul, quotient, Literal(1.0 / found[1]))
 
 
 def _scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:
@@ -81,6 +121,7 @@ def _factors(equation: Equation) -> tuple[Atom, Literal | None]:
 
 
 ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor, (mul, div))
+DOUBLED_BELOW = Rule((div,), "x / (y * 2) is x / y * 0.5, to rounding", _doubled_below, (mul,))
 SCALED_BEFORE = Rule(
     (mul, div), "(x @ y) * 3 is x @ (y * 3) for small y, to rounding", _before, (dot_general,)
 )
@@ -88,4 +129,4 @@ SCALED_BEHIND = Rule(
     (dot_general,), "(x * 3) @ y is (x @ y) * 3 for large x, to rounding", _behind, (mul, div)
 )
 
-__all__ = ["ONE_FACTOR", "SCALED_BEFORE", "SCALED_BEHIND"]
+__all__ = ["DOUBLED_BELOW", "ONE_FACTOR", "SCALED_BEFORE", "SCALED_BEHIND"]

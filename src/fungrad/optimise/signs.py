@@ -1,0 +1,118 @@
+"""Floor 6: rules for signs: a negation is undone by another one, or goes where it costs nothing.
+
+The numbers are the same for every float; the sign of a zero is kept by all but the rules that say
+otherwise. Knows the IR and arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.optimise.products import opposite_of
+from fungrad.optimise.rewrite import Rule, Writer, exchanged
+from fungrad.primitives.elementwise import add, div, mul, neg, sub
+from fungrad.primitives.shaping import reduce_sum, reshape
+
+
+def _minus_one(atom: Atom) -> bool:
+    return isinstance(atom, Literal) and bool(atom.value == -1)
+
+
+def _opposite(atom: Atom) -> Literal | None:
+    """The number of the other sign; None where its dtype has none, as of the integer 0."""
+    if not isinstance(atom, Literal):
+        return None
+    value: Any = atom.value
+    signed = atom.type.inexact or (value.__class__ is int and value != 0)
+    return Literal(-value) if signed else None
+
+
+def _twice_negated(writer: Writer, equation: Equation) -> Atom | None:
+    made = writer.made_by(equation.inputs[0], neg)
+    return None if made is None else made.inputs[0]
+
+
+def _times_minus_one(writer: Writer, equation: Equation) -> Atom | None:
+    x, y = equation.inputs
+    other = x if _minus_one(y) else y if _minus_one(x) else None
+    if other is None or other.type.dtype != equation.outputs[0].type.dtype:
+        return None
+    return writer.add(equation, neg, other) if equation.outputs[0].type.inexact else None
+
+
+def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:
+    """-(x * c) is x * -c, and -(c / x) is -c / x, for a number c."""
+    x = equation.inputs[0]
+    made = writer.made_by(x, mul, div)
+    if made is None or not writer.only_here(x) or not equation.outputs[0].type.inexact:
+        return None
+    first, second = made.inputs
+    number = _opposite(second)
+    if number is not None:
+        return writer.add(equation, made.primitive, first, number)
+    number = _opposite(first)
+    return None if number is None else writer.add(equation, made.primitive, number, second)
+
+
+def _sum_negated(writer: Writer, equation: Equation) -> Atom | None:
+    """-(x - y) is y - x, and -(x + c) is -c - x, for a number c."""
+    x = equation.inputs[0]
+    made = writer.made_by(x, add, sub)
+    if made is None or not writer.only_here(x) or not equation.outputs[0].type.inexact:
+        return None
+    first, second = made.inputs
+    if made.primitive is add:
+        if isinstance(first, Literal):
+            first, second = second, first
+        number = _opposite(second)
+        if number is None:
+            return None
+        second = number
+    writer.drop(made)
+    return writer.add(equation, sub, second, first)
+
+
+def _factor_negated(writer: Writer, equation: Equation) -> Atom | None:
+    """-x * y is -(x * y), and -x * c is x * -c for a number c."""
+    for position, atom in enumerate(equation.inputs):
+        positive = opposite_of(writer, atom)
+        if positive is None:
+            continue
+        inputs = exchanged(equation.inputs, position, positive)
+        number = _opposite(inputs[1 - position])
+        if number is not None:
+            inputs = exchanged(inputs, 1 - position, number)
+            return writer.add(equation, equation.primitive, *inputs)
+        return writer.add(equation, neg, writer.add(equation, equation.primitive, *inputs))
+    return None
+
+
+def _minus(writer: Writer, equation: Equation) -> Atom | None:
+    x, y = equation.inputs
+    positive = opposite_of(writer, y)
+    if positive is not None:
+        return writer.add(equation, sub if equation.primitive is add else add, x, positive)
+    positive = opposite_of(writer, x) if equation.primitive is add else None
+    return None if positive is None else writer.add(equation, sub, y, positive)
+
+
+def _sum_of_negated(writer: Writer, equation: Equation) -> Atom | None:
+    positive = opposite_of(writer, equation.inputs[0])
+    if positive is None:
+        return None
+    inner = writer.add(equation, equation.primitive, positive, **equation.params)
+    return writer.add(equation, neg, inner)
+
+
+SIGNS = (
+    Rule((neg,), "- -x is x", _twice_negated, (neg,)),
+    Rule((neg,), "-(x * 2) is x * -2", _scaled_negatively, (mul, div)),
+    Rule((mul,), "x * -1 is -x", _times_minus_one, (Literal,)),
+    Rule((mul, div), "-x * y is -(x * y)", _factor_negated, (neg,)),
+    Rule((add, sub), "x + -y is x - y", _minus, (neg,)),
+    Rule((neg,), "-(x - y) is y - x, but for the sign of 0", _sum_negated, (add, sub)),
+    Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated, (neg,)),
+)
+
+__all__ = ["SIGNS"]

@@ -232,6 +232,26 @@ def test_sums_of_parts(dtype, thread_count):
     np.testing.assert_allclose(mapped, each, rtol=tolerance, atol=tolerance / 10)
 
 
+@pytest.mark.parametrize("kernels", ["auto", "numpy", "fast"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_parts_that_are_a_sine_and_its_cosine_with_others_between(dtype, kernels, monkeypatch):
+    """In all orders: a cosine is written before what follows its sine only where one kernel does
+    both.
+    """
+    rng = np.random.default_rng(0)
+    a, x = (rng.normal(size=(LARGE, n)).astype(dtype) for n in (4, 2))
+    monkeypatch.setattr(fg.config, "kernels", kernels)
+    orders = itertools.permutations((np.sin, np.exp, np.cos))
+    for functions, places in itertools.product(orders, itertools.permutations(range(3))):
+
+        def loss(a, x, functions=functions, places=places):
+            parts = zip(functions, places, strict=True)
+            return sum(np.sum(a[:, at : at + 2] * f(x)) for f, at in parts)
+
+        f = fg.grad(loss)
+        np.testing.assert_allclose(fg.jit(f)(a, x), f(a, x), rtol=1e-5)
+
+
 def test_what_infinities_and_nan_touch_is_the_same(thread_count):
     x = RNG.normal(size=(300, 200))
     x[7, 3], x[149:151, 5], x[299, 199] = np.inf, np.nan, -np.inf

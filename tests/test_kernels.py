@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 
 import fungrad as fg
-from fungrad.backend import blocked, blocks, kernels, regions
+from fungrad.backend import blocked, joint, kernels, regions
 from fungrad.backend.kernels import SCRATCH
 from fungrad.backend.regions import Region, scheduled
 from fungrad.optimise.passes import optimised
@@ -98,7 +98,7 @@ def test_signs_next_to_quarter_turns(quarter):
     ("setting", "called"), [("auto", "sincos("), ("fast", "sincos_by_tangent(")]
 )
 def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
-    monkeypatch.setattr(blocks, "fast_tangent", lambda: True)
+    monkeypatch.setattr(joint, "fast_tangent", lambda: True)
     before, fg.config.kernels = fg.config.kernels, setting
     try:
         x = RNG.normal(size=40_000)

@@ -14,24 +14,14 @@ import numpy as np
 
 from fungrad.backend import columns, joining, masks, products, sizes
 from fungrad.backend.expressions import as_ufunc
-from fungrad.backend.joint import doubles, sines_with_cosines, sorted_pair, summed_products
-from fungrad.backend.kernels import (
-    EXTREMA,
-    SCRATCH,
-    dot,
-    fast_tangent,
-    hypot,
-    logaddexp,
-    sincos,
-    sincos_by_tangent,
-)
+from fungrad.backend.joint import kernel, sines_with_cosines, sorted_pair, summed_products
+from fungrad.backend.kernels import EXTREMA, SCRATCH, dot
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies, views
 from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.kernels import setting
-from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import ARITHMETIC, select
 from fungrad.primitives.indexing import getitem
@@ -80,8 +70,7 @@ class Block:
 
     def _by_ufunc(self, equation: Equation) -> bool:
         primitive: Any = equation.primitive
-        alone = id(equation) not in self.pairs and primitive not in KERNELS
-        return alone and primitive.ufunc is not None
+        return primitive.ufunc is not None and kernel(equation, id(equation) in self.pairs) is None
 
     def moved(self, variable: Variable, axis: int | None) -> bool:
         """Whether a value stands in memory in another order than outside of the region."""
@@ -197,15 +186,15 @@ class Block:
         if id(variable) in self.place:
             return True
         partner = self.pairs.get(id(equation))
-        kernel = KERNELS.get(equation.primitive) if partner is None else _sincos()
-        if kernel is None or setting() == "numpy" or not doubles(equation):
+        function = kernel(equation, partner is not None)
+        if function is None:
             return False
         written = [variable] if partner is None else sorted_pair(equation, partner)
         targets = [self._target(v, how.output) for v in written]
         scratch = [
-            self.buffer(variable, how.output, transient=True) for _ in range(SCRATCH[kernel])
+            self.buffer(variable, how.output, transient=True) for _ in range(SCRATCH[function])
         ]
-        called = self.function(kernel.__name__, kernel)
+        called = self.function(function.__name__, function)
         self.lines.append(f"{called}({', '.join([*arguments, *targets, *scratch])})")
         for v, target in zip(written, targets, strict=True):
             self.place[id(v)] = target
@@ -383,12 +372,4 @@ class Block:
             self.lines.append(f"{called}.reduce({source}, {axes}, None, {target})")
 
 
-KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
-"""The kernel of a primitive; floors above put theirs here."""
-
-
-def _sincos() -> Any:
-    return sincos_by_tangent if setting() == "fast" and fast_tangent() else sincos
-
-
-__all__ = ["KERNELS", "Block", "as_ufunc"]
+__all__ = ["Block"]

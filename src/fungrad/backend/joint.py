@@ -1,7 +1,7 @@
-"""Floor 6: equations of a region that one kernel does: a sine with its cosine, a product with its
-sum.
+"""Floor 6: equations of a region that kernels do: one alone, a sine with its cosine, a product with
+its sum.
 
-Knows regions; writes no program.
+Knows regions and kernels; writes no program.
 """
 
 from __future__ import annotations
@@ -11,19 +11,34 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.kernels import fast_tangent, hypot, logaddexp, sincos, sincos_by_tangent
 from fungrad.backend.regions import ROW, Region
 from fungrad.ir.graph import Equation, Variable
+from fungrad.optimise.kernels import setting
 from fungrad.primitives import ufuncs
 from fungrad.primitives.elementwise import mul
 from fungrad.primitives.shaping import reduce_sum
 
+KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
+"""The kernel of a primitive; floors above put theirs here."""
+
 
 def doubles(equation: Equation) -> bool:
+    """Whether all that an equation reads and makes are doubles."""
     return all(a.type.dtype == np.float64 for a in (*equation.inputs, *equation.outputs))
 
 
+def kernel(equation: Equation, paired: bool) -> Any:
+    """What does an equation in place of NumPy, or a sine with its cosine; None where NumPy does."""
+    if setting() == "numpy" or not doubles(equation):
+        return None
+    if paired:
+        return sincos_by_tangent if setting() == "fast" and fast_tangent() else sincos
+    return KERNELS.get(equation.primitive)
+
+
 def sines_with_cosines(region: Region) -> dict[int, Equation]:
-    """For each sine of a value whose cosine is asked for too, by identity, the other equation."""
+    """For each sine of a value that is done with its cosine, by identity, the other equation."""
     found: dict[tuple[Any, int], Equation] = {}
     for equation in region.equations:
         if equation.primitive in (ufuncs.sin, ufuncs.cos):
@@ -31,7 +46,7 @@ def sines_with_cosines(region: Region) -> dict[int, Equation]:
     pairs: dict[int, Equation] = {}
     for (primitive, argument), equation in found.items():
         other = found.get((ufuncs.cos, argument)) if primitive is ufuncs.sin else None
-        if other is not None:
+        if other is not None and kernel(equation, paired=True) is not None:
             pairs.update({id(equation): other, id(other): equation})
     return pairs
 
@@ -71,4 +86,4 @@ def summed_products(region: Region, step: int) -> dict[int, Equation]:
     return found
 
 
-__all__ = ["doubles", "sines_with_cosines", "sorted_pair", "summed_products"]
+__all__ = ["KERNELS", "kernel", "sines_with_cosines", "sorted_pair", "summed_products"]

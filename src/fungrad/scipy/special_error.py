@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend import kernels
-from fungrad.backend.blocks import KERNELS
+from fungrad.backend.joint import KERNELS
 from fungrad.backend.scalar_forms import FORMS, function
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.elementwise import Kind, Kinds, Over, elementwise, select

@@ -17,9 +17,10 @@ import numpy as np
 
 from fungrad.backend import columns, pool, threads
 from fungrad.backend.blocks import Block
+from fungrad.backend.forms import ENDED
 from fungrad.backend.parts import Part, filled, reach, rows_of
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED, REDUCTIONS
+from fungrad.backend.rows import REDUCTIONS
 from fungrad.backend.targets import part_name
 from fungrad.ir.graph import Variable
 
@@ -173,6 +174,7 @@ class _Outputs:
         return lines
 
     def _edge(self, number: int, shape: tuple[int, ...], parts: list[Part]) -> None:
+        """The lines that name the parts of a block, in the first of a thread those of an edge."""
         first, last = reach(parts)
         e, axis = f"e{number}", parts[0].axis
         lengths = [f"m + {last - first}" if i == axis else str(n) for i, n in enumerate(shape)]

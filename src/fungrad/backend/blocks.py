@@ -14,10 +14,11 @@ import numpy as np
 
 from fungrad.backend import columns, joining, masks, products, sizes
 from fungrad.backend.expressions import as_ufunc
+from fungrad.backend.forms import ENDED, Form
 from fungrad.backend.joint import kernel, sines_with_cosines, sorted_pair, summed_products
 from fungrad.backend.kernels import EXTREMA, SCRATCH, dot
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import CASTS, ENDED, REDUCTIONS, Form, multiplies, views
+from fungrad.backend.rows import CASTS, REDUCTIONS, multiplies, views
 from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
@@ -127,6 +128,7 @@ class Block:
         return f"({', '.join(parts)},)"
 
     def write(self, equation: Equation, how: Form, index: int) -> None:
+        """Writes the lines of an equation, and frees the buffers of what it reads last."""
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
         product = self.products.get(id(equation))
@@ -155,7 +157,7 @@ class Block:
             self._hand_on(variable)
         elif multiplies(equation):
             target = self.buffer(variable, how.output)
-            self.lines.append(f"{self._product(equation, arguments)[:-1]}, out={target})")
+            self.lines.append(self._product(equation, arguments, f", out={target}"))
             self.place[id(variable)] = target
             self._hand_on(variable)
         elif joining.gathers(equation) or joining.joins(equation):
@@ -269,6 +271,7 @@ class Block:
                 self.lines.append(f"{self.function('add', np.add)}({name}, {place}, out={name})")
 
     def _eval(self, primitive: Any, params: dict[str, Any]) -> str:
+        """The name of what does a primitive that is neither a ufunc nor one of ours."""
         if primitive is select:  # half the time of copyto with where=
             return self.function("where", np.where)
         return self.constant(functools.partial(primitive.eval, **params))
@@ -302,6 +305,7 @@ class Block:
         self.lines.append(f"{called}({', '.join(arguments)}, {how.output}, {order}, {target})")
 
     def _reduced(self, equation: Equation, arguments: list[str]) -> str:
+        """The text of what an equation that ends the rows makes of a block."""
         if multiplies(equation):
             return self._product(equation, arguments)
         if equation.primitive is masks.sum_where:
@@ -322,15 +326,16 @@ class Block:
         self.function("add", np.add)
         return f"add.reduce({self.function('vecdot', np.vecdot)}({x}, {y}), None)"
 
-    def _product(self, equation: Equation, given: list[str]) -> str:
-        """The text of a product of matrices, by rows or over them."""
+    def _product(self, equation: Equation, given: list[str], rest: str = "") -> str:
+        """The text of a product of matrices, by rows or over them, with more arguments."""
         (over_x,), (over_y,) = equation.params["contract"]
         x, y = given[0] + ".T" * (over_x == 0), given[1] + ".T" * (over_y == 1)
         if self.forms[id(equation)].inputs[1] is None:
             y = self.matrices.setdefault(y, f"c{len(self.matrices)}")
-        return f"{self.function('product', products.product())}({x}, {y})"
+        return f"{self.function('product', products.product())}({x}, {y}{rest})"
 
     def _view(self, equation: Equation, how: Form, source: str) -> None:
+        """Writes the line of a view of a block."""
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
         name = f"t{len(self.lines)}"
@@ -347,6 +352,7 @@ class Block:
         self.place[id(variable)] = name
 
     def _call(self, equation: Equation, arguments: list[str], target: str) -> None:
+        """Writes the line of a cast, a reduction of rows or a ufunc, into a target."""
         primitive: Any = equation.primitive
         if primitive in CASTS:
             self.lines.append(f"copyto({target}, {arguments[0]}, casting='unsafe')")

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.forms import ENDED
 from fungrad.backend.joining import gathers, joins
 from fungrad.backend.parts import rows_of
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED, REDUCTIONS, multiplies, views
+from fungrad.backend.rows import REDUCTIONS, multiplies, views
 
 NARROW = 32
 """Axes of fewer elements are short."""

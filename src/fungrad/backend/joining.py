@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.forms import ENDED, Form
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.optimise.rewrite import placed
 from fungrad.primitives.indexing import ARRAY, expanded, getitem, of_int, scatter
@@ -63,22 +64,25 @@ def _by_number(equation: Equation, shape: Sequence[int], at: Sequence[Any]) -> i
     return entries.index(ARRAY) if whole == [ARRAY] else None
 
 
-def form(equation: Equation, axes: Sequence[int | None]) -> tuple[tuple[Any, ...], int] | None:
-    """The axis of the rows of each input and of the output, None where it is not done by rows; the
-    output of a sum by numbers has no rows, -1.
+def form(equation: Equation, axes: Sequence[int | None]) -> Form | None:
+    """How an equation is done by rows, None where it is none of these, or its rows lie otherwise.
+
+    Args:
+      equation: the equation.
+      axes: for each input the axis along which its rows lie, None where it has none of its own.
     """
     if gathers(equation) and axes[0] is None:
         axis = axis_by_number(equation)
-        return (None, 0), axis
+        return Form((None, 0), axis)
     if scatters(equation):
         axis = axis_by_number(equation)
-        return ((axis, 0), -1) if axes[0] in (None, axis) else None
+        return Form((axis, 0), ENDED) if axes[0] in (None, axis) else None
     if not joins(equation):
         return None
     (axis, *others) = {axis for axis in axes if axis is not None}
     if others or (equation.primitive is concatenate and equation.params["axis"] == axis):
         return None
-    return (axis,) * len(axes), axis + (equation.primitive is stack)
+    return Form((axis,) * len(axes), axis + (equation.primitive is stack))
 
 
 def taken(x: Any, at: Any, axis: int, order: Sequence[int], out: Any) -> None:

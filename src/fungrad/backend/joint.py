@@ -6,7 +6,6 @@ Knows regions and kernels; writes no program.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -62,8 +61,7 @@ def summed_products(region: Region, step: int) -> dict[int, Equation]:
 
     Along rows that a BLAS would not share among threads of its own.
     """
-    read = Counter(id(atom) for e in region.equations for atom in e.inputs)
-    read.update(id(part.value) for parts in region.made for part in parts)
+    read = region.reads()
     made = {
         id(e.outputs[0]): (e, how.output)
         for e, how in zip(region.equations, region.forms, strict=True)
@@ -72,11 +70,8 @@ def summed_products(region: Region, step: int) -> dict[int, Equation]:
     found: dict[int, Equation] = {}
     for equation in region.equations:
         product, axis = made.get(id(equation.inputs[0]), (None, 0))
-        if (
-            product is None
-            or equation.primitive is not reduce_sum
-            or read[id(equation.inputs[0])] > 1
-        ):
+        sums = equation.primitive is reduce_sum and read[id(equation.inputs[0])] == 1
+        if product is None or not sums:
             continue
         shape = product.outputs[0].type.shape
         same = all(a.type.shape == shape for a in product.inputs)

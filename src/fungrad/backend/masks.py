@@ -8,13 +8,12 @@ equations of a region pick by a mask; the functions of blocks know NumPy only.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from fungrad.backend.forms import ENDED, Form
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import Form
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.elementwise import add, select
 from fungrad.primitives.shaping import reduce_sum
@@ -67,8 +66,7 @@ def joined(region: Region) -> Region:
     """The region with each sum with what a mask picks, and each sum of that over the rows, as one
     equation, where nothing else reads it.
     """
-    reads = Counter(id(atom) for equation in region.equations for atom in equation.inputs)
-    reads.update(id(part.value) for parts in region.made for part in parts)
+    reads = region.reads()
     picked: dict[int, tuple[Equation, Form]] = {}
     steps: dict[int, tuple[Equation, Form]] = {}
     for equation, how in zip(region.equations, region.forms, strict=True):

@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from fungrad.backend import joining
+from fungrad.backend.forms import ENDED, Form
 from fungrad.backend.order import Step, lean
 from fungrad.backend.parts import Part, Readers, put_together
 from fungrad.backend.rows import (
-    ENDED,
     REDUCTIONS,
-    Form,
     axis_of,
     elementwise,
     form,
@@ -64,6 +63,12 @@ class Region(Record):
     outputs: list[Variable]
     made: list[list[Part]]
 
+    def reads(self) -> Counter[int]:
+        """How often each value is read, by identity: by the equations, and to make outputs."""
+        found = Counter(id(atom) for equation in self.equations for atom in equation.inputs)
+        found.update(id(part.value) for parts in self.made for part in parts)
+        return found
+
 
 class _Finder:
     """The level of each value, and the rows of those that regions make."""
@@ -85,9 +90,8 @@ class _Finder:
             axes = [self.rows[id(a)][1] if self._rows_at(a, level) else None
                     for a in equation.inputs]  # fmt: skip
             found = form(equation, axes, length)
-            found = (
-                found if found is None or self._agree(equation, found, (level, length)) else None
-            )
+            if found is not None and not self._agree(equation, found, (level, length)):
+                found = None
         if found is None:
             level += 2 * bool(inside)
             found, length = _alone(equation)

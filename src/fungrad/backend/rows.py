@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend import joining
+from fungrad.backend.forms import ENDED, Form
 from fungrad.backend.products import one_thread
 from fungrad.backend.threads import single_blas
 from fungrad.ir.graph import Equation
@@ -29,10 +30,6 @@ from fungrad.primitives.shaping import (
     to_discrete,
     transpose,
 )
-from fungrad.records import Record
-
-ENDED = -1
-"""In place of an axis: the output has no rows, it is complete after the last of them."""
 
 REDUCTIONS: dict[Any, np.ufunc] = {
     reduce_sum: np.add,
@@ -50,15 +47,6 @@ LIGHT = 16
 write takes longer. Others are left to the BLAS's threads where it has some."""
 PRODUCT = 128
 """The rows of a block in which products of matrices are done, if it is not too large for that."""
-
-
-class Form(Record):
-    """How an equation is done by rows: the axis of each input (None: it is read as a whole), and
-    that of the output.
-    """
-
-    inputs: tuple[int | None, ...]
-    output: int
 
 
 def elementwise(equation: Equation) -> bool:
@@ -87,7 +75,7 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | 
         return Form((0, 0), ENDED) if vectors else product(equation, axes)
     joined = joining.form(equation, axes)
     if joined is not None:
-        return Form(*joined)
+        return joined
     axis = axes[0] if len(equation.inputs) == 1 else None
     if axis is None:
         return None
@@ -203,9 +191,7 @@ _MOVED: dict[Any, Callable[[Equation, int], int | None]] = {
 
 __all__ = [
     "CASTS",
-    "ENDED",
     "REDUCTIONS",
-    "Form",
     "axis_of",
     "elementwise",
     "form",

@@ -9,8 +9,10 @@ import math
 from typing import Any
 
 from fungrad.backend import rows
+from fungrad.backend.forms import ENDED
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED, REDUCTIONS, multiplies, views
+from fungrad.backend.rows import REDUCTIONS, multiplies, views
+from fungrad.backend.threads import PAGE
 from fungrad.ir.graph import Equation
 from fungrad.primitives.elementwise import ARITHMETIC
 
@@ -25,8 +27,8 @@ SHARED = 2_000_000
 waits of two for each other, take half (measured on two cores)."""
 SLOW = 4
 """What an element of a function costs, in elements that are added or multiplied."""
-PAGE, LINE = 512, 8
-"""Doubles of a page and of a line of the cache: blocks begin at one place of them."""
+LINE = 8
+"""Doubles in a line of the cache: blocks begin at one place of lines, and of pages."""
 WHOLE = 8
 """Blocks of fewer pages or lines are not made whole ones, so that all are of about one size."""
 

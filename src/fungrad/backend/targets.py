@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from fungrad.backend.forms import ENDED
 from fungrad.backend.parts import Part, apart, rows_of
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import ENDED
 from fungrad.ir.graph import Equation, Variable
 
 MANY = 256

@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import sys
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -628,6 +629,62 @@ def test_loops_whose_carries_are_seen_elsewhere_keep_them():
         np.testing.assert_allclose(found, x, rtol=1e-12)
     assert len(seen) == 3
     np.testing.assert_array_equal(result, seen[-1])
+
+
+def test_loops_write_over_what_was_made_for_them_alone(thread_count):
+    """The first carry of `alone` is not copied; of `twice` it is, of `kept` and `given` too."""
+
+    def loop(start, other=1.0):
+        def step(state):
+            return state[0] + 1, np.sin(state[1]) * 1.5 + state[1] * other
+
+        return fg.lax.while_loop(lambda state: state[0] < 3, step, (0, start))[1]
+
+    def alone(x):
+        return loop(np.tanh(x) * 2.0)
+
+    def twice(x):
+        start = np.tanh(x) * 2.0
+        return loop(start, start)
+
+    def kept(x):
+        start = np.tanh(x) * 2.0
+        return loop(start), start
+
+    x = np.random.default_rng(0).normal(size=8 * LARGE)
+    peaks = []
+    for f in (alone, twice, kept, loop):
+        before, compiled = x.copy(), fg.jit(f)
+        for argument in (x, 2.0 * x, x):
+            found, want = compiled(argument), f(argument)
+            for a, b in zip(fg.tree_leaves(found), fg.tree_leaves(want), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-12)
+        np.testing.assert_array_equal(x, before)
+        tracemalloc.start()
+        compiled(x)
+        peaks.append(tracemalloc.get_traced_memory()[1] / x.nbytes)
+        tracemalloc.stop()
+    assert peaks[0] < 1.5 < 2.0 <= min(peaks[1:3])
+
+
+def test_scans_write_over_what_was_made_for_them_alone(thread_count):
+    def alone(x, rows):
+        return fg.lax.scan(lambda c, row: (np.tanh(c) * row, None), np.sin(x) * 2.0, rows)[0]
+
+    def kept(x, rows):
+        start = np.sin(x) * 2.0
+        return fg.lax.scan(lambda c, row: (np.tanh(c) * row, None), start, rows)[0], start
+
+    rng = np.random.default_rng(0)
+    x, rows = rng.normal(size=LARGE), rng.normal(size=(5, 1))
+    for f in (alone, kept):
+        for argument in (x, 2.0 * x, x):
+            found, want = (
+                fg.tree_leaves(fg.jit(f)(argument, rows)),
+                fg.tree_leaves(f(argument, rows)),
+            )
+            for a, b in zip(found, want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_a_mapped_loop_and_one_with_products(thread_count):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,15 @@ from fungrad.primitives.scattering import index_add
 
 Runner = Callable[..., Any]
 
-loops = ByPrimitive({"fungrad.structural.scan": "fungrad.backend.stepping"})
-"""What makes the program of a loop on arrays, of its equation."""
+loops = ByPrimitive(
+    {
+        "fungrad.structural.scan": "fungrad.backend.stepping",
+        "fungrad.structural.loop": "fungrad.backend.looping",
+    }
+)
+"""What makes the program of a loop on arrays, of its equation and the variables that it may write
+over.
+"""
 alone = ByPrimitive(
     {
         "fungrad.structural.scan": "fungrad.backend.stepping",
@@ -191,8 +198,14 @@ class Lines:
         steps, make = _steps(equation), loops.of(primitive)
         loop = of_equation(equation, steps) if structural.of(primitive) else None
         if loop is None and make is not None:
-            loop = make(equation)
+            loop = make(equation, self._spare)
         return self.constant(primitive.name, loop or steps)
+
+
+def own(inputs: Sequence[Atom], spare: Collection[Variable]) -> list[int]:
+    """The places of inputs that may be written over: what is spare and stands there once."""
+    read = Counter(map(id, inputs))
+    return [i for i, a in enumerate(inputs) if read[id(a)] == 1 and a in spare]
 
 
 def _steps(equation: Equation) -> Runner:
@@ -201,4 +214,4 @@ def _steps(equation: Equation) -> Runner:
     return functools.partial(primitive.eval, **equation.params)
 
 
-__all__ = ["Lines", "Runner", "alone", "loops"]
+__all__ = ["Lines", "Runner", "alone", "loops", "own"]

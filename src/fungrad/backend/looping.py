@@ -1,19 +1,21 @@
 """Floor 6: while_loops on arrays that write the next carry over the one before.
 
-The first carries are copied; each step then has the memory that it needs, and what no step reads is
-dropped before it. Knows the programs of Graphs, and which values of them are arrays of their own.
+The first carries are copied where something else may read them; each step then has the memory that
+it needs, and what no step reads is dropped before it. Knows the programs of Graphs, and which
+values of them are arrays of their own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from fungrad.backend.lines import alone
+from fungrad.backend.lines import alone, loops, own
 from fungrad.backend.regions import Region, scheduled
+from fungrad.backend.straight import build
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.optimise.passes import optimised
 from fungrad.optimise.rewrite import is_pure
@@ -24,21 +26,28 @@ Build = Callable[[Graph, Sequence[Variable]], Runner]
 """Makes the program of a Graph that may write over some of its inputs."""
 
 
-def in_place(equation: Equation, build: Build) -> Runner | None:
+def in_place(equation: Equation, make: Build, spare: Collection[Variable] = ()) -> Runner | None:
     """The program of a while_loop, a function that returns its outputs; None where no carry can be
     written over.
+
+    Args:
+      equation: the loop.
+      make: makes the program of a step.
+      spare: inputs that may be written over, so that carries begin there without a copy.
     """
     params = equation.params
     body, cond, counts = optimised(params["body"]), params["cond"], params["counts"]
-    own, unread = _carries(body, counts[1])
-    if not own or not all(map(is_pure, cond.equations)):
+    made, unread = _carries(body, counts[1])
+    if not made or not all(map(is_pure, cond.equations)):
         return None
-    step = build(body, [body.inputs[counts[1] + i] for i in own])
+    step = make(body, [body.inputs[counts[1] + i] for i in made])
+    given = {place - sum(counts) for place in own(equation.inputs, spare)}
+    copied = [i for i in made if i not in given]
 
     def loop(*args: Any) -> Sequence[Any]:
         cond_consts, body_consts, carry = parts(args, counts)
         del args
-        for i in own:
+        for i in copied:
             carry[i] = np.array(carry[i], order="C")
         while run(cond, [*cond_consts, *carry])[0]:
             for i in unread:
@@ -50,6 +59,7 @@ def in_place(equation: Equation, build: Build) -> Runner | None:
 
 
 alone[while_loop] = in_place
+loops[while_loop] = lambda equation, spare: in_place(equation, build, spare)
 
 
 def _carries(body: Graph, constants: int) -> tuple[list[int], list[int]]:
@@ -57,14 +67,14 @@ def _carries(body: Graph, constants: int) -> tuple[list[int], list[int]]:
     steps = scheduled(body)
     read = Counter(id(atom) for step in steps for atom in step.inputs)
     read.update(id(atom) for atom in body.outputs)
-    made = {id(v) for step in steps if isinstance(step, Region) for v in step.outputs}
-    own, unread = [], []
+    by_regions = {id(v) for step in steps if isinstance(step, Region) for v in step.outputs}
+    made, unread = [], []
     for i, (before, after) in enumerate(zip(body.inputs[constants:], body.outputs, strict=True)):
         if not read[id(before)]:
             unread.append(i)
-        elif id(after) in made and read[id(after)] == 1 and before.type.shape:
-            own.append(i)
-    return own, unread
+        elif id(after) in by_regions and read[id(after)] == 1 and before.type.shape:
+            made.append(i)
+    return made, unread
 
 
 __all__ = ["in_place"]

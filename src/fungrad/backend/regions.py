@@ -28,6 +28,7 @@ from fungrad.backend.rows import (
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.optimise.rewrite import is_pure
 from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.declare import full
 from fungrad.records import Record
 from fungrad.structural.retrace import effectful
 
@@ -321,6 +322,8 @@ def spare(
 def _makes_arrays(step: Equation | Region) -> bool:
     """Whether what a step makes is memory of its own, in C order."""
     if isinstance(step, Region):
+        return True
+    if step.primitive is full:
         return True
     dot = step.primitive is dot_general and not step.params["batch"][0]
     return dot and all(atom.type.ndim == 2 for atom in (*step.inputs, *step.outputs))

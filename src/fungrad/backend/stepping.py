@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from fungrad.backend.expressions import expressed
 from fungrad.backend.lifetimes import by_ufunc
-from fungrad.backend.lines import Runner, alone, loops
+from fungrad.backend.lines import Runner, alone, loops, own
 from fungrad.backend.places import TURNED, Places
 from fungrad.backend.programs import program
 from fungrad.backend.regions import Region
@@ -39,18 +39,23 @@ BYTES, VIEWS = 1 << 19, 1 << 13
 """The most bytes of the stacks that a program keeps, and the most views of their rows."""
 
 
-def stepwise(equation: Equation, shared: bool = True) -> Runner | None:
+def stepwise(
+    equation: Equation, spare: Collection[Variable] = (), shared: bool = True
+) -> Runner | None:
     """The program of a scan, a function that returns its outputs; None where a step is better done
     on numbers.
 
     Args:
       equation: the scan.
+      spare: inputs that may be written over.
       shared: whether outputs may be views of one array.
     """
     body = optimised(equation.params["body"])
     if program(body, _unused) is not None:
         return None
-    return _Loop(body, equation.params, shared).runner()
+    constants = equation.params["counts"][0]
+    given = {place - constants for place in own(equation.inputs, spare)}
+    return _Loop(body, equation.params, shared, given).runner()
 
 
 def _unused(*args: Any) -> Any:
@@ -68,12 +73,16 @@ def _indented(lines: Sequence[str]) -> list[str]:
 class _Loop(Places):
     """The lines of a scan."""
 
-    def __init__(self, body: Graph, params: dict[str, Any], shared: bool) -> None:
+    def __init__(
+        self, body: Graph, params: dict[str, Any], shared: bool, given: Collection[int]
+    ) -> None:
         constants, n = params["counts"]
         super().__init__(body, body.inputs[:constants], n)
         self.length: int = params["length"]
         self.backwards: bool = params["reverse"]
         self.shared = shared
+        self.given = given
+        """Which carries begin in memory of the scan's own."""
         self.consts = body.inputs[:constants]
         self.carry = body.inputs[constants : constants + n]
         self.xs = body.inputs[constants + n :]
@@ -253,7 +262,8 @@ class _Loop(Places):
                 and not held
             ):
                 name = f"n_{k}"
-                self.before.append(f"{self.name(carry)} = {self.name(carry)}.copy()")
+                if k not in self.given:
+                    self.before.append(f"{self.name(carry)} = {self.name(carry)}.copy()")
                 self.allocate(name, carry.type.shape, carry.type)
                 self.targets[id(after)] = name
                 self.spare.add(name)

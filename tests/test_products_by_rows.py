@@ -173,8 +173,14 @@ def test_pieces(terms, monkeypatch):
         (5, 0, 3),
         (5, 7, 0),
     ):
-        for x in (normal(m, k), normal(k, m).T):
-            for y in (normal(k, n), normal(n, k).T, *([normal(k)] if n == 1 else [])):
+        for x in (
+            normal(m, k),
+            normal(k, m).T,
+            normal(m, 3 * k)[::-1, ::3],
+            normal(m, k + 4)[:, 4:],
+        ):
+            vectors = [normal(k), normal(2 * k)[::2]] if n == 1 else []
+            for y in (normal(k, n), normal(n, k).T, normal(k, 2 * n)[:, ::-2], *vectors):
                 want, out = x @ y, np.empty((m, *y.shape[1:]))
                 np.testing.assert_allclose(of_blocks.in_pieces(x, y), want, rtol=1e-12, atol=1e-12)
                 of_blocks.in_pieces(x, y, out=out)

@@ -36,27 +36,43 @@ def product() -> Any:
 
 
 def in_pieces(x: Any, y: Any, out: Any = None) -> Any:
-    """x @ y, in pieces along the longest axis of the three."""
+    """x @ y, in pieces of rows, or of terms where those are few, all in one call: threads wait for
+    each other between calls.
+
+    Args:
+      x: a matrix.
+      y: a matrix or a vector, of the same dtype.
+      out: where it is written, in C order.
+    """
     (rows, terms), columns = x.shape, y.size // max(1, len(y))
-    most = PIECE if columns == 1 or rows == 1 else TERMS
-    longest = max(rows, terms, columns)
-    count = -(-rows * terms * columns // most)
+    count = -(-rows * terms * columns // (PIECE if columns == 1 or rows == 1 else TERMS))
     if count <= 1:
         return np.dot(x, y, out=out)
-    step = -(-longest // count)
-    if longest == terms:
-        out = np.dot(x[:, :step], y[:step], out=out)
-        for i in range(step, terms, step):
-            out += np.dot(x[:, i : i + step], y[i : i + step])
-        return out
+    x, y = _for_blas(x), _for_blas(y)
     if out is None:
-        out = np.empty((*x.shape[:1], *y.shape[1:]), x.dtype)
-    for i in range(0, longest, step):
-        if longest == rows:
-            np.dot(x[i : i + step], y, out=out[i : i + step])
-        else:
-            np.matmul(x, y[:, i : i + step], out=out[:, i : i + step])
+        out = np.empty((rows, *y.shape[1:]), x.dtype)
+    by_rows = rows >= count
+    length = rows if by_rows else terms
+    step = -(-length // count)
+    count = length // step
+    end = count * step  # what is left is less than a piece
+    if by_rows:
+        pieces = out[:end].reshape(count, step, *y.shape[1:])
+        np.matmul(x[:end].reshape(count, step, terms), y, out=pieces)
+        np.dot(x[end:], y, out=out[end:])
+        return out
+    parts = x[:, :end].reshape(rows, count, step).swapaxes(0, 1)
+    sums = np.matmul(parts, y[:end].reshape(count, step, columns))
+    np.add.reduce(sums.reshape(count, *out.shape), 0, out=out)
+    out += np.dot(x[:, end:], y[end:])
     return out
+
+
+def _for_blas(x: Any) -> Any:
+    """The array, a copy where np.matmul would not hand it to the BLAS as it stands."""
+    (least, length), *others = sorted(zip(x.strides, x.shape, strict=True))
+    fits = least == x.itemsize and all(n % least == 0 and n >= length * least for n, _ in others)
+    return x if fits else np.ascontiguousarray(x)
 
 
 __all__ = ["in_pieces", "one_thread", "product"]

@@ -135,6 +135,13 @@ def test_attention_and_k_means_are_one_region_that_keeps_no_matrix():
         assert all(v.type.size <= max(a.size for a in args) for v in region.outputs)
 
 
+@pytest.mark.parametrize(("rows", "joins"), [(256, True), (150, False)])
+def test_heavier_products_join_where_threads_share_their_region(rows, joins):
+    args = [normal(rows, 64) for _ in range(4)]
+    graph = same(fg.value_and_grad(attention, (0, 1, 2)), args)
+    assert max(map(products, found(graph))) == 6 * (joins or threads.single_blas())
+
+
 def test_large_matrices_and_large_sums_stay_whole():
     def f(x, y):
         return np.sum(np.tanh(x @ y))

@@ -45,6 +45,9 @@ is read again for each; and the most elements of a sum of products over the rows
 LIGHT = 16
 """Products of no more terms for each element that is read or written by rows are light: to read and
 write takes longer. Others are left to the BLAS's threads where it has some."""
+SHARED_LIGHT, TERMS = 64, 3_200_000
+"""The same where a product has so many terms in all that threads of ours share its region: those of
+a BLAS wait for each other at every product, ours until the end of the region."""
 PRODUCT = 128
 """The rows of a block in which products of matrices are done, if it is not too large for that."""
 
@@ -117,19 +120,22 @@ def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
     (over_x,), (over_y,) = contract
     if axes[0] == over_x or axes[1] == over_y:
         ended = axes[0] in (None, over_x) and axes[1] in (None, over_y)
-        fits = equation.outputs[0].type.size <= SUM and x.shape[over_x] > PRODUCT
-        fits = fits and _light(x.size // x.shape[over_x], y.size // y.shape[over_y])
+        rows = x.shape[over_x]
+        fits = equation.outputs[0].type.size <= SUM and rows > PRODUCT
+        fits = fits and _light(rows, x.size // rows, y.size // rows)
         return Form((over_x, over_y), ENDED) if ended and fits else None
     if axes[0] is None or axes[1] is not None:
         return None
-    fits = y.size <= MATRIX and max(y.shape) <= SIDE and x.shape[1 - over_x] > PRODUCT
-    fits = fits and _light(x.shape[over_x], equation.outputs[0].type.size // x.shape[1 - over_x])
+    rows = x.shape[1 - over_x]
+    fits = y.size <= MATRIX and max(y.shape) <= SIDE and rows > PRODUCT
+    fits = fits and _light(rows, x.shape[over_x], equation.outputs[0].type.size // rows)
     return Form((1 - over_x, None), 0) if fits else None
 
 
-def _light(read: int, written: int) -> bool:
-    """Whether a product joins regions, by the elements of a row of each side."""
-    return single_blas() or read * written <= LIGHT * (read + written)
+def _light(rows: int, read: int, written: int) -> bool:
+    """Whether a product joins regions, by how many rows it has, and their elements on each side."""
+    most = SHARED_LIGHT if rows * read * written >= TERMS else LIGHT
+    return single_blas() or read * written <= most * (read + written)
 
 
 def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:

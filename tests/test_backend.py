@@ -559,6 +559,24 @@ def test_buffers_begin_at_one_place_of_a_page():
     assert places == {pool.PLACE}
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_blocks_of_results_are_buffers_until_they_are_written(own, thread_count):
+    """But for results that are written over what is still read."""
+
+    def f(x):
+        y = np.exp(x) * np.tanh(x)
+        return np.hypot(y / (1.0 + x * x), y) - x
+
+    x = np.random.default_rng(0).normal(size=8 * LARGE)
+    graph = optimised(fg.make_jaxpr(f)(x))
+    (region,) = scheduled(graph)
+    _, namespace = written(region, graph.inputs if own else ())
+    assert len(namespace["layout"]) == 3 + own
+    for _ in range(2):
+        (found,) = build(graph, graph.inputs if own else ())(x.copy())
+        np.testing.assert_allclose(found, f(x), rtol=1e-12)
+
+
 def test_results_are_never_in_the_pool():
     f = fg.jit(lambda x: (np.exp(x) + x, np.sum(x * x), (x * 2.0)[:5], np.sin(x).reshape(-1, 1)))
     x = RNG.normal(size=N)

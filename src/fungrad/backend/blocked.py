@@ -10,6 +10,7 @@ rounding.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -232,7 +233,7 @@ def _inputs(writer: Block) -> tuple[list[str], list[str]]:
         read.append(f"p{i} = {_part(f'x{i}', axis, 'i:j')}")
         writer.place[id(variable), axis] = f"p{i}"
         if moved:
-            name = writer.buffer(variable, axis, transient=True)
+            name = writer.taken(variable, axis, math.inf)
             read.append(f"copyto({name}, p{i})")
             writer.place[id(variable), axis] = name
     return begin, read

@@ -7,6 +7,7 @@ value is dead. Knows regions and kernels; what stands around the body is written
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -68,6 +69,10 @@ class Block:
                 self.last[self.root.get(id(atom), id(atom))] = index
         self.targets = Targets(region, self.pairs, self.last, self.root, self.moved)
         self.targets.write_over(spare, self._by_ufunc)
+        self.until: dict[str, int] = {}
+        for name, variable, when in self.targets.late():  # until then it is a buffer
+            self.until[name] = when
+            self.free.setdefault(self.kind(variable, 0), []).append(name)
 
     def _by_ufunc(self, equation: Equation) -> bool:
         primitive: Any = equation.primitive
@@ -100,19 +105,24 @@ class Block:
         shape[axis] = self.step
         return variable.type.dtype, tuple(shape), axis
 
-    def buffer(self, variable: Variable, axis: int, transient: bool = False) -> str:
+    def buffer(self, variable: Variable, axis: int) -> str:
         """A buffer of a block of the variable's Type, the variable's own until it is released."""
-        key = dtype, shape, _ = self.kind(variable, axis)
-        if self.free.get(key):
-            name = self.free[key].pop()
-        else:
-            name = f"b{len(self.layout)}"
-            order = columns.memory(shape, axis) if self.columns else tuple(range(len(shape)))
-            self.layout.append((shape, dtype, order))
-            self.axes.append(axis)
-        if not transient:
-            self.held[id(variable)] = (key, name)
+        name = self.taken(variable, axis, self.last[id(variable)])
+        self.held[id(variable)] = self.kind(variable, axis), name
         return name
+
+    def taken(self, variable: Variable, axis: int, end: float) -> str:
+        """A buffer of a block of the variable's Type that is free up to an equation."""
+        key = dtype, shape, _ = self.kind(variable, axis)
+        free = self.free.get(key, [])
+        for name in reversed(free):
+            if self.until.get(name, math.inf) > end:
+                free.remove(name)
+                return name
+        order = columns.memory(shape, axis) if self.columns else tuple(range(len(shape)))
+        self.layout.append((shape, dtype, order))
+        self.axes.append(axis)
+        return f"b{len(self.layout) - 1}"
 
     def release(self, index: int, atoms: tuple[Atom, ...]) -> None:
         """Frees the buffers of values that no later equation of the region reads."""
@@ -151,7 +161,7 @@ class Block:
             self._end(equation, self._reduced(equation, arguments))
             self.release(index, equation.inputs)
             return
-        if self._by_kernel(equation, how, arguments):
+        if self._by_kernel(equation, how, arguments, index):
             pass
         elif self._by_mask(equation, how, arguments, index):
             self._hand_on(variable)
@@ -182,7 +192,7 @@ class Block:
             self._hand_on(variable)
         self.release(index, (*equation.inputs, variable))
 
-    def _by_kernel(self, equation: Equation, how: Form, arguments: list[str]) -> bool:
+    def _by_kernel(self, equation: Equation, how: Form, arguments: list[str], index: int) -> bool:
         """Whether the output was written by a kernel of ours, now or before."""
         (variable,) = equation.outputs
         if id(variable) in self.place:
@@ -193,9 +203,7 @@ class Block:
             return False
         written = [variable] if partner is None else sorted_pair(equation, partner)
         targets = [self._target(v, how.output) for v in written]
-        scratch = [
-            self.buffer(variable, how.output, transient=True) for _ in range(SCRATCH[function])
-        ]
+        scratch = [self.taken(variable, how.output, index) for _ in range(SCRATCH[function])]
         called = self.function(function.__name__, function)
         self.lines.append(f"{called}({', '.join([*arguments, *targets, *scratch])})")
         for v, target in zip(written, targets, strict=True):

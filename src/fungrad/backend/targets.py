@@ -8,7 +8,7 @@ order of their equations; writes no program.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from fungrad.backend.forms import ENDED
@@ -110,6 +110,17 @@ class Targets:
                     self.over[number] = i
                     free.remove(found)
                     break
+
+    def late(self) -> Iterator[tuple[str, Variable, int]]:
+        """The names of blocks of fresh arrays that one value is written to, that value, and when.
+
+        Until then nothing reads or writes them.
+        """
+        for number, (part, *more) in enumerate(self.region.made):
+            name = part_name(number, 0, [part])
+            alone = part.axis == 0 and part.place is None and not more and number not in self.over
+            if alone and self.direct.get(id(part.value)) == name:
+                yield name, part.value, self._at[id(part.value)]
 
 
 def _bytes_of(variable: Variable) -> Any:

@@ -383,6 +383,41 @@ def test_constants_are_kept_as_they_were_when_they_were_read():
     np.testing.assert_array_equal(second, np.full(3, 5.0))
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "dtype", "one"),
+    [
+        (True, True, bool, True),
+        (7, 7, np.int16, True),
+        (7, 8, np.int16, False),
+        (1.5, 1.5, np.float16, True),
+        (1.5, 1.5, np.float32, True),
+        (0.0, -0.0, np.float64, False),
+        (np.nan, np.nan, np.float64, True),
+        (1.5, 1.5, np.complex128, False),
+    ],
+)
+def test_a_large_constant_of_one_number_takes_the_memory_of_one(first, last, dtype, one):
+    constant = np.full((100, 100), first, dtype)
+    constant[-1, 50:] = last
+    before = constant.copy()
+
+    def f(x):
+        return x * constant, constant, np.sum(constant * x, 0)
+
+    graph = fg.make_jaxpr(f)(2.0)
+    compiled = fg.jit(f)
+    found = compiled(2.0)
+    for got, want in zip(found, f(2.0), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    found[1][0] = 0
+    constant[3, 4] = 0
+    ((_, held),) = graph.constants
+    assert (held.strides == (0, 0)) is one and not held.flags.writeable
+    assert held.tobytes() == before.tobytes()
+    np.testing.assert_array_equal(compiled(2.0)[1], before)
+
+
 def test_one_constant_is_held_once():
     c = np.ones(3)
     graph = fg.make_jaxpr(lambda x: (x + c) * c)(F64)

@@ -17,6 +17,9 @@ from fungrad.tracing.scope import place
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, leaked, typeof
 
+LARGE = 8_192
+"""The fewest elements of an array of which it is found out whether they are one number."""
+
 
 class GraphTrace(Trace):
     """Records. Its tracers are variables: they have a Type and no value."""
@@ -60,10 +63,7 @@ class GraphTrace(Trace):
         if known is None or not _unchanged(*known):
             if known is not None:  # written to since: the earlier equations keep what they read
                 self.constants[-id(known[1])] = known
-            held = value
-            if isinstance(value, np.ndarray):
-                held = value.copy()
-                held.flags.writeable = False
+            held = _held(value) if isinstance(value, np.ndarray) else value
             known = self.constants[id(value)] = (value, Variable(typeof(value)), held)
         return known[1]
 
@@ -117,6 +117,17 @@ class GraphTrace(Trace):
         atoms = tuple([self.atom(value) for value in outputs])
         constants = tuple([(variable, held) for _, variable, held in self.constants.values()])
         return Graph(tuple(self.inputs), constants, tuple(self.equations), atoms, name)
+
+
+def _held(value: np.ndarray) -> np.ndarray:
+    """What an array holds now, read-only; a large one of one number takes the memory of that."""
+    if value.size >= LARGE and value.dtype.kind in "biuf" and value.itemsize <= 8:
+        bits = value.view(f"u{value.itemsize}")  # -0.0 is not 0.0
+        if bits.flat[-1] == bits.flat[0] and bool(np.all(bits == bits.flat[0])):
+            return np.broadcast_to(value.flat[0], value.shape)
+    held = value.copy()
+    held.flags.writeable = False
+    return held
 
 
 def _unchanged(value: Any, variable: Variable, held: Any) -> bool:

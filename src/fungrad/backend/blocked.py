@@ -247,7 +247,8 @@ def _totals(writer: Block) -> list[str]:
     for position, variable in enumerate(writer.sums):
         name = names[variable]
         ufunc = REDUCTIONS.get(by_variable[variable].primitive, np.add)
-        both = f"{writer.function(ufunc.__name__, ufunc)}({name}, part[{position}])"
+        place = f", out={name}" * bool(by_variable[variable].outputs[0].type.shape)
+        both = f"{writer.function(ufunc.__name__, ufunc)}({name}, part[{position}]{place})"
         lines.append(f"{name} = parts[0][{position}]")
         lines.append(f"for part in parts[1:]: {name} = {both}")
     return lines

@@ -289,8 +289,9 @@ class Block:
         ufunc = REDUCTIONS.get(equation.primitive, np.add)
         called = self.function(ufunc.__name__, ufunc)
         name = self.sums.setdefault(id(equation.outputs[0]), f"s{len(self.sums)}")
+        place = f", out={name}" * bool(equation.outputs[0].type.shape)  # an array of its own
         self.lines.append(f"r = {text}")
-        self.lines.append(f"{name} = r if {name} is None else {called}({name}, r)")
+        self.lines.append(f"{name} = r if {name} is None else {called}({name}, r{place})")
 
     def _sum_by_number(self, equation: Equation, arguments: list[str]) -> None:
         """Adds the rows of a block to those of others with their numbers."""

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import columns, pool, regions, sizes, threads
+from fungrad.backend import columns, joint, pool, regions, sizes, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.order import Step, lean, peak
 from fungrad.backend.regions import LARGE, Region, scheduled
@@ -369,6 +369,7 @@ def test_random_programs_in_tiny_blocks(program):
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(sizes, "BLOCK", 3)
         patch.setattr(columns, "LOOP", 1_000)
+        patch.setattr(joint, "LONG", 1)
         patch.setattr(sizes, "SHARED", 1)
         functions = [
             program,
@@ -390,6 +391,7 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
         patch.setattr(regions, "SHARED", 1)
         patch.setattr(sizes, "BLOCK", 5)
         patch.setattr(columns, "LOOP", 1_000)
+        patch.setattr(joint, "LONG", 1)
         patch.setattr(sizes, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype.itemsize == 4 else 1e-13)
@@ -465,6 +467,37 @@ def test_products_are_added_up_in_the_blocks():
     assert not any(e.primitive.name == "dot_general" for e in steps if not isinstance(e, Region))
     alone = optimised(fg.make_jaxpr(lambda x, y: np.sum(x * y))(*args))
     assert "v0.dot(v1)" in source(alone)
+
+
+@pytest.mark.parametrize(("terms", "alone"), [(2, True), (3, True), (8, True), (9, False)])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_products_are_added_up_along_short_axes(terms, alone, axis, thread_count, monkeypatch):
+    """Term by term, where the rows stand behind and the terms are long: the product is not made."""
+    monkeypatch.setattr(columns, "LOOP", 1_000)
+    monkeypatch.setattr(joint, "LONG", 1_000)
+
+    def f(x, y):
+        z = np.exp(x) - y
+        shape = [1 if i == axis else n for i, n in enumerate(x.shape)]
+        total = np.sum(z * z, axis)
+        return total, z / np.sqrt(1.0 + np.sum(z * x, axis)).reshape(shape) + total.reshape(shape)
+
+    rng = np.random.default_rng(0)
+    shape = (4000, terms, 3) if axis == 1 else (4000, 3, terms)
+    x, y = rng.uniform(size=shape), rng.normal(size=shape)
+    graph = fg.make_jaxpr(f)(x, y)
+    (region,) = [s for s in scheduled(optimised(graph)) if isinstance(s, Region)]
+    assert written(region)[0].count("multiply(") == 2 * (terms if alone else 1)
+    for want, got in zip(*run_all(graph, (x, y)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+    g = fg.grad(lambda x, y: sum(np.sum(np.sin(a)) for a in f(x, y)), (0, 1))
+    for want, got in zip(g(x, y), fg.jit(g)(x, y), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr(joint, "LONG", 100_000)
+    assert written(region)[0].count("multiply(") == 2
+    f32 = [a.astype(np.float32) for a in (x, y)]
+    for want, got in zip(f(*f32), fg.jit(f)(*f32), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
 def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count):

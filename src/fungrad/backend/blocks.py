@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.backend import columns, joining, masks, products, sizes
 from fungrad.backend.expressions import as_ufunc
 from fungrad.backend.forms import ENDED, Form
-from fungrad.backend.joint import kernel, sines_with_cosines, sorted_pair, summed_products
+from fungrad.backend.joint import kernel, sines_with_cosines, sorted_pair, sums_of_products
 from fungrad.backend.kernels import EXTREMA, SCRATCH, dot
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import CASTS, REDUCTIONS, multiplies, views
@@ -54,7 +54,7 @@ class Block:
         self.sums: dict[int, str] = {}
         self.matrices: dict[str, str] = {}
         self.pairs = sines_with_cosines(region)
-        self.products = {} if self.columns else summed_products(region, self.step)
+        self.products = sums_of_products(region, self.step, self.columns)
         self.dotted = {id(product) for product in self.products.values()}
         self.root: dict[int, int] = {}
         self.held: dict[int, tuple[Any, str]] = {}
@@ -143,8 +143,8 @@ class Block:
         primitive: Any = equation.primitive
         product = self.products.get(id(equation))
         if product is not None:
-            self._end(equation, self._dot(product))
-            self.release(index, product.inputs)
+            self._sum_of_product(equation, product, how, index)
+            self.release(index, (*product.inputs, variable))
             return
         if id(equation) in self.dotted:
             return  # its sum reads what it reads
@@ -155,42 +155,35 @@ class Block:
         ]
         if joining.scatters(equation):
             self._sum_by_number(equation, arguments)
-            self.release(index, equation.inputs)
-            return
-        if how.output == ENDED:
+        elif how.output == ENDED:
             self._end(equation, self._reduced(equation, arguments))
-            self.release(index, equation.inputs)
-            return
-        if self._by_kernel(equation, how, arguments, index):
-            pass
-        elif self._by_mask(equation, how, arguments, index):
-            self._hand_on(variable)
-        elif multiplies(equation):
-            target = self.buffer(variable, how.output)
-            self.lines.append(self._product(equation, arguments, f", out={target}"))
-            self.place[id(variable)] = target
-            self._hand_on(variable)
-        elif joining.gathers(equation) or joining.joins(equation):
-            self._join(equation, how, arguments)
-            self._hand_on(variable)
-        elif views(equation):
-            self._view(equation, how, arguments[0])
-            self._hand_on(variable)
-        elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
-            over = primitive.ufunc is not None
-            if over:  # a ufunc may write over what it reads
-                self.release(index, equation.inputs)
-            target = self._target(variable, how.output)
-            self._call(equation, arguments, target)
-            self.place[id(variable)] = target
-            self._hand_on(variable)
-        else:
-            name = f"t{len(self.lines)}"
-            called = self._eval(primitive, equation.params)
-            self.lines.append(f"{name} = {called}({', '.join(arguments)})")
-            self.place[id(variable)] = name
+        elif not self._by_kernel(equation, how, arguments, index):
+            self._by_numpy(equation, how, arguments, index)
             self._hand_on(variable)
         self.release(index, (*equation.inputs, variable))
+
+    def _by_numpy(self, equation: Equation, how: Form, arguments: list[str], index: int) -> None:
+        """Writes the lines of an equation that has rows, and no kernel of ours."""
+        (variable,) = equation.outputs
+        primitive: Any = equation.primitive
+        if self._by_mask(equation, how, arguments, index):
+            pass
+        elif multiplies(equation):
+            target = self.place[id(variable)] = self.buffer(variable, how.output)
+            self.lines.append(self._product(equation, arguments, f", out={target}"))
+        elif joining.gathers(equation) or joining.joins(equation):
+            self._join(equation, how, arguments)
+        elif views(equation):
+            self._view(equation, how, arguments[0])
+        elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
+            if primitive.ufunc is not None:  # it may write over what it reads
+                self.release(index, equation.inputs)
+            target = self.place[id(variable)] = self._target(variable, how.output)
+            self._call(equation, arguments, target)
+        else:
+            name = self.place[id(variable)] = f"t{len(self.lines)}"
+            called = self._eval(primitive, equation.params)
+            self.lines.append(f"{name} = {called}({', '.join(arguments)})")
 
     def _by_kernel(self, equation: Equation, how: Form, arguments: list[str], index: int) -> bool:
         """Whether the output was written by a kernel of ours, now or before."""
@@ -328,12 +321,24 @@ class Block:
         called = self.function(ufunc.__name__, ufunc)
         return f"{called}.reduce({arguments[0]}, {equation.params['axes']})"
 
-    def _dot(self, product: Equation) -> str:
-        """The sum of a product, which is not made."""
+    def _sum_of_product(self, equation: Equation, product: Equation, how: Form, index: int) -> None:
+        """Writes the lines of the sum of a product, which is not made."""
         form = self.forms[id(product)]
         x, y = (self.read(a, axis) for a, axis in zip(product.inputs, form.inputs, strict=True))
-        self.function("add", np.add)
-        return f"add.reduce({self.function('vecdot', np.vecdot)}({x}, {y}), None)"
+        if how.output == ENDED:
+            both = f"{self.function('vecdot', np.vecdot)}({x}, {y})"
+            self._end(equation, f"{self.function('add', np.add)}.reduce({both}, None)")
+            return
+        (variable,), (axis,) = equation.outputs, equation.params["axes"]
+        target = self.place[id(variable)] = self._target(variable, how.output)
+        scratch = self.taken(variable, how.output, index)
+        self.free.setdefault(self.kind(variable, how.output), []).append(scratch)
+        times, plus = self.function("multiply", np.multiply), self.function("add", np.add)
+        for k in range(product.outputs[0].type.shape[axis]):
+            at = self.constant((*[slice(None)] * axis, k))
+            self.lines.append(f"{times}({x}[{at}], {y}[{at}], out={scratch if k else target})")
+            self.lines += [f"{plus}({target}, {scratch}, out={target})"] * (k > 0)
+        self._hand_on(variable)
 
     def _product(self, equation: Equation, given: list[str], rest: str = "") -> str:
         """The text of a product of matrices, by rows or over them, with more arguments."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.forms import ENDED
 from fungrad.backend.kernels import fast_tangent, hypot, logaddexp, sincos, sincos_by_tangent
 from fungrad.backend.regions import ROW, Region
 from fungrad.ir.graph import Equation, Variable
@@ -20,6 +21,11 @@ from fungrad.primitives.shaping import reduce_sum
 
 KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
 """The kernel of a primitive; floors above put theirs here."""
+
+
+FEW, LONG = 8, 20_000
+"""The most terms of a sum that are added one at a time, and the fewest elements of such a term in a
+block: shorter ones take longer to call than to compute."""
 
 
 def doubles(equation: Equation) -> bool:
@@ -56,10 +62,12 @@ def sorted_pair(equation: Equation, partner: Equation) -> list[Variable]:
     return [e.outputs[0] for e in pair]
 
 
-def summed_products(region: Region, step: int) -> dict[int, Equation]:
-    """For each sum of all elements of a product that nothing else reads, by identity, the product.
+def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equation]:
+    """For each sum of a product that nothing else reads, by identity, the product, where that need
+    not be made.
 
-    Along rows that a BLAS would not share among threads of its own.
+    In columns along a short axis, whose terms are added one at a time; else of all elements, along
+    rows that a BLAS would not share among threads of its own.
     """
     read = region.reads()
     made = {
@@ -68,17 +76,22 @@ def summed_products(region: Region, step: int) -> dict[int, Equation]:
         if e.primitive is mul and doubles(e)
     }
     found: dict[int, Equation] = {}
-    for equation in region.equations:
+    for equation, how in zip(region.equations, region.forms, strict=True):
         product, axis = made.get(id(equation.inputs[0]), (None, 0))
         sums = equation.primitive is reduce_sum and read[id(equation.inputs[0])] == 1
         if product is None or not sums:
             continue
-        shape = product.outputs[0].type.shape
-        same = all(a.type.shape == shape for a in product.inputs)
-        long = step if axis == len(shape) - 1 else shape[-1]
-        if same and len(shape) > 1 and len(equation.params["axes"]) == len(shape) and long <= ROW:
+        shape, axes = product.outputs[0].type.shape, equation.params["axes"]
+        if columns:
+            term = equation.outputs[0].type.size * step // region.length
+            few = len(axes) == 1 and 1 < shape[axes[0]] <= FEW
+            fits = how.output != ENDED and few and term >= LONG
+        else:
+            long = step if axis == len(shape) - 1 else shape[-1]
+            fits = len(shape) > 1 and len(axes) == len(shape) and long <= ROW
+        if fits and all(a.type.shape == shape for a in product.inputs):
             found[id(equation)] = product
     return found
 
 
-__all__ = ["KERNELS", "kernel", "sines_with_cosines", "sorted_pair", "summed_products"]
+__all__ = ["KERNELS", "kernel", "sines_with_cosines", "sorted_pair", "sums_of_products"]

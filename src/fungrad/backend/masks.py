@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.forms import ENDED, Form
+from fungrad.backend.forms import Form
 from fungrad.backend.regions import Region
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.elementwise import add, select

@@ -46,8 +46,8 @@ LIGHT = 16
 """Products of no more terms for each element that is read or written by rows are light: to read and
 write takes longer. Others are left to the BLAS's threads where it has some."""
 SHARED_LIGHT, TERMS = 64, 3_200_000
-"""The same where a product has so many terms in all that threads of ours share its region: those of
-a BLAS wait for each other at every product, ours until the end of the region."""
+"""The same of a product that has so many terms in all: threads of ours share most regions that have
+one, and wait for each other at the end of the region; those of a BLAS wait at every product."""
 PRODUCT = 128
 """The rows of a block in which products of matrices are done, if it is not too large for that."""
 

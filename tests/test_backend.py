@@ -269,6 +269,8 @@ def test_an_order_is_taken_where_it_needs_less():
     assert peak(steps, order, lambda value: 1, ["abcd"]) == 3
     assert peak(steps, range(7), lambda value: 1, ["abcd"]) == 5
     assert lean(steps, lambda value: value == "abcd", ["abcd"]) == list(range(7))
+    assert lean(steps, lambda value: 1, ["abcd"], least=5) == order
+    assert lean(steps, lambda value: 1, ["abcd"], least=6) == list(range(7))
 
 
 def test_prints_stay_in_their_order(capsys):

@@ -20,7 +20,9 @@ class Step(Record):
     makes: Sequence[Hashable]
 
 
-def lean(steps: Sequence[Step], size: Callable[[Any], int], kept: Sequence[Hashable]) -> list[int]:
+def lean(
+    steps: Sequence[Step], size: Callable[[Any], int], kept: Sequence[Hashable], least: int = 0
+) -> list[int]:
     """The places of steps in an order that needs less memory at its peak than they do, if found.
 
     Of the steps whose values are there, the one after which least is alive comes next, the first
@@ -30,14 +32,14 @@ def lean(steps: Sequence[Step], size: Callable[[Any], int], kept: Sequence[Hasha
       steps: in an order in which they can be done.
       size: of a value that a step makes.
       kept: values that stay alive.
+      least: the bytes alive at once from which on another order is looked for.
     """
     as_they_are = list(range(len(steps)))
-    order = _greedy(steps, size, kept)
-    if order == as_they_are or peak(steps, order, size, kept) >= peak(
-        steps, as_they_are, size, kept
-    ):
+    most = peak(steps, as_they_are, size, kept)
+    if most < least:
         return as_they_are
-    return order
+    order = _greedy(steps, size, kept)
+    return order if peak(steps, order, size, kept) < most else as_they_are
 
 
 class _Alive:

@@ -42,7 +42,7 @@ LEAD = 8
 SHARED = 400_000
 """Elements of an array from which on one equation that reads it is a region."""
 MUCH = 1 << 20
-"""Bytes of all values together from which on their order is chosen."""
+"""Bytes that are alive at once from which on the order of steps is chosen."""
 
 Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
@@ -216,8 +216,9 @@ def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equat
             sizes[acts] = 0
             makes.append(acts)
         found.append(Step(reads, makes))
-    kept = [id(atom) for atom in outputs]
-    order = lean(found, sizes.__getitem__, [*kept, *[root[v] for v in kept if v in root]])
+    kept: list[Hashable] = [id(atom) for atom in outputs]
+    kept += [root[v] for v in kept if v in root]
+    order = lean(found, sizes.__getitem__, kept, MUCH)
     return [steps[place] for place in order]
 
 

@@ -391,6 +391,8 @@ def test_constants_are_kept_as_they_were_when_they_were_read():
         (7, 8, np.int16, False),
         (1.5, 1.5, np.float16, True),
         (1.5, 1.5, np.float32, True),
+        (1.5, 1.5, ">f8", True),
+        (7, 7, ">i4", True),
         (0.0, -0.0, np.float64, False),
         (np.nan, np.nan, np.float64, True),
         (1.5, 1.5, np.complex128, False),

@@ -124,7 +124,7 @@ def _held(value: np.ndarray) -> np.ndarray:
     if value.size >= LARGE and value.dtype.kind in "biuf" and value.itemsize <= 8:
         bits = value.view(f"u{value.itemsize}")  # -0.0 is not 0.0
         if bits.flat[-1] == bits.flat[0] and bool(np.all(bits == bits.flat[0])):
-            return np.broadcast_to(value.flat[0], value.shape)
+            return np.broadcast_to(value.flat[:1], value.shape)
     held = value.copy()
     held.flags.writeable = False
     return held

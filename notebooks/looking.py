@@ -69,12 +69,14 @@ def marked(graph: fg.Graph) -> str:
 def held_bytes(f: Callable[..., Any], *args: Any) -> int:
     """The bytes of the arrays that are alive for a pullback's sake: what reverse mode keeps of f.
 
-    Counts what NumPy allocated while `fg.vjp(f, *args)` ran and has not given back after it.
+    Counts what NumPy allocated while `fg.vjp(f, *args)` ran and has not given back after it, but
+    for what compiled loops keep for their next call.
     """
     tracemalloc.start()
     try:
         before = _array_bytes()
         pullback = fg.vjp(f, *args)[1]
+        fg.clear_caches()
         after = _array_bytes()
         del pullback
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from concurrent_calls import same_in_threads
@@ -150,3 +152,14 @@ def test_a_shelf_gives_what_nobody_holds():
     assert not set(taken[1:]) & set(places[:2])  # the second is held, what is too many was dropped
     del part
     assert kept.take()[0][0].ctypes.data == places[1]
+
+
+def test_clear_caches_frees_what_is_kept():
+    kept = Shelf(make)
+    held = kept.take()
+    array = weakref.ref(held[0][0])
+    kept.give(held)
+    del held
+    assert array() is not None
+    fg.clear_caches()
+    assert array() is None

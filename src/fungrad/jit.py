@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fungrad import trees
-from fungrad.backend import pool
+from fungrad.backend import pool, shelf
 from fungrad.backend.straight import StraightLine, source
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph, above
@@ -298,13 +298,14 @@ class Jitted:
 
 
 def clear_caches() -> None:
-    """Frees what compiled functions hold for later: their Graphs and programs, and the buffers.
+    """Frees what compiled functions hold for later: their Graphs and programs, buffers and stacks.
 
     >>> clear_caches()
     """
     for jitted in list(_all):
         jitted.cache_clear()
     pool.clear()
+    shelf.clear()
 
 
 class _Static:

@@ -8,6 +8,7 @@ exact, in a Python without its global lock, nothing is kept. Knows no program.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ class Shelf:
     def __init__(self, make: Callable[[], tuple[tuple[Any, ...], Any]]) -> None:
         self._make = make
         self._kept: list[Held] = []
+        _all.add(self)
 
     def take(self) -> Held:
         """Arrays that are the caller's own until they are given back."""
@@ -51,9 +53,22 @@ class Shelf:
         if len(self._kept) < KEPT:
             self._kept.append(held)
 
+    def clear(self) -> None:
+        """Frees what is kept."""
+        self._kept.clear()
+
+
+_all: weakref.WeakSet[Shelf] = weakref.WeakSet()
+
+
+def clear() -> None:
+    """Frees what all programs keep."""
+    for shelf in list(_all):
+        shelf.clear()
+
 
 def _holders(arrays: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(map(sys.getrefcount, arrays))
 
 
-__all__ = ["COUNTED", "Shelf"]
+__all__ = ["COUNTED", "Shelf", "clear"]

@@ -33,16 +33,9 @@ loops = ByPrimitive(
         "fungrad.structural.loop": "fungrad.backend.looping",
     }
 )
-"""What makes the program of a loop on arrays, of its equation and the variables that it may write
-over.
+"""What makes the program of a loop on arrays, of its equation, the variables that it may write
+over, and whether its outputs may be views of one array.
 """
-alone = ByPrimitive(
-    {
-        "fungrad.structural.scan": "fungrad.backend.stepping",
-        "fungrad.structural.loop": "fungrad.backend.looping",
-    }
-)
-"""The same outside of a program, of the equation and what makes the program of a Graph."""
 
 
 class Lines:
@@ -198,7 +191,7 @@ class Lines:
         steps, make = _steps(equation), loops.of(primitive)
         loop = of_equation(equation, steps) if structural.of(primitive) else None
         if loop is None and make is not None:
-            loop = make(equation, self._spare)
+            loop = make(equation, self._spare, True)
         return self.constant(primitive.name, loop or steps)
 
 
@@ -214,4 +207,4 @@ def _steps(equation: Equation) -> Runner:
     return functools.partial(primitive.eval, **equation.params)
 
 
-__all__ = ["Lines", "Runner", "alone", "loops", "own"]
+__all__ = ["Lines", "Runner", "loops", "own"]

@@ -8,12 +8,12 @@ values of them are arrays of their own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from fungrad.backend.lines import alone, loops, own
+from fungrad.backend.lines import loops, own
 from fungrad.backend.regions import Region, scheduled
 from fungrad.backend.straight import build
 from fungrad.ir.graph import Equation, Graph, Variable
@@ -22,25 +22,22 @@ from fungrad.optimise.rewrite import is_pure
 from fungrad.structural.call import Runner, run
 from fungrad.structural.loop import parts, while_loop
 
-Build = Callable[[Graph, Sequence[Variable]], Runner]
-"""Makes the program of a Graph that may write over some of its inputs."""
 
-
-def in_place(equation: Equation, make: Build, spare: Collection[Variable] = ()) -> Runner | None:
+def in_place(equation: Equation, spare: Collection[Variable], shared: bool) -> Runner | None:
     """The program of a while_loop, a function that returns its outputs; None where no carry can be
     written over.
 
     Args:
       equation: the loop.
-      make: makes the program of a step.
       spare: inputs that may be written over, so that carries begin there without a copy.
+      shared: of no meaning here: outputs are arrays of their own.
     """
     params = equation.params
     body, cond, counts = optimised(params["body"]), params["cond"], params["counts"]
     made, unread = _carries(body, counts[1])
     if not made or not all(map(is_pure, cond.equations)):
         return None
-    step = make(body, [body.inputs[counts[1] + i] for i in made])
+    step = build(body, [body.inputs[counts[1] + i] for i in made])
     given = {place - sum(counts) for place in own(equation.inputs, spare)}
     copied = [i for i in made if i not in given]
 
@@ -58,8 +55,7 @@ def in_place(equation: Equation, make: Build, spare: Collection[Variable] = ()) 
     return loop
 
 
-alone[while_loop] = in_place
-loops[while_loop] = lambda equation, spare: in_place(equation, build, spare)
+loops[while_loop] = in_place
 
 
 def _carries(body: Graph, constants: int) -> tuple[list[int], list[int]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fungrad.backend.expressions import expressed
 from fungrad.backend.lifetimes import by_ufunc
-from fungrad.backend.lines import Runner, alone, loops, own
+from fungrad.backend.lines import Runner, loops, own
 from fungrad.backend.places import TURNED, Places
 from fungrad.backend.programs import program
 from fungrad.backend.regions import Region
@@ -39,9 +39,7 @@ BYTES, VIEWS = 1 << 19, 1 << 13
 """The most bytes of the stacks that a program keeps, and the most views of their rows."""
 
 
-def stepwise(
-    equation: Equation, spare: Collection[Variable] = (), shared: bool = True
-) -> Runner | None:
+def stepwise(equation: Equation, spare: Collection[Variable], shared: bool) -> Runner | None:
     """The program of a scan, a function that returns its outputs; None where a step is better done
     on numbers.
 
@@ -63,7 +61,6 @@ def _unused(*args: Any) -> Any:
 
 
 loops[scan] = stepwise
-alone[scan] = lambda equation, build: stepwise(equation, shared=False)
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
@@ -145,8 +142,9 @@ class _Loop(Places):
         make: list[str] = []
         give: list[str] = []
         if rows and self.keeps(len(rows)):
-            shelf = Shelf(lambda: self.namespace["make"]())
-            self.namespace.update(take=shelf.take, give=shelf.give)
+            namespace = self.namespace
+            shelf = Shelf(lambda: namespace["make"]())
+            namespace.update(take=shelf.take, give=shelf.give)
             names, views = ", ".join(self.filled), ", ".join(s for _, s in rows)
             both = f"({names},), list(zip({views}))"
             make = ["def make():", *_indented([*empty, f"return {both}"])]

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.backend.lines import Lines, alone
+from fungrad.backend.lines import Lines, loops
 from fungrad.backend.programs import of_equation, program
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
@@ -34,8 +34,8 @@ class StraightLine(Backend):
         arguments = tuple([Variable(type_) for type_ in types])
         outputs = tuple([Variable(type_) for type_ in primitive.infer(types, params)])
         equation = Equation(primitive, arguments, outputs, params)
-        found, make = of_equation(equation, steps), alone.of(primitive)
-        return found if found is not None or make is None else make(equation, build)
+        found, make = of_equation(equation, steps), loops.of(primitive)
+        return found if found is not None or make is None else make(equation, (), False)
 
 
 class _Later:

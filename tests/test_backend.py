@@ -390,7 +390,7 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
     cut = tuple(a[..., :23] if a.shape[-1] > 23 else a for a in args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
-        patch.setattr(regions, "SHARED", 1)
+        patch.setattr(regions, "ALONE", 1)
         patch.setattr(sizes, "BLOCK", 5)
         patch.setattr(columns, "LOOP", 1_000)
         patch.setattr(joint, "LONG", 1)
@@ -503,7 +503,7 @@ def test_products_are_added_up_along_short_axes(terms, alone, axis, thread_count
 
 
 def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count):
-    large = RNG.normal(size=regions.SHARED)
+    large = RNG.normal(size=regions.ALONE)
     for f in (np.exp, np.max, lambda x: 2.0 * x):
         graph = optimised(fg.make_jaxpr(f)(large))
         assert [isinstance(step, Region) for step in scheduled(graph)] == [True]

@@ -39,7 +39,7 @@ ROW = 4_096
 LEAD = 8
 """The largest number of pieces that a row may lie in."""
 
-SHARED = 400_000
+ALONE = 400_000
 """Elements of an array from which on one equation that reads it is a region."""
 MUCH = 1 << 20
 """Bytes that are alive at once from which on the order of steps is chosen."""
@@ -145,7 +145,7 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
     if equation.primitive in REDUCTIONS:
         type_ = equation.inputs[0].type
         axis = _row_axis(type_.shape) if type_.size >= LARGE else None
-        if axis is not None and (axis not in equation.params["axes"] or type_.size >= SHARED):
+        if axis is not None and (axis not in equation.params["axes"] or type_.size >= ALONE):
             return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
     if joining.gathers(equation) and equation.outputs[0].type.size >= LARGE:
         return form(equation, (None, None), 0), equation.inputs[1].type.size
@@ -183,7 +183,7 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
         result.extend(e for e in finder.others.get(level, ()) if id(e) not in absorbed)
         for (at, length), members in finder.regions.items():
             if at == level:
-                alone = len(members) == 1 and _size(members[0][0]) < SHARED
+                alone = len(members) == 1 and _size(members[0][0]) < ALONE
                 found = members[0][0] if alone else _region(length, members, read_by, absorbed)
                 result.append(found)
     return _lean(result, graph.outputs)
@@ -322,9 +322,7 @@ def spare(
 
 def _makes_arrays(step: Equation | Region) -> bool:
     """Whether what a step makes is memory of its own, in C order."""
-    if isinstance(step, Region):
-        return True
-    if step.primitive is full:
+    if isinstance(step, Region) or step.primitive is full:
         return True
     dot = step.primitive is dot_general and not step.params["batch"][0]
     return dot and all(atom.type.ndim == 2 for atom in (*step.inputs, *step.outputs))

@@ -44,8 +44,7 @@ def associated(loop: Loop) -> None:
 
 def _known(loop: Loop, xs: bool = True) -> set[int]:
     """What is known before a step, or, without its xs, before the loop."""
-    given = (*loop.consts, *loop.body.constants, *(loop.xs if xs else ()))
-    known = {id(v) for v, _ in given}
+    known = loop.given(xs)
     for equation in loop.equations:
         if known.issuperset(id(a) for a in equation.inputs if isinstance(a, Variable)):
             known.update(id(v) for v in equation.outputs)
@@ -118,7 +117,7 @@ def _factors(
 
 def _shorten_chains(loop: Loop) -> None:
     """Puts together what is known of products and sums."""
-    known = {id(v) for v, _ in (*loop.consts, *loop.xs, *loop.body.constants)}
+    known = loop.given()
     chains: dict[tuple[int, bool], _Chain] = {}
     seen: dict[Hashable, Atom] = {}
     equations: list[Equation] = []

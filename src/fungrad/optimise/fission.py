@@ -25,7 +25,7 @@ _ARITHMETIC = (add, sub, mul, div, neg)
 
 def move_before(loop: Loop) -> None:
     """Computes before the loop what its xs determine."""
-    fixed = {id(v) for v, _ in (*loop.consts, *loop.body.constants)}
+    fixed = loop.given(xs=False)
     known = fixed | {id(v) for v, _ in loop.xs}
     moved: list[Equation] = []
     again: set[int] = set()  # what is the same in all steps is made in each, too
@@ -161,7 +161,7 @@ def _cheap(equation: Equation) -> bool:
 
 def _alike(loop: Loop, read: dict[int, Variable]) -> list[Equation]:
     """The equations of values that are the same in all steps, though they are made in each."""
-    fixed = {id(v) for v, _ in (*loop.consts, *loop.body.constants)}
+    fixed = loop.given(xs=False)
     found = []
     for equation in loop.equations:
         inputs = {id(a) for a in equation.inputs if isinstance(a, Variable)}

@@ -139,7 +139,7 @@ class _Forms:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.given = {id(v) for v, _ in (*loop.consts, *loop.xs, *loop.body.constants)}
+        self.given = loop.given()
         self.known = _Known()
         self.forms: dict[int, _Form] = {}
         self.steps: list[tuple[list[int], list[int], bool, bool]] = []

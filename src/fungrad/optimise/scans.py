@@ -107,6 +107,11 @@ class Loop:
 
     # --- what is known ------------------------------------------------------------------------
 
+    def given(self, xs: bool = True) -> set[int]:
+        """What a step is given to read beside the carries, by identity: with its xs, or without."""
+        found = (*self.consts, *self.body.constants, *(self.xs if xs else ()))
+        return {id(v) for v, _ in found}
+
     def fixed(self) -> Renaming:
         """What each step finds the same, by what the Graph around calls it."""
         return {id(v): a for v, a in self.consts}

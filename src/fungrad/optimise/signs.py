@@ -41,11 +41,17 @@ def _times_minus_one(writer: Writer, equation: Equation) -> Atom | None:
     return writer.add(equation, neg, other) if equation.outputs[0].type.inexact else None
 
 
+def _made_for(writer: Writer, equation: Equation, *primitives: Any) -> Equation | None:
+    """What has made the floats that an equation alone reads, if it is one of the primitives."""
+    x = equation.inputs[0]
+    made = writer.made_by(x, *primitives)
+    return made if writer.only_here(x) and equation.outputs[0].type.inexact else None
+
+
 def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:
     """-(x * c) is x * -c, and -(c / x) is -c / x, for a number c."""
-    x = equation.inputs[0]
-    made = writer.made_by(x, mul, div)
-    if made is None or not writer.only_here(x) or not equation.outputs[0].type.inexact:
+    made = _made_for(writer, equation, mul, div)
+    if made is None:
         return None
     first, second = made.inputs
     number = _opposite(second)
@@ -57,9 +63,8 @@ def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:
 
 def _sum_negated(writer: Writer, equation: Equation) -> Atom | None:
     """-(x - y) is y - x, and -(x + c) is -c - x, for a number c."""
-    x = equation.inputs[0]
-    made = writer.made_by(x, add, sub)
-    if made is None or not writer.only_here(x) or not equation.outputs[0].type.inexact:
+    made = _made_for(writer, equation, add, sub)
+    if made is None:
         return None
     first, second = made.inputs
     if made.primitive is add:

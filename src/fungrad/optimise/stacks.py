@@ -102,7 +102,7 @@ def _product(loop: Loop, equation: Equation) -> bool:
     """Whether an equation is a product of what steps make, of which there may be stacks."""
     if equation.primitive is not dot_general or equation.params["batch"][0]:
         return False
-    fixed = {id(v) for v, _ in (*loop.consts, *loop.body.constants)}
+    fixed = loop.given(xs=False)
     return all(
         isinstance(a, Variable)
         and id(a) not in fixed

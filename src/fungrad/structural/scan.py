@@ -216,11 +216,11 @@ def _moved(body: Graph, how: Plan, counts: Counts) -> _Moved:
     )
 
 
-def _pullback_body(body: Graph, how: Plan, counts: Counts) -> Graph:
+def _pullback_body(body: Graph, how: Plan, moved: _Moved, constants: int) -> Graph:
     """A step back: residuals that are consts, sums of the consts' cotangents, the carries' ones,
     residuals of the step, cotangents of its ys -> sums, the carries' cotangents, those of its xs.
     """
-    constants, moved, out = counts[0], _moved(body, how, counts), body.output_types
+    out = body.output_types
     residuals = how.halves.forward.outputs[len(out) :]
     held = [body.input_types[h] for h in how.held if h >= 0]
     own = [r.type for r, h in zip(residuals, how.held, strict=True) if h < 0]
@@ -273,7 +273,7 @@ def _vjp(
         *(_given(cotangents[i], out[i], ()) for i in moved.carry),
         *stacked,
         *(_given(cotangents[i], out[i], (params["length"],)) for i in moved.ys),
-        body=_pullback_body(body, how, counts),
+        body=_pullback_body(body, how, moved, counts[0]),
         counts=(len(held), len(moved.consts) + len(moved.carry)),
         **{**params, "reverse": not params["reverse"]},
     )

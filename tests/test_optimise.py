@@ -86,6 +86,16 @@ def names(graph):
     return [equation.primitive.name for equation in graph.equations]
 
 
+def check_rewritten(f, args, expected, **tolerance):
+    """The optimised Graph has the expected primitives, in any order, and the same results."""
+    graph = fg.make_jaxpr(f)(*args)
+    found = optimised(graph)
+    fg.check_graph(found)
+    assert sorted(names(found)) == sorted(expected)
+    for got, want in zip(fg.evaluate(found, *args), fg.evaluate(graph, *args), strict=True):
+        np.testing.assert_allclose(got, want, **tolerance)
+
+
 @pytest.mark.parametrize("reason", EXAMPLES)
 def test_rule(reason):
     f, args, left = EXAMPLES[reason]
@@ -331,12 +341,7 @@ def test_numbers_of_products_and_quotients_are_one():
     rng = np.random.default_rng(0)
     args = rng.uniform(1.0, 2.0, 40), rng.uniform(1.0, 2.0, 40)
     for f, expected in examples:
-        graph = fg.make_jaxpr(f)(*args)
-        found = optimised(graph)
-        fg.check_graph(found)
-        assert sorted(names(found)) == sorted(expected)
-        for got, want in zip(fg.evaluate(found, *args), fg.evaluate(graph, *args), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-14)
+        check_rewritten(f, args, expected, rtol=1e-14)
     for dtype in (np.float32, np.int64):
         typed = [(10.0 * a).astype(dtype) for a in args]
         found = optimised(fg.make_jaxpr(lambda x, y: x * 3 * y * 5)(*typed))
@@ -362,12 +367,7 @@ def test_a_factor_of_both_terms_is_multiplied_with_once():
     rng = np.random.default_rng(0)
     args = rng.normal(size=40), rng.normal(size=40)
     for f, expected in examples:
-        graph = fg.make_jaxpr(f)(*args)
-        found = optimised(graph)
-        fg.check_graph(found)
-        assert sorted(names(found)) == sorted(expected)
-        for got, want in zip(fg.evaluate(found, *args), fg.evaluate(graph, *args), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+        check_rewritten(f, args, expected, rtol=1e-12, atol=1e-14)
     for dtype, count in ((np.complex128, 1), (np.float32, 2), (np.int64, 2)):
         typed = [(10.0 * a).astype(dtype) for a in args]
         found = optimised(fg.make_jaxpr(lambda x, y: x * y + x * (y - x))(*typed))

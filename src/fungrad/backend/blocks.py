@@ -324,13 +324,22 @@ class Block:
     def _sum_of_product(self, equation: Equation, product: Equation, how: Form, index: int) -> None:
         """Writes the lines of the sum of a product, which is not made."""
         form = self.forms[id(product)]
-        x, y = (self.read(a, axis) for a, axis in zip(product.inputs, form.inputs, strict=True))
+        x, *others = (
+            self.read(a, axis)
+            for a, axis in zip(product.inputs, form.inputs, strict=True)
+            if not isinstance(a, Literal)  # the 2 of a square
+        )
+        y = others[0] if others else x
+        both = f"{self.function('vecdot', np.vecdot)}({x}, {y}"
         if how.output == ENDED:
-            both = f"{self.function('vecdot', np.vecdot)}({x}, {y})"
-            self._end(equation, f"{self.function('add', np.add)}.reduce({both}, None)")
+            self._end(equation, f"{self.function('add', np.add)}.reduce({both}), None)")
             return
         (variable,), (axis,) = equation.outputs, equation.params["axes"]
         target = self.place[id(variable)] = self._target(variable, how.output)
+        if not self.columns:
+            self.lines.append(f"{both}, out={target})")
+            self._hand_on(variable)
+            return
         scratch = self.taken(variable, how.output, index)
         self.free.setdefault(self.kind(variable, how.output), []).append(scratch)
         times, plus = self.function("multiply", np.multiply), self.function("add", np.add)

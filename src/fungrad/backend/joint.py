@@ -14,9 +14,8 @@ from fungrad.backend.forms import ENDED
 from fungrad.backend.kernels import fast_tangent, hypot, logaddexp, sincos, sincos_by_tangent
 from fungrad.backend.regions import ROW, Region
 from fungrad.ir.graph import Equation, Variable
-from fungrad.optimise.kernels import setting
+from fungrad.optimise.kernels import factors, setting
 from fungrad.primitives import ufuncs
-from fungrad.primitives.elementwise import mul
 from fungrad.primitives.shaping import reduce_sum
 
 KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
@@ -66,21 +65,21 @@ def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equa
     """For each sum of a product that nothing else reads, by identity, the product, where that need
     not be made.
 
-    In columns along a short axis, whose terms are added one at a time; else of all elements, along
-    rows that a BLAS would not share among threads of its own.
+    In columns along a short axis, whose terms are added one at a time; else of all elements, or
+    along the last axis, of rows that a BLAS would not share among threads of its own.
     """
     read = region.reads()
-    made = {
-        id(e.outputs[0]): (e, how.output)
-        for e, how in zip(region.equations, region.forms, strict=True)
-        if e.primitive is mul and doubles(e)
-    }
+    made = {}
+    for equation, how in zip(region.equations, region.forms, strict=True):
+        both = factors(equation)
+        if both is not None and all(a.type.dtype == np.float64 for a in both):
+            made[id(equation.outputs[0])] = equation, both, how.output
     found: dict[int, Equation] = {}
     for equation, how in zip(region.equations, region.forms, strict=True):
-        product, axis = made.get(id(equation.inputs[0]), (None, 0))
-        sums = equation.primitive is reduce_sum and read[id(equation.inputs[0])] == 1
-        if product is None or not sums:
+        (x, *_) = equation.inputs
+        if equation.primitive is not reduce_sum or id(x) not in made or read[id(x)] != 1:
             continue
+        product, both, axis = made[id(x)]
         shape, axes = product.outputs[0].type.shape, equation.params["axes"]
         if columns:
             term = equation.outputs[0].type.size * step // region.length
@@ -88,8 +87,9 @@ def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equa
             fits = how.output != ENDED and few and term >= LONG
         else:
             long = step if axis == len(shape) - 1 else shape[-1]
-            fits = len(shape) > 1 and len(axes) == len(shape) and long <= ROW
-        if fits and all(a.type.shape == shape for a in product.inputs):
+            along = axes == (len(shape) - 1,) and how.output != ENDED
+            fits = len(shape) > 1 and (along or len(axes) == len(shape)) and long <= ROW
+        if fits and all(a.type.shape == shape for a in both):
             found[id(equation)] = product
     return found
 

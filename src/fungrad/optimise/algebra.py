@@ -183,6 +183,7 @@ def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
         if source.type.weak or source.type.dtype != atom.type.dtype:
             continue
         if _shape(tried) == equation.outputs[0].type.shape:
+            writer.pass_by(atom)
             inputs = tried
     if inputs is equation.inputs:
         return None
@@ -200,6 +201,7 @@ def _reshaped_twice(writer: Writer, equation: Equation) -> Atom | None:
     made = writer.made_by(equation.inputs[0], reshape)
     if made is None:
         return None
+    writer.pass_by(equation.inputs[0])
     return writer.add(equation, reshape, made.inputs[0], **equation.params)
 
 
@@ -207,6 +209,7 @@ def _transposed_twice(writer: Writer, equation: Equation) -> Atom | None:
     made = writer.made_by(equation.inputs[0], transpose)
     if made is None:
         return None
+    writer.pass_by(equation.inputs[0])
     axes = tuple(made.params["axes"][a] for a in equation.params["axes"])
     return writer.add(equation, transpose, made.inputs[0], axes=axes)
 

@@ -1,4 +1,5 @@
-"""Floor 6: a factor that both terms of a sum have is multiplied with once.
+"""Floor 6: a factor that both terms of a sum have is multiplied with once; a term that is there
+twice is doubled.
 
 g * a * 3 - g * b is g * (a * 3 - b): a pass less over memory, and what is in the brackets needs no
 g, so that a and b need not be kept until there is one. Of doubles, and equal to rounding only.
@@ -36,6 +37,20 @@ def _factored(writer: Writer, equation: Equation) -> Atom | None:
     return writer.add(like, mul, factor, writer.add(like, equation.primitive, left, right))
 
 
+def _twice(writer: Writer, equation: Equation) -> Atom | None:
+    """(x + y) + y as x + 2 * y, whose number may meet others."""
+    if not doubles(*equation.inputs):
+        return None
+    for total, y in (equation.inputs, equation.inputs[::-1]):
+        made = writer.made_by(total, add) if writer.only_here(total) else None
+        if made is None or not any(y is a for a in made.inputs) or isinstance(y, Literal):
+            continue
+        (x,) = _without(y, made.inputs)
+        writer.drop(made)
+        return writer.add(equation, add, x, writer.add(equation, mul, y, Literal(2.0)))
+    return None
+
+
 def _factors(
     writer: Writer, atom: Atom, reader: Equation | None, products: list[Equation]
 ) -> list[Atom]:
@@ -60,6 +75,7 @@ def _product(writer: Writer, equation: Equation, factors: Iterable[Atom]) -> Ato
     return result
 
 
+TWICE = Rule((add,), "(x + y) + y is x + 2 * y, to rounding", _twice, (add,))
 FACTORED = Rule((add, sub), "x * a + x * b is x * (a + b), to rounding", _factored, (mul,))
 
-__all__ = ["FACTORED"]
+__all__ = ["FACTORED", "TWICE"]

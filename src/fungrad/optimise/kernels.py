@@ -10,13 +10,25 @@ from collections.abc import Iterator, Sequence
 
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.optimise.factoring import FACTORED
+from fungrad.optimise.factoring import FACTORED, TWICE
 from fungrad.optimise.products import ONE, TURNED
+from fungrad.optimise.quotients import (
+    KNOWN_QUOTIENT,
+    ONE_DIVISOR,
+    OUT_OF_SUM,
+    RESHAPED_QUOTIENT,
+)
 from fungrad.optimise.rewrite import Rule, Writer
-from fungrad.optimise.scaling import DOUBLED_BELOW, ONE_FACTOR, SCALED_BEFORE, SCALED_BEHIND
+from fungrad.optimise.scaling import (
+    BY_SMALLER,
+    DOUBLED_BELOW,
+    ONE_FACTOR,
+    SCALED_BEFORE,
+    SCALED_BEHIND,
+)
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, div, mul, neg, sub
-from fungrad.primitives.shaping import reduce_sum, transpose
+from fungrad.primitives.shaping import reduce_sum, reshape, transpose
 from fungrad.primitives.ufuncs import power, reciprocal
 
 SETTINGS = ("auto", "numpy", "fast")
@@ -109,13 +121,10 @@ def _terms(
 def _dot(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -> Atom | None:
     """The sum of what `reader` alone reads, if it is a product of vectors, or a multiple of one."""
     made = writer.made_by(x, mul, power) if writer.only_here(x, reader) else None
-    if made is None:
+    both = None if made is None else factors(made)
+    if made is None or both is None:
         return None
-    y, z = made.inputs
-    if made.primitive is power:
-        if not (isinstance(z, Literal) and z.type.weak and z.value == 2):
-            return None
-        z = y
+    y, z = both
     if y.type == z.type == x.type:
         pairs = {"contract": ((0,), (0,)), "batch": ((), ())}
         return writer.add(equation, dot_general, y, z, **pairs)
@@ -124,6 +133,16 @@ def _dot(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -
         return None  # what is scaled down may be too large to be added up before
     dot = _dot(writer, equation, y, made)
     return None if dot is None else writer.add(equation, mul, dot, number)
+
+
+def factors(equation: Equation) -> tuple[Atom, Atom] | None:
+    """x and y of x * y, x twice of its square, None of other equations."""
+    if equation.primitive not in (mul, power):
+        return None
+    x, y = equation.inputs
+    if equation.primitive is mul:
+        return x, y
+    return (x, x) if isinstance(y, Literal) and y.type.weak and y.value == 2 else None
 
 
 def _combined(
@@ -137,13 +156,17 @@ def _combined(
 
 
 ROUNDED = {
-    mul: (ONE_FACTOR, SCALED_BEFORE),
+    mul: (ONE_FACTOR, BY_SMALLER, SCALED_BEFORE, KNOWN_QUOTIENT),
     div: (DOUBLED_BELOW, SCALED_BEFORE),
     dot_general: (SCALED_BEHIND,),
     power: (Rule((power,), "x ** 3 is x * x * x, to rounding", _as_product),),
-    reduce_sum: (Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z), to rounding", _as_dots),),
+    reduce_sum: (
+        OUT_OF_SUM,
+        Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z), to rounding", _as_dots),
+    ),
     transpose: (TURNED,),
-    add: (ONE, FACTORED),
-    sub: (ONE, FACTORED),
+    add: (ONE, TWICE, FACTORED, ONE_DIVISOR),
+    sub: (ONE, FACTORED, ONE_DIVISOR),
+    reshape: (RESHAPED_QUOTIENT,),
 }
 """Rules whose numbers are equal to rounding only, by their primitive."""

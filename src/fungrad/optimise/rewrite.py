@@ -174,10 +174,22 @@ class Writer:
         """Says that nothing reads an equation any more."""
         self._reads.subtract(id(atom) for atom in equation.inputs)
 
+    def pass_by(self, atom: Atom) -> None:
+        """Says that the equation in hand does not read a value, but what that was made of."""
+        if self.only_here(atom):
+            self.drop(self._made[id(atom)])
+
     def add(self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Atom:
         """What the primitive gives, written in the place of an equation with one output."""
         self._reads.update(id(atom) for atom in inputs)
         return self.write(applied(like, primitive, *inputs, **params))[0]
+
+    def known(
+        self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any
+    ) -> Atom | None:
+        """What the primitive gives, if it has been written before."""
+        twin = self._seen.get(_key(applied(like, primitive, *inputs, **params)))
+        return None if twin is None else twin.outputs[0]
 
     def write(self, equation: Equation) -> tuple[Atom, ...]:
         """The outputs of an equation, or what they are equal to."""

@@ -1,5 +1,5 @@
 """Floor 6: numbers that arrays are multiplied with: one for two, and on the smaller side of a
-product of matrices.
+product.
 
 What is equal to rounding only. Knows the IR and arithmetic.
 """
@@ -18,9 +18,9 @@ from fungrad.primitives.elementwise import div, mul
 
 def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
     """x * c * d as x * cd for two numbers; what overflows on the way alone no longer does."""
-    inner = _scaled(*equation.inputs)
+    inner = scaled(*equation.inputs)
     made = None if inner is None else writer.made_by(inner[0], mul)
-    first = None if made is None else _scaled(*made.inputs)
+    first = None if made is None else scaled(*made.inputs)
     dtype = equation.outputs[0].type.dtype
     if inner is not None and first is None and doubles(*equation.inputs, *equation.outputs):
         first = _unscaled(writer, equation, inner[0], None)
@@ -39,7 +39,7 @@ def _unscaled(
     made = writer.made_by(atom, mul, div) if writer.only_here(atom, reader) else None
     if made is None:
         return None
-    found = _scaled(*made.inputs) if made.primitive is mul else None
+    found = scaled(*made.inputs) if made.primitive is mul else None
     if found is not None:
         return found if found[0].type == atom.type else None
     for position in range(2 if made.primitive is mul else 1):
@@ -55,7 +55,7 @@ def _doubled_below(writer: Writer, equation: Equation) -> Atom | None:
     """x / (y * 2) as x / y * 0.5, whose number may meet others."""
     x, y = equation.inputs
     made = writer.made_by(y, mul) if writer.only_here(y) else None
-    found = None if made is None else _scaled(*made.inputs)
+    found = None if made is None else scaled(*made.inputs)
     if made is None or found is None or math.frexp(found[1])[0] not in (0.5, -0.5):
         return None
     whole = found[0].type == equation.outputs[0].type
@@ -68,13 +68,35 @@ def _doubled_below(writer: Writer, equation: Equation) -> Atom | None:
     return writer.add(equation, mul, quotient, Literal(1.0 / found[1]))
 
 
-def _scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:
+def scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:
     """What a product is a multiple of, and the number, of no extreme size."""
     if isinstance(x, Literal):
         x, y = y, x
     if not isinstance(y, Literal) or not isinstance(y.value, float | int) or not x.type.inexact:
         return None
     return (x, float(y.value)) if 2.0**-64 <= abs(y.value) <= 2.0**64 else None
+
+
+def _by_smaller(writer: Writer, equation: Equation) -> Atom | None:
+    """x * r * c and x * c * r as x * (r * c), where r is smaller than their product."""
+    if not doubles(*equation.outputs):
+        return None
+    for x, y in (equation.inputs, equation.inputs[::-1]):
+        made = writer.made_by(x, mul) if writer.only_here(x) else None
+        if made is None:
+            continue
+        factors = (y, *made.inputs)
+        numbers = [atom for atom in factors if isinstance(atom, Literal)]
+        if len(numbers) != 1:
+            continue
+        (number,) = numbers
+        small, large = sorted((a for a in factors if a is not number), key=lambda a: a.type.size)
+        if y is large or scaled(large, number) is None or not doubles(small, large):
+            continue  # in x * (r * c) the number is where it should be
+        if large.type == equation.outputs[0].type and small.type.size < large.type.size:
+            writer.drop(made)
+            return writer.add(equation, mul, writer.add(equation, mul, small, number), large)
+    return None
 
 
 def _before(writer: Writer, equation: Equation) -> Atom | None:
@@ -116,11 +138,12 @@ def _behind(writer: Writer, equation: Equation) -> Atom | None:
 def _factors(equation: Equation) -> tuple[Atom, Literal | None]:
     """What an equation multiplies or divides, and the number, of no extreme size."""
     x, y = equation.inputs
-    found = None if equation.primitive is div and isinstance(x, Literal) else _scaled(x, y)
+    found = None if equation.primitive is div and isinstance(x, Literal) else scaled(x, y)
     return (x, None) if found is None else (found[0], Literal(found[1]))
 
 
 ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor, (mul, div))
+BY_SMALLER = Rule((mul,), "x * r * 3 is x * (r * 3) for small r, to rounding", _by_smaller, (mul,))
 DOUBLED_BELOW = Rule((div,), "x / (y * 2) is x / y * 0.5, to rounding", _doubled_below, (mul,))
 SCALED_BEFORE = Rule(
     (mul, div), "(x @ y) * 3 is x @ (y * 3) for small y, to rounding", _before, (dot_general,)
@@ -129,4 +152,4 @@ SCALED_BEHIND = Rule(
     (dot_general,), "(x * 3) @ y is (x @ y) * 3 for large x, to rounding", _behind, (mul, div)
 )
 
-__all__ = ["DOUBLED_BELOW", "ONE_FACTOR", "SCALED_BEFORE", "SCALED_BEHIND"]
+__all__ = ["BY_SMALLER", "DOUBLED_BELOW", "ONE_FACTOR", "SCALED_BEFORE", "SCALED_BEHIND", "scaled"]

@@ -1,0 +1,193 @@
+"""What is the same along a row goes out of its sum, and quotients that are known are used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_optimise import check_rewritten, names
+
+import fungrad as fg
+from fungrad.optimise.passes import optimised
+
+SETTINGS = pytest.mark.parametrize("thread_count", [1, 2])
+
+
+def softmax(x):
+    e = np.exp(x)
+    return e / np.sum(e, -1, keepdims=True)
+
+
+def normalised(x):
+    centred = x - np.mean(x, -1, keepdims=True)
+    return centred / np.sqrt(np.mean(centred**2, -1, keepdims=True) + 1e-5)
+
+
+def unit(x):
+    return x / np.sqrt(np.sum(x * x, -1, keepdims=True))
+
+
+def pulled_back(f):
+    return lambda x, g: fg.vjp(f, x)[1](g)[0]
+
+
+def data(dtype=np.float64, shape=(6, 5)):
+    rng = np.random.default_rng(0)
+    values = [rng.uniform(0.5, 2.0, shape) for _ in range(2)]
+    return [v.astype(dtype) for v in values]
+
+
+def with_its_value(f):
+    def both(x, g):
+        value, pull = fg.vjp(f, x)
+        return value, pull(g)[0]
+
+    return both
+
+
+def test_gradients_of_normalised_rows_are_those_by_hand():
+    once = ["reduce_sum", "reshape"]
+    check_rewritten(
+        with_its_value(softmax), data(), ["exp", *once, "div", "mul", *once, "sub", "mul"],
+        rtol=1e-12, atol=1e-14,
+    )  # fmt: skip
+    graph = fg.make_jaxpr(with_its_value(unit))(*data())
+    large = [e.primitive.name for e in optimised(graph).equations if e.outputs[0].type.size == 30]
+    assert sorted(large) == ["div", "div", "mul", "mul", "mul", "sub"]
+
+
+def test_what_is_the_same_along_a_sum_is_taken_out_of_it():
+    examples = [
+        (lambda x, y: np.sum(x * y[:, :1], 1), ["getitem", "reduce_sum", "mul"]),
+        (lambda x, y: np.sum(x / y[0], 0), ["getitem", "reduce_sum", "div"]),
+        (lambda x, y: np.sum(x * (y / y[:1]), 0), ["getitem", "mul", "reduce_sum", "div"]),
+        (lambda x, y: np.sum(x * y[0, 0] / y[0, 1]),
+         ["getitem", "getitem", "reduce_sum", "mul", "div"]),
+        (lambda x, y: np.sum(x * y * 3.0, 1), ["mul", "reduce_sum", "mul"]),
+        (lambda x, y: np.sum(x * y / 0.3, 1), ["mul", "reduce_sum", "div"]),
+        (lambda x, y: np.sum(x * y * 0.3, 1), ["mul", "mul", "reduce_sum"]),  # may overflow without
+        (lambda x, y: np.sum(x * y[0], 1), ["getitem", "mul", "reduce_sum"]),  # another along it
+        (lambda x, y: np.sum(y[:, :1] / x, 1), ["getitem", "div", "reduce_sum"]),
+        (lambda x, y: np.sum(y[:, :1] * y[:1], 1), ["getitem", "getitem", "mul", "reduce_sum"]),
+        (lambda x, y: np.sum((x * y[:, :1])[None], 0), ["getitem", "mul", "reduce_sum"]),  # of one
+    ]  # fmt: skip
+    for f, expected in examples:
+        graph = fg.make_jaxpr(f)(*data())
+        found = optimised(graph)
+        fg.check_graph(found)
+        assert [name for name in names(found) if name != "reshape"] == expected
+        for got, want in zip(fg.evaluate(found, *data()), fg.evaluate(graph, *data()), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_sums_that_are_known_are_used():
+    def f(x, y):
+        p = x / y[:, :1]
+        return p, np.sum(x, 1), np.sum(p, 1)
+
+    found = optimised(fg.make_jaxpr(f)(*data()))
+    assert names(found).count("reduce_sum") == 1
+    for got, want in zip(fg.evaluate(found, *data()), f(*data()), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+def test_quotients_of_one_divisor_are_one():
+    examples = [
+        (lambda x, y: x / y[:, :1] - y / y[:, :1], ["getitem", "sub", "div"]),
+        (lambda x, y: x / y + y[0] / y, ["getitem", "add", "div"]),
+        (lambda x, y: x[:1] / y[:1] + y / y[:1], ["getitem", "getitem", "add", "div"]),
+        (lambda x, y: (x / y, x / y - y[0] / y), ["div", "getitem", "div", "sub"]),
+        (lambda x, y: x / y - y / x, ["div", "div", "sub"]),
+        (lambda x, y: x[:1] / y[0, 0] - y[:, :1] / y[0, 0],
+         ["getitem", "getitem", "div", "getitem", "div", "sub"]),  # of which each is smaller
+    ]  # fmt: skip
+    for f, expected in examples:
+        check_rewritten(f, data(), expected, rtol=1e-13, atol=1e-13)
+
+
+def test_quotients_that_are_known_are_used():
+    examples = [
+        (lambda x, y: (y / x, (np.sin(x) / x) * y), ["div", "sin", "mul"]),
+        (lambda x, y: (y / x, (np.sin(x) / y) * y), ["div", "sin", "div", "mul"]),
+        (lambda x, y: (np.sin(x) / y) * (np.cos(x) / y), ["sin", "div", "cos", "div", "mul"]),
+        (lambda x, y: ((np.sin(x) / y) * x, (x / y) * np.sin(x)), ["sin", "div", "mul"]),
+    ]  # fmt: skip
+    for f, expected in examples:
+        check_rewritten(f, data(), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128, np.float64])
+@pytest.mark.parametrize("f", [softmax, normalised, unit])
+def test_gradients_agree_in_all_dtypes(f, dtype):
+    args = data(dtype)
+    expected = pulled_back(f)(*args)
+    found = fg.jit(pulled_back(f))(*args)
+    assert found.dtype == expected.dtype == dtype
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(found, expected, rtol=200 * eps, atol=20 * eps)
+    if np.dtype(dtype).char in "fF":  # sums of other products might overflow
+        graph = fg.make_jaxpr(pulled_back(f))(*args)
+        assert names(optimised(graph)).count("div") == names(graph).count("div")
+
+
+@SETTINGS
+@pytest.mark.parametrize("f", [softmax, normalised, unit])
+@pytest.mark.parametrize("shape", [(6, 5), (0, 5), (1, 1), (900, 300)])
+def test_gradients_of_two_orders_agree(f, shape, thread_count, monkeypatch):
+    monkeypatch.setattr(fg.config, "num_threads", thread_count)
+    args = data(shape=shape)
+
+    def second(x, g):
+        return fg.grad(lambda x: np.sum(pulled_back(f)(x, g) ** 2))(x)
+
+    rows = fg.vmap(pulled_back(f))
+    for function in (pulled_back(f), second, rows):
+        np.testing.assert_allclose(fg.jit(function)(*args), function(*args), rtol=1e-9, atol=1e-12)
+
+
+@SETTINGS
+def test_sums_of_products_along_rows_agree(thread_count, monkeypatch):
+    monkeypatch.setattr(fg.config, "num_threads", thread_count)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 700, 400))
+    for f in (
+        lambda x, y: np.sum(np.exp(x) * np.tanh(y), 1),
+        lambda x, y: np.sum(np.exp(x) ** 2, 1),
+        lambda x, y: np.sum((np.sin(x) - y) ** 2),
+        lambda x, y: np.sum(np.sin(x) ** 2, 0),
+        lambda x, y: np.sum(np.exp(x).reshape(350, 2, 400) * y.reshape(350, 2, 400), 2),
+        lambda x, y: np.sum(np.exp(x) * y[:1], 1),
+    ):
+        np.testing.assert_allclose(fg.jit(f)(x, y), f(x, y), rtol=1e-10, atol=1e-10)
+
+
+def test_numbers_go_to_the_smaller_factor():
+    def sizes(f):
+        return [e.outputs[0].type.size for e in optimised(fg.make_jaxpr(f)(*data())).equations]
+
+    for f in (
+        lambda x, y: x * y[0] * 3.0,
+        lambda x, y: y[0] * (x * 3.0),
+        lambda x, y: (0.7 * x) * y[0],
+        lambda x, y: -0.7 * (y[0] * x),
+    ):
+        assert sizes(f) == [5, 5, 30]
+        np.testing.assert_allclose(fg.jit(f)(*data()), f(*data()), rtol=1e-14)
+
+    def read_twice(x, y):
+        product = x * y[0]
+        return product, product * 3.0
+
+    assert sizes(read_twice) == [5, 30, 30]
+
+
+def test_a_term_that_is_there_twice_is_doubled():
+    examples = [
+        (lambda x, y: (np.sin(x) + y) + y, ["sin", "mul", "add"]),
+        (lambda x, y: y + (y + np.sin(x)), ["sin", "mul", "add"]),
+        (lambda x, y: (x * y[0] + y) + x * y[0], ["getitem", "mul", "mul", "add"]),
+        (lambda x, y: (np.sin(x) + y, (np.sin(x) + y) + y), ["sin", "add", "add"]),
+    ]
+    for f, expected in examples:
+        check_rewritten(f, data(), expected, rtol=1e-14)
+    single = data(np.float32)
+    assert names(optimised(fg.make_jaxpr(examples[0][0])(*single))) == ["sin", "add", "add"]

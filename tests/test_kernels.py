@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 
 import mpmath
@@ -23,7 +24,7 @@ SPECIAL = np.array([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e300, 5e-324])
 def call(kernel, *arrays, outputs=1):
     size = arrays[0].size
     results = [np.empty(size) for _ in range(outputs)]
-    kernel(*arrays, *results, *[np.empty(size) for _ in range(SCRATCH[kernel])])
+    kernel(*arrays, *results, *[np.empty(size) for _ in range(sum(SCRATCH[kernel]))])
     return results
 
 
@@ -217,6 +218,26 @@ def test_special_arguments_are_numpys(name):
             np.testing.assert_allclose(found, getattr(np, name)(*pair), rtol=4.5e-16)
 
 
+@pytest.mark.parametrize("kernel", SCRATCH)
+@pytest.mark.parametrize("setting", ["near", "far", "special", "none"])
+def test_scratch_over_an_argument(kernel, setting):
+    """Each scratch array that may be an argument, in place of each argument."""
+    given = {"near": RNG.normal(size=500), "far": angles(), "special": SPECIAL, "none": []}[setting]
+    x = np.array(given)
+    arrays = (x, x[::-1].copy())[: 2 if kernel in (kernels.logaddexp, kernels.hypot) else 1]
+    outputs = 2 if kernel in BOTH else 1
+    alone, over = SCRATCH[kernel]
+    with np.errstate(all="ignore"):
+        wanted = call(kernel, *arrays, outputs=outputs)
+        for which, place in itertools.product(range(len(arrays)), range(over)):
+            copies = [a.copy() for a in arrays]
+            results = [np.empty(x.size) for _ in range(outputs)]
+            scratch = [np.empty(x.size) for _ in range(alone + over)]
+            scratch[alone + place] = copies[which]
+            kernel(*copies, *results, *scratch)
+            np.testing.assert_array_equal(results, wanted)
+
+
 def functions(x, y):
     return (
         np.sin(x) * 2.0 + np.cos(x) * y,
@@ -279,6 +300,41 @@ def test_the_error_function_in_regions(dtype):
         np.testing.assert_allclose(found, g(x), rtol=within, atol=within)
     x[0, :4] = np.nan, np.inf, -np.inf, 1e30
     np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=within)
+
+
+def chain(x):
+    """Sines and cosines of values that nothing else reads, and of one that something does."""
+    for _ in range(3):
+        x = np.sin(x * 1.5) + 0.5 * np.cos(x * 1.5)
+    y = np.logaddexp(0.25 * x, np.hypot(x, 0.5)) * scipy.special.erf(x)
+    return x * np.cos(x) + np.sin(x) - y
+
+
+@pytest.mark.parametrize("setting", ["auto", "fast"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_arguments_that_end_with_a_kernel_are_its_scratch(setting, threads):
+    x = RNG.normal(size=100_000)
+    x[:3] = np.nan, np.inf, -1e20
+    before = fg.config.kernels, fg.config.num_threads
+    fg.config.kernels, fg.config.num_threads = setting, threads
+    try:
+        with np.errstate(all="ignore"):
+            found, wanted = fg.jit(chain)(x), chain(x)
+            slope = fg.grad(lambda x: np.sum(chain(x)))
+            np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)
+            np.testing.assert_allclose(fg.jit(slope)(x), slope(x), rtol=1e-11, atol=1e-11)
+    finally:
+        fg.config.kernels, fg.config.num_threads = before
+
+
+def test_a_sine_and_a_cosine_take_five_arrays_of_which_one_is_their_argument():
+    def f(x):
+        y = np.exp(x)
+        return np.sin(y) * np.cos(y)
+
+    (region,) = scheduled(optimised(fg.make_jaxpr(f)(RNG.normal(size=40_000))))
+    _, namespace = blocked.written(region)
+    assert len(namespace["layout"]) == 4  # and the result's own
 
 
 def test_only_pairs_of_sine_and_cosine_are_replaced():

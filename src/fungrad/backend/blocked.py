@@ -10,7 +10,6 @@ rounding.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -63,13 +62,13 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
     writer = Block(region, namespace, spare)
     region = writer.region
     begin, read = _inputs(writer)
-    for index, (equation, how) in enumerate(zip(region.equations, region.forms, strict=True)):
-        writer.write(equation, how, index)
+    for equation, how in zip(region.equations, region.forms, strict=True):
+        writer.write(equation, how)
     made = _Outputs(writer)
     begin += [f"{name} = contiguous({text})" for text, name in writer.matrices.items()]
     namespace["types"] = made.types
-    namespace["layout"] = tuple(writer.layout)
-    namespace["size"] = pool.size_of(writer.layout)
+    namespace["layout"] = tuple(writer.buffers.layout)
+    namespace["size"] = pool.size_of(writer.buffers.layout)
     namespace["step"] = writer.step
     namespace["shared"] = writer.shared and made.shareable
     buffer = columns.buffer(region, writer.step, writer.columns)
@@ -99,17 +98,17 @@ def _indented(depth: int, lines: list[str]) -> list[str]:
 
 
 def _arrays(writer: Block) -> list[str]:
-    names = " ".join(f"a{i}," for i in range(len(writer.layout)))
+    names = " ".join(f"a{i}," for i in range(len(writer.buffers.layout)))
     return [f"{names} = arena.arrays(key, layout)"] if names else []
 
 
 def _block(writer: Block) -> list[str]:
     """The lines that find the rows of a block, and the part of the buffers that they need."""
-    buffers = range(len(writer.layout))
+    buffers = range(len(writer.buffers.layout))
     lines = [f"j = min(i + {writer.step}, stop)", "m = j - i"]
     if buffers:
         lines += [f"if m == {writer.step}:", *(f"    b{i} = a{i}" for i in buffers), "else:"]
-        lines += [f"    b{i} = {_part(f'a{i}', writer.axes[i], ':m')}" for i in buffers]
+        lines += [f"    b{i} = {_part(f'a{i}', writer.buffers.axes[i], ':m')}" for i in buffers]
     return lines
 
 
@@ -233,7 +232,7 @@ def _inputs(writer: Block) -> tuple[list[str], list[str]]:
         read.append(f"p{i} = {_part(f'x{i}', axis, 'i:j')}")
         writer.place[id(variable), axis] = f"p{i}"
         if moved:
-            name = writer.taken(variable, axis, math.inf)
+            name = writer.buffers.own(variable, axis)
             read.append(f"copyto({name}, p{i})")
             writer.place[id(variable), axis] = name
     return begin, read

@@ -7,13 +7,13 @@ value is dead. Knows regions and kernels; what stands around the body is written
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from fungrad.backend import columns, joining, masks, products, sizes
+from fungrad.backend.buffers import Buffers
 from fungrad.backend.expressions import as_ufunc
 from fungrad.backend.forms import ENDED, Form
 from fungrad.backend.joint import kernel, sines_with_cosines, sorted_pair, sums_of_products
@@ -47,32 +47,32 @@ class Block:
         self.one_each: dict[int, str] = {}
         self.forms = {id(e): f for e, f in zip(region.equations, region.forms, strict=True)}
         self.place: dict[Any, str] = {}
-        self.layout: list[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]] = []
-        self.axes: list[int] = []
-        self.free: dict[Any, list[str]] = {}
         self.lines: list[str] = []
         self.sums: dict[int, str] = {}
         self.matrices: dict[str, str] = {}
         self.pairs = sines_with_cosines(region)
         self.products = sums_of_products(region, self.step, self.columns)
-        self.dotted = {id(product) for product in self.products.values()}
-        self.root: dict[int, int] = {}
-        self.held: dict[int, tuple[Any, str]] = {}
-        self.last: dict[int, int] = {}
+        self.elsewhere = {id(e) for e in (*self.pairs.values(), *self.products.values())}
+        root: dict[int, int] = {}
+        last: dict[int, int] = {}
         for index, equation in enumerate(region.equations):
             (output,) = equation.outputs
             source = id(equation.inputs[0]) if views(equation) else id(output)
-            self.root[id(output)] = self.root.get(source, source)
-            product = self.products.get(id(equation))
-            read = equation.inputs if product is None else product.inputs
-            for atom in (*read, output):
-                self.last[self.root.get(id(atom), id(atom))] = index
-        self.targets = Targets(region, self.pairs, self.last, self.root, self.moved)
+            root[id(output)] = root.get(source, source)
+            last.update((root.get(id(atom), id(atom)), index) for atom in self._touched(equation))
+        self.buffers = Buffers(self.step, self.columns, last, root)
+        self.targets = Targets(region, self.pairs, last, root, self.moved)
         self.targets.write_over(spare, self._by_ufunc)
-        self.until: dict[str, int] = {}
-        for name, variable, when in self.targets.late():  # until then it is a buffer
-            self.until[name] = when
-            self.free.setdefault(self.kind(variable, 0), []).append(name)
+        for name, variable, when in self.targets.late():
+            self.buffers.lend(name, variable, 0, when)
+
+    def _touched(self, equation: Equation) -> tuple[Atom, ...]:
+        """What is read and made where an equation is done; nothing where another one does it."""
+        if id(equation) in self.elsewhere:
+            return ()
+        product, partner = self.products.get(id(equation)), self.pairs.get(id(equation))
+        read = equation.inputs if product is None else product.inputs
+        return (*read, *equation.outputs, *(() if partner is None else partner.outputs))
 
     def _by_ufunc(self, equation: Equation) -> bool:
         primitive: Any = equation.primitive
@@ -99,55 +99,23 @@ class Block:
         inner = self.place.get(id(atom))
         return self.place[id(atom), axis] if inner is None else inner
 
-    def kind(self, variable: Variable, axis: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-        """What buffers of a block of the variable's Type have in common: dtype, shape, axis."""
-        shape = list(variable.type.shape)
-        shape[axis] = self.step
-        return variable.type.dtype, tuple(shape), axis
-
-    def buffer(self, variable: Variable, axis: int) -> str:
-        """A buffer of a block of the variable's Type, the variable's own until it is released."""
-        name = self.taken(variable, axis, self.last[id(variable)])
-        self.held[id(variable)] = self.kind(variable, axis), name
-        return name
-
-    def taken(self, variable: Variable, axis: int, end: float) -> str:
-        """A buffer of a block of the variable's Type that is free up to an equation."""
-        key = dtype, shape, _ = self.kind(variable, axis)
-        free = self.free.get(key, [])
-        for name in reversed(free):
-            if self.until.get(name, math.inf) > end:
-                free.remove(name)
-                return name
-        order = columns.memory(shape, axis) if self.columns else tuple(range(len(shape)))
-        self.layout.append((shape, dtype, order))
-        self.axes.append(axis)
-        return f"b{len(self.layout) - 1}"
-
-    def release(self, index: int, atoms: tuple[Atom, ...]) -> None:
-        """Frees the buffers of values that no later equation of the region reads."""
-        for atom in atoms:
-            root = self.root.get(id(atom), id(atom))
-            if self.last.get(root) == index and root in self.held:
-                key, name = self.held.pop(root)
-                self.free.setdefault(key, []).append(name)
-
     def block(self, shape: tuple[int, ...], axis: int) -> str:
         """The text of a shape with the length of a block in place of that of all rows."""
         parts = ["m" if i == axis else str(n) for i, n in enumerate(shape)]
         return f"({', '.join(parts)},)"
 
-    def write(self, equation: Equation, how: Form, index: int) -> None:
-        """Writes the lines of an equation, and frees the buffers of what it reads last."""
+    def write(self, equation: Equation, how: Form) -> None:
+        """Writes the lines of the next equation, and frees the buffers of what it reads last."""
+        if id(equation) in self.products:
+            self._sum_of_product(equation, how)
+        elif id(equation) not in self.elsewhere:
+            self._write(equation, how)
+        self.buffers.release(self._touched(equation))
+        self.buffers.advance()
+
+    def _write(self, equation: Equation, how: Form) -> None:
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
-        product = self.products.get(id(equation))
-        if product is not None:
-            self._sum_of_product(equation, product, how, index)
-            self.release(index, (*product.inputs, variable))
-            return
-        if id(equation) in self.dotted:
-            return  # its sum reads what it reads
         plain = primitive in ARITHMETIC and variable.type.inexact
         dtype = variable.type.dtype if plain else None  # NumPy converts Python's each time
         arguments = [
@@ -157,19 +125,18 @@ class Block:
             self._sum_by_number(equation, arguments)
         elif how.output == ENDED:
             self._end(equation, self._reduced(equation, arguments))
-        elif not self._by_kernel(equation, how, arguments, index):
-            self._by_numpy(equation, how, arguments, index)
+        elif not self._by_kernel(equation, how, arguments):
+            self._by_numpy(equation, how, arguments)
             self._hand_on(variable)
-        self.release(index, (*equation.inputs, variable))
 
-    def _by_numpy(self, equation: Equation, how: Form, arguments: list[str], index: int) -> None:
+    def _by_numpy(self, equation: Equation, how: Form, arguments: list[str]) -> None:
         """Writes the lines of an equation that has rows, and no kernel of ours."""
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
-        if self._by_mask(equation, how, arguments, index):
+        if self._by_mask(equation, how, arguments):
             pass
         elif multiplies(equation):
-            target = self.place[id(variable)] = self.buffer(variable, how.output)
+            target = self.place[id(variable)] = self.buffers.own(variable, how.output)
             self.lines.append(self._product(equation, arguments, f", out={target}"))
         elif joining.gathers(equation) or joining.joins(equation):
             self._join(equation, how, arguments)
@@ -177,7 +144,7 @@ class Block:
             self._view(equation, how, arguments[0])
         elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
             if primitive.ufunc is not None:  # it may write over what it reads
-                self.release(index, equation.inputs)
+                self.buffers.release(equation.inputs)
             target = self.place[id(variable)] = self._target(variable, how.output)
             self._call(equation, arguments, target)
         else:
@@ -185,27 +152,27 @@ class Block:
             called = self._eval(primitive, equation.params)
             self.lines.append(f"{name} = {called}({', '.join(arguments)})")
 
-    def _by_kernel(self, equation: Equation, how: Form, arguments: list[str], index: int) -> bool:
-        """Whether the output was written by a kernel of ours, now or before."""
+    def _by_kernel(self, equation: Equation, how: Form, arguments: list[str]) -> bool:
+        """Whether the output was written by a kernel of ours."""
         (variable,) = equation.outputs
-        if id(variable) in self.place:
-            return True
         partner = self.pairs.get(id(equation))
         function = kernel(equation, partner is not None)
         if function is None:
             return False
         written = [variable] if partner is None else sorted_pair(equation, partner)
         targets = [self._target(v, how.output) for v in written]
-        scratch = [self.taken(variable, how.output, index) for _ in range(SCRATCH[function])]
+        alone, over = SCRATCH[function]
+        scratch = self.buffers.scratch(variable, how.output, alone)
+        self.buffers.release(equation.inputs)
+        scratch += self.buffers.scratch(variable, how.output, over)
         called = self.function(function.__name__, function)
         self.lines.append(f"{called}({', '.join([*arguments, *targets, *scratch])})")
         for v, target in zip(written, targets, strict=True):
             self.place[id(v)] = target
             self._hand_on(v)
-        self.free.setdefault(self.kind(variable, how.output), []).extend(scratch)
         return True
 
-    def _by_mask(self, equation: Equation, how: Form, given: list[str], index: int) -> bool:
+    def _by_mask(self, equation: Equation, how: Form, given: list[str]) -> bool:
         """Whether the output was written by way of the places where a mask is true."""
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
@@ -218,7 +185,7 @@ class Block:
             return False
         elif primitive is masks.add_where:
             places = self._places(equation.inputs[1], given[1])
-            self.release(index, equation.inputs[:1])
+            self.buffers.release(equation.inputs[:1])
             target = self._target(variable, how.output)
             called = self.function("added", masks.added)
             text = f"{called}({given[0]}, {given[1]}, {places}, {given[2]}, {target})"
@@ -246,7 +213,7 @@ class Block:
 
     def _attained(self, x: Atom, y: Atom, mask: Variable) -> None:
         """Remembers the places of y where that is an extremum of x."""
-        source, name = self.extrema.get(self.root.get(id(y), id(y)), (0, ""))
+        source, name = self.extrema.get(self.buffers.root.get(id(y), id(y)), (0, ""))
         if source == id(x) and y.type.shape == (*x.type.shape[:-1], 1):
             self.one_each[id(mask)] = name
 
@@ -260,7 +227,7 @@ class Block:
 
     def _target(self, variable: Variable, axis: int) -> str:
         """Where a value is written: its output, or a buffer."""
-        return self.targets.direct.get(id(variable)) or self.buffer(variable, axis)
+        return self.targets.direct.get(id(variable)) or self.buffers.own(variable, axis)
 
     def _hand_on(self, variable: Variable) -> None:
         """Puts a value into the outputs that it was not written to."""
@@ -321,8 +288,9 @@ class Block:
         called = self.function(ufunc.__name__, ufunc)
         return f"{called}.reduce({arguments[0]}, {equation.params['axes']})"
 
-    def _sum_of_product(self, equation: Equation, product: Equation, how: Form, index: int) -> None:
+    def _sum_of_product(self, equation: Equation, how: Form) -> None:
         """Writes the lines of the sum of a product, which is not made."""
+        product = self.products[id(equation)]
         form = self.forms[id(product)]
         x, *others = (
             self.read(a, axis)
@@ -340,8 +308,7 @@ class Block:
             self.lines.append(f"{both}, out={target})")
             self._hand_on(variable)
             return
-        scratch = self.taken(variable, how.output, index)
-        self.free.setdefault(self.kind(variable, how.output), []).append(scratch)
+        (scratch,) = self.buffers.scratch(variable, how.output, 1)
         times, plus = self.function("multiply", np.multiply), self.function("add", np.add)
         for k in range(product.outputs[0].type.shape[axis]):
             at = self.constant((*[slice(None)] * axis, k))

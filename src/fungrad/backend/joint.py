@@ -42,16 +42,21 @@ def kernel(equation: Equation, paired: bool) -> Any:
 
 
 def sines_with_cosines(region: Region) -> dict[int, Equation]:
-    """For each sine of a value that is done with its cosine, by identity, the other equation."""
+    """For each sine or cosine that is done with the other one of its argument, by identity, that
+    other one, which comes later.
+    """
     found: dict[tuple[Any, int], Equation] = {}
     for equation in region.equations:
         if equation.primitive in (ufuncs.sin, ufuncs.cos):
             found.setdefault((equation.primitive, id(equation.inputs[0])), equation)
     pairs: dict[int, Equation] = {}
+    later: set[int] = set()
     for (primitive, argument), equation in found.items():
-        other = found.get((ufuncs.cos, argument)) if primitive is ufuncs.sin else None
-        if other is not None and kernel(equation, paired=True) is not None:
-            pairs.update({id(equation): other, id(other): equation})
+        other = found.get((ufuncs.cos if primitive is ufuncs.sin else ufuncs.sin, argument))
+        paired = other is not None and kernel(equation, paired=True) is not None
+        if other is not None and paired and id(equation) not in later:
+            pairs[id(equation)] = other
+            later.add(id(other))
     return pairs
 
 

@@ -56,7 +56,7 @@ _SATURATED = 6.0
 
 
 def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
-    """Writes sin(x) and cos(x); k, z and t are scratch, and no array is another one.
+    """Writes sin(x) and cos(x); k, z and t are scratch, z or t may be x.
 
     Cody and Waite's reduction to a quarter turn; of what is left the tangent of its half where that
     is fast, else fdlibm's polynomials; the quadrant picks by multiplication with 0 and 1, which is
@@ -177,7 +177,7 @@ def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any, one: bool) -> None:
 
 
 def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:
-    """Writes sin(x) and cos(x), each within 3 ulp; t is scratch, and no array is another one.
+    """Writes sin(x) and cos(x), each within 3 ulp; t is scratch, and may be x.
 
     The cosine is 1 / sqrt(1 + tan^2) and the sine tan times that, of an angle r that is x but for a
     number of half turns, from -pi/2 to pi/2. x - sin(r) is so near to a multiple of pi that
@@ -202,19 +202,18 @@ def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:
 
 
 def logaddexp(x: Any, y: Any, out: Any, t: Any) -> None:
-    """Writes log(e^x + e^y) = max(x, y) + log1p(e^-|x - y|); t is scratch."""
-    with np.errstate(invalid="ignore"):
+    """Writes log(e^x + e^y) = max(x, y) + log1p(e^-|x - y|); t is scratch, and may be x or y."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.maximum(x, y, out=out)
         np.subtract(x, y, out=t)
-    if np.isnan(np.add.reduce(t, axis=None)):  # infinities, or NaN
-        np.logaddexp(x, y, out=t)
-        np.copyto(out, t)
-        return
+        unsure = np.isnan(np.add.reduce(t, axis=None))
+    if unsure:  # of equal infinities and of NaN the maximum is the result
+        np.copyto(t, np.inf, where=np.isnan(t))
     np.absolute(t, out=t)
     np.negative(t, out=t)
     with np.errstate(under="ignore"):
         np.exp(t, out=t)
     np.log1p(t, out=t)
-    np.maximum(x, y, out=out)
     np.add(out, t, out=out)
 
 
@@ -231,8 +230,8 @@ def hypot(x: Any, y: Any, out: Any, t: Any) -> None:
     np.sqrt(out, out=out)
 
 
-def erf(x: Any, out: Any, d: Any, y: Any, s: Any, t: Any) -> None:
-    """Writes the error function of x; d, y, s and t are scratch.
+def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
+    """Writes the error function of x; d, y, t and s are scratch, s may be x.
 
     What a grid has next to x, and the integral of exp(-u^2) from there: d = x - x0 times the value
     at the midpoint m, times the mean of what is left of the exponential between them, whose
@@ -311,8 +310,11 @@ def _extrema(ufunc: np.ufunc, places_of: Any, x: Any, out: Any) -> Any:
 SHORT, LONG = 8, 1_024
 """The lengths of rows whose extrema are found by their places."""
 EXTREMA = {np.maximum: maxima, np.minimum: minima}
-SCRATCH = {sincos: 3, sincos_by_tangent: 1, logaddexp: 1, hypot: 1, erf: 4}
-"""How many scratch arrays each takes, behind what it writes."""
+SCRATCH = {
+    sincos: (1, 2), sincos_by_tangent: (0, 1), logaddexp: (0, 1), hypot: (1, 0), erf: (3, 1),
+}  # fmt: skip
+"""How many scratch arrays each takes behind what it writes: those that are no arguments, and then
+those that may be: they are first written when these were read."""
 
 __all__ = [
     "EXTREMA",

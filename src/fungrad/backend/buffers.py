@@ -1,0 +1,100 @@
+"""Floor 6: the buffers of a block, and which is free when.
+
+A buffer has one dtype, shape, and axis of rows, and is used again for values of that kind as soon
+as its own is dead. Knows the order of a region's equations, and how long a value is needed; writes
+no program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.backend import columns
+from fungrad.ir.graph import Atom, Variable
+
+Kind = tuple[np.dtype[Any], tuple[int, ...], int]
+
+
+class Buffers:
+    """The buffers of blocks of `step` rows.
+
+    `last` says by which equation a value is read last, by identity, or made, if nothing reads it;
+    `root` whose memory a view shares. `now` is the number of the equation that is done.
+    """
+
+    def __init__(
+        self, step: int, in_columns: bool, last: Mapping[int, int], root: Mapping[int, int]
+    ) -> None:
+        self.step = step
+        self.in_columns = in_columns
+        self.last = last
+        self.root = root
+        self.now = 0
+        self.layout: list[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]] = []
+        self.axes: list[int] = []
+        self._free: dict[Kind, list[str]] = {}
+        self._held: dict[int, tuple[Kind, str]] = {}
+        self._scratch: list[tuple[Kind, str]] = []
+        self._until: dict[str, int] = {}
+
+    def _kind(self, variable: Variable, axis: int) -> Kind:
+        """What buffers of a block of the variable's Type have in common: dtype, shape, axis."""
+        shape = list(variable.type.shape)
+        shape[axis] = self.step
+        return variable.type.dtype, tuple(shape), axis
+
+    def lend(self, name: str, variable: Variable, axis: int, until: int) -> None:
+        """Takes what is no buffer for one of a block of the variable's Type, until an equation."""
+        self._until[name] = until
+        self._give(self._kind(variable, axis), name)
+
+    def own(self, variable: Variable, axis: int) -> str:
+        """A buffer of a block of the variable's Type, the variable's own until it is released."""
+        kind = self._kind(variable, axis)
+        name = self._taken(kind, self.last[id(variable)])
+        self._held[id(variable)] = kind, name
+        return name
+
+    def scratch(self, variable: Variable, axis: int, count: int) -> list[str]:
+        """Buffers of blocks of the variable's Type, for this equation alone."""
+        kind = self._kind(variable, axis)
+        names = [self._taken(kind, self.now) for _ in range(count)]
+        self._scratch += [(kind, name) for name in names]
+        return names
+
+    def _taken(self, kind: Kind, end: float) -> str:
+        """A buffer that is free up to an equation."""
+        free = self._free.get(kind, [])
+        for name in reversed(free):
+            if self._until.get(name, math.inf) > end:
+                free.remove(name)
+                return name
+        dtype, shape, axis = kind
+        order = columns.memory(shape, axis) if self.in_columns else tuple(range(len(shape)))
+        self.layout.append((shape, dtype, order))
+        self.axes.append(axis)
+        return f"b{len(self.layout) - 1}"
+
+    def release(self, atoms: Sequence[Atom]) -> None:
+        """Frees the buffers of values that no later equation reads."""
+        for atom in atoms:
+            root = self.root.get(id(atom), id(atom))
+            if self.last.get(root) == self.now and root in self._held:
+                self._give(*self._held.pop(root))
+
+    def advance(self) -> None:
+        """Goes on to the next equation."""
+        for kind, name in self._scratch:
+            self._give(kind, name)
+        self._scratch.clear()
+        self.now += 1
+
+    def _give(self, kind: Kind, name: str) -> None:
+        self._free.setdefault(kind, []).append(name)
+
+
+__all__ = ["Buffers"]

@@ -67,8 +67,8 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
     made = _Outputs(writer)
     begin += [f"{name} = contiguous({text})" for text, name in writer.matrices.items()]
     namespace["types"] = made.types
-    namespace["layout"] = tuple(writer.buffers.layout)
-    namespace["size"] = pool.size_of(writer.buffers.layout)
+    namespace["layout"] = writer.buffers.layout()
+    namespace["size"] = pool.size_of(namespace["layout"])
     namespace["step"] = writer.step
     namespace["shared"] = writer.shared and made.shareable
     buffer = columns.buffer(region, writer.step, writer.columns)
@@ -98,17 +98,18 @@ def _indented(depth: int, lines: list[str]) -> list[str]:
 
 
 def _arrays(writer: Block) -> list[str]:
-    names = " ".join(f"a{i}," for i in range(len(writer.buffers.layout)))
+    names = " ".join(f"a{i}," for i in range(len(writer.buffers.kinds)))
     return [f"{names} = arena.arrays(key, layout)"] if names else []
 
 
 def _block(writer: Block) -> list[str]:
     """The lines that find the rows of a block, and the part of the buffers that they need."""
-    buffers = range(len(writer.buffers.layout))
     lines = [f"j = min(i + {writer.step}, stop)", "m = j - i"]
-    if buffers:
-        lines += [f"if m == {writer.step}:", *(f"    b{i} = a{i}" for i in buffers), "else:"]
-        lines += [f"    b{i} = {_part(f'a{i}', writer.buffers.axes[i], ':m')}" for i in buffers]
+    kinds = writer.buffers.kinds.values()
+    if kinds:
+        lines += [f"if m == {writer.step}:", *(f"    b{i} = a{i}" for i in range(len(kinds)))]
+        parts = [_part(f"a{i}", axis, ":m") for i, (_, _, axis) in enumerate(kinds)]
+        lines += ["else:", *(f"    b{i} = {part}" for i, part in enumerate(parts))]
     return lines
 
 

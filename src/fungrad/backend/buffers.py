@@ -1,8 +1,8 @@
 """Floor 6: the buffers of a block, and which is free when.
 
 A buffer has one dtype, shape, and axis of rows, and is used again for values of that kind as soon
-as its own is dead. Knows the order of a region's equations, and how long a value is needed; writes
-no program.
+as its own is dead; those of other kinds have its memory while it is free. Knows the order of a
+region's equations, how long a value is needed, and the pool; writes no program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend import columns
+from fungrad.backend import columns, pool
 from fungrad.ir.graph import Atom, Variable
 
 Kind = tuple[np.dtype[Any], tuple[int, ...], int]
@@ -34,8 +34,8 @@ class Buffers:
         self.last = last
         self.root = root
         self.now = 0
-        self.layout: list[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]] = []
-        self.axes: list[int] = []
+        self.kinds: dict[str, Kind] = {}
+        self._times: dict[str, int] = {}
         self._free: dict[Kind, list[str]] = {}
         self._held: dict[int, tuple[Kind, str]] = {}
         self._scratch: list[tuple[Kind, str]] = []
@@ -66,18 +66,27 @@ class Buffers:
         self._scratch += [(kind, name) for name in names]
         return names
 
-    def _taken(self, kind: Kind, end: float) -> str:
-        """A buffer that is free up to an equation."""
+    def _taken(self, kind: Kind, end: int) -> str:
+        """A buffer that is free up to an equation, and that one."""
         free = self._free.get(kind, [])
-        for name in reversed(free):
-            if self._until.get(name, math.inf) > end:
-                free.remove(name)
-                return name
+        name = next((n for n in reversed(free) if self._until.get(n, math.inf) > end), None)
+        if name is None:
+            name = f"b{len(self.kinds)}"
+            self.kinds[name] = kind
+        else:
+            free.remove(name)
+        self._times[name] = self._times.get(name, 0) | (2 << end) - (1 << self.now)
+        return name
+
+    def layout(self) -> pool.Layout:
+        """The buffers in the memory that they need."""
+        arrays = [self._array(kind) for kind in self.kinds.values()]
+        return pool.packed(arrays, [self._times[name] for name in self.kinds])
+
+    def _array(self, kind: Kind) -> pool.Array:
         dtype, shape, axis = kind
         order = columns.memory(shape, axis) if self.in_columns else tuple(range(len(shape)))
-        self.layout.append((shape, dtype, order))
-        self.axes.append(axis)
-        return f"b{len(self.layout) - 1}"
+        return shape, dtype, order
 
     def release(self, atoms: Sequence[Atom]) -> None:
         """Frees the buffers of values that no later equation reads."""

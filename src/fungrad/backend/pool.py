@@ -25,8 +25,10 @@ PLACE = 2048
 CARVED = 64
 """How many ways of cutting itself up an arena remembers."""
 
-Layout = Sequence[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]]
-"""The arrays that a piece of work needs: shape, dtype, and the order of the axes in memory."""
+Array = tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]
+"""An array that a piece of work needs: shape, dtype, and the order of the axes in memory."""
+Layout = Sequence[tuple[int, Array]]
+"""Such arrays, each with the byte where it begins."""
 
 
 class Arena:
@@ -50,23 +52,45 @@ class Arena:
         return found
 
     def _carved(self, layout: Layout) -> list[Any]:
-        result, start = [], 0
-        for shape, dtype, order in layout:
+        result = []
+        for start, (shape, dtype, order) in layout:
             size = math.prod(shape) * dtype.itemsize
             part = self._memory[start : start + size].view(dtype)
             part = part.reshape([shape[axis] for axis in order])
             result.append(part.transpose([order.index(axis) for axis in range(len(shape))]))
-            start += _aligned(size)
         return result
 
 
-def _aligned(size: int) -> int:
-    return -(-size // PAGE) * PAGE
+def packed(arrays: Sequence[Array], times: Sequence[int]) -> Layout:
+    """The layout of arrays, in the same memory where they are not needed at one time.
+
+    The largest come first, each to the first place that is free (greedy by size: Pisarchyk and
+    Lee, Efficient Memory Management for Deep Neural Net Inference, 2020, section 5.2).
+
+    Args:
+      arrays: which.
+      times: of each array the set of times at which it is needed, as the bits of an integer.
+    """
+    sizes = [_pages(array) for array in arrays]
+    starts: dict[int, int] = {}
+    for i in sorted(range(len(arrays)), key=sizes.__getitem__, reverse=True):
+        start = 0
+        for j in sorted(starts, key=starts.__getitem__):
+            if times[i] & times[j] and starts[j] < start + sizes[i]:
+                start = max(start, starts[j] + sizes[j])
+        starts[i] = start
+    return [(starts[i], array) for i, array in enumerate(arrays)]
+
+
+def _pages(array: Array) -> int:
+    """The bytes of an array, in whole pages."""
+    shape, dtype, _ = array
+    return -(-math.prod(shape) * dtype.itemsize // PAGE) * PAGE
 
 
 def size_of(layout: Layout) -> int:
     """How many bytes an arena must have for a layout."""
-    return sum(_aligned(math.prod(shape) * dtype.itemsize) for shape, dtype, _ in layout)
+    return max((start + _pages(array) for start, array in layout), default=0)
 
 
 _lock = threading.Lock()
@@ -99,4 +123,4 @@ def clear() -> None:
     _free.clear()
 
 
-__all__ = ["Arena", "Layout", "clear", "give", "held", "size_of", "take"]
+__all__ = ["Arena", "Array", "Layout", "clear", "give", "held", "packed", "size_of", "take"]

@@ -1,0 +1,117 @@
+"""Buffers of blocks: which is free when, and which share memory."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fungrad as fg
+from fungrad.backend import blocked, pool
+from fungrad.backend.regions import Region, scheduled
+from fungrad.optimise.passes import optimised
+
+RNG = np.random.default_rng(0)
+ARRAY = ((3, 5), np.dtype(float), (1, 0)), ((7,), np.dtype(np.float32), (0,))
+
+
+def pages(array):
+    shape, dtype, _ = array
+    return -(-int(np.prod(shape)) * dtype.itemsize // pool.PAGE) * pool.PAGE
+
+
+@st.composite
+def needs(draw):
+    """Arrays, and the times at which each is needed."""
+    sizes = draw(st.lists(st.integers(0, 5000), min_size=1, max_size=12))
+    dtypes = st.sampled_from([np.bool_, np.float32, np.float64, np.complex128])
+    arrays = [((size,), np.dtype(draw(dtypes)), (0,)) for size in sizes]
+    return arrays, [draw(st.integers(1, 2**12 - 1)) for _ in arrays]
+
+
+@given(needs())
+def test_arrays_share_memory_only_where_they_are_not_needed_at_one_time(given):
+    arrays, times = given
+    layout = pool.packed(arrays, times)
+    assert [array for _, array in layout] == arrays
+    places = [(start, start + pages(array)) for start, array in layout]
+    for (p, time), (q, other) in itertools.combinations(zip(places, times, strict=True), 2):
+        assert not time & other or p[1] <= q[0] or q[1] <= p[0]
+    assert all(start % pool.PAGE == 0 for start, _ in layout)
+    alive = [
+        sum(pages(a) for a, time in zip(arrays, times, strict=True) if time >> t & 1)
+        for t in range(12)
+    ]
+    assert max(alive) <= pool.size_of(layout) <= sum(map(pages, arrays))
+
+
+def test_arrays_begin_at_one_place_of_a_page_in_their_order():
+    layout = pool.packed(ARRAY * 3, [1, 1, 1, 2, 2, 2])
+    assert pool.size_of(layout) == 3 * pool.PAGE
+    arena = pool.Arena(pool.size_of(layout))
+    arrays = arena.arrays("key", layout)
+    assert {a.ctypes.data % pool.PAGE for a in arrays} == {pool.PLACE}
+    assert [a.shape for a in arrays[:2]] == [(3, 5), (7,)]
+    assert arrays[0].strides == (8, 24) and arrays[1].dtype == np.float32
+    assert len({a.ctypes.data for a in arrays}) == 3
+    assert arena.arrays("key", layout) is arrays
+    assert pool.size_of([]) == 0 and pool.packed([], []) == []
+
+
+def kinds(x, y):
+    """Values of many Types: masks, counts, rows of several lengths, columns."""
+    z = x * y
+    top = np.max(z, axis=1, keepdims=True)
+    shifted = np.exp(z - top)
+    share = shifted / np.sum(shifted, axis=1, keepdims=True)
+    count = np.sum(share > 0.1, axis=1)
+    single = share.astype(np.float32) * np.float32(0.5)
+    pair = share[:, :, None] * np.where(share > 0.2, y, x)[:, None, :4]
+    cost = np.sum(pair * pair, axis=(1, 2)) + np.sum(single, axis=1) * count
+    return cost, np.sum(np.log1p(cost)), np.sum(share, axis=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(9_001, 5), (40_003, 7), (501, 90)])
+def test_values_of_many_kinds(dtype, threads, shape):
+    x, y = (RNG.normal(size=s).astype(dtype) for s in (shape, shape[1:]))
+    slopes = fg.grad(lambda x, y: kinds(x, y)[1] + np.sum(kinds(x, y)[0]), (0, 1))
+    before, fg.config.num_threads = fg.config.num_threads, threads
+    try:
+        for f in (kinds, slopes):
+            for got, want in zip(fg.jit(f)(x, y), f(x, y), strict=True):
+                assert got.dtype == want.dtype
+                within = 100 * np.finfo(dtype).eps
+                np.testing.assert_allclose(
+                    got, want, rtol=within, atol=within * np.max(np.abs(want))
+                )
+    finally:
+        fg.config.num_threads = before
+
+
+def test_memory_of_one_kind_is_used_again_for_others():
+    x, y = RNG.normal(size=(40_000, 7)), RNG.normal(size=7)
+    steps = scheduled(optimised(fg.make_jaxpr(lambda x, y: kinds(x, y)[:2])(x, y)))
+    (region,) = [step for step in steps if isinstance(step, Region)]
+    _, namespace = blocked.written(region)
+    arrays = [array for _, array in namespace["layout"]]
+    assert len({dtype for _, dtype, _ in arrays}) > 2 and len({shape for shape, *_ in arrays}) > 2
+    assert namespace["size"] < 0.8 * sum(map(pages, arrays))
+
+
+def test_copies_of_inputs_into_columns_end_with_their_last_reader():
+    def f(x):
+        return np.sum(np.sin(np.sum(x * x, axis=1)))
+
+    x = RNG.normal(size=(40_000, 3))
+    (region,) = scheduled(optimised(fg.make_jaxpr(f)(x)))
+    text, namespace = blocked.written(region)
+    assert "copyto(b0, p0)" in text and "multiply(b0, b0, out=b0)" in text
+    assert len(namespace["layout"]) == 2
+    before = x.copy()
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12)
+    np.testing.assert_array_equal(x, before)

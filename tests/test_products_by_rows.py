@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 import fungrad as fg
+from fungrad.backend import blocked, regions, rows, sizes, threads
 from fungrad.backend import products as of_blocks
-from fungrad.backend import regions, rows, sizes, threads
 from fungrad.backend.regions import Region, scheduled
 from fungrad.backend.straight import build
 from fungrad.optimise.passes import optimised
@@ -225,6 +225,28 @@ def test_whether_the_blas_has_one_thread(monkeypatch):
     assert threads._single_blas()
     monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "4")
     assert not threads._single_blas()
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("terms", [0, of_blocks.SMALL])
+def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
+    """Where a product takes one thread; those that no BLAS reads as they stand are copied."""
+    monkeypatch.setattr(threads._state, "single_blas", single)
+    monkeypatch.setattr(of_blocks, "SMALL", terms)
+    w, x = normal(64, 20), normal(600, 20)
+
+    def f(x, w):
+        return np.sum(np.tanh(x @ w.T) ** 2)
+
+    for y in (w, w.T.copy().T, normal(128, 60)[::2, ::3], np.broadcast_to(w[:1], w.shape)):
+        same(f, [x, y])
+        same(fg.grad(f, (0, 1)), [x, y])
+    (region,) = [s for s in scheduled(optimised(fg.make_jaxpr(f)(x, w))) if isinstance(s, Region)]
+    text, _ = blocked.written(region)
+    stands = single and terms == 0
+    assert ("_for_blas(x1)" in text) is stands
+    assert ("ascontiguousarray(x1)" in text) is not stands
+    assert np.shares_memory(of_blocks.second(1)(w.T), w) is stands
 
 
 def test_products_without_terms():

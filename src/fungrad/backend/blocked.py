@@ -51,7 +51,6 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
         "zeros": np.zeros,
         "copyto": np.copyto,
         "arranged": columns.arranged,
-        "contiguous": np.ascontiguousarray,
         "share": threads.share,
         "num_threads": threads.num_threads,
         "take": pool.take,
@@ -65,7 +64,7 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
     for equation, how in zip(region.equations, region.forms, strict=True):
         writer.write(equation, how)
     made = _Outputs(writer)
-    begin += [f"{name} = contiguous({text})" for text, name in writer.matrices.items()]
+    begin += writer.begin
     namespace["types"] = made.types
     namespace["layout"] = writer.buffers.layout()
     namespace["size"] = pool.size_of(namespace["layout"])

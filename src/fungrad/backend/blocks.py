@@ -50,6 +50,7 @@ class Block:
         self.lines: list[str] = []
         self.sums: dict[int, str] = {}
         self.matrices: dict[str, str] = {}
+        self.begin: list[str] = []
         self.pairs = sines_with_cosines(region)
         self.products = sums_of_products(region, self.step, self.columns)
         self.elsewhere = {id(e) for e in (*self.pairs.values(), *self.products.values())}
@@ -321,8 +322,17 @@ class Block:
         (over_x,), (over_y,) = equation.params["contract"]
         x, y = given[0] + ".T" * (over_x == 0), given[1] + ".T" * (over_y == 1)
         if self.forms[id(equation)].inputs[1] is None:
-            y = self.matrices.setdefault(y, f"c{len(self.matrices)}")
+            y = self._matrix(y, self.step * equation.inputs[1].type.size)
         return f"{self.function('product', products.product())}({x}, {y}{rest})"
+
+    def _matrix(self, text: str, terms: int) -> str:
+        """The name of the second factor of the products of all blocks, of so many terms each."""
+        name = self.matrices.get(text)
+        if name is None:
+            name = self.matrices[text] = f"c{len(self.matrices)}"
+            arranged = products.second(terms)
+            self.begin.append(f"{name} = {self.function(arranged.__name__, arranged)}({text})")
+        return name
 
     def _view(self, equation: Equation, how: Form, source: str) -> None:
         """Writes the line of a view of a block."""

@@ -17,6 +17,9 @@ from fungrad.backend.threads import single_blas
 
 TERMS = 262_144
 """The most terms of a product of matrices that OpenBLAS computes on one thread."""
+SMALL = 1_000_000
+"""The most terms for which OpenBLAS has kernels of its own, which take up to twice as long where a
+factor is transposed (dgemm_small_kernel_permit); larger products copy their factors anyway."""
 
 
 def one_thread(dtype: np.dtype[Any]) -> bool:
@@ -33,6 +36,13 @@ def _openblas() -> bool:
 def product() -> Any:
     """The function that multiplies: `f(x, y)`, `f(x, y, out=z)` for a z in C order."""
     return np.dot if single_blas() else in_pieces
+
+
+def second(terms: int) -> Any:
+    """The function of the second factor of many products, of so many terms each: the factor as it
+    is multiplied fastest, in C order or as it stands.
+    """
+    return _for_blas if single_blas() and terms > SMALL else np.ascontiguousarray
 
 
 def in_pieces(x: Any, y: Any, out: Any = None) -> Any:
@@ -75,4 +85,4 @@ def _for_blas(x: Any) -> Any:
     return x if fits else np.ascontiguousarray(x)
 
 
-__all__ = ["in_pieces", "one_thread", "product"]
+__all__ = ["in_pieces", "one_thread", "product", "second"]

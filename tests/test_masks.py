@@ -108,47 +108,121 @@ def test_dense_masks_are_as_they_were():
     same(lambda x: np.sum(x > 1.0, 1) + np.sum(x > 2.5, 1) * np.sum(x * x, 1), x)
 
 
+def ways(mask, itemsize):
+    """A mask as it is known without memory for words, and with such as wide as elements."""
+    yield masks.known(mask)
+    if itemsize in masks.WIDTHS:
+        yield masks.known(mask, np.empty_like(mask, np.dtype(f"i{itemsize}")))
+
+
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.6, 1.0])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.float32, np.float16, np.complex64, np.complex128, np.int8, np.int64]
+)
 def test_functions(density, dtype):
     true = RNG.random((50, 4, 5)) < density
-    x = RNG.normal(size=true.shape).astype(dtype)
-    for mask in (true, np.asfortranarray(true)):
-        places = masks.few(mask)
-        assert places is None or density < 0.5
-        count = np.empty((50, 4), np.intp)
-        masks.counted(mask, places, (2,), count)
-        np.testing.assert_array_equal(count, mask.sum(2))
-        for y in (x, x[..., :1].copy(), x[:1], x[0, 0], dtype(2.5), 3.5):
-            want = np.where(mask, y, 0).astype(dtype)
-            for out in (np.empty_like(x), np.empty((50, 5, 4), dtype).transpose(0, 2, 1)):
-                np.testing.assert_array_equal(masks.chosen(mask, places, y, out), want)
-                masks.added(x, mask, places, y, out)
+    x, other = (3.0 * RNG.normal(size=(2, *true.shape))).astype(dtype)
+    number = dtype(2.5)
+    for mask in (true, np.asfortranarray(true), true[:, :1], true[..., :1]):
+        for known in ways(mask, np.dtype(dtype).itemsize):
+            count = np.empty(mask.shape[:2], np.intp)
+            known.counted((2,), count)
+            np.testing.assert_array_equal(count, mask.sum(2))
+            for y in (x, x[..., :1].copy(), x[:1], x[0, 0], number, number.item()):
+                want = np.where(mask, y, 0).astype(dtype)
+                want = np.broadcast_to(want, true.shape)
+                for out in (np.empty_like(x), np.empty((50, 5, 4), dtype).transpose(0, 2, 1)):
+                    known.chosen(y, out)
+                    np.testing.assert_array_equal(out, want)
+                    known.chosen(y, out, other)
+                    np.testing.assert_array_equal(out, np.where(mask, y, other))
+                    known.chosen(other, out, y)
+                    np.testing.assert_array_equal(out, np.where(mask, other, y))
+                    known.added(x, y, out, np.empty_like(out))
+                    np.testing.assert_array_equal(out, x + want)
+                out = x.copy()
+                known.added(out, y, out, np.empty_like(out))
                 np.testing.assert_array_equal(out, x + want)
-            out = x.copy()
-            masks.added(out, mask, places, y, out)
-            np.testing.assert_array_equal(out, x + want)
 
 
-@pytest.mark.parametrize("density", [0.0, 0.02, 0.6])
+@pytest.mark.parametrize("density", [0.0, 0.02, 0.6, 1.0])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_sums_over_rows(density, dtype):
     true = RNG.random((50, 20)) < density
     x = RNG.normal(size=true.shape).astype(dtype)
     for mask in (true, np.asfortranarray(true)):
-        for y in (x, x[:, :1].copy(), x[:1], x[0], dtype(2.5), 3.5):
-            got = masks.summed(mask, masks.few(mask), y, x.dtype)
-            want = np.sum(np.where(mask, y, 0), 0, x.dtype)
-            assert got.dtype == want.dtype
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        for known in ways(mask, x.itemsize):
+            for y in (x, x[:, :1].copy(), x[:1], x[0], dtype(2.5), 3.5):
+                got = known.summed(y, x.dtype)
+                want = np.sum(np.where(mask, y, 0), 0, x.dtype)
+                assert got.dtype == want.dtype
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_bits_are_picked_whatever_they_are(itemsize):
+    dtype = np.dtype(f"f{itemsize}")
+    special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e300], dtype)
+    x, y = np.repeat(special, 8), np.tile(special, 8)
+    mask = RNG.random(64) < 0.5
+    for known in ways(mask, itemsize):
+        out = np.empty_like(x)
+        for given in ((x,), (x, y)):
+            known.chosen(given[0], out, *given[1:])
+            want = np.where(mask, x, y if given[1:] else dtype.type(0))
+            assert out.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("thread_count", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.int64, bool])
+def test_choices_agree_in_regions(dtype, thread_count, monkeypatch):
+    monkeypatch.setattr(fg.config, "num_threads", thread_count)
+    rng = np.random.default_rng(0)
+    x, y = (4.0 * rng.normal(size=(2, 400, 300))).astype(dtype)
+    rows = x[:, :1]
+
+    def f(x, y, rows):
+        c, d = x > y, rows > 0
+        return (
+            np.where(c, x, y), np.where(c, x, 0), np.where(~c, 2, y), np.where(d, x, y),
+            np.where(c & d, np.where(d, x, 1), y * 1), np.sum(np.where(c, x, 0), 0),
+            np.where(c, x > 0, y > 0), np.where(c, x, y)[:, 1:] * y[:, 1:],
+        )  # fmt: skip
+
+    for got, want in zip(fg.jit(f)(x, y, rows), f(x, y, rows), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_gradients_of_piecewise_functions_agree():
+    x = RNG.normal(size=(300, 400))
+    for f in (
+        lambda x: np.where(np.abs(x) < 1, 0.5 * x**2, np.abs(x) - 0.5),
+        lambda x: np.where(x > 0, x, np.expm1(x)),
+        lambda x: np.maximum(x, 0.1 * x),
+        lambda x: np.clip(x, -0.5, 0.7) * np.where(x > 0.3, np.sin(x), x),
+        lambda x: np.where(x > 0, np.where(x > 1, x, x**2), np.where(x < -1, -x, x**3)),
+    ):
+
+        def loss(x, f=f):
+            return np.sum(f(x))
+
+        def second(x, loss=loss):
+            return np.sum(fg.grad(loss)(x) ** 2)
+
+        for g in (fg.value_and_grad(loss), fg.grad(second)):
+            for got, want in zip(
+                fg.tree_util.tree_leaves(fg.jit(g)(x)), fg.tree_util.tree_leaves(g(x)), strict=True
+            ):
+                np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
 
 
 def test_places_that_are_known_hold_where_each_row_has_one():
     mask = np.eye(20, dtype=bool)
     known = np.flatnonzero(mask)
-    assert masks.few(mask, known).elements is known
+    assert masks.known(mask, None, known).elements is known
     mask[3, 5] = True
-    np.testing.assert_array_equal(masks.few(mask, known).elements, np.flatnonzero(mask))
+    np.testing.assert_array_equal(masks.known(mask, None, known).elements, np.flatnonzero(mask))
 
 
 def test_nan_is_nan():

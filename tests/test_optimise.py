@@ -62,6 +62,10 @@ EXAMPLES = {
         lambda x, y: np.where(x > 0.0, np.where(x > 0.0, y[0], y) * -2.0, y), (SPECIAL, OTHER),
         ["gt", "getitem", "mul", "select"],
     ),
+    "what is chosen here and there is chosen between, but for the sign of 0": (
+        lambda x, y: np.where(x > 0.0, y, 0.0) + np.where(~(x > 0.0), x, 0.0), (SPECIAL, OTHER),
+        ["gt", "select"],
+    ),
     "x + x is x * 2": (lambda x: x + x, (SPECIAL,), ["mul"]),
     "x * 2 * 3 is x * 6": (lambda x: x * 2.0 * 3.7, (SPECIAL,), ["mul"]),
     "x / 8 is x * 0.125": (lambda x: x / 8.0, (SPECIAL,), ["mul"]),

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend import columns, joining, masks, products, sizes
+from fungrad.backend import columns, joining, products, sizes
 from fungrad.backend.buffers import Buffers
 from fungrad.backend.expressions import as_ufunc
 from fungrad.backend.forms import ENDED, Form
 from fungrad.backend.joint import kernel, sines_with_cosines, sorted_pair, sums_of_products
 from fungrad.backend.kernels import EXTREMA, SCRATCH, dot
+from fungrad.backend.masking import Masking, joined, sum_where
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import CASTS, REDUCTIONS, multiplies, views
 from fungrad.backend.targets import Targets
@@ -25,9 +26,8 @@ from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.kernels import setting
 from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import ARITHMETIC, select
+from fungrad.primitives.elementwise import ARITHMETIC
 from fungrad.primitives.indexing import getitem
-from fungrad.primitives.scanning import attains
 from fungrad.primitives.shaping import broadcast_to, transpose
 
 
@@ -41,10 +41,7 @@ class Block:
         self.shared = sizes.shared(region)
         self.step = sizes.length(region, num_threads() if self.shared else 1)
         self.columns = columns.in_columns(region, self.step)
-        self.region = region = region if self.columns else masks.joined(region)
-        self.places: dict[int, str] = {}
-        self.extrema: dict[int, tuple[int, str]] = {}
-        self.one_each: dict[int, str] = {}
+        self.region = region = region if self.columns else joined(region)
         self.forms = {id(e): f for e, f in zip(region.equations, region.forms, strict=True)}
         self.place: dict[Any, str] = {}
         self.lines: list[str] = []
@@ -62,6 +59,7 @@ class Block:
             root[id(output)] = root.get(source, source)
             last.update((root.get(id(atom), id(atom)), index) for atom in self._touched(equation))
         self.buffers = Buffers(self.step, self.columns, last, root)
+        self.masking = Masking(self)
         self.targets = Targets(region, self.pairs, last, root, self.moved)
         self.targets.write_over(spare, self._by_ufunc)
         for name, variable, when in self.targets.late():
@@ -134,7 +132,7 @@ class Block:
         """Writes the lines of an equation that has rows, and no kernel of ours."""
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
-        if self._by_mask(equation, how, arguments):
+        if self.masking.write(equation, how, arguments):
             pass
         elif multiplies(equation):
             target = self.place[id(variable)] = self.buffers.own(variable, how.output)
@@ -146,11 +144,11 @@ class Block:
         elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
             if primitive.ufunc is not None:  # it may write over what it reads
                 self.buffers.release(equation.inputs)
-            target = self.place[id(variable)] = self._target(variable, how.output)
+            target = self.place[id(variable)] = self.target(variable, how.output)
             self._call(equation, arguments, target)
         else:
             name = self.place[id(variable)] = f"t{len(self.lines)}"
-            called = self._eval(primitive, equation.params)
+            called = self.constant(functools.partial(primitive.eval, **equation.params))
             self.lines.append(f"{name} = {called}({', '.join(arguments)})")
 
     def _by_kernel(self, equation: Equation, how: Form, arguments: list[str]) -> bool:
@@ -161,7 +159,7 @@ class Block:
         if function is None:
             return False
         written = [variable] if partner is None else sorted_pair(equation, partner)
-        targets = [self._target(v, how.output) for v in written]
+        targets = [self.target(v, how.output) for v in written]
         alone, over = SCRATCH[function]
         scratch = self.buffers.scratch(variable, how.output, alone)
         self.buffers.release(equation.inputs)
@@ -173,60 +171,7 @@ class Block:
             self._hand_on(v)
         return True
 
-    def _by_mask(self, equation: Equation, how: Form, given: list[str]) -> bool:
-        """Whether the output was written by way of the places where a mask is true."""
-        (variable,) = equation.outputs
-        primitive: Any = equation.primitive
-        if primitive is attains:
-            x, y = equation.inputs
-            self._attained(x, y, variable)
-            target = self._target(variable, how.output)
-            text = f"{self.function('attained', masks.attained)}({given[0]}, {given[1]}, {target})"
-        elif self.columns:
-            return False
-        elif primitive is masks.add_where:
-            places = self._places(equation.inputs[1], given[1])
-            self.buffers.release(equation.inputs[:1])
-            target = self._target(variable, how.output)
-            called = self.function("added", masks.added)
-            text = f"{called}({given[0]}, {given[1]}, {places}, {given[2]}, {target})"
-        elif masks.picks(equation):
-            places = self._places(equation.inputs[0], given[0])
-            target = self._target(variable, how.output)
-            called = self.function("chosen", masks.chosen)
-            name = f"t{len(self.lines)}"
-            self.lines.append(f"{name} = {called}({given[0]}, {places}, {given[1]}, {target})")
-            if id(variable) in self.targets.direct:
-                self.lines.append(f"if {name} is not {target}: copyto({target}, {name})")
-                name = target
-            self.place[id(variable)] = name
-            return True
-        elif masks.counts(equation):
-            places = self._places(equation.inputs[0], given[0])
-            target = self._target(variable, how.output)
-            called, axes = self.function("counted", masks.counted), equation.params["axes"]
-            text = f"{called}({given[0]}, {places}, {axes}, {target})"
-        else:
-            return False
-        self.lines.append(text)
-        self.place[id(variable)] = target
-        return True
-
-    def _attained(self, x: Atom, y: Atom, mask: Variable) -> None:
-        """Remembers the places of y where that is an extremum of x."""
-        source, name = self.extrema.get(self.buffers.root.get(id(y), id(y)), (0, ""))
-        if source == id(x) and y.type.shape == (*x.type.shape[:-1], 1):
-            self.one_each[id(mask)] = name
-
-    def _places(self, mask: Atom, text: str) -> str:
-        """The name of the places where a mask is true."""
-        if id(mask) not in self.places:
-            name = self.places[id(mask)] = f"n{len(self.lines)}"
-            known = self.one_each.get(id(mask), "None")
-            self.lines.append(f"{name} = {self.function('few', masks.few)}({text}, {known})")
-        return self.places[id(mask)]
-
-    def _target(self, variable: Variable, axis: int) -> str:
+    def target(self, variable: Variable, axis: int) -> str:
         """Where a value is written: its output, or a buffer."""
         return self.targets.direct.get(id(variable)) or self.buffers.own(variable, axis)
 
@@ -238,12 +183,6 @@ class Block:
                 self.lines.append(f"copyto({name}, {place})")
             elif name != place:
                 self.lines.append(f"{self.function('add', np.add)}({name}, {place}, out={name})")
-
-    def _eval(self, primitive: Any, params: dict[str, Any]) -> str:
-        """The name of what does a primitive that is neither a ufunc nor one of ours."""
-        if primitive is select:  # half the time of copyto with where=
-            return self.function("where", np.where)
-        return self.constant(functools.partial(primitive.eval, **params))
 
     def _end(self, equation: Equation, text: str) -> None:
         """Adds what `text` makes of a block to what it makes of others."""
@@ -264,7 +203,7 @@ class Block:
     def _join(self, equation: Equation, how: Form, arguments: list[str]) -> None:
         """Writes rows that are gathered by number, or put together from parts."""
         (variable,) = equation.outputs
-        target = self.place[id(variable)] = self._target(variable, how.output)
+        target = self.place[id(variable)] = self.target(variable, how.output)
         if joining.joins(equation):
             for place, x in zip(joining.places(equation), arguments, strict=True):
                 self.lines.append(f"copyto({target}[{self.constant(place)}], {x})")
@@ -278,11 +217,8 @@ class Block:
         """The text of what an equation that ends the rows makes of a block."""
         if multiplies(equation):
             return self._product(equation, arguments)
-        if equation.primitive is masks.sum_where:
-            places = self._places(equation.inputs[0], arguments[0])
-            called = self.function("summed", masks.summed)
-            dtype = self.constant(equation.outputs[0].type.dtype)
-            return f"{called}({arguments[0]}, {places}, {arguments[1]}, {dtype})"
+        if equation.primitive is sum_where:
+            return self.masking.summed(equation, self.forms[id(equation)], arguments)
         if equation.primitive is dot_general:
             return f"{self.function('dot', dot)}({', '.join(arguments)})"
         ufunc = REDUCTIONS[equation.primitive]
@@ -304,7 +240,7 @@ class Block:
             self._end(equation, f"{self.function('add', np.add)}.reduce({both}), None)")
             return
         (variable,), (axis,) = equation.outputs, equation.params["axes"]
-        target = self.place[id(variable)] = self._target(variable, how.output)
+        target = self.place[id(variable)] = self.target(variable, how.output)
         if not self.columns:
             self.lines.append(f"{both}, out={target})")
             self._hand_on(variable)
@@ -372,7 +308,7 @@ class Block:
             called = self.function(EXTREMA[ufunc].__name__, EXTREMA[ufunc])
             name = f"n{len(self.lines)}"
             self.lines.append(f"{name} = {called}({source}, {target})")
-            self.extrema[id(equation.outputs[0])] = id(equation.inputs[0]), name
+            self.masking.attain(equation.outputs[0], equation.inputs[0], name)
         else:
             called = self.function(ufunc.__name__, ufunc)
             self.lines.append(f"{called}.reduce({source}, {axes}, None, {target})")

@@ -37,7 +37,7 @@ class Buffers:
         self.kinds: dict[str, Kind] = {}
         self._times: dict[str, int] = {}
         self._free: dict[Kind, list[str]] = {}
-        self._held: dict[int, tuple[Kind, str]] = {}
+        self._held: dict[int, list[tuple[Kind, str]]] = {}
         self._scratch: list[tuple[Kind, str]] = []
         self._until: dict[str, int] = {}
 
@@ -54,9 +54,16 @@ class Buffers:
 
     def own(self, variable: Variable, axis: int) -> str:
         """A buffer of a block of the variable's Type, the variable's own until it is released."""
-        kind = self._kind(variable, axis)
-        name = self._taken(kind, self.last[id(variable)])
-        self._held[id(variable)] = kind, name
+        return self._hold(self._kind(variable, axis), id(variable))
+
+    def beside(self, variable: Variable, axis: int, dtype: np.dtype[Any]) -> str:
+        """A buffer of another dtype, for as long as the variable, or what it shows, is needed."""
+        _, shape, _ = self._kind(variable, axis)
+        return self._hold((dtype, shape, axis), self.root.get(id(variable), id(variable)))
+
+    def _hold(self, kind: Kind, root: int) -> str:
+        name = self._taken(kind, self.last[root])
+        self._held.setdefault(root, []).append((kind, name))
         return name
 
     def scratch(self, variable: Variable, axis: int, count: int) -> list[str]:
@@ -92,8 +99,9 @@ class Buffers:
         """Frees the buffers of values that no later equation reads."""
         for atom in atoms:
             root = self.root.get(id(atom), id(atom))
-            if self.last.get(root) == self.now and root in self._held:
-                self._give(*self._held.pop(root))
+            if self.last.get(root) == self.now:
+                for kind, name in self._held.pop(root, ()):
+                    self._give(kind, name)
 
     def advance(self) -> None:
         """Goes on to the next equation."""

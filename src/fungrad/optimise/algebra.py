@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
-from fungrad.optimise.choices import chosen_before, chosen_twice
+from fungrad.optimise.choices import chosen_before, chosen_between, chosen_twice
 from fungrad.optimise.kernels import ROUNDED, setting
 from fungrad.optimise.products import negated
 from fungrad.optimise.rewrite import CONSTANT, Rule, Writer, exchanged, simplified_by
@@ -274,6 +274,12 @@ RULES = (
     Rule((select,), "what is not chosen need not be made", chosen_twice, (select,)),
     Rule(
         (select,), "what is done to a choice is done to what is chosen", chosen_before, (neg, mul)
+    ),
+    Rule(
+        (add,),
+        "what is chosen here and there is chosen between, but for the sign of 0",
+        chosen_between,
+        (select,),
     ),
     Rule((add,), "x + x is x * 2", _double),
     Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice, (mul,)),

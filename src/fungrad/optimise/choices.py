@@ -11,7 +11,8 @@ import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.optimise.rewrite import Writer
-from fungrad.primitives.elementwise import broadcast_shapes, mul, neg, select
+from fungrad.primitives.elementwise import broadcast_shapes, logical_not, mul, neg, select
+from fungrad.primitives.ufuncs import invert
 
 
 def chosen_twice(writer: Writer, equation: Equation) -> Atom | None:
@@ -29,7 +30,8 @@ def chosen_twice(writer: Writer, equation: Equation) -> Atom | None:
 def chosen_before(writer: Writer, equation: Equation) -> Atom | None:
     """select(c, -select(c, x, y), z) is select(c, -x, z), and so for a product with a number.
 
-    The product is made of what is smaller alone: what is not chosen could overflow.
+    The product is made of what is smaller alone, or with a number up to one: what is not chosen
+    could overflow.
     """
     condition, x, y = equation.inputs
     made = writer.made_by(x, neg, mul)
@@ -37,15 +39,41 @@ def chosen_before(writer: Writer, equation: Equation) -> Atom | None:
     if made is None or all(a is b for a, b in zip(made.inputs, inputs, strict=True)):
         return None
     shape = broadcast_shapes("a choice", [a.type for a in inputs])
-    smaller = math.prod(shape) < x.type.size
-    if not (smaller or (made.primitive is neg and writer.only_here(x))):
+    numbers = [a.value for a in inputs if isinstance(a, Literal)]
+    if made.primitive is mul and not numbers:
         return None
-    if made.primitive is mul and not any(isinstance(a, Literal) for a in inputs):
+    if math.prod(shape) >= x.type.size and not (
+        writer.only_here(x) and all(abs(number) <= 1 for number in numbers)
+    ):
         return None
     if np.broadcast_shapes(shape, condition.type.shape, y.type.shape) != x.type.shape:
         return None
     chosen = writer.add(equation, made.primitive, *inputs)
     return writer.add(equation, select, condition, chosen, y)
+
+
+def chosen_between(writer: Writer, equation: Equation) -> Atom | None:
+    """select(c, x, 0) + select(not c, y, 0), which nothing else reads, is select(c, x, y)."""
+    made = [writer.made_by(a, select) if writer.only_here(a) else None for a in equation.inputs]
+    first, second = made
+    if first is None or second is None or first is second:
+        return None
+    if not all(
+        isinstance(e.inputs[2], Literal) and e.inputs[2].value == 0 for e in (first, second)
+    ):
+        return None
+    for one, other in ((first, second), (second, first)):
+        condition, x, _ = one.inputs
+        negation, y, _ = other.inputs
+        negated = writer.made_by(negation, logical_not, invert)  # of a mask the same
+        if negated is None or negated.inputs[0] is not condition:
+            continue
+        if condition.type.dtype != np.bool_:
+            return None
+        writer.drop(first)
+        writer.drop(second)
+        return writer.add(equation, select, condition, x, y)
+    return None
 
 
 def _where_true(writer: Writer, atom: Atom, condition: Atom) -> Atom:
@@ -57,4 +85,4 @@ def _where_true(writer: Writer, atom: Atom, condition: Atom) -> Atom:
     return x if x.type.dtype == atom.type.dtype and not x.type.weak else atom
 
 
-__all__ = ["chosen_before", "chosen_twice"]
+__all__ = ["chosen_before", "chosen_between", "chosen_twice"]

@@ -1,0 +1,201 @@
+"""Floor 6: the equations of a region that pick by masks, and their lines.
+
+Sums with what is picked, and over it, are one with the picking. Knows regions, the functions of
+masks, and the block whose lines it writes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fungrad.backend import masks
+from fungrad.backend.forms import Form
+from fungrad.backend.regions import Region
+from fungrad.ir.graph import Atom, Equation, Literal, Variable
+from fungrad.primitives.elementwise import add, select
+from fungrad.primitives.scanning import attains
+from fungrad.primitives.shaping import reduce_sum
+
+if TYPE_CHECKING:
+    from fungrad.backend.blocks import Block
+
+
+class _InPlaceOfPrimitive:
+    """What two equations that are done together have for their primitive."""
+
+    multiple = effect = cuts = False
+    ufunc = eval = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+add_where: Any = _InPlaceOfPrimitive("add_where")
+"""`x + select(mask, y, 0)`, of x, mask and y."""
+sum_where: Any = _InPlaceOfPrimitive("sum_where")
+"""The sum of `select(mask, y, 0)` over the rows, of mask and y."""
+
+
+def _picks(equation: Equation) -> bool:
+    """Whether an equation gives x where a mask is true, else zero."""
+    if equation.primitive is not select:
+        return False
+    mask, _, rest = equation.inputs
+    return (
+        mask.type.dtype == np.bool_
+        and mask.type.shape == equation.outputs[0].type.shape
+        and isinstance(rest, Literal)
+        and rest.value.__class__ in (int, float)
+        and rest.value == 0
+        and math.copysign(1, rest.value) > 0
+    )
+
+
+def _counts(equation: Equation) -> bool:
+    """Whether an equation counts what is true along the last axes of a mask."""
+    if equation.primitive is not reduce_sum or equation.inputs[0].type.dtype != np.bool_:
+        return False
+    ndim, axes = equation.inputs[0].type.ndim, equation.params["axes"]
+    return 0 < len(axes) < ndim and tuple(axes) == tuple(range(ndim - len(axes), ndim))
+
+
+def joined(region: Region) -> Region:
+    """The region with each sum with what a mask picks, and each sum of that over the rows, as one
+    equation, where nothing else reads it.
+    """
+    reads = region.reads()
+    picked: dict[int, tuple[Equation, Form]] = {}
+    steps: dict[int, tuple[Equation, Form]] = {}
+    for equation, how in zip(region.equations, region.forms, strict=True):
+        (output,) = equation.outputs
+        steps[id(output)] = equation, how
+        if _picks(equation) and reads[id(output)] == 1:
+            picked[id(output)] = equation, how
+            continue
+        place = next((i for i, a in enumerate(equation.inputs) if id(a) in picked), None)
+        primitive = None if place is None else _together(equation, how)
+        if place is None or primitive is None:
+            continue
+        pick, pick_how = picked[id(equation.inputs[place])]
+        del steps[id(pick.outputs[0])]
+        others = [i for i in range(len(equation.inputs)) if i != place]
+        inputs = (*[equation.inputs[i] for i in others], *pick.inputs[:2])
+        axes = (*[how.inputs[i] for i in others], *pick_how.inputs[:2])
+        whole = Equation(primitive, inputs, equation.outputs, {}, equation.source)
+        steps[id(output)] = whole, Form(axes, how.output)
+    return region._replace(
+        equations=[equation for equation, _ in steps.values()],
+        forms=[how for _, how in steps.values()],
+    )
+
+
+def _together(equation: Equation, how: Form) -> Any:
+    """What does an equation together with the one that picks what it reads; None where none does.
+
+    Sums of arrays of one Type, and sums of rows of real numbers along the first of two axes.
+    """
+    type_ = equation.inputs[0].type
+    if equation.primitive is add:
+        same = all(a.type == equation.outputs[0].type for a in equation.inputs)
+        return add_where if same else None
+    if equation.primitive is reduce_sum and equation.params["axes"] == how.inputs == (0,):
+        return sum_where if type_.ndim == 2 and type_.dtype.char in "fd" else None
+    return None
+
+
+def _mask(equation: Equation) -> tuple[Atom, np.dtype[Any]] | None:
+    """The mask that an equation picks by, and the dtype of what it picks; None of others."""
+    primitive: Any = equation.primitive
+    if primitive is add_where:
+        mask = equation.inputs[1]
+    elif primitive in (select, sum_where):
+        mask = equation.inputs[0]
+    else:
+        return None
+    bools = isinstance(mask, Variable) and mask.type.dtype == np.bool_
+    return (mask, equation.outputs[0].type.dtype) if bools else None
+
+
+class Masking:
+    """The lines of a block that pick by masks, and what is known of these."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._names: dict[int, str] = {}
+        self._extrema: dict[int, tuple[int, str]] = {}
+        self._one_each: dict[int, str] = {}
+        self._widths: dict[int, int] = {}
+        for mask, dtype in filter(None, map(_mask, block.region.equations)):
+            self._widths.setdefault(id(mask), dtype.itemsize)
+
+    def attain(self, extremum: Variable, x: Atom, places: str) -> None:
+        """Says where an extremum of the rows of x was found."""
+        self._extrema[id(extremum)] = id(x), places
+
+    def write(self, equation: Equation, how: Form, given: list[str]) -> bool:
+        """Whether an equation makes a mask, or picks or counts by one: then its lines are written.
+
+        Args:
+          equation: which.
+          how: the axes of its rows.
+          given: the texts of its inputs.
+        """
+        block, (variable,) = self._block, equation.outputs
+        primitive: Any = equation.primitive
+        if primitive is attains:
+            self._attained(equation)
+            called = block.function("attained", masks.attained)
+            text, rest = f"{called}({given[0]}, {given[1]}, ", ""
+        elif primitive is add_where:
+            text = f"{self._known(equation.inputs[1], how.inputs[1], given[1])}.added("
+            text += f"{given[0]}, {given[2]}, "
+            (scratch,) = block.buffers.scratch(variable, how.output, 1)
+            block.buffers.release(equation.inputs[:1])
+            rest = f", {scratch}"
+        elif _mask(equation) is not None:
+            text = f"{self._known(equation.inputs[0], how.inputs[0], given[0])}.chosen({given[1]}, "
+            rest = "" if _picks(equation) else f", {given[2]}"
+        elif _counts(equation) and not block.columns:
+            axes = equation.params["axes"]
+            text = f"{self._known(equation.inputs[0], how.inputs[0], given[0])}.counted({axes}, "
+            rest = ""
+        else:
+            return False
+        target = block.place[id(variable)] = block.target(variable, how.output)
+        block.lines.append(f"{text}{target}{rest})")
+        return True
+
+    def summed(self, equation: Equation, how: Form, given: list[str]) -> str:
+        """The text of the sum of what a mask picks, over the rows."""
+        dtype = self._block.constant(equation.outputs[0].type.dtype)
+        known = self._known(equation.inputs[0], how.inputs[0], given[0])
+        return f"{known}.summed({given[1]}, {dtype})"
+
+    def _attained(self, equation: Equation) -> None:
+        """Remembers the places of y where that is an extremum of x."""
+        (x, y), (mask,) = equation.inputs, equation.outputs
+        source, name = self._extrema.get(self._block.buffers.root.get(id(y), id(y)), (0, ""))
+        if source == id(x) and y.type.shape == (*x.type.shape[:-1], 1):
+            self._one_each[id(mask)] = name
+
+    def _known(self, mask: Atom, axis: int | None, text: str) -> str:
+        """The name of a mask with what is known of it."""
+        block = self._block
+        if id(mask) not in self._names:
+            name = self._names[id(mask)] = f"n{len(block.lines)}"
+            if not isinstance(mask, Variable) or axis is None:
+                block.lines.append(f"{name} = {block.function('Mask', masks.Mask)}({text})")
+                return name
+            width, words = self._widths.get(id(mask)), "None"
+            if width in masks.WIDTHS:
+                words = block.buffers.beside(mask, axis, np.dtype(f"i{width}"))
+            one_each = self._one_each.get(id(mask), "None")
+            called = block.function("known", masks.known)
+            block.lines.append(f"{name} = {called}({text}, {words}, {one_each})")
+        return self._names[id(mask)]
+
+
+__all__ = ["Masking", "joined", "sum_where"]

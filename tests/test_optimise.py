@@ -36,6 +36,24 @@ EXAMPLES = {
         (MATRIX,), ["reshape", "transpose"],
     ),
     "all elements in their order: a reshape": (lambda x: x[:, None, :], (MATRIX,), ["reshape"]),
+    "a stretch of an axis is a slice": (
+        lambda x: np.diff(x, axis=1), (MATRIX,), ["getitem", "getitem", "sub"],
+    ),
+    "zeros around an array: a slice of zeros": (
+        lambda x: np.pad(x, ((0, 1), (2, 0))), (MATRIX,), ["scatter"],
+    ),
+    "a slice of a slice is one": (
+        lambda x: x[1:, :-1][..., 1:-1], (np.ones((3, 6)),), ["getitem"],
+    ),
+    "what is not in a slice need not be made": (
+        lambda x: (x * 3.0 + x)[1:, :-1], (MATRIX,), ["getitem", "mul", "add"],
+    ),
+    "zeros around zeros, but for the sign of 0": (
+        lambda x: np.pad(np.pad(x, ((0, 1), (2, 0))), ((1, 0), (0, 3))), (MATRIX,), ["scatter"],
+    ),
+    "zeros stay, but for the sign of 0": (
+        lambda x: -2.5 * np.pad(x, ((0, 1), (2, 0))), (MATRIX,), ["mul", "scatter"],
+    ),
     "one value, moved about": (
         lambda x: x + fg.grad(lambda z: np.sum(np.reshape(z, (6,)) * 2.0))(x), (MATRIX,), ["add"],
     ),

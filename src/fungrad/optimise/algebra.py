@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.optimise.boxes import BOXES
 from fungrad.optimise.choices import chosen_before, chosen_between, chosen_twice
 from fungrad.optimise.kernels import ROUNDED, setting
 from fungrad.optimise.products import negated
@@ -268,6 +269,7 @@ RULES = (
     Rule((transpose,), "one permutation for two", _transposed_twice, (transpose,)),
     Rule((getitem,), "all elements in their order: a reshape", _reads_all),
     Rule((scatter,), "all elements in their order: a reshape", _writes_all),
+    *BOXES,
     Rule((reshape, transpose, broadcast_to), "one value, moved about", _moved_uniform, _UNIFORM),
     *SIGNS,
     Rule((dot_general,), "-x @ y is -(x @ y), but for the sign of 0", negated, (neg,)),

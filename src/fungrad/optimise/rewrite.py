@@ -151,9 +151,11 @@ class Writer:
         self.equations: list[Equation] = []
 
     def made_by(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
-        """The equation that made a value, if it applied one of the primitives."""
+        """The equation that made a value, if it applied one of the primitives, or any of all."""
         equation = self._made.get(id(atom))
-        return equation if equation is not None and equation.primitive in primitives else None
+        if equation is None or (primitives and equation.primitive not in primitives):
+            return None
+        return equation
 
     def constant(self, atom: Atom) -> Any:
         """The value of a constant of the Graph, None for other atoms."""

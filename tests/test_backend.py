@@ -207,6 +207,28 @@ def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
     assert len(namespace["layout"]) <= 3
 
 
+@pytest.mark.parametrize("thread_count", [1, 2])
+@pytest.mark.parametrize("shift", [0, 1, -1, 7, -250, 301])
+@pytest.mark.parametrize("shape", [(300, 90), (90, 300, 3), (40_000,)])
+def test_arrays_are_rolled_inside_of_regions(shape, shift, thread_count, monkeypatch):
+    monkeypatch.setattr(fg.config, "num_threads", thread_count)
+    monkeypatch.setattr(sizes, "BLOCK", 1_000)
+    x = np.random.default_rng(0).normal(size=shape)
+
+    def f(x):
+        y = sum(np.roll(x, shift, axis) for axis in range(x.ndim)) - 2.0 * x
+        z = np.roll(np.sin(y), shift, -1) * np.roll(y, -shift, 0)
+        return z, np.roll(x, shift, 0), np.roll(x * 2.0, shift) + np.roll(x, (1, 2), (0, -1))
+
+    graph = optimised(fg.make_jaxpr(f)(x))
+    inside = [e for step in scheduled(graph) if isinstance(step, Region) for e in step.equations]
+    assert any(e.primitive.name == "roll" for e in inside)
+    for got, want in zip(fg.jit(f)(x), f(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    gradient = fg.grad(lambda x: np.sum(f(x)[0] ** 2))
+    np.testing.assert_allclose(fg.jit(gradient)(x), gradient(x), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 def test_sums_of_parts(dtype, thread_count):
     """Across the rows where threads meet: equal from run to run, at both orders and under vmap."""

@@ -137,7 +137,7 @@ class Block:
         elif multiplies(equation):
             target = self.place[id(variable)] = self.buffers.own(variable, how.output)
             self.lines.append(self._product(equation, arguments, f", out={target}"))
-        elif joining.gathers(equation) or joining.joins(equation):
+        elif joining.moves(equation):
             self._join(equation, how, arguments)
         elif views(equation):
             self._view(equation, how, arguments[0])
@@ -201,9 +201,12 @@ class Block:
         self.lines.append(f"{name} = {called}({name}, {given})")
 
     def _join(self, equation: Equation, how: Form, arguments: list[str]) -> None:
-        """Writes rows that are gathered by number, or put together from parts."""
+        """Writes rows that are gathered by number, put together from parts, or rolled."""
         (variable,) = equation.outputs
         target = self.place[id(variable)] = self.target(variable, how.output)
+        if joining.rolls(equation):
+            self._roll(equation, how, arguments[0])
+            return
         if joining.joins(equation):
             for place, x in zip(joining.places(equation), arguments, strict=True):
                 self.lines.append(f"copyto({target}[{self.constant(place)}], {x})")
@@ -212,6 +215,19 @@ class Block:
         order = columns.memory(shape, how.output) if self.columns else axes
         called = self.function("taken", joining.taken)
         self.lines.append(f"{called}({', '.join(arguments)}, {how.output}, {order}, {target})")
+
+    def _roll(self, equation: Equation, how: Form, x: str) -> None:
+        """Writes the rows of an array that is rolled, or finds them where they stand."""
+        (variable,), params = equation.outputs, equation.params
+        (shift,), (axis,) = params["shifts"], params["axes"]
+        target, whole = self.place[id(variable)], how.inputs[0] is None
+        rows = "i, j" if whole else f"0, {variable.type.shape[axis]}"
+        given = f"({x}, {shift}, {axis}, {rows}, {target})"
+        if whole and id(variable) not in self.targets.direct:
+            name = self.place[id(variable)] = f"t{len(self.lines)}"
+            self.lines.append(f"{name} = {self.function('rolled', joining.rolled)}{given}")
+        else:
+            self.lines.append(f"{self.function('roll_into', joining.roll_into)}{given}")
 
     def _reduced(self, equation: Equation, arguments: list[str]) -> str:
         """The text of what an equation that ends the rows makes of a block."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend import joining
 from fungrad.backend.forms import ENDED
-from fungrad.backend.joining import gathers, joins
 from fungrad.backend.parts import rows_of
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import REDUCTIONS, multiplies, views
@@ -76,7 +76,7 @@ def _loops(region: Region, step: int, columns: bool) -> tuple[int, int]:
         if primitive in REDUCTIONS:
             (((space, axis),), reduced) = read, equation.params["axes"]
             shapes = [space, tuple([1 if i in reduced else n for i, n in enumerate(space)])]
-        elif views(equation) or how.output == ENDED or gathers(equation) or joins(equation):
+        elif views(equation) or how.output == ENDED or joining.moves(equation):
             continue
         else:
             space, axis = equation.outputs[0].type.shape, how.output

@@ -1,5 +1,5 @@
-"""Floor 6: equations that gather rows by their numbers, put rows together from parts, and add rows
-up by numbers, done block by block.
+"""Floor 6: equations that gather rows by their numbers, put rows together from parts, roll arrays,
+and add rows up by numbers, done block by block.
 
 `form` says where the rows lie, `called` which function of NumPy's does a block. Knows the
 primitives; writes no program.
@@ -15,6 +15,7 @@ import numpy as np
 from fungrad.backend.forms import ENDED, Form
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.optimise.rewrite import placed
+from fungrad.primitives.arranging import roll
 from fungrad.primitives.indexing import ARRAY, expanded, getitem, of_int, scatter
 from fungrad.primitives.shaping import concatenate
 from fungrad.primitives.stacking import stack, unstack
@@ -51,6 +52,16 @@ def joins(equation: Equation) -> bool:
     return few and not any(isinstance(atom, Literal) for atom in equation.inputs)
 
 
+def rolls(equation: Equation) -> bool:
+    """Whether an equation rolls an array along one axis."""
+    return equation.primitive is roll and len(equation.params["axes"]) == 1
+
+
+def moves(equation: Equation) -> bool:
+    """Whether an equation moves elements about, by rows, and computes nothing."""
+    return gathers(equation) or joins(equation) or rolls(equation)
+
+
 def axis_by_number(equation: Equation) -> int:
     """The axis whose entries are read or written by number."""
     return expanded(equation.params["index"], equation.inputs[0].type.ndim).index(ARRAY)
@@ -77,12 +88,42 @@ def form(equation: Equation, axes: Sequence[int | None]) -> Form | None:
     if scatters(equation):
         axis = axis_by_number(equation)
         return Form((axis, 0), ENDED) if axes[0] in (None, axis) else None
+    if rolls(equation):
+        at = axes[0]
+        return None if at is None or at in equation.params["axes"] else Form((at,), at)
     if not joins(equation):
         return None
     (axis, *others) = {axis for axis in axes if axis is not None}
     if others or (equation.primitive is concatenate and equation.params["axis"] == axis):
         return None
     return Form((axis,) * len(axes), axis + (equation.primitive is stack))
+
+
+def form_of_roll(equation: Equation, axis: int) -> Form:
+    """How an array that no region makes is rolled by rows along an axis: if that is the one along
+    which it is rolled, rows of the whole are read from another place.
+    """
+    return Form((None if axis in equation.params["axes"] else axis,), axis)
+
+
+def rolled(x: Any, shift: int, axis: int, start: int, stop: int, out: Any) -> Any:
+    """The rows from `start` to `stop` of what x is rolled to: rows of x, or `out`, where those do
+    not stand together.
+    """
+    first, length = (start - shift) % x.shape[axis], stop - start
+    if first + length <= x.shape[axis]:
+        return x[(*[slice(None)] * axis, slice(first, first + length))]
+    roll_into(x, shift, axis, start, stop, out)
+    return out
+
+
+def roll_into(x: Any, shift: int, axis: int, start: int, stop: int, out: Any) -> None:
+    """Writes the rows from `start` to `stop` of what x is rolled to along their axis."""
+    before, first = (slice(None),) * axis, (start - shift) % x.shape[axis]
+    rows = x[(*before, slice(first, first + stop - start))]
+    count = rows.shape[axis]
+    np.copyto(out[(*before, slice(count))], rows)
+    np.copyto(out[(*before, slice(count, None))], x[(*before, slice(stop - start - count))])
 
 
 def taken(x: Any, at: Any, axis: int, order: Sequence[int], out: Any) -> None:
@@ -129,6 +170,6 @@ def taken_apart(graph: Graph, size: int) -> list[Equation]:
 
 
 __all__ = [
-    "axis_by_number", "form", "gathers", "joins", "places", "scatters", "summed", "taken",
-    "taken_apart",
+    "axis_by_number", "form", "form_of_roll", "gathers", "joins", "moves", "places", "roll_into",
+    "rolled", "rolls", "scatters", "summed", "taken", "taken_apart",
 ]  # fmt: skip

@@ -147,6 +147,11 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
         axis = _row_axis(type_.shape) if type_.size >= LARGE else None
         if axis is not None and (axis not in equation.params["axes"] or type_.size >= ALONE):
             return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
+    if joining.rolls(equation) and equation.outputs[0].type.size >= LARGE:
+        shape = equation.outputs[0].type.shape
+        axis = _row_axis(shape)
+        if axis is not None:
+            return joining.form_of_roll(equation, axis), shape[axis]
     if joining.gathers(equation) and equation.outputs[0].type.size >= LARGE:
         return form(equation, (None, None), 0), equation.inputs[1].type.size
     if multiplies(equation) and equation.outputs[0].type.size >= LARGE:

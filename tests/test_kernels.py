@@ -22,9 +22,8 @@ SPECIAL = np.array([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e300, 5e-324])
 
 
 def call(kernel, *arrays, outputs=1):
-    size = arrays[0].size
-    results = [np.empty(size) for _ in range(outputs)]
-    kernel(*arrays, *results, *[np.empty(size) for _ in range(sum(SCRATCH[kernel]))])
+    results = [np.empty_like(arrays[0]) for _ in range(outputs)]
+    kernel(*arrays, *results, *[np.empty_like(arrays[0]) for _ in range(sum(SCRATCH[kernel]))])
     return results
 
 
@@ -167,6 +166,49 @@ def test_logaddexp():
         far = [i for i, e in enumerate(exact) if abs(e) > 1.0]
         assert ulps(found[far], [exact[i] for i in far]) <= 2.0
     np.testing.assert_allclose(found, np.logaddexp(x, y), rtol=1e-13, atol=1e-15)
+
+
+def singles(scale):
+    """Pairs of numbers of single precision."""
+    values = RNG.normal(size=(2, 4000)) * scale
+    return values.astype(np.float32)
+
+
+def ulps_of_singles(found, exact):
+    assert found.dtype == np.float32
+    return np.max(np.abs(found - exact) / np.spacing(np.abs(exact).astype(np.float32)))
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0, 20.0])
+def test_logaddexp_of_single_precision(scale):
+    x, y = singles(scale)
+    (found,) = call(kernels.logaddexp, x, y)
+    exact = np.logaddexp(x.astype(float), y.astype(float))
+    far = np.abs(exact) > 1.0
+    assert ulps_of_singles(found[far], exact[far]) <= 2.0
+    np.testing.assert_allclose(found, exact, rtol=2e-6, atol=2e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-12, 1.0, 1e12, 1e18, 1e30])
+def test_hypot_of_single_precision(scale):
+    x, y = singles(scale)
+    (found,) = call(kernels.hypot, x, y)
+    assert ulps_of_singles(found, np.hypot(x.astype(float), y.astype(float))) <= 2.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_kernels_of_both_precisions_in_regions(dtype):
+    x, y = RNG.normal(size=(2, 300, 100)).astype(dtype)
+
+    def f(x, y):
+        return np.logaddexp(x, y) + np.hypot(x, 1) * np.logaddexp(0.0, x) + np.hypot(x, y)
+
+    (region,) = [s for s in scheduled(optimised(fg.make_jaxpr(f)(x, y))) if isinstance(s, Region)]
+    _, namespace = blocked.written(region)
+    assert kernels.logaddexp in namespace.values() and kernels.hypot in namespace.values()
+    found = fg.jit(f)(x, y)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, f(x, y), rtol=8 * np.finfo(dtype).eps)
 
 
 def test_hypot():

@@ -145,10 +145,12 @@ def test_gradients_of_two_orders_agree(f, shape, thread_count, monkeypatch):
 
 
 @SETTINGS
-def test_sums_of_products_along_rows_agree(thread_count, monkeypatch):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+def test_sums_of_products_along_rows_agree(dtype, thread_count, monkeypatch):
     monkeypatch.setattr(fg.config, "num_threads", thread_count)
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, 700, 400))
+    x, y = rng.normal(size=(2, 700, 400)).astype(dtype)
+    tolerance = 1e-10 if np.dtype(dtype).itemsize > 4 else 1e-4
     for f in (
         lambda x, y: np.sum(np.exp(x) * np.tanh(y), 1),
         lambda x, y: np.sum(np.exp(x) ** 2, 1),
@@ -157,7 +159,9 @@ def test_sums_of_products_along_rows_agree(thread_count, monkeypatch):
         lambda x, y: np.sum(np.exp(x).reshape(350, 2, 400) * y.reshape(350, 2, 400), 2),
         lambda x, y: np.sum(np.exp(x) * y[:1], 1),
     ):
-        np.testing.assert_allclose(fg.jit(f)(x, y), f(x, y), rtol=1e-10, atol=1e-10)
+        found = fg.jit(f)(x, y)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, f(x, y), rtol=tolerance, atol=tolerance)
 
 
 def test_numbers_go_to_the_smaller_factor():

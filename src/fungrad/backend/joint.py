@@ -27,18 +27,21 @@ FEW, LONG = 8, 20_000
 block: shorter ones take longer to call than to compute."""
 
 
-def doubles(equation: Equation) -> bool:
-    """Whether all that an equation reads and makes are doubles."""
-    return all(a.type.dtype == np.float64 for a in (*equation.inputs, *equation.outputs))
+SINGLE = (logaddexp, hypot)
+"""Kernels of numbers of single precision, too."""
 
 
 def kernel(equation: Equation, paired: bool) -> Any:
     """What does an equation in place of NumPy, or a sine with its cosine; None where NumPy does."""
-    if setting() == "numpy" or not doubles(equation):
+    if setting() == "numpy":
         return None
+    found: Any = KERNELS.get(equation.primitive)
     if paired:
-        return sincos_by_tangent if setting() == "fast" and fast_tangent() else sincos
-    return KERNELS.get(equation.primitive)
+        found = sincos_by_tangent if setting() == "fast" and fast_tangent() else sincos
+    dtype = equation.outputs[0].type.dtype
+    alike = all(a.type.dtype == dtype or a.type.weak for a in equation.inputs)
+    fits = dtype == np.float64 or (dtype == np.float32 and found in SINGLE)
+    return found if alike and fits else None
 
 
 def sines_with_cosines(region: Region) -> dict[int, Equation]:
@@ -77,7 +80,9 @@ def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equa
     made = {}
     for equation, how in zip(region.equations, region.forms, strict=True):
         both = factors(equation)
-        if both is not None and all(a.type.dtype == np.float64 for a in both):
+        dtype = equation.outputs[0].type.dtype
+        real = dtype in (np.float64, np.float32)
+        if both is not None and real and all(a.type.dtype == dtype for a in both):
             made[id(equation.outputs[0])] = equation, both, how.output
     found: dict[int, Equation] = {}
     for equation, how in zip(region.equations, region.forms, strict=True):

@@ -258,6 +258,10 @@ def test_the_products_in_a_sum_are_products_of_vectors():
     x, y = rng.normal(size=300), rng.normal(size=300)
     examples = [
         (lambda x, y: np.sum(x**2), ["dot_general"]),
+        (
+            lambda x, y: np.sum(np.square(x)) + np.sum(x**3),
+            ["dot_general", "power", "dot_general", "add"],
+        ),
         (lambda x, y: np.sum(100.0 * x**2 + y * x), ["dot_general", "mul", "dot_general", "add"]),
         (lambda x, y: np.sum(x * y - y), ["dot_general", "reduce_sum", "sub"]),
         (lambda x, y: np.sum(y - x * -3.0 * y), ["mul", "reduce_sum", "dot_general", "sub"]),

@@ -29,7 +29,7 @@ from fungrad.optimise.scaling import (
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add, div, mul, neg, sub
 from fungrad.primitives.shaping import reduce_sum, reshape, transpose
-from fungrad.primitives.ufuncs import power, reciprocal
+from fungrad.primitives.ufuncs import power, reciprocal, square
 
 SETTINGS = ("auto", "numpy", "fast")
 IN_CACHE = 8_192
@@ -120,7 +120,7 @@ def _terms(
 
 def _dot(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -> Atom | None:
     """The sum of what `reader` alone reads, if it is a product of vectors, or a multiple of one."""
-    made = writer.made_by(x, mul, power) if writer.only_here(x, reader) else None
+    made = writer.made_by(x, mul, power, square) if writer.only_here(x, reader) else None
     both = None if made is None else factors(made)
     if made is None or both is None:
         return None
@@ -137,12 +137,12 @@ def _dot(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -
 
 def factors(equation: Equation) -> tuple[Atom, Atom] | None:
     """x and y of x * y, x twice of its square, None of other equations."""
-    if equation.primitive not in (mul, power):
-        return None
-    x, y = equation.inputs
+    x, *others = equation.inputs
     if equation.primitive is mul:
-        return x, y
-    return (x, x) if isinstance(y, Literal) and y.type.weak and y.value == 2 else None
+        return x, others[0]
+    twice = [isinstance(a, Literal) and a.type.weak and a.value == 2 for a in others]
+    squares = equation.primitive is square or (equation.primitive is power and all(twice))
+    return (x, x) if squares else None
 
 
 def _combined(

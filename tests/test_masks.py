@@ -109,7 +109,10 @@ def test_dense_masks_are_as_they_were():
 
 
 def ways(mask, itemsize):
-    """A mask as it is known without memory for words, and with such as wide as elements."""
+    """A mask of which nothing is known, as it is known without memory for words, and with such as
+    wide as elements.
+    """
+    yield masks.Mask(mask)
     yield masks.known(mask)
     if itemsize in masks.WIDTHS:
         yield masks.known(mask, np.empty_like(mask, np.dtype(f"i{itemsize}")))
@@ -136,10 +139,11 @@ def test_functions(density, dtype):
                     np.testing.assert_array_equal(out, want)
                     known.chosen(y, out, other)
                     np.testing.assert_array_equal(out, np.where(mask, y, other))
-                    known.chosen(other, out, y)
+                    known.chosen(other, out, y, np.empty_like(out))
                     np.testing.assert_array_equal(out, np.where(mask, other, y))
-                    known.added(x, y, out, np.empty_like(out))
-                    np.testing.assert_array_equal(out, x + want)
+                    for scratch in (np.empty_like(out), out):
+                        known.added(x, y, out, scratch)
+                        np.testing.assert_array_equal(out, x + want)
                 out = x.copy()
                 known.added(out, y, out, np.empty_like(out))
                 np.testing.assert_array_equal(out, x + want)
@@ -168,7 +172,7 @@ def test_bits_are_picked_whatever_they_are(itemsize):
     for known in ways(mask, itemsize):
         out = np.empty_like(x)
         for given in ((x,), (x, y)):
-            known.chosen(given[0], out, *given[1:])
+            known.chosen(given[0], out, *given[1:], t=np.empty_like(out))
             want = np.where(mask, x, y if given[1:] else dtype.type(0))
             assert out.tobytes() == want.tobytes()
 
@@ -241,6 +245,39 @@ def test_the_gradient_of_a_maximum_is_added_by_its_places():
     (region,) = [step for step in scheduled(graph) if isinstance(step, Region)]
     text, _ = written(region)
     assert "where(" not in text and "added(" in text
+
+
+def test_words_are_kept_where_more_is_picked_by_a_mask_than_once():
+    def once(x, y):
+        return np.where(x > y, np.exp(x), y) * 2.0 + y
+
+    def twice(x, y):
+        mask = x > y
+        return np.where(mask, np.exp(x), y) + np.where(mask, y, 0.0) * x
+
+    for f, kept in ((once, False), (twice, True)):
+        x, y = RNG.normal(size=(2, 40_000))
+        same(f, x, y)
+        (region,) = scheduled(optimised(fg.make_jaxpr(f)(x, y)))
+        text, namespace = written(region)
+        dtypes = [dtype for _, (_, dtype, _) in namespace["layout"]]
+        assert (np.dtype(np.int64) in dtypes) is kept
+        assert text.count(".chosen(") == 1 + kept
+
+
+def test_what_is_picked_for_a_result_stands_in_it():
+    """A sum that is an output and not written over a term needs no scratch."""
+
+    def f(x, y):
+        return np.sum(x, 1), np.exp(x) + np.where(x > y, y, 0.0)
+
+    x, y = RNG.normal(size=(2, *ROWS))
+    same(f, x, y)
+    (region,) = [s for s in scheduled(optimised(fg.make_jaxpr(f)(x, y))) if isinstance(s, Region)]
+    text, _ = written(region)
+    (line,) = [line for line in text.splitlines() if ".added(" in line]
+    *_, out, scratch = line.strip(" )").split(", ")
+    assert out == scratch
 
 
 def test_rows_are_laid_out_in_columns_where_most_are_narrow():

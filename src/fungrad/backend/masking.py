@@ -7,6 +7,7 @@ masks, and the block whose lines it writes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,8 +129,12 @@ class Masking:
         self._extrema: dict[int, tuple[int, str]] = {}
         self._one_each: dict[int, str] = {}
         self._widths: dict[int, int] = {}
-        for mask, dtype in filter(None, map(_mask, block.region.equations)):
-            self._widths.setdefault(id(mask), dtype.itemsize)
+        """Of masks by which more is picked than once: words as wide as that are kept."""
+        picked = filter(None, map(_mask, block.region.equations))
+        count = Counter((id(mask), dtype.itemsize) for mask, dtype in picked)
+        for (mask, width), times in count.items():
+            if times > 1 and width in masks.WIDTHS:
+                self._widths.setdefault(mask, width)
 
     def attain(self, extremum: Variable, x: Atom, places: str) -> None:
         """Says where an extremum of the rows of x was found."""
@@ -145,28 +150,36 @@ class Masking:
         """
         block, (variable,) = self._block, equation.outputs
         primitive: Any = equation.primitive
+        rest: list[str] = []
         if primitive is attains:
             self._attained(equation)
             called = block.function("attained", masks.attained)
-            text, rest = f"{called}({given[0]}, {given[1]}, ", ""
+            text = f"{called}({given[0]}, {given[1]}"
         elif primitive is add_where:
             text = f"{self._known(equation.inputs[1], how.inputs[1], given[1])}.added("
-            text += f"{given[0]}, {given[2]}, "
-            (scratch,) = block.buffers.scratch(variable, how.output, 1)
+            text += f"{given[0]}, {given[2]}"
+            rest = self._scratch_of_sum(variable, how)
             block.buffers.release(equation.inputs[:1])
-            rest = f", {scratch}"
         elif _mask(equation) is not None:
-            text = f"{self._known(equation.inputs[0], how.inputs[0], given[0])}.chosen({given[1]}, "
-            rest = "" if _picks(equation) else f", {given[2]}"
+            mask = equation.inputs[0]
+            text = f"{self._known(mask, how.inputs[0], given[0])}.chosen({given[1]}"
+            if not _picks(equation):
+                width = variable.type.dtype.itemsize
+                made = width in masks.WIDTHS and self._widths.get(id(mask)) != width
+                rest = [given[2], *block.buffers.scratch(variable, how.output, int(made))]
         elif _counts(equation) and not block.columns:
             axes = equation.params["axes"]
-            text = f"{self._known(equation.inputs[0], how.inputs[0], given[0])}.counted({axes}, "
-            rest = ""
+            text = f"{self._known(equation.inputs[0], how.inputs[0], given[0])}.counted({axes}"
         else:
             return False
         target = block.place[id(variable)] = block.target(variable, how.output)
-        block.lines.append(f"{text}{target}{rest})")
+        block.lines.append(f"{', '.join([text, target, *rest])})")
         return True
+
+    def _scratch_of_sum(self, variable: Variable, how: Form) -> list[str]:
+        """Where what is added to an array is picked: where the sum goes, if that is no buffer."""
+        direct = self._block.targets.direct.get(id(variable))
+        return [direct] if direct else self._block.buffers.scratch(variable, how.output, 1)
 
     def summed(self, equation: Equation, how: Form, given: list[str]) -> str:
         """The text of the sum of what a mask picks, over the rows."""
@@ -190,7 +203,7 @@ class Masking:
                 block.lines.append(f"{name} = {block.function('Mask', masks.Mask)}({text})")
                 return name
             width, words = self._widths.get(id(mask)), "None"
-            if width in masks.WIDTHS:
+            if width is not None:
                 words = block.buffers.beside(mask, axis, np.dtype(f"i{width}"))
             one_each = self._one_each.get(id(mask), "None")
             called = block.function("known", masks.known)

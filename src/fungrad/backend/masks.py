@@ -27,12 +27,16 @@ class Mask:
     def __init__(self, mask: Any) -> None:
         self.mask = mask
 
-    def chosen(self, x: Any, out: Any, y: Any = None) -> None:
-        """Writes x where the mask is true, else y, zero where that is None; `out` is neither."""
+    def chosen(self, x: Any, out: Any, y: Any = None, t: Any = None) -> None:
+        """Writes x where the mask is true, else y, zero where that is None; `out` is neither, and t
+        is scratch.
+        """
         np.copyto(out, np.where(self.mask, x, 0 if y is None else y))
 
     def added(self, x: Any, y: Any, out: Any, t: Any = None) -> None:
-        """Writes x + y where the mask is true, else x; `out` may be x, and t is scratch."""
+        """Writes x + y where the mask is true, else x; `out` may be x, and t is scratch, which may
+        be an `out` that is not x.
+        """
         np.add(x, np.where(self.mask, y, 0), out=out)
 
     def counted(self, axes: tuple[int, ...], out: Any) -> None:
@@ -49,7 +53,7 @@ class All(Mask):
 
     __slots__ = ()
 
-    def chosen(self, x: Any, out: Any, y: Any = None) -> None:
+    def chosen(self, x: Any, out: Any, y: Any = None, t: Any = None) -> None:
         """Writes x."""
         np.copyto(out, x)
 
@@ -68,7 +72,7 @@ class Few(Mask):
         self.elements = elements
         self.rows = elements // mask.shape[-1]
 
-    def chosen(self, x: Any, out: Any, y: Any = None) -> None:
+    def chosen(self, x: Any, out: Any, y: Any = None, t: Any = None) -> None:
         """Writes y, and x over it at the places."""
         if not self._places_of(out):
             Mask.chosen(self, x, out, y)
@@ -116,30 +120,36 @@ class Few(Mask):
 
 
 class Words(Mask):
-    """A mask, and integers of which all bits are set where it is true."""
+    """A mask that picks by integers of which all bits are set where it is true; they are kept where
+    there is memory for that, else made for each choice.
+    """
 
     __slots__ = ("words",)
 
-    def __init__(self, mask: Any, words: Any) -> None:
+    def __init__(self, mask: Any, words: Any = None) -> None:
         self.mask = mask
-        self.words = words
-        np.copyto(words, mask)
-        np.negative(words, words)
+        self.words = None if words is None else _words(mask, words)
 
-    def chosen(self, x: Any, out: Any, y: Any = None) -> None:
+    def chosen(self, x: Any, out: Any, y: Any = None, t: Any = None) -> None:
         """Picks the bits of x or of y."""
-        words = self.words
-        if words.itemsize != out.itemsize:
+        words = self._words_in(out if y is None else t, out.itemsize)
+        if words is None:
             Mask.chosen(self, x, out, y)
             return
-        bits, x = out.view(words.dtype), self._bits(x, out)
+        bits, x = out.view(words.dtype), _bits(x, out)
         if y is None:
             np.bitwise_and(x, words, bits)
             return
-        y = self._bits(y, out)
+        y = _bits(y, out)
         np.bitwise_xor(x, y, bits)
         np.bitwise_and(bits, words, bits)
         np.bitwise_xor(bits, y, bits)
+
+    def _words_in(self, t: Any, width: int) -> Any:
+        """The words of a width, those that are kept or such in t; None where there is neither."""
+        if self.words is not None and self.words.itemsize == width:
+            return self.words
+        return None if t is None or width not in WIDTHS else _words(self.mask, t.view(f"i{width}"))
 
     def added(self, x: Any, y: Any, out: Any, t: Any = None) -> None:
         """Adds y or zero."""
@@ -152,9 +162,16 @@ class Words(Mask):
         self.chosen(y, values)
         return np.add.reduce(values, 0)
 
-    def _bits(self, x: Any, out: Any) -> Any:
-        """The bits of x as it would stand in `out`."""
-        return np.asarray(x, out.dtype).view(self.words.dtype)
+
+def _words(mask: Any, out: Any) -> Any:
+    """Writes integers of which all bits are set where the mask is true, none elsewhere."""
+    np.copyto(out, mask)
+    return np.negative(out, out)
+
+
+def _bits(x: Any, out: Any) -> Any:
+    """The bits of x as it would stand in `out`."""
+    return np.asarray(x, out.dtype).view(f"i{out.itemsize}")
 
 
 def known(mask: Any, words: Any = None, one_each: Any = None) -> Mask:
@@ -162,7 +179,7 @@ def known(mask: Any, words: Any = None, one_each: Any = None) -> Mask:
 
     Args:
       mask: a mask.
-      words: memory for integers as wide as what is picked, None where nothing is.
+      words: memory for integers as wide as what is picked, None where they are not kept.
       one_each: an element that is true of each row, where that is known.
     """
     if mask.flags.c_contiguous:
@@ -172,7 +189,7 @@ def known(mask: Any, words: Any = None, one_each: Any = None) -> Mask:
             return Few(mask, one_each if alone else np.flatnonzero(mask))
         if count == mask.size:
             return All(mask)
-    return Mask(mask) if words is None else Words(mask, words)
+    return Words(mask, words)
 
 
 def attained(x: Any, y: Any, out: Any) -> None:

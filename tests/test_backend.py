@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import columns, joint, pool, regions, sizes, threads
+from fungrad.backend import columns, joint, pool, reducing, regions, sizes, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.order import Step, lean, peak
 from fungrad.backend.regions import LARGE, Region, scheduled
@@ -205,6 +205,50 @@ def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
     assert [v.type.shape for v in large] == [(204, 304)]
     _, namespace = written(region)
     assert len(namespace["layout"]) <= 3
+
+
+@pytest.mark.parametrize("single_blas", [True, False])
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 40])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.complex128, np.int32])
+def test_reductions_along_the_last_axes_agree(dtype, width, single_blas, monkeypatch):
+    monkeypatch.setattr(reducing, "single_blas", lambda: single_blas)
+    x = (9.0 * np.random.default_rng(0).normal(size=(3000, 2, width))).astype(dtype)
+
+    def f(x):
+        y = x * 3 + x
+        return [
+            reduce(y, axis) * 2
+            for reduce in ((np.sum, np.max, np.min) if dtype is not np.complex128 else (np.sum,))
+            for axis in (-1, 1, (1, 2))
+        ]
+
+    for got, want in zip(fg.jit(f)(x), f(x), strict=True):
+        assert got.dtype == want.dtype
+        eps = 0 if np.dtype(dtype).kind == "i" else 8 * width * np.finfo(dtype).eps
+        np.testing.assert_allclose(got, want, rtol=eps, atol=40 * eps)
+
+
+def test_reductions_along_the_last_axis_of_special_numbers_agree():
+    x = np.random.default_rng(0).choice([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0], (4000, 6))
+    for rows in (x, x[:, :3], np.tile(x, 4)):
+        for f in (np.sum, np.max, np.min):
+
+            def of_rows(x, f=f):
+                return f(x * 2.0, 1) + 1.0
+
+            np.testing.assert_array_equal(fg.jit(of_rows)(rows), of_rows(rows))
+
+
+def test_pools_of_images_and_their_gradients_agree():
+    x = np.random.default_rng(0).normal(size=(128, 192))
+    for pool_of in (np.mean, np.max, np.sum, np.min):
+
+        def loss(x, pool_of=pool_of):
+            return np.sum(pool_of(x.reshape(64, 2, 96, 2), (1, 3)) ** 2)
+
+        found, wanted = fg.jit(fg.value_and_grad(loss))(x), fg.value_and_grad(loss)(x)
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-13)
+        np.testing.assert_allclose(found[1], wanted[1], rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("thread_count", [1, 2])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend import columns, joining, products, sizes
+from fungrad.backend import columns, joining, products, reducing, sizes
 from fungrad.backend.buffers import Buffers
 from fungrad.backend.expressions import as_ufunc
 from fungrad.backend.forms import ENDED, Form
@@ -39,6 +39,7 @@ class Block:
     ) -> None:
         self.namespace = namespace
         self.shared = sizes.shared(region)
+        self.length = region.length
         self.step = sizes.length(region, num_threads() if self.shared else 1)
         self.columns = columns.in_columns(region, self.step)
         self.region = region = region if self.columns else joined(region)
@@ -46,6 +47,7 @@ class Block:
         self.place: dict[Any, str] = {}
         self.lines: list[str] = []
         self.sums: dict[int, str] = {}
+        self.spread: set[int] = set()
         self.matrices: dict[str, str] = {}
         self.begin: list[str] = []
         self.pairs = sines_with_cosines(region)
@@ -180,7 +182,9 @@ class Block:
         place = self.place[id(variable)]
         for name in self.targets.outputs.get(id(variable), ()):
             if name in self.targets.fresh and name != place:
-                self.lines.append(f"copyto({name}, {place})")
+                spread = id(variable) in self.spread
+                copy = self.function("spread", reducing.spread) if spread else "copyto"
+                self.lines.append(f"{copy}({name}, {place})")
             elif name != place:
                 self.lines.append(f"{self.function('add', np.add)}({name}, {place}, out={name})")
 
@@ -296,6 +300,8 @@ class Block:
             text = f"{source}.transpose({equation.params['axes']})"
         elif primitive is broadcast_to:
             text = f"{self.function('broadcast_to', np.broadcast_to)}({source}, {shape})"
+            if reducing.spreads(equation) and not self.columns:
+                self.spread.add(id(variable))
         elif primitive is getitem:
             text = f"{source}[{self.constant(equation.params['index'].entries)}]"
         else:
@@ -317,17 +323,28 @@ class Block:
 
     def _reduce(self, equation: Equation, source: str, target: str) -> None:
         """A reduction of rows; extrema of real numbers by their places."""
-        (type_,), axes = [a.type for a in equation.inputs], equation.params["axes"]
-        ufunc = REDUCTIONS[equation.primitive]
-        last = axes == (type_.ndim - 1,) and type_.dtype.char in "fd" and not self.columns
-        if last and ufunc in EXTREMA and setting() != "numpy":
-            called = self.function(EXTREMA[ufunc].__name__, EXTREMA[ufunc])
+        (x,), (variable,), axes = equation.inputs, equation.outputs, equation.params["axes"]
+        shape, ufunc = x.type.shape, REDUCTIONS[equation.primitive]
+        called = self.function(ufunc.__name__, ufunc)
+        real = x.type.dtype.char in "fd" and not self.columns and setting() != "numpy"
+        last = real and axes == (len(shape) - 1,)
+        places = reducing.terms(shape, axes) if real else None
+        term = variable.type.size * self.step // self.length
+        if places is not None and term >= reducing.ENOUGH:
+            by_terms = self.function("by_terms", reducing.by_terms)
+            text = f"{by_terms}({called}, {source}, {self.constant(places)}, {target})"
+        elif last and ufunc is np.add and shape[-1] > 1:
+            ones = self.constant(np.ones(shape[-1], x.type.dtype))
+            row_sums = reducing.row_sums(len(shape))
+            text = f"{self.function(row_sums.__name__, row_sums)}({source}, {ones}, out={target})"
+        elif last and ufunc in EXTREMA:
             name = f"n{len(self.lines)}"
-            self.lines.append(f"{name} = {called}({source}, {target})")
-            self.masking.attain(equation.outputs[0], equation.inputs[0], name)
+            by_places = self.function(EXTREMA[ufunc].__name__, EXTREMA[ufunc])
+            text = f"{name} = {by_places}({source}, {target})"
+            self.masking.attain(variable, x, name)
         else:
-            called = self.function(ufunc.__name__, ufunc)
-            self.lines.append(f"{called}.reduce({source}, {axes}, None, {target})")
+            text = f"{called}.reduce({source}, {axes}, None, {target})"
+        self.lines.append(text)
 
 
 __all__ = ["Block"]

@@ -73,8 +73,11 @@ EXAMPLES = {
         lambda x, y: np.sum(y) - np.sum(-x), (OTHER, OTHER), ["reduce_sum", "reduce_sum", "add"],
     ),
     "what is not chosen need not be made": (
-        lambda x, y: np.where(x > 0.0, np.where(x > 0.0, x, y), y + 1.0), (SPECIAL, OTHER),
-        ["gt", "add", "select"],
+        lambda x, y: np.where(
+            np.logical_and(y > 1.0, x > 0.0), np.where(x > 0.0, x, y),
+            np.where(x > 0.0, np.where(x > 0.0, x, y), y + 1.0),
+        ), (SPECIAL, OTHER),
+        ["gt", "gt", "logical_and", "add", "select", "select"],
     ),
     "what is done to a choice is done to what is chosen": (
         lambda x, y: np.where(x > 0.0, np.where(x > 0.0, y[0], y) * -2.0, y), (SPECIAL, OTHER),

@@ -11,18 +11,29 @@ import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.optimise.rewrite import Writer
-from fungrad.primitives.elementwise import broadcast_shapes, logical_not, mul, neg, select
+from fungrad.primitives.elementwise import (
+    broadcast_shapes,
+    logical_and,
+    logical_not,
+    mul,
+    neg,
+    select,
+)
 from fungrad.primitives.ufuncs import invert
 
 
 def chosen_twice(writer: Writer, equation: Equation) -> Atom | None:
-    """select(c, select(c, x, y), z) is select(c, x, z), and the same behind."""
+    """select(c, select(c, x, y), z) is select(c, x, z), and so where c is that of the inner choice
+    and another condition; the same behind.
+    """
     condition, x, y = equation.inputs
     inner = writer.made_by(x, select)
-    if inner is not None and inner.inputs[0] is condition:
+    if inner is not None and _implies(writer, condition, inner.inputs[0]):
+        writer.pass_by(x)
         return writer.add(equation, select, condition, inner.inputs[1], y)
     inner = writer.made_by(y, select)
     if inner is not None and inner.inputs[0] is condition:
+        writer.pass_by(y)
         return writer.add(equation, select, condition, x, inner.inputs[2])
     return None
 
@@ -30,7 +41,7 @@ def chosen_twice(writer: Writer, equation: Equation) -> Atom | None:
 def chosen_before(writer: Writer, equation: Equation) -> Atom | None:
     """select(c, -select(c, x, y), z) is select(c, -x, z), and so for a product with a number.
 
-    The product is made of what is smaller alone, or with a number up to one: what is not chosen
+    The product is made of what is smaller alone, or with what is not above one: what is not chosen
     could overflow.
     """
     condition, x, y = equation.inputs
@@ -39,12 +50,12 @@ def chosen_before(writer: Writer, equation: Equation) -> Atom | None:
     if made is None or all(a is b for a, b in zip(made.inputs, inputs, strict=True)):
         return None
     shape = broadcast_shapes("a choice", [a.type for a in inputs])
-    numbers = [a.value for a in inputs if isinstance(a, Literal)]
-    if made.primitive is mul and not numbers:
+    if math.prod(shape) < x.type.size:
+        if made.primitive is mul and not any(isinstance(a, Literal) for a in inputs):
+            return None
+    elif not writer.only_here(x):
         return None
-    if math.prod(shape) >= x.type.size and not (
-        writer.only_here(x) and all(abs(number) <= 1 for number in numbers)
-    ):
+    elif made.primitive is mul and not any(_up_to_one(writer, a) for a in inputs):
         return None
     if np.broadcast_shapes(shape, condition.type.shape, y.type.shape) != x.type.shape:
         return None
@@ -76,10 +87,25 @@ def chosen_between(writer: Writer, equation: Equation) -> Atom | None:
     return None
 
 
+def _implies(writer: Writer, condition: Atom, other: Atom) -> bool:
+    """Whether a condition is another one, or that and more."""
+    both = writer.made_by(condition, logical_and)
+    return condition is other or (
+        both is not None and any(_implies(writer, a, other) for a in both.inputs)
+    )
+
+
+def _up_to_one(writer: Writer, atom: Atom) -> bool:
+    """Whether nothing overflows that is multiplied with a number, or with one of two."""
+    made = writer.made_by(atom, select)
+    numbers = [atom] if made is None else made.inputs[1:]
+    return all(isinstance(a, Literal) and abs(a.value) <= 1 for a in numbers)
+
+
 def _where_true(writer: Writer, atom: Atom, condition: Atom) -> Atom:
     """What an atom is where a condition holds."""
     made = writer.made_by(atom, select)
-    if made is None or made.inputs[0] is not condition:
+    if made is None or not _implies(writer, condition, made.inputs[0]):
         return atom
     x = made.inputs[1]
     return x if x.type.dtype == atom.type.dtype and not x.type.weak else atom

@@ -8,7 +8,9 @@ Knows the IR and arithmetic.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.optimise.rewrite import Rule, Writer, doubles
@@ -16,23 +18,26 @@ from fungrad.primitives.elementwise import add, mul, sub
 
 
 def _factored(writer: Writer, equation: Equation) -> Atom | None:
-    """x * a + x * b as x * (a + b), of products that nothing else reads."""
+    """x * a + x * b as x * (a + b), of products that nothing else reads, and x + x * 3 as x * 4."""
     if not doubles(*equation.outputs):
         return None
     products: list[Equation] = []
     first, second = (_factors(writer, atom, None, products) for atom in equation.inputs)
-    if len(first) < 2 or len(second) < 2:
-        return None
     both = (a for a in first if isinstance(a, Variable) and any(a is b for b in second))
     factor = next(both, None)
-    if factor is None:
+    if factor is None or not products:
         return None
     rests = [_without(factor, factors) for factors in (first, second)]
-    if all(isinstance(atom, Literal) for rest in rests for atom in rest):
+    numbers = [_number(rest) for rest in rests]
+    if None in numbers and not all(rests):
         return None
     for product in products:
         writer.drop(product)
     like = max(products, key=lambda product: product.backward)  # the last walk that asks for it
+    if None not in numbers:
+        one, other = numbers
+        total = one + other if equation.primitive is add else one - other
+        return writer.add(like, mul, factor, Literal(total))
     left, right = (_product(writer, like, rest) for rest in rests)
     return writer.add(like, mul, factor, writer.add(like, equation.primitive, left, right))
 
@@ -60,6 +65,13 @@ def _factors(
         return [atom]
     products.append(made)
     return [factor for a in made.inputs for factor in _factors(writer, a, made, products)]
+
+
+def _number(factors: Sequence[Atom]) -> Any:
+    """The product of numbers, of none 1; None where others are among the factors."""
+    if not all(isinstance(atom, Literal) for atom in factors):
+        return None
+    return math.prod([atom.value for atom in factors if isinstance(atom, Literal)], start=1.0)
 
 
 def _without(factor: Atom, factors: Sequence[Atom]) -> list[Atom]:

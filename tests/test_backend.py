@@ -335,8 +335,32 @@ def test_an_order_is_taken_where_it_needs_less():
     assert peak(steps, order, lambda value: 1, ["abcd"]) == 3
     assert peak(steps, range(7), lambda value: 1, ["abcd"]) == 5
     assert lean(steps, lambda value: value == "abcd", ["abcd"]) == list(range(7))
-    assert lean(steps, lambda value: 1, ["abcd"], least=5) == order
-    assert lean(steps, lambda value: 1, ["abcd"], least=6) == list(range(7))
+
+
+@pytest.mark.parametrize("more, moved", [(0, True), (1, False)])
+def test_an_order_is_looked_for_where_much_is_alive(more, moved, monkeypatch):
+    """The bytes that are found alive are those of the order's own count, views included."""
+
+    def f(x):
+        rows = [np.exp(x * k).reshape(2, -1) for k in range(1, 5)]
+        total = np.sum(x) + rows[0].T[0]
+        for row in rows[1:]:
+            total = total + row[1, ::2][:2] + row.T[3]
+        return total, rows[2]
+
+    graph = optimised(fg.jit(f).lower(RNG.normal(size=20)).graph)
+    found = []
+
+    def kept(steps, size, kept):
+        found.append(peak(steps, range(len(steps)), size, kept))
+        return list(range(len(steps)))[::-1]
+
+    monkeypatch.setattr(regions, "lean", kept)
+    monkeypatch.setattr(regions, "MUCH", 0)
+    assert scheduled(graph) == [*graph.equations][::-1]
+    monkeypatch.setattr(regions, "MUCH", found[0] + more)
+    assert (scheduled(graph) == [*graph.equations][::-1]) == moved
+    assert len(found) == 1 + moved
 
 
 def test_prints_stay_in_their_order(capsys):

@@ -20,9 +20,7 @@ class Step(Record):
     makes: Sequence[Hashable]
 
 
-def lean(
-    steps: Sequence[Step], size: Callable[[Any], int], kept: Sequence[Hashable], least: int = 0
-) -> list[int]:
+def lean(steps: Sequence[Step], size: Callable[[Any], int], kept: Sequence[Hashable]) -> list[int]:
     """The places of steps in an order that needs less memory at its peak than they do, if found.
 
     Of the steps whose values are there, the one after which least is alive comes next, the first
@@ -32,14 +30,11 @@ def lean(
       steps: in an order in which they can be done.
       size: of a value that a step makes.
       kept: values that stay alive.
-      least: the bytes alive at once from which on another order is looked for.
     """
     as_they_are = list(range(len(steps)))
-    most = peak(steps, as_they_are, size, kept)
-    if most < least:
-        return as_they_are
     order = _greedy(steps, size, kept)
-    return order if peak(steps, order, size, kept) < most else as_they_are
+    lower = peak(steps, order, size, kept) < peak(steps, as_they_are, size, kept)
+    return order if lower else as_they_are
 
 
 class _Alive:
@@ -86,12 +81,28 @@ def peak(
     kept: Sequence[Hashable],
 ) -> int:
     """The most bytes of what steps make that are alive at once."""
-    alive, now, most = _Alive(steps, size, kept), 0, 0
+    ends: dict[Hashable, int] = {}
     for place in order:
-        now += alive.made(place)
-        most = max(most, now)
-        now -= alive.freed(place)
-        alive.done(place)
+        step = steps[place]
+        for v in step.makes:
+            ends[v] = place
+        for v in step.reads:
+            if v in ends:
+                ends[v] = place
+    for v in kept:
+        ends.pop(v, None)
+    now = most = 0
+    for place in order:
+        step = steps[place]
+        for v in step.makes:
+            now += size(v)
+        if now > most:
+            most = now
+        for values in step:
+            for v in values:
+                if ends.get(v) == place:
+                    now -= size(v)
+                    del ends[v]
     return most
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from fungrad.backend import joining
 from fungrad.backend.forms import ENDED, Form
@@ -204,17 +204,16 @@ def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equat
     sizes: dict[Hashable, int] = {id(v): _nbytes(v) for step in steps for v in step.outputs}
     if len(steps) < 3 or sum(sizes.values()) < MUCH:
         return steps
-    root: dict[Hashable, Hashable] = {}
+    root = _roots(steps)
+    sizes.update(dict.fromkeys(root, 0))
+    if _alive_at_once(steps, outputs, sizes, root) < MUCH:
+        return steps
     found: list[Step] = []
     acts: Hashable = None
     for step in steps:
         reads: list[Hashable] = [id(atom) for atom in step.inputs]
         reads += [root[v] for v in reads if v in root]
         makes: list[Hashable] = [id(v) for v in step.outputs]
-        if isinstance(step, Equation) and views(step):
-            source = id(step.inputs[0])
-            root.update((id(v), root.get(source, source)) for v in step.outputs)
-            sizes.update((id(v), 0) for v in step.outputs)
         if isinstance(step, Equation) and not is_pure(step):
             reads.append(acts)
             acts = object()
@@ -223,8 +222,42 @@ def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equat
         found.append(Step(reads, makes))
     kept: list[Hashable] = [id(atom) for atom in outputs]
     kept += [root[v] for v in kept if v in root]
-    order = lean(found, sizes.__getitem__, kept, MUCH)
-    return [steps[place] for place in order]
+    return [steps[place] for place in lean(found, sizes.__getitem__, kept)]
+
+
+def _roots(steps: Sequence[Equation | Region]) -> dict[Hashable, Hashable]:
+    """For each view, by identity, the value in whose memory it stands."""
+    root: dict[Hashable, Hashable] = {}
+    for step in steps:
+        if isinstance(step, Equation) and views(step):
+            source = id(step.inputs[0])
+            root.update((id(v), root.get(source, source)) for v in step.outputs)
+    return root
+
+
+def _alive_at_once(
+    steps: Sequence[Equation | Region],
+    outputs: Sequence[Atom],
+    sizes: Mapping[Hashable, int],
+    root: Mapping[Hashable, Hashable],
+) -> int:
+    """What `order.peak` finds for the order that steps are in, without a `Step` for each: most
+    Graphs need no more than this look.
+    """
+    alive: set[Hashable] = {root.get(id(atom), id(atom)) for atom in outputs}
+    now = most = sum([sizes.get(v, 0) for v in alive])
+    for step in reversed(steps):
+        for atoms in (step.inputs, step.outputs):
+            for atom in atoms:
+                v = root.get(id(atom), id(atom))
+                if v not in alive:
+                    alive.add(v)
+                    now += sizes.get(v, 0)
+        if now > most:
+            most = now
+        for variable in step.outputs:
+            now -= sizes[id(variable)]
+    return most
 
 
 def _nbytes(variable: Variable) -> int:

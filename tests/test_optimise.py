@@ -593,6 +593,25 @@ def test_products_and_sums_are_shared_whatever_the_order():
     assert names(graph) == ["mul", "add", "mul"]
     graph = optimised(fg.make_jaxpr(lambda x, y: (x - y) / (y - x))(OTHER, OTHER))
     assert names(graph) == ["sub", "sub", "div"]
+    number = 2.5  # numbers are told apart by their types, too
+    graph = optimised(fg.make_jaxpr(lambda x: (np.exp(x + number), np.sin(number + x)))(OTHER))
+    assert names(graph) == ["add", "exp", "sin"]
+    graph = optimised(
+        fg.make_jaxpr(lambda x: (x + number, x + np.float64(number)))(OTHER.astype("f4"))
+    )
+    assert names(graph) == ["add", "add"]
+    assert [str(t.dtype) for t in graph.output_types] == ["float32", "float64"]
+
+
+def test_equations_that_nothing_changes_are_those_that_were_traced():
+    graph = fg.make_jaxpr(lambda x: np.exp(np.negative(-x)) + np.sin(x) * x)(OTHER)
+    _, _, exp, sin, mul, add = graph.equations
+    found = optimised(graph).equations
+    assert [e.primitive.name for e in found] == ["exp", "sin", "mul", "add"]
+    assert [e is old for e, old in zip(found, (exp, sin, mul, add), strict=True)] == [
+        False, True, True, True,
+    ]  # fmt: skip
+    assert exp.inputs != found[0].inputs == graph.inputs
 
 
 def test_weights_of_a_recurrence_over_a_batch_are_one_product():

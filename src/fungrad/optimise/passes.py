@@ -18,10 +18,10 @@ from fungrad.optimise.kernels import setting
 from fungrad.optimise.rewrite import (
     Renaming,
     computed_now,
-    copied,
     is_pure,
     renamed,
     renewed,
+    rewired,
     rewritten,
 )
 from fungrad.optimise.slices import in_one
@@ -56,12 +56,12 @@ def inline(graph: Graph) -> Graph:
         return renamed(inner.outputs, local)
 
     for equation in graph.equations:
-        inputs = renamed(equation.inputs, names)
+        equation = rewired(equation, names)
         if _is_call(equation):
-            outputs = expand(equation.params["graph"], inputs)
+            outputs = expand(equation.params["graph"], equation.inputs)
             names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
         else:
-            equations.append(copied(equation, inputs, equation.outputs))
+            equations.append(equation)
     outputs = renamed(graph.outputs, names)
     return Graph(graph.inputs, tuple(constants), tuple(equations), outputs, graph.name)
 

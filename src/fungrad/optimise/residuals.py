@@ -11,7 +11,7 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
-from fungrad.optimise.rewrite import VIEWS, Renaming, copied, renamed, renewed
+from fungrad.optimise.rewrite import VIEWS, Renaming, copied, renamed, renewed, rewired
 from fungrad.optimise.scans import computed, movable, on_numbers
 from fungrad.primitives.elementwise import add, div, mul, neg, select, sub
 from fungrad.structural.retrace import effectful, pruned
@@ -127,7 +127,7 @@ class _Pair:
             if id(o) in gone
         }  # fmt: skip
         for equation in body.equations:
-            equations.append(copied(equation, renamed(equation.inputs, given), equation.outputs))
+            equations.append(rewired(equation, given))
         kept = [(x, o) for x, o in zip(inner.xs, outer.xs, strict=True) if id(o) not in gone]
         consts = [*zip(inner.consts, outer.consts, strict=True), *more_consts]
         xs = [*kept, *more_xs]

@@ -31,8 +31,11 @@ Replace = Callable[[Equation], Equation | tuple[Atom, ...]]
 
 
 def renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
-    """The atoms, or what stands for them by now."""
-    return tuple([names.get(id(atom), atom) for atom in atoms])
+    """The atoms, or what stands for them by now; the same tuple where that is they."""
+    for atom in atoms:
+        if id(atom) in names:
+            return tuple([names.get(id(atom), atom) for atom in atoms])
+    return atoms
 
 
 def placed(
@@ -55,6 +58,12 @@ def copied(
     """The equation with other inputs and outputs, and other parameters where they are given."""
     params = equation.params if params is None else params
     return placed(equation, equation.primitive, inputs, outputs, params)
+
+
+def rewired(equation: Equation, names: Renaming) -> Equation:
+    """The equation with renamed inputs; itself where they are as they were."""
+    inputs = renamed(equation.inputs, names)
+    return equation if inputs is equation.inputs else copied(equation, inputs, equation.outputs)
 
 
 def applied(like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Equation:
@@ -107,7 +116,7 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
     names = {} if names is None else dict(names)
     equations = []
     for equation in graph.equations:
-        found = replace(copied(equation, renamed(equation.inputs, names), equation.outputs))
+        found = replace(rewired(equation, names))
         if isinstance(found, Equation):
             equations.append(found)
         else:
@@ -196,18 +205,21 @@ class Writer:
     def write(self, equation: Equation) -> tuple[Atom, ...]:
         """The outputs of an equation, or what they are equal to."""
         reads = self._reads
-        for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
-            reads[id(atom)] -= 1
-        for rule in self._rules_for(equation):
-            found = rule.replace(self, equation)
-            if found is not None and found.type == equation.outputs[0].type:
-                return self._replaced(equation, (found,))
+        rules = self._rules_for(equation)
+        if rules:  # they find the equation gone
+            for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
+                reads[id(atom)] -= 1
+            for rule in rules:
+                found = rule.replace(self, equation)
+                if found is not None and found.type == equation.outputs[0].type:
+                    return self._replaced(equation, (found,))
+            for atom in equation.inputs:
+                reads[id(atom)] += 1
         key = None if effectful(equation) else _key(equation)
         twin = equation if key is None else self._seen.setdefault(key, equation)
         if twin is not equation:
+            self.drop(equation)
             return self._replaced(equation, twin.outputs)
-        for atom in equation.inputs:
-            reads[id(atom)] += 1
         self.equations.append(equation)
         for output in equation.outputs:
             self._made[id(output)] = equation
@@ -242,13 +254,17 @@ class Writer:
 def _key(equation: Equation) -> Hashable:
     """What two equations have in common when they compute the same; None where that cannot be
     told.
+
+    Made of numbers and text where there are no parameters: the garbage collector passes over that.
     """
-    atoms = tuple(
-        [
-            (atom.type, repr(atom.value)) if isinstance(atom, Literal) else id(atom)
-            for atom in equation.inputs
-        ]
-    )
+    atoms: list[Hashable] = [
+        (id(atom.value.__class__), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
+        for atom in equation.inputs
+    ]
+    if equation.primitive in _COMMUTATIVE and hash(atoms[0]) > hash(atoms[1]):
+        atoms.reverse()
+    if not equation.params:
+        return (id(equation.primitive), *atoms)
     params = tuple(
         [(k, id(v) if isinstance(v, Graph) else (type(v), v)) for k, v in equation.params.items()]
     )
@@ -256,9 +272,7 @@ def _key(equation: Equation) -> Hashable:
         hash(params)
     except TypeError:
         return None
-    if equation.primitive in _COMMUTATIVE:
-        return (equation.primitive, frozenset(atoms), params)  # of two, or of one twice
-    return (equation.primitive, atoms, params)
+    return (id(equation.primitive), *atoms, params)
 
 
 def _equal_constants(graph: Graph) -> Renaming:
@@ -267,8 +281,9 @@ def _equal_constants(graph: Graph) -> Renaming:
     first: dict[Hashable, Variable] = {}
     for variable, value in graph.constants:
         if isinstance(value, np.ndarray) and value.nbytes <= COMPARED and not value.dtype.hasobject:
-            key = (variable.type, value.tobytes())
-            names[id(variable)] = first.setdefault(key, variable)
+            known = first.setdefault((variable.type, value.tobytes()), variable)
+            if known is not variable:
+                names[id(variable)] = known
     return names
 
 
@@ -279,8 +294,7 @@ def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph
     writer = Writer(graph, rules)
     names = _equal_constants(graph)
     for equation in graph.equations:
-        inputs = renamed(equation.inputs, names)
-        outputs = writer.write(copied(equation, inputs, equation.outputs))
+        outputs = writer.write(rewired(equation, names))
         if outputs is not equation.outputs:
             names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
     outputs = renamed(graph.outputs, names)

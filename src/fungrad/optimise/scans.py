@@ -22,6 +22,7 @@ from fungrad.optimise.rewrite import (
     placed,
     renamed,
     renewed,
+    rewired,
 )
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import add
@@ -77,8 +78,7 @@ class Loop:
         )  # fmt: skip
         given = [a for _, a in self.consts] + [c[1] for c in self.carry] + [a for _, a in self.xs]
         results = [c[3] for c in self.carry] + [v for _, v in self.ys]
-        later = [*self.behind, *self.sums]
-        later = [copied(e, renamed(e.inputs, self.names), e.outputs) for e in later]
+        later = [rewired(e, self.names) for e in (*self.behind, *self.sums)]
         counts = (len(self.consts), len(self.carry))
         params = {**self.equation.params, "body": body, "counts": counts}
         loop = copied(self.equation, tuple(given), tuple(results), params)

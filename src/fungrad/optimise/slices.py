@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
-from fungrad.optimise.rewrite import SMALL, Renaming, Writer, applied, copied, renamed
+from fungrad.optimise.rewrite import SMALL, Renaming, Writer, applied, renamed, rewired
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import concatenate, reshape
@@ -233,8 +233,7 @@ class _Joined:
             run = None if found is None else self.run(found)
             whole = None if found is None or run is None else self.whole(equation, found, run)
             if found is None or run is None or whole is None:
-                inputs = renamed(equation.inputs, self.names)
-                self.equations.append(copied(equation, inputs, equation.outputs))
+                self.equations.append(rewired(equation, self.names))
             else:
                 part = self.part(equation, whole, found.axis, run, found)
                 self.names[id(equation.outputs[0])] = part

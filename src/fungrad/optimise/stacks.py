@@ -15,7 +15,7 @@ from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.optimise.associating import associated
 from fungrad.optimise.fission import added, move_before, move_behind, sum_behind, thin_out
 from fungrad.optimise.kernels import setting
-from fungrad.optimise.rewrite import Renaming, copied, renamed
+from fungrad.optimise.rewrite import Renaming, renamed, rewired
 from fungrad.optimise.scans import LARGEST, Loop, on_numbers
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.shaping import reduce_sum
@@ -30,7 +30,7 @@ def stacked(graph: Graph) -> Graph:
     constants = list(graph.constants)
     names: Renaming = {}
     for equation in graph.equations:
-        equation = copied(equation, renamed(equation.inputs, names), equation.outputs)
+        equation = rewired(equation, names)
         if equation.primitive is not scan or equation.params["length"] < 2:
             equations.append(equation)
             continue

@@ -145,6 +145,30 @@ def test_a_constant_of_another_type():
     refused(Graph((), ((c, np.ones(3, np.float32)),), (), (c,)), r"f32\[3\]")
 
 
+def test_a_type_rule_is_asked_once_for_the_same_types():
+    asked = []
+
+    def rule(*types, scale=None):
+        asked.append(types)
+        return Type(types[0].shape, np.float64)
+
+    rows = fg.extend.general("rows", eval=lambda x: x, type=rule)
+
+    def f(x, y):
+        for _ in range(5):
+            x = rows(x)
+        return x, rows(y), rows(x, y), rows(y, x), rows(x, scale=2.0)
+
+    graph = fg.make_jaxpr(f)(np.ones(3), np.ones(4, np.float32))
+    single, double = Type((4,), np.float32), Type((4,), np.float64)
+    assert asked == [(VECTOR,), (single,), (VECTOR, single), (single, VECTOR), (VECTOR,)]
+    assert graph.output_types == [VECTOR, double, VECTOR, double, VECTOR]
+    assert len({id(t) for t in graph.output_types}) == 2
+    fg.check_graph(graph)
+    wrong = Graph(graph.inputs, (), graph.equations[1:], graph.outputs)
+    refused(wrong, r"equation 0 \(rows\) reads")
+
+
 def test_every_traced_graph_is_well_formed():
     def f(x, y):
         return np.sin(x) * y + np.where(x > 0, x, 2.0)
@@ -262,6 +286,17 @@ def test_source_lines_and_scopes():
     assert [e.source.line for e in graph.equations] == [first + 2, first + 4, first + 5]
     assert {e.source.file for e in graph.equations} == {__file__}
     assert {e.source.function for e in graph.equations} == {"model"}
+
+
+def test_a_line_and_a_scope_are_one_object_however_often_they_are_run():
+    def f(x):
+        for _ in range(3):
+            with fg.named_scope("loop"):
+                x = np.sin(x)
+        return x + 1.0
+
+    *sines, last = [e.source for e in fg.make_jaxpr(f)(1.0).equations]
+    assert sines[0] is sines[1] is sines[2] and last.line == sines[0].line + 1
 
 
 def test_names_of_many_variables():

@@ -8,10 +8,12 @@ their values, and the Graphs inside parameters are well formed and closed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.errors import FungradError, InvalidGraphError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.inference import Inference
 from fungrad.ir.types import Type, of_value
 
 
@@ -22,51 +24,54 @@ def check_graph(graph: Graph) -> Graph:
       InvalidGraphError: naming the equation and what is wrong with it.
     """
     defined: set[int] = set()
+    inference = Inference()
 
-    def define(variable: Any, where: str) -> None:
-        if not isinstance(variable, Variable):
-            raise InvalidGraphError(f"{where} defines {variable!r}, which is not a Variable.")
-        if id(variable) in defined:
-            raise InvalidGraphError(f"{where} assigns a variable of type {variable.type} twice.")
-        defined.add(id(variable))
+    def define(variables: Sequence[Any], where: Callable[[], str]) -> None:
+        for variable in variables:
+            if not isinstance(variable, Variable):
+                raise InvalidGraphError(f"{where()} defines {variable!r}, which is not a Variable.")
+            if id(variable) in defined:
+                raise InvalidGraphError(
+                    f"{where()} assigns a variable of type {variable.type} twice."
+                )
+            defined.add(id(variable))
 
-    def use(atom: Atom, where: str) -> Type:
-        if isinstance(atom, Literal):
-            return atom.type
-        if id(atom) not in defined:
-            raise InvalidGraphError(
-                f"{where} reads a variable of type {atom.type} before it is defined."
-            )
-        return atom.type
+    def use(atoms: Sequence[Atom], where: Callable[[], str]) -> None:
+        for atom in atoms:
+            if id(atom) not in defined and not isinstance(atom, Literal):
+                raise InvalidGraphError(
+                    f"{where()} reads a variable of type {atom.type} before it is defined."
+                )
 
     for variable, value in graph.constants:
-        define(variable, "the list of constants")
+        define([variable], lambda: "the list of constants")
         found = _type_of_constant(value)
         if found is not None and found != variable.type:
             raise InvalidGraphError(f"a constant of type {found} is declared as {variable.type}.")
-    for variable in graph.inputs:
-        define(variable, "the list of inputs")
-    for index, equation in enumerate(graph.equations):
-        where = f"equation {index} ({equation.primitive.name})"
-        _check_equation(equation, [use(atom, where) for atom in equation.inputs], where)
-        for variable in equation.outputs:
-            define(variable, where)
-    for atom in graph.outputs:
-        use(atom, "the list of outputs")
+    define(graph.inputs, lambda: "the list of inputs")
+
+    def here() -> str:  # a text is made for the equation that is wrong
+        return f"equation {index} ({equation.primitive.name})"
+
+    for index, equation in enumerate(graph.equations):  # noqa: B007 - `here` reads it
+        use(equation.inputs, here)
+        _check_types(equation, inference, here)
+        define(equation.outputs, here)
+    use(graph.outputs, lambda: "the list of outputs")
     for inner in graph.subgraphs():
         check_graph(inner)
     return graph
 
 
-def _check_equation(equation: Equation, types: list[Type], where: str) -> None:
+def _check_types(equation: Equation, inference: Inference, where: Callable[[], str]) -> None:
     try:
-        inferred = equation.primitive.infer(types, equation.params)
+        inferred = inference.outputs(equation.primitive, equation.inputs, equation.params)
     except FungradError as error:
-        raise InvalidGraphError(f"{where} is ill-typed: {error.message}") from error
-    declared = tuple(v.type for v in equation.outputs)
+        raise InvalidGraphError(f"{where()} is ill-typed: {error.message}") from error
+    declared = tuple([v.type for v in equation.outputs])
     if inferred != declared:
         raise InvalidGraphError(
-            f"{where} declares its outputs as {declared}, but they are {inferred}."
+            f"{where()} declares its outputs as {declared}, but they are {inferred}."
         )
 
 

@@ -108,7 +108,10 @@ def of_value(value: Any) -> Type:
     """
     if value.__class__ is np.ndarray or isinstance(value, (np.ndarray, np.generic)):
         return Type(value.shape, value.dtype)
-    dtype = PYTHON_DTYPES.get(value.__class__)
-    if dtype is None:
+    found = _OF_SCALARS.get(value.__class__)
+    if found is None:
         raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
-    return Type((), dtype, True)
+    return found
+
+
+_OF_SCALARS = {scalar: Type((), dtype, True) for scalar, dtype in PYTHON_DTYPES.items()}

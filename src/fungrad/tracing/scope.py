@@ -4,6 +4,7 @@ from.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -49,9 +50,12 @@ def named_scope(name: str) -> Iterator[str]:
         _scope.reset(token)
 
 
+_place = functools.lru_cache(maxsize=4096)(Place)
+
+
 def place() -> Place:
     """The place of what is done now: the user's line and scope, or those of a replayed equation."""
-    return replayed.get() or Place(user_source(), current_scope())
+    return replayed.get() or _place(user_source(), current_scope())
 
 
 def place_behind() -> Place:

@@ -37,13 +37,17 @@ def _is_library(filename: str) -> bool:
     return filename.startswith(libraries) or bool(_SCIPY.search(filename))
 
 
+# One object for a line, however often it is run: a long trace holds one for each equation.
+_source = functools.lru_cache(maxsize=4096)(Source)
+
+
 def user_source() -> Source | None:
     """The innermost frame outside fungrad, NumPy and SciPy; None where there is none."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not _is_library(code.co_filename):
-            return Source(code.co_filename, frame.f_lineno, code.co_name)
+            return _source(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None
 

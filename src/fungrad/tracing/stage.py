@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.inference import Inference
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.tracing.scope import place
 from fungrad.tracing.source import user_line
@@ -24,7 +25,7 @@ LARGE = 8_192
 class GraphTrace(Trace):
     """Records. Its tracers are variables: they have a Type and no value."""
 
-    __slots__ = ("constants", "equations", "input_names", "inputs")
+    __slots__ = ("_inference", "constants", "equations", "input_names", "inputs")
 
     def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
         super().__init__(parent, label)
@@ -32,6 +33,7 @@ class GraphTrace(Trace):
         self.inputs: list[Variable] = []
         self.input_names: list[str] = []
         self.equations: list[Equation] = []
+        self._inference = Inference()
         self.constants: dict[int, tuple[Any, Variable, Any]] = {}
         """By identity of the user's value: (that value, its variable, what it held when
         recorded).
@@ -39,7 +41,7 @@ class GraphTrace(Trace):
 
     def input(self, type_: Type, name: str) -> Tracer:
         """A new input variable; the name is for messages."""
-        variable = Variable(type_)
+        variable = Variable(self._inference.shared(type_))
         self.inputs.append(variable)
         self.input_names.append(name)
         return Tracer(self, None, variable)
@@ -64,14 +66,17 @@ class GraphTrace(Trace):
             if known is not None:  # written to since: the earlier equations keep what they read
                 self.constants[-id(known[1])] = known
             held = _held(value) if isinstance(value, np.ndarray) else value
-            known = self.constants[id(value)] = (value, Variable(typeof(value)), held)
+            variable = Variable(self._inference.shared(typeof(value)))
+            known = self.constants[id(value)] = (value, variable, held)
         return known[1]
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         atoms = tuple([self.atom(arg) for arg in args])
-        types = primitive.infer([atom.type for atom in atoms], params)
+        types = self._inference.outputs(primitive, atoms, params)
+        source, scope, backward = place()
         outputs = tuple([Variable(type_) for type_ in types])
-        self.equations.append(Equation(primitive, atoms, outputs, params, *place()))
+        equation = Equation(primitive, atoms, outputs, params, source, scope, backward)
+        self.equations.append(equation)
         if primitive.multiple:
             return tuple([Tracer(self, None, variable) for variable in outputs])
         return Tracer(self, None, outputs[0])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import sys
 import tracemalloc
 import warnings
@@ -361,6 +362,21 @@ def test_an_order_is_looked_for_where_much_is_alive(more, moved, monkeypatch):
     monkeypatch.setattr(regions, "MUCH", found[0] + more)
     assert (scheduled(graph) == [*graph.equations][::-1]) == moved
     assert len(found) == 1 + moved
+
+
+def test_names_are_used_again_when_nothing_reads_them():
+    def f(x):
+        for k in range(50):
+            y, unread = np.sin(x), np.linalg.svd(x)
+            part = np.divmod(y + 1.5, 0.75 + k / 100)[k % 2]
+            x = np.exp(-part) * x + y[::-1] * unread.S
+        return x, y
+
+    x = RNG.normal(size=(3, 3))
+    text = source(fg.jit(f).lower(x).optimised)
+    assert len(set(re.findall(r"\bv\d+\b", text))) < 10 < text.count("svd")
+    for got, want in zip(fg.jit(f)(x), f(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
 def test_prints_stay_in_their_order(capsys):

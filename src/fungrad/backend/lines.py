@@ -51,9 +51,9 @@ class Lines:
         self.namespace: dict[str, Any] = {}
         self._known: dict[int, str] = {}
         self._names: dict[int, str] = {}
+        self._free: list[str] = []
+        """Names of values that were dropped."""
         self._zero_d: dict[Any, Any] = {}
-        self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
-        self._reads.update(id(atom) for atom in graph.outputs)
         self._own: set[int] = set()
         self.steps: Sequence[Equation | Region] = self.scheduled()
         self._spare = set() if given is None else spare(self.steps, graph.outputs, given)
@@ -61,6 +61,13 @@ class Lines:
         """Which step is being written."""
         for variable, value in graph.constants:
             self.namespace[self.name(variable)] = value
+
+    @functools.cached_property
+    def _reads(self) -> Counter[int]:
+        """How often each value is read, by identity."""
+        found = Counter(id(atom) for e in self.graph.equations for atom in e.inputs)
+        found.update(id(atom) for atom in self.graph.outputs)
+        return found
 
     def scheduled(self) -> Sequence[Equation | Region]:
         """The equations and regions, in their order."""
@@ -74,31 +81,37 @@ class Lines:
 
     def body(self) -> list[str]:
         """The lines of all equations."""
-        constants = {id(v) for v, _ in self.graph.constants}
         lines: list[str] = []
-        ends = last_uses(self.steps, self.graph.outputs)
+        kept = [*self.graph.outputs, *(v for v, _ in self.graph.constants)]
+        ends = last_uses(self.steps, kept)
         for at, (step, dead) in enumerate(zip(self.steps, ends, strict=True)):
             self.at = at
-            left = self.handed_on(step, [v for v in dead if id(v) not in constants])
+            left = self.handed_on(step, dead)
             lines += self.region(step) if isinstance(step, Region) else self.equation(step)
             lines += self.dropped(left)
         return lines
 
-    def handed_on(self, step: Equation | Region, dead: list[Variable]) -> list[Variable]:
-        """Gives the names of values that a step reads last to what it makes, so that those need not
-        be dropped: lines that Python compiles. Returns the other dead.
+    def handed_on(self, step: Equation | Region, dead: Sequence[Variable]) -> Sequence[Variable]:
+        """Gives the names of values that are read no more to what a step makes: Python compiles few
+        names faster than many, and need not be told to drop what it writes over. Returns the dead
+        that are left to be dropped.
         """
-        made = iter([v for v in step.outputs if v not in dead])
+        names, free = self._names, self._free
+        made = [v for v in step.outputs if v not in dead]
         left = []
         for old in dead:
-            new = None if old in step.outputs else next(made, None)
-            if new is None:
-                left.append(old)
+            if made and old not in step.outputs:
+                names[id(made.pop(0))] = self.name(old)
             else:
-                self._names[id(new)] = self.name(old)
+                left.append(old)
+        for new in step.outputs:
+            if free and id(new) not in names:
+                names[id(new)] = free.pop()
+        for old in left:  # free from the next step on: it is dropped behind this one
+            free.append(self.name(old))
         return left
 
-    def dropped(self, dead: list[Variable]) -> list[str]:
+    def dropped(self, dead: Sequence[Variable]) -> list[str]:
         """The lines behind the last use of values."""
         return [f"del {', '.join(map(self.name, dead))}"] if dead else []
 
@@ -121,6 +134,9 @@ class Lines:
         Beside arrays a number is an array without axes: NumPy converts one of Python's each time.
         So is a complex one beside a number of NumPy's, of which Python would make one of its own.
         """
+        known = [self._names.get(id(atom), "") for atom in equation.inputs]
+        if all(known):
+            return known
         output = equation.outputs[0].type if equation.primitive in ARITHMETIC else None
         if output is None or not output.inexact or output.weak:
             return [self.read(atom) for atom in equation.inputs]
@@ -135,7 +151,10 @@ class Lines:
 
     def _array(self, number: Any, dtype: np.dtype[Any]) -> Any:
         key = (dtype, repr(number))
-        return self._zero_d.setdefault(key, np.array(number, dtype))
+        found = self._zero_d.get(key)
+        if found is None:
+            found = self._zero_d[key] = np.array(number, dtype)
+        return found
 
     def constant(self, wished: str, value: Any) -> str:
         """The name of a constant, its own wish if no other value has that."""
@@ -161,7 +180,7 @@ class Lines:
         """The lines of an equation."""
         primitive: Any = equation.primitive
         arguments = self.operands(equation)
-        results = ", ".join(self.name(v) for v in equation.outputs)
+        results = ", ".join([self.name(v) for v in equation.outputs])
         if primitive is scatter:
             self._own.add(id(equation.outputs[0]))
         in_place = self._in_place(equation, arguments, results)

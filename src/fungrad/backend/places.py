@@ -112,7 +112,7 @@ class Places(Lines):
         self.repeated[key] = whole = self.buffer(Type(shape, atom.type.dtype))
         return whole, [f"{whole}[...] = {name}"]
 
-    def handed_on(self, step: Equation | Region, dead: list[Variable]) -> list[Variable]:
+    def handed_on(self, step: Equation | Region, dead: Sequence[Variable]) -> Sequence[Variable]:
         """A name of a loop stands for one place in memory, and is for nothing else."""
         return dead
 

@@ -175,7 +175,8 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
     """The equations in an order in which regions stand together; those of one equation are none."""
     values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
     values += [v for v, _ in graph.constants]
-    if all(v.type.size < LARGE for v in values):
+    types = {id(v.type): v.type for v in values}  # of most values it is that of another
+    if all(type_.size < LARGE for type_ in types.values()):
         return _lean(list(graph.equations), graph.outputs)
     finder = _Finder()
     equations = joining.taken_apart(graph, LARGE)
@@ -352,9 +353,11 @@ def spare(
       outputs: of the program.
       given: inputs that the program may write over.
     """
+    made = [v for step in steps if _makes_arrays(step) for v in step.outputs if v.type.shape]
+    if not given and not made:
+        return set()
     read = Counter(v for step in steps for v in {id(atom) for atom in step.inputs})
     read.update(id(atom) for atom in outputs)
-    made = [v for step in steps if _makes_arrays(step) for v in step.outputs if v.type.shape]
     return {v for v in (*given, *made) if read[id(v)] == 1}
 
 

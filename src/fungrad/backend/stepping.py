@@ -320,7 +320,7 @@ class _Loop(Places):
 
     # --- steps --------------------------------------------------------------------------------
 
-    def dropped(self, dead: list[Variable]) -> list[str]:
+    def dropped(self, dead: Sequence[Variable]) -> list[str]:
         kept = {*self.still, *self.targets.values(), *map(self.name, self.graph.inputs)}
         self.release()
         large = [v for v in dead if v.type.size >= DROPPED and self.name(v) not in kept]

@@ -148,7 +148,7 @@ class Graph:
         return [atom.type for atom in self.outputs]
 
     @cached_property
-    def last_uses(self) -> list[list[Variable]]:
+    def last_uses(self) -> list[Sequence[Variable]]:
         """For each equation, the variables that no later equation and no output reads."""
         return last_uses(self.equations, self.outputs)
 
@@ -216,15 +216,15 @@ def inner_graphs(equation: Equation) -> Iterator[Graph]:
             yield from (item for item in value if isinstance(item, Graph))
 
 
-def last_uses(steps: Sequence[Any], outputs: Sequence[Atom]) -> list[list[Variable]]:
+def last_uses(steps: Sequence[Any], outputs: Sequence[Atom]) -> list[Sequence[Variable]]:
     """For each step (inputs and outputs), the variables that no later step and no output reads."""
     live = {id(atom) for atom in outputs}
-    result: list[list[Variable]] = []
+    result: list[Sequence[Variable]] = []
     for step in reversed(steps):
-        dead = []
+        dead: list[Variable] = []
         for atom in (*step.inputs, *step.outputs):
-            if isinstance(atom, Variable) and id(atom) not in live:
+            if id(atom) not in live and isinstance(atom, Variable):
                 live.add(id(atom))
                 dead.append(atom)
-        result.append(dead)
+        result.append(dead or ())
     return result[::-1]

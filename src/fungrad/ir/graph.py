@@ -148,9 +148,9 @@ class Graph:
         return [atom.type for atom in self.outputs]
 
     @cached_property
-    def last_uses(self) -> list[Sequence[Variable]]:
+    def last_uses(self) -> list[list[Variable]]:
         """For each equation, the variables that no later equation and no output reads."""
-        return last_uses(self.equations, self.outputs)
+        return list(last_uses(self.equations, self.outputs))
 
     @cached_property
     def derived(self) -> dict[Any, Any]:
@@ -216,15 +216,18 @@ def inner_graphs(equation: Equation) -> Iterator[Graph]:
             yield from (item for item in value if isinstance(item, Graph))
 
 
-def last_uses(steps: Sequence[Any], outputs: Sequence[Atom]) -> list[Sequence[Variable]]:
+def last_uses(steps: Sequence[Any], outputs: Sequence[Atom]) -> Iterator[list[Variable]]:
     """For each step (inputs and outputs), the variables that no later step and no output reads."""
     live = {id(atom) for atom in outputs}
-    result: list[Sequence[Variable]] = []
+    ended: list[Variable | None] = []
     for step in reversed(steps):
-        dead: list[Variable] = []
-        for atom in (*step.inputs, *step.outputs):
+        ended.append(None)
+        for atom in (*step.inputs, *step.outputs)[::-1]:
             if id(atom) not in live and isinstance(atom, Variable):
                 live.add(id(atom))
-                dead.append(atom)
-        result.append(dead or ())
-    return result[::-1]
+                ended.append(atom)
+    for _ in steps:
+        dead: list[Variable] = []
+        while (variable := ended.pop()) is not None:
+            dead.append(variable)
+        yield dead

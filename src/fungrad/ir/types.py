@@ -106,12 +106,14 @@ def of_value(value: Any) -> Type:
     Raises:
       TypeError: where the value is none of these.
     """
-    if value.__class__ is np.ndarray or isinstance(value, (np.ndarray, np.generic)):
+    if value.__class__ is np.ndarray:
         return Type(value.shape, value.dtype)
     found = _OF_SCALARS.get(value.__class__)
-    if found is None:
-        raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
-    return found
+    if found is not None:
+        return found
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Type(value.shape, value.dtype)
+    raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
 
 
 _OF_SCALARS = {scalar: Type((), dtype, True) for scalar, dtype in PYTHON_DTYPES.items()}

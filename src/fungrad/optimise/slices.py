@@ -160,7 +160,7 @@ def _slices(graph: Graph) -> dict[int, _Slice]:
             (x,) = equation.inputs
             found[id(equation.outputs[0])] = _Slice(_Source(id(x), bounds[0]), *bounds)
             continue
-        made = _elementwise(equation, found)
+        made = _elementwise(equation, found) if found else None
         if made is not None:
             found[id(equation.outputs[0])] = made
     return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.backend.lines import Lines
 from fungrad.optimise import associating, fission, linear_forms
 from fungrad.optimise.passes import optimised
 from fungrad.tree_util import tree_leaves, tree_map
@@ -775,3 +778,25 @@ def test_products_stay_as_they_are_written(dtype, kernels):
         fg.config.kernels = before
     np.testing.assert_array_equal(found, last(*args))
     assert found.dtype == dtype
+
+
+def test_the_program_of_a_long_step_takes_time_in_proportion(monkeypatch):
+    asked = []
+    name = Lines.name
+    monkeypatch.setattr(Lines, "name", lambda *args: asked.append(1) or name(*args))
+
+    def f(x, n):
+        def step(c, _):
+            for k in range(n):
+                c = c * 1.01 + x * x[k % 10]
+            return c, np.sum(c)
+
+        return np.sum(lax.scan(step, x, None, length=3)[0])
+
+    x, counts = np.linspace(0.1, 0.9, 100), []
+    for n in (40, 80):
+        asked.clear()
+        g = fg.grad(functools.partial(f, n=n))
+        np.testing.assert_allclose(fg.jit(g)(x), g(x), rtol=1e-10)
+        counts.append(len(asked))
+    assert counts[1] < 2.5 * counts[0]

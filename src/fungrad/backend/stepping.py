@@ -321,10 +321,12 @@ class _Loop(Places):
     # --- steps --------------------------------------------------------------------------------
 
     def dropped(self, dead: Sequence[Variable]) -> list[str]:
-        kept = {*self.still, *self.targets.values(), *map(self.name, self.graph.inputs)}
         self.release()
-        large = [v for v in dead if v.type.size >= DROPPED and self.name(v) not in kept]
-        return super().dropped(large)
+        large = [v for v in dead if v.type.size >= DROPPED]
+        if not large:
+            return []
+        kept = {*self.still, *self.targets.values(), *map(self.name, self.graph.inputs)}
+        return super().dropped([v for v in large if self.name(v) not in kept])
 
     def equation(self, equation: Equation) -> list[str]:
         if equation.primitive is transpose and equation.params["axes"] == (1, 0):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -601,6 +604,53 @@ def test_products_and_sums_are_shared_whatever_the_order():
     )
     assert names(graph) == ["add", "add"]
     assert [str(t.dtype) for t in graph.output_types] == ["float32", "float64"]
+
+
+LONG = {
+    "products": lambda y, x, k: y * x,
+    "numbers": lambda y, x, k: 1.0001 * (y * x[k % 3]),
+    "quotients": lambda y, x, k: y / 1.0001,
+    "one divisor": lambda y, x, k: y / x[0],
+    "sums": lambda y, x, k: y + x * x[k % 3],
+    "differences": lambda y, x, k: np.sin(x * k) - y,
+    "negations": lambda y, x, k: -(y + 1.5),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", LONG)
+def test_programs_may_be_longer_than_pythons_stack(name, dtype):
+    """Rules look up along what an equation reads: not without an end, and with the same numbers."""
+
+    def f(x):
+        y = x
+        for k in range(sys.getrecursionlimit() + 100):
+            y = LONG[name](y, x, k)
+        return np.sum(y)
+
+    x = np.linspace(0.999, 1.001, 5).astype(dtype)
+    rtol = 1e-3 if dtype == np.float32 else 1e-9
+    assert fg.jit(f)(x).dtype == dtype
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=rtol)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=rtol, atol=rtol)
+
+
+def test_rules_that_write_for_one_another_come_to_an_end():
+    """The equations grow with the steps of a chain, not with their square, whatever its length."""
+
+    def f(x, steps):
+        y = x
+        for k in range(steps):
+            y = 1.0001 * (y * x[k % 3]) / x[0]
+        return np.sum(y)
+
+    x = np.linspace(0.999, 1.001, 5)
+    counts = []
+    for steps in (50, 100):
+        g = fg.grad(functools.partial(f, steps=steps))
+        counts.append(len(optimised(fg.make_jaxpr(g)(x)).equations))
+        np.testing.assert_allclose(fg.jit(g)(x), g(x), rtol=1e-9)
+    assert counts[1] < 2.2 * counts[0]
 
 
 def test_equations_that_nothing_changes_are_those_that_were_traced():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
-from fungrad.optimise.rewrite import Rule, Writer, doubles
+from fungrad.optimise.rewrite import DEEP, Rule, Writer, doubles
 from fungrad.primitives.elementwise import add, mul, sub
 
 
@@ -57,14 +57,19 @@ def _twice(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _factors(
-    writer: Writer, atom: Atom, reader: Equation | None, products: list[Equation]
+    writer: Writer,
+    atom: Atom,
+    reader: Equation | None,
+    products: list[Equation],
+    deep: int = DEEP,
 ) -> list[Atom]:
     """What a value that `reader` alone reads is the product of; `products` takes the equations."""
-    made = writer.made_by(atom, mul) if writer.only_here(atom, reader) else None
+    made = writer.made_by(atom, mul) if deep and writer.only_here(atom, reader) else None
     if made is None or any(isinstance(a, Variable) and a.type != atom.type for a in made.inputs):
         return [atom]
     products.append(made)
-    return [factor for a in made.inputs for factor in _factors(writer, a, made, products)]
+    inner = [_factors(writer, a, made, products, deep - 1) for a in made.inputs]
+    return [factor for factors in inner for factor in factors]
 
 
 def _number(factors: Sequence[Atom]) -> Any:

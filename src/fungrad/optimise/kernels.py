@@ -18,7 +18,7 @@ from fungrad.optimise.quotients import (
     OUT_OF_SUM,
     RESHAPED_QUOTIENT,
 )
-from fungrad.optimise.rewrite import Rule, Writer
+from fungrad.optimise.rewrite import DEEP, Rule, Writer
 from fungrad.optimise.scaling import (
     BY_SMALLER,
     DOUBLED_BELOW,
@@ -108,21 +108,25 @@ def _terms(
     writer: Writer, x: Atom, reader: Equation | None
 ) -> Iterator[tuple[bool, Atom, Equation | None]]:
     """The terms of a sum that `reader` alone reads, each with its sign and what reads it."""
-    made = writer.made_by(x, add, sub, neg) if writer.only_here(x, reader) else None
-    if made is None or any(a.type != x.type for a in made.inputs):
-        yield True, x, reader
-        return
-    signs = (False,) if made.primitive is neg else (True, made.primitive is add)
-    for atom, plus in zip(made.inputs, signs, strict=True):
-        for inner, term, by in _terms(writer, atom, made):
-            yield inner is plus, term, by
+    waiting = [(True, x, reader)]
+    while waiting:
+        plus, atom, by = waiting.pop()
+        made = writer.made_by(atom, add, sub, neg) if writer.only_here(atom, by) else None
+        if made is None or any(a.type != x.type for a in made.inputs):
+            yield plus, atom, by
+            continue
+        signs = (not plus,) if made.primitive is neg else (plus, (made.primitive is add) is plus)
+        inner = zip(signs, made.inputs, strict=True)
+        waiting += [(sign, a, made) for sign, a in inner][::-1]
 
 
-def _dot(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -> Atom | None:
+def _dot(
+    writer: Writer, equation: Equation, x: Atom, reader: Equation | None, deep: int = DEEP
+) -> Atom | None:
     """The sum of what `reader` alone reads, if it is a product of vectors, or a multiple of one."""
     made = writer.made_by(x, mul, power, square) if writer.only_here(x, reader) else None
     both = None if made is None else factors(made)
-    if made is None or both is None:
+    if made is None or both is None or not deep:
         return None
     y, z = both
     if y.type == z.type == x.type:
@@ -131,7 +135,7 @@ def _dot(writer: Writer, equation: Equation, x: Atom, reader: Equation | None) -
     y, number = (z, y) if isinstance(y, Literal) else (y, z)
     if not isinstance(number, Literal) or not abs(number.value) >= 1 or y.type != x.type:
         return None  # what is scaled down may be too large to be added up before
-    dot = _dot(writer, equation, y, made)
+    dot = _dot(writer, equation, y, made, deep - 1)
     return None if dot is None else writer.add(equation, mul, dot, number)
 
 

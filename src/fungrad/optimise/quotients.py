@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.optimise.rewrite import Rule, Writer, doubles, exchanged
+from fungrad.optimise.rewrite import DEEP, Rule, Writer, doubles, exchanged
 from fungrad.optimise.scaling import scaled
 from fungrad.primitives.elementwise import add, div, mul, sub
 from fungrad.primitives.shaping import reduce_sum, reshape
@@ -41,7 +41,12 @@ def _out_of_sum(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _stripped(
-    writer: Writer, equation: Equation, atom: Atom, reader: Equation | None, taken: Taken
+    writer: Writer,
+    equation: Equation,
+    atom: Atom,
+    reader: Equation | None,
+    taken: Taken,
+    deep: int = DEEP,
 ) -> Atom:
     """A value that `reader` alone reads, but for what is the same along each sum of an equation.
 
@@ -49,8 +54,10 @@ def _stripped(
     for it that is not there now.
     """
     made, alone = writer.made_by(atom, mul, div), writer.only_here(atom, reader)
-    if made is None or not (
-        alone or (reader is not None and made.backward == equation.backward > 0)
+    if (
+        made is None
+        or not deep
+        or not (alone or (reader is not None and made.backward == equation.backward > 0))
     ):
         return atom
     found = _steady(made, equation)
@@ -60,13 +67,13 @@ def _stripped(
         if not alone:
             return inner
         writer.drop(made)
-        return _stripped(writer, equation, inner, made, taken)
+        return _stripped(writer, equation, inner, made, taken, deep - 1)
     if not alone:
         return atom
     for position, given in enumerate(made.inputs[: 1 if made.primitive is div else 2]):
         if given.type != atom.type:
             continue
-        inner = _stripped(writer, equation, given, made, taken)
+        inner = _stripped(writer, equation, given, made, taken, deep - 1)
         if inner is not given:
             writer.drop(made)
             inputs = exchanged(made.inputs, position, inner)

@@ -23,6 +23,14 @@ SMALL = 1 << 11
 """Arrays of no more elements cost more to call NumPy for than to compute."""
 COMPARED = 1 << 16  # bytes of a constant that is compared with others
 _COMMUTATIVE = (add, mul)
+DEEP = 8
+"""How many equations up a rule looks that calls itself for what an equation reads: Python's stack
+ends, and so does what is gained.
+"""
+NESTED = 4
+"""How many rules may write one for another. Without an end, those along a chain of equations write
+all of it anew for each of them.
+"""
 VIEWS = (reshape, transpose, broadcast_to, getitem)
 """What gives a view of its first input, or reads it by arrays of indices."""
 
@@ -157,6 +165,8 @@ class Writer:
         self._constants = {id(v): value for v, value in graph.constants}
         self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
         self._reads.update(id(atom) for atom in graph.outputs)
+        self._writing = 0
+        """How many rules are writing, one for another."""
         self.equations: list[Equation] = []
 
     def made_by(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
@@ -205,14 +215,17 @@ class Writer:
     def write(self, equation: Equation) -> tuple[Atom, ...]:
         """The outputs of an equation, or what they are equal to."""
         reads = self._reads
-        rules = self._rules_for(equation)
+        rules = self._rules_for(equation) if self._writing < NESTED else ()
         if rules:  # they find the equation gone
+            self._writing += 1
             for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
                 reads[id(atom)] -= 1
             for rule in rules:
                 found = rule.replace(self, equation)
                 if found is not None and found.type == equation.outputs[0].type:
+                    self._writing -= 1
                     return self._replaced(equation, (found,))
+            self._writing -= 1
             for atom in equation.inputs:
                 reads[id(atom)] += 1
         key = None if effectful(equation) else _key(equation)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.optimise.rewrite import Rule, Writer, doubles, exchanged
+from fungrad.optimise.rewrite import DEEP, Rule, Writer, doubles, exchanged
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import div, mul
 
@@ -33,17 +33,17 @@ def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _unscaled(
-    writer: Writer, equation: Equation, atom: Atom, reader: Equation | None
+    writer: Writer, equation: Equation, atom: Atom, reader: Equation | None, deep: int = DEEP
 ) -> tuple[Atom, float] | None:
     """What products and quotients that `reader` alone reads are a multiple of, and the number."""
     made = writer.made_by(atom, mul, div) if writer.only_here(atom, reader) else None
-    if made is None:
+    if made is None or not deep:
         return None
     found = scaled(*made.inputs) if made.primitive is mul else None
     if found is not None:
         return found if found[0].type == atom.type else None
     for position in range(2 if made.primitive is mul else 1):
-        found = _unscaled(writer, equation, made.inputs[position], made)
+        found = _unscaled(writer, equation, made.inputs[position], made, deep - 1)
         if found is not None:
             writer.drop(made)
             inputs = exchanged(made.inputs, position, found[0])

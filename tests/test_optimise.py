@@ -15,7 +15,7 @@ from fungrad.ir.graph import Graph, Literal
 from fungrad.optimise import kernels
 from fungrad.optimise.algebra import ELEMENTWISE, RULES, _with_rounded, simplified
 from fungrad.optimise.passes import PASSES, inline, optimised
-from fungrad.optimise.rewrite import simplified_by
+from fungrad.optimise.rewrite import Writer, simplified_by
 from fungrad.testing import programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -650,6 +650,27 @@ def test_rules_that_write_for_one_another_come_to_an_end():
         g = fg.grad(functools.partial(f, steps=steps))
         counts.append(len(optimised(fg.make_jaxpr(g)(x)).equations))
         np.testing.assert_allclose(fg.jit(g)(x), g(x), rtol=1e-9)
+    assert counts[1] < 2.2 * counts[0]
+
+
+def test_a_gradient_by_many_items_is_looked_through_once(monkeypatch):
+    """The elements of a chain of sums into zeros are counted as it grows, not from its start."""
+    asked = []
+    made_by = Writer.made_by
+    monkeypatch.setattr(Writer, "made_by", lambda *args: asked.append(1) or made_by(*args))
+
+    def f(t):
+        y = t[:3]
+        for k in range(len(t)):
+            y = np.sin(y) * t[k]
+        return np.sum(y)
+
+    counts = []
+    for size in (40, 80):
+        asked.clear()
+        t = np.linspace(0.9, 1.1, size)
+        np.testing.assert_allclose(fg.jit(fg.grad(f))(t), fg.grad(f)(t), rtol=1e-10)
+        counts.append(len(asked))
     assert counts[1] < 2.2 * counts[0]
 
 

@@ -167,6 +167,8 @@ class Writer:
         self._reads.update(id(atom) for atom in graph.outputs)
         self._writing = 0
         """How many rules are writing, one for another."""
+        self.covered: dict[int, int] = {}
+        """How many elements were added to zeros to make a value, where a rule has counted them."""
         self.equations: list[Equation] = []
 
     def made_by(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:

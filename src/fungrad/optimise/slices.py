@@ -59,6 +59,8 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
     """Zeros to which slices are added that cover them, each once: the slices, side by side."""
     (output,) = equation.outputs
     chain, inner = [equation], equation
+    if _covered(writer, equation) != output.type.size:
+        return None
     while inner.primitive is index_add:
         found = writer.made_by(inner.inputs[0], index_add, scatter)
         if found is None or not writer.only_for(found, inner is equation):
@@ -87,6 +89,23 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
         writer.drop(made)
     wide = [_with_axis(writer, equation, atom, output, part) for part, atom in places]
     return writer.add(equation, concatenate, *wide, axis=axis)
+
+
+def _covered(writer: Writer, equation: Equation) -> int:
+    """How many elements an equation and those before it add to zeros; kept for those behind it, so
+    that long chains are not walked again for each of their equations.
+    """
+    size = 0
+    found: Equation | None = equation
+    while found is not None:
+        adds = found.primitive is index_add
+        size += found.inputs[adds].type.size
+        found = writer.made_by(found.inputs[0], index_add, scatter) if adds else None
+        if found is not None and id(found.outputs[0]) in writer.covered:
+            size += writer.covered[id(found.outputs[0])]
+            break
+    writer.covered[id(equation.outputs[0])] = size
+    return size
 
 
 def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:

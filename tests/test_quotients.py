@@ -79,6 +79,23 @@ def test_what_is_the_same_along_a_sum_is_taken_out_of_it():
             np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
+def test_gradients_of_long_chains_of_factors_stay_linear():
+    def chain(x, steps):
+        y = np.arange(1.0, 51.0)
+        for k in range(steps):
+            y = (y * x[k % 3]) / x[0]
+        return np.sum(y)
+
+    x = np.array([1.0, 1.1, 0.9])
+    counts = []
+    for steps in (50, 100):
+        gradient = fg.grad(lambda x, steps=steps: chain(x, steps))
+        graph = fg.make_jaxpr(gradient)(x)
+        counts.append(len(optimised(graph).equations))
+        np.testing.assert_allclose(fg.jit(gradient)(x), gradient(x), rtol=1e-11)
+    assert counts[1] < 2.1 * counts[0] and counts[0] < 12 * 50
+
+
 def test_sums_that_are_known_are_used():
     def f(x, y):
         p = x / y[:, :1]

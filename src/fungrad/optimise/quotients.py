@@ -11,13 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.optimise.rewrite import DEEP, Rule, Writer, doubles, exchanged
+from fungrad.optimise.rewrite import Rule, Writer, doubles, exchanged
 from fungrad.optimise.scaling import scaled
 from fungrad.primitives.elementwise import add, div, mul, sub
 from fungrad.primitives.shaping import reduce_sum, reshape
 
 Taken = list[tuple[Any, Atom]]
 """What a sum is multiplied with (mul) or divided by (div) in the end."""
+MOST = 4
+"""How many factors are taken out of a sum: those of long chains would be multiplied for each."""
 
 
 def _out_of_sum(writer: Writer, equation: Equation) -> Atom | None:
@@ -28,7 +30,7 @@ def _out_of_sum(writer: Writer, equation: Equation) -> Atom | None:
     if not doubles(x) or equation.outputs[0].type.size >= x.type.size:
         return None
     taken: Taken = []
-    inner = _stripped(writer, equation, x, None, taken)
+    inner = _stripped(writer, equation, taken)
     if taken:
         total: Atom | None = writer.add(equation, reduce_sum, inner, axes=axes)
     else:
@@ -40,45 +42,59 @@ def _out_of_sum(writer: Writer, equation: Equation) -> Atom | None:
     return total
 
 
-def _stripped(
-    writer: Writer,
-    equation: Equation,
-    atom: Atom,
-    reader: Equation | None,
-    taken: Taken,
-    deep: int = DEEP,
-) -> Atom:
-    """A value that `reader` alone reads, but for what is the same along each sum of an equation.
-
-    A factor of a product may be read elsewhere too: on the same way back, so that no value is kept
-    for it that is not there now.
+def _stripped(writer: Writer, equation: Equation, taken: Taken) -> Atom:
+    """What an equation adds up, but for what is the same along each sum: of it, or of what it is
+    the product of.
     """
-    made, alone = writer.made_by(atom, mul, div), writer.only_here(atom, reader)
-    if (
-        made is None
-        or not deep
-        or not (alone or (reader is not None and made.backward == equation.backward > 0))
-    ):
-        return atom
-    found = _steady(made, equation)
-    if found is not None:
-        inner, factor = found
-        taken.append((made.primitive, factor))
-        if not alone:
-            return inner
-        writer.drop(made)
-        return _stripped(writer, equation, inner, made, taken, deep - 1)
-    if not alone:
-        return atom
+    whole, reader = _peeled(writer, equation, equation.inputs[0], None, taken)
+    made = writer.made_by(whole, mul, div) if writer.only_here(whole, reader) else None
+    if made is None:
+        return whole
     for position, given in enumerate(made.inputs[: 1 if made.primitive is div else 2]):
-        if given.type != atom.type:
+        if given.type != whole.type:
             continue
-        inner = _stripped(writer, equation, given, made, taken, deep - 1)
+        inner, _ = _peeled(writer, equation, given, made, taken)
+        if inner is given:
+            inner = _numerator(writer, equation, made, position, taken)
         if inner is not given:
             writer.drop(made)
-            inputs = exchanged(made.inputs, position, inner)
-            return writer.add(equation, made.primitive, *inputs)
-    return atom
+            return writer.add(equation, made.primitive, *exchanged(made.inputs, position, inner))
+    return whole
+
+
+def _peeled(
+    writer: Writer, equation: Equation, atom: Atom, reader: Equation | None, taken: Taken
+) -> tuple[Atom, Equation | None]:
+    """A value that `reader` alone reads, but for what is the same along each sum; its reader."""
+    while len(taken) < MOST and writer.only_here(atom, reader):
+        made = writer.made_by(atom, mul, div)
+        found = None if made is None else _steady(made, equation)
+        if made is None or found is None:
+            break
+        atom, factor = found
+        taken.append((made.primitive, factor))
+        writer.drop(made)
+        reader = made
+    return atom, reader
+
+
+def _numerator(
+    writer: Writer, equation: Equation, product: Equation, position: int, taken: Taken
+) -> Atom:
+    """a of (a / t) * (b / t), of which a / t was made on the same way back: no value is kept for it
+    that is not there then. Others may read a / t, and need that less then.
+    """
+    given, other = product.inputs[position], product.inputs[1 - position]
+    made, partner = writer.made_by(given, div), writer.made_by(other, div)
+    if made is None or partner is None or partner.inputs[1] is not made.inputs[1]:
+        return given
+    if product.primitive is not mul or not made.backward == equation.backward > 0:
+        return given
+    found = _steady(made, equation)
+    if found is None:
+        return given
+    taken.append((div, found[1]))
+    return found[0]
 
 
 def _known_sum(writer: Writer, equation: Equation, taken: Taken) -> Atom | None:

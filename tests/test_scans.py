@@ -800,3 +800,23 @@ def test_the_program_of_a_long_step_takes_time_in_proportion(monkeypatch):
         np.testing.assert_allclose(fg.jit(g)(x), g(x), rtol=1e-10)
         counts.append(len(asked))
     assert counts[1] < 2.5 * counts[0]
+
+
+@pytest.mark.parametrize("length", [1, 5, 70, 300, 60_000])
+def test_a_scan_reads_one_stack_twice(length):
+    """The program on numbers gives the rows of a step one name each, whoever reads them."""
+
+    def f(x):
+        _, ys = lax.scan(lambda c, a: (np.tanh(c + a), (c * a, c)), x[0], x)
+        twice = ((ys, x), (x, ys[0]))
+        back, zs = lax.scan(
+            lambda c, row: (np.tanh(c * row[0][0][0] + row[1][1]), c * row[1][0] - row[0][1]),
+            x[0],
+            twice,
+            reverse=True,
+        )
+        return back + np.sum(zs)
+
+    x = np.cos(np.arange(float(length)))
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-9, atol=1e-12)

@@ -210,38 +210,35 @@ def _scan(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[An
 def _head(
     writer: Writer, xs: Sequence[Any], rows: Sequence[Elements], length: int, reverse: bool
 ) -> tuple[str, str]:
-    """What the loop runs over: the pattern that a step's row is taken apart by, and the rows."""
-    given: dict[str, list[tuple[int, int, Elements]]] = {}
+    """What the loop runs over: the pattern that a step's row is taken apart by, and the rows.
+
+    What no one reads goes to `_`. Rows of a stack that is given twice get the names of the first.
+    """
+    columns: dict[str, list[str]] = {}
     stacks: dict[str, Stack] = {}
     for x, row in zip(xs, rows, strict=True):
         if not row.size:
             continue
         stack = x if isinstance(x, Stack) else _listed(writer, x, length)
-        given.setdefault(stack.name, []).append((stack.start, stack.width, row))
+        named = columns.setdefault(stack.name, ["_"] * writer.widths[stack.name])
+        for column, at in enumerate(np.ndindex(row.shape), stack.start):
+            if named[column] == "_":
+                named[column] = row[at]
+            row[at] = named[column]
         stacks[stack.name] = stack
     sources, targets = [], []
-    for name, parts in given.items():
+    for name, named in columns.items():
         forward = stacks[name].reverse == reverse
         if stacks[name].array:
             sources.append(f"rows({name})" if forward else f"rows({name}[::-1])")
         else:
             sources.append(name if forward else f"reversed({name})")
-        targets.append(_target(writer, name, parts))
+        targets.append(_row(named))
     if not sources:
         return "_", f"range({length})"
     if len(sources) == 1:
         return targets[0], sources[0]
     return ", ".join(targets), f"zip({', '.join(sources)})"
-
-
-def _target(writer: Writer, name: str, parts: list[tuple[int, int, Elements]]) -> str:
-    """The pattern that takes a row apart; what no one reads goes to `_`."""
-    names: dict[int, str] = {}
-    for start, width, row in parts:
-        fresh = flattened([row])
-        names.update({start + i: fresh[i] for i in range(width)})
-    total = writer.widths[name]
-    return "(" + "".join(f"{names.get(i, '_')}, " for i in range(total)) + ")"
 
 
 def _listed(writer: Writer, x: Elements, length: int) -> Stack:

@@ -541,3 +541,27 @@ def test_complex_numbers():
     assert_close(
         fg.grad(lambda z: np.real(f(z)))(1 + 2j), fg.grad(lambda z: np.real(z * z))(1 + 2j)
     )
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        fg.jit(lambda x: np.sin(x) * x),
+        fg.checkpoint(lambda x: np.sin(x) * x),
+        lambda x: fg.lax.cond(x[0] > 0.0, lambda x: np.sin(x) * x, np.cos, x),
+        lambda x: fg.lax.scan(lambda c, a: (c * a, np.sin(a) * a), 1.0, x)[1],
+        lambda x: fg.lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, np.sin(s[1])), (0, x))[
+            1
+        ],
+    ],
+    ids=["jit", "checkpoint", "cond", "scan", "while"],
+)
+def test_a_forward_rule_may_push_through_what_gives_output_and_tangent_at_once(f):
+    custom = fg.custom_jvp(lambda x: f(x))
+    custom.defjvp(lambda primals, tangents: fg.jvp(f, primals, tangents))
+    loss, ours = (lambda x: np.sum(f(x) ** 2)), (lambda x: np.sum(custom(x) ** 2))
+    for of in (fg.grad, fg.hessian, lambda f: fg.jacrev(fg.grad(f))):
+        want = of(loss)(XS)
+        assert_close(of(ours)(XS), want)
+        assert_close(fg.jit(of(ours))(XS), want)
+        assert_close(fg.vmap(of(ours))(XS[None])[0], want)

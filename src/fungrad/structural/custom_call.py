@@ -67,23 +67,28 @@ def _forward(args: Sequence[Any], wanted: Sequence[Any], *, rule: Rule, graph: G
 
 
 def _linearized(rule: Rule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, Any]:
-    """The outputs, and the pullback of the forward rule, which is linear in the tangents."""
+    """The outputs, and the pullback of the forward rule, which is linear in the tangents.
+
+    The outputs leave the trace with the tangents: what computes both at once, as a jitted function
+    does under jvp, hands out tracers for either.
+    """
     moved = [i for i, w in enumerate(wanted) if w]
-    outputs: list[Any] = []
+    made: list[int] = []
 
     def push(*given: Any) -> list[Any]:
         tangents: list[Any] = [None] * len(args)
         for i, tangent in zip(moved, given, strict=True):
             tangents[i] = tangent
         found, pushed = rule.push(args, tangents)
-        outputs.extend(found)
-        return pushed
+        made.append(len(found))
+        return [*found, *pushed]
 
     at_zero = [zeros(strong(typeof(args[i]))) for i in moved]
-    _, pullback = linearized(
+    values, pullback = linearized(
         push, at_zero, lambda: f"the transpose of the rule of {describe(rule.f)}"
     )
-    return tuple(outputs), pullback
+    unseeded = [None] * made[0]
+    return tuple(values[: made[0]]), lambda cotangents: pullback([*unseeded, *cotangents])
 
 
 def _vjp(

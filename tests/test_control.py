@@ -412,3 +412,35 @@ def test_a_structural_primitive_of_ones_own():
     xs = np.linspace(0.1, 1.0, 3)
     close(fg.vmap(fg.grad(f))(xs), fg.vmap(fg.grad(plain))(xs))
     close(fg.jit(fg.grad(f))(x), fg.grad(plain)(x))
+
+
+@pytest.mark.parametrize("what", [np.cumprod, np.sort, np.sin])
+def test_a_loop_keeps_the_trails_of_loops_inside(what):
+    """A step reads the trail from a stack, whether the loop inside is run by its own program."""
+
+    def inner(x):
+        step = lambda s: (s[0] + 1, s[1] * 0.7 + 0.1 * np.sum(W * what(np.sin(x * 0.5 + s[1]))))  # noqa: E731
+        return lax.while_loop(lambda s: s[0] < 3, step, (0, x))[1]
+
+    def unrolled(x):
+        y = x
+        for _ in range(3):
+            y = y * 0.7 + 0.1 * np.sum(W * what(np.sin(x * 0.5 + y)))
+        return y
+
+    def outer(inner, loop, x):
+        return loop(0, 3, lambda i, c: c * 0.9 + 0.1 * np.sum(W * inner(x * c + i)), np.sum(x))
+
+    def in_python(lower, upper, body, value):
+        for i in range(lower, upper):
+            value = body(i, value)
+        return value
+
+    x = np.array([0.3, 0.5])
+    f, expected = (
+        (lambda x: outer(inner, lax.fori_loop, x)),
+        lambda x: outer(unrolled, in_python, x),
+    )
+    want = fg.grad(expected)(x)
+    np.testing.assert_allclose(fg.grad(f)(x), want, rtol=1e-12)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), want, rtol=1e-12)

@@ -16,6 +16,7 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, or_zero
 from fungrad.structural.retrace import batch, differentiate, kept, push
+from fungrad.structural.trails import type_of
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.batching import Unbatched
@@ -71,7 +72,7 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
         body = params.get("body")
         if body is None:  # a branch
             return steps(*args, **params)
-        types = tuple([typeof(arg) for arg in args])
+        types = tuple([type_of(arg) for arg in args])
         loop = primitive()
         runner = kept(
             body,
@@ -91,7 +92,7 @@ def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> No
     """Has a loop that was not run yet go step by step at such arguments, whatever the backend
     offers.
     """
-    types = tuple([typeof(arg) for arg in args])
+    types = tuple([type_of(arg) for arg in args])
     kept(params["body"], _loop_key(loop, types, params), lambda: None)
 
 

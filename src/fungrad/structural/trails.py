@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.ir.types import Type
+from fungrad.ir.types import PYTHON_SCALARS, Type, of_value
 
 TRAIL = Type((), np.dtype(object))
 """The Type of a trail."""
@@ -19,4 +19,14 @@ def as_trail(residuals: Any) -> Any:
     return trail
 
 
-__all__ = ["TRAIL", "as_trail"]
+def type_of(value: Any) -> Type:
+    """The Type of a value of a program, which may be a trail without its array.
+
+    Such a one is read from a stack of trails: NumPy hands out the object itself.
+    """
+    if isinstance(value, (np.ndarray, np.generic, *PYTHON_SCALARS)):
+        return of_value(value)
+    return TRAIL
+
+
+__all__ = ["TRAIL", "as_trail", "type_of"]

@@ -820,3 +820,16 @@ def test_a_scan_reads_one_stack_twice(length):
     x = np.cos(np.arange(float(length)))
     np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12)
     np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-9, atol=1e-12)
+
+
+def test_a_constant_of_a_body_may_leave_it_for_another_scan():
+    weights = np.cos(np.arange(90.0))
+
+    def f(x):
+        c, ys = lax.scan(lambda c, a: (np.tanh(c * a), (weights, np.sin(a))), x[0], x)
+        step = lambda c, row: (c * row[0] + row[1], None)  # noqa: E731
+        return np.sum(lax.scan(step, x[0], ys, reverse=True)[0] * c)
+
+    x = np.sin(np.arange(360.0)).reshape(4, 90)
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-9, atol=1e-12)

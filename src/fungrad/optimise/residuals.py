@@ -121,6 +121,7 @@ class _Pair:
                 pair = (new, self.consts[key] if stack is None else stack)
                 (more_consts if stack is None else more_xs).append(pair)
         held = [(v, x) for v, x in self.body.constants if id(v) in read]
+        names.update({id(v): v for v, _ in held})
         equations = [renewed(equation, names) for equation in again]
         given: Renaming = {
             id(x): names[id(gone[id(o)])] for x, o in zip(inner.xs, outer.xs, strict=True)

@@ -308,3 +308,47 @@ def test_a_long_loop_holds_its_residuals_in_arrays():
     finally:
         tracemalloc.stop()
     assert peak < 3e6  # a double of each step, and a chunk of tuples
+
+
+LOGICAL, WHOLE = np.array([True, True, False]), np.array([2**40, 3, -(2**62), -7])
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: np.any(x[:1]) * 2.0 + x, np.array([-4.0, 1.0])),
+        (lambda x: np.all(x[3:]) * x, WHOLE),
+        (lambda x: np.concatenate([x, np.any(x[1:2], keepdims=True)]), WHOLE),
+        (lambda x: np.logical_and.reduce(x[:1] * 0.5) + 1, WHOLE),
+        (lambda x: np.prod(x[:1]) / 2 + np.sum(x[:1]), LOGICAL),
+        (lambda x: np.sum(x[:0]) // 2, LOGICAL),
+        (lambda x: np.dot(x, x) * 1.5, LOGICAL),
+        (lambda x: np.vdot(x, x) + 1, LOGICAL),
+    ],
+)
+def test_logical_values_and_numbers_keep_their_kind(f, x):
+    """One value alone, or a sum of logical values, which is a logical value."""
+    want, found = f(x), fg.jit(f)(x)
+    assert np.asarray(found).dtype == np.asarray(want).dtype
+    np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x * x * x > 0,
+        lambda x: np.dot(x, x) * 1.0,
+        lambda x: (x * 6364136223846793005 + 1442695040888963407) % 1000,
+        lambda x: (np.sum(x + x[::-1] * 3) + x[2]) / 3.0,
+        lambda x: np.prod(x) * 0.5,
+        lambda x: np.cumprod(x)[-1] / 2 + np.cumsum(x + x)[-1] / 2,
+        lambda x: np.abs(x - x + np.iinfo(np.int64).min) * 1.0,
+        lambda x: lax.fori_loop(0, 9, lambda i, c: c * c + i, x) % 7,
+        lambda x: (
+            lax.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + 1, s[1] + s[1]), (0, x))[1] > 0
+        ),
+        lambda x: np.where(x * x, 1.0, 2.0),
+    ],
+)
+def test_integers_wrap_around_as_numpys_do(f):
+    np.testing.assert_array_equal(fg.jit(f)(WHOLE), f(WHOLE))

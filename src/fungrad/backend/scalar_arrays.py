@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.scalar_forms import OPERATION
+from fungrad.backend.scalar_forms import BOOL, OPERATION
 from fungrad.backend.scalars import (
     ZERO,
     Elements,
@@ -88,6 +88,8 @@ def _index_add(writer: Writer, equation: Equation, inputs: list[Elements]) -> li
 
 def _dot(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     x, y = inputs
+    if equation.outputs[0].type.dtype == BOOL:
+        raise Unsupported("a sum of logical values, which is one")
     contract, batch = equation.params["contract"], equation.params["batch"]
     free_x = [i for i in range(x.ndim) if i not in (*contract[0], *batch[0])]
     free_y = [i for i in range(y.ndim) if i not in (*contract[1], *batch[1])]

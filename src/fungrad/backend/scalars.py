@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.scalar_forms import DTYPES, OPERATION, Form, expressed
+from fungrad.backend.scalar_forms import DTYPES, INT, OPERATION, Form, expressed
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.later import ByPrimitive
 from fungrad.optimise.passes import optimised
-from fungrad.primitives.elementwise import add, sub
+from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.elementwise import add, mul, neg, sub
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.reducing import (
     reduce_all,
@@ -27,6 +28,8 @@ from fungrad.primitives.reducing import (
     reduce_min,
     reduce_prod,
 )
+from fungrad.primitives.scanning import cumprod, cumsum
+from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import (
     broadcast_to,
     concatenate,
@@ -34,9 +37,12 @@ from fungrad.primitives.shaping import (
     reduce_sum,
     reshape,
     slice_axis,
+    to_discrete,
     transpose,
 )
 from fungrad.primitives.stacking import stack
+from fungrad.primitives.ufuncs import abs as absolute
+from fungrad.primitives.ufuncs import square
 
 SIZE = 64
 """The largest number of elements of an array that is taken apart."""
@@ -68,6 +74,13 @@ class Zero(float):
 
 
 ZERO = Zero(0.0)
+
+_GROWS = (
+    add, sub, mul, neg, square, absolute, reduce_sum, reduce_prod, dot_general, cumsum, cumprod,
+    index_add, to_discrete,
+)  # fmt: skip
+"""What may give an integer that is larger than those that it reads."""
+_LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 MOVES = (reshape, transpose, broadcast_to, flip, slice_axis, concatenate)
 
@@ -161,7 +174,13 @@ class Writer:
         if rule is not None:
             outputs: list[Elements] = rule(self, equation, inputs)
             return outputs
-        inputs = [self.whole(x) for x in inputs]
+        outputs = self._written(equation, [self.whole(x) for x in inputs])
+        self.wrapped(equation, outputs)
+        return outputs
+
+    def _written(self, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+        """The outputs of an equation that holds no Graph."""
+        primitive: Any = equation.primitive
         for output in equation.outputs:
             _check(output.type)
         self.arrays_cost += self.weight * (150 if primitive in (*MOVES, getitem) else 450)
@@ -178,6 +197,21 @@ class Writer:
         if found is None:
             raise Unsupported(primitive.name)
         return found(self, equation, inputs)
+
+    def wrapped(self, equation: Equation, outputs: list[Elements]) -> None:
+        """Gives up where an integer leaves 64 bits: NumPy's wrap around, Python's grow.
+
+        The steps of a loop are counted without a look: it would take 2**31 of them.
+        """
+        if equation.outputs[0].type.dtype != INT or equation.primitive not in _GROWS:
+            return
+        counts = any(isinstance(a, Literal) and abs(a.value) < 1 << 32 for a in equation.inputs)
+        if self.weight > 1 and counts and equation.primitive in (add, sub):
+            return
+        for name in flattened(outputs):
+            if name.__class__ is str:
+                self.cost += OPERATION * self.weight
+                self.line(f"if not {_LOWEST} <= {name} <= {_HIGHEST}: raise OverflowError")
 
     def whole(self, value: Any) -> Elements:
         """The elements of a value, of a list of rows too, if they are few."""
@@ -224,17 +258,19 @@ class Writer:
 
     def reduced(self, equation: Equation, x: Elements) -> Elements:
         """A reduction over axes."""
-        template, empty = _REDUCE[equation.primitive]
+        template, start = _REDUCE[equation.primitive]
         axes = equation.params["axes"]
+        before, after = equation.inputs[0].type.dtype, equation.outputs[0].type.dtype
+        start = None if start is None else after.type(start).item()
         rest = [i for i in range(x.ndim) if i not in axes]
         count = math.prod([x.shape[i] for i in axes])
         rows = x.transpose((*rest, *axes)).reshape(*[x.shape[i] for i in rest], count)
         result = np.empty(rows.shape[:-1], object)
         for place in np.ndindex(*result.shape):
             parts = list(rows[place])
-            if equation.primitive is reduce_sum and equation.inputs[0].type.dtype.kind == "b":
-                parts = [0, *parts]
-            result[place] = self.total(parts, template) if parts else empty
+            if before != after:  # one part alone would stay of its own kind
+                parts = [start, *parts]
+            result[place] = self.total(parts, template) if parts else start
         return result
 
 

@@ -126,3 +126,26 @@ def test_nan_to_num_hides_what_it_replaces():
 def test_a_bound_of_clip_shares_the_derivative():
     assert fg.grad(lambda x: np.clip(x, 1.0, 2.0))(1.0) == 0.5
     assert fg.grad(lambda x, low: np.clip(x, low, 2.0), argnums=1)(1.0, 1.0) == 0.5
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"atol": 1}, {"rtol": 0.5}, {"equal_nan": True}])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (np.uint8(3), np.uint8(4)),
+        (np.array([True, False]), np.array([True, True])),
+        (-3, np.uint16(2)),
+        (np.array([1, 2]), np.array([1.0, np.nan])),
+        (np.float32(1), 1),
+    ],
+)
+def test_close_integers_and_logical_values(a, b, kwargs):
+    for f in (np.isclose, np.allclose):
+        found = fg.jit(lambda a, b, f=f: f(a, b, **kwargs))(a, b)
+        np.testing.assert_array_equal(found, f(a, b, **kwargs))
+
+
+def test_conjugates_of_logical_values_are_integers_as_numpys():
+    f = lambda x: np.round(np.conj(x))  # noqa: E731
+    x = np.array([True, False])
+    assert fg.jit(f)(x).dtype == f(x).dtype == np.int8

@@ -480,3 +480,18 @@ def test_any_reduction_agrees_with_numpy_and_itself(call, seed):
     expected = np.stack([fg.grad(lambda x: np.sum(f(x) * g))(row) for row in rows])
     found = fg.vmap(fg.grad(lambda x: np.sum(f(x) * g)))(rows)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [np.sum, np.prod, np.max, np.min, np.any, np.nansum, np.nanmax, np.nanstd, np.ptp],
+)
+def test_a_number_is_reduced_along_its_first_axis_as_numpy_does(function, axis, keepdims):
+    f = lambda x: function(x, axis=axis, keepdims=keepdims)  # noqa: E731
+    assert fg.jit(f)(2.5) == f(2.5)
+    assert np.shape(fg.jit(f)(2.5)) == np.shape(f(2.5))
+    assert fg.grad(lambda x: np.sum(x * x, axis=axis))(3.0) == 6.0
+    with pytest.raises(np.exceptions.AxisError):
+        fg.jit(lambda x: function(x, axis=1))(2.5)

@@ -20,6 +20,11 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return axis_indices(axis, ndim)
 
 
+def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """`axes_of`, where a number may be reduced along axis 0 or -1, as NumPy's ufuncs do."""
+    return () if ndim == 0 and axis.__class__ is int and axis in (0, -1) else axes_of(axis, ndim)
+
+
 def flattened(x: Any) -> Any:
     """x with one axis, in C order."""
     shape = shape_of(x)
@@ -36,4 +41,4 @@ def with_axes_kept(y: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any
     return reshape(y, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
 
 
-__all__ = ["axes_of", "axis_index", "flattened", "with_axes_kept"]
+__all__ = ["axes_of", "axis_index", "flattened", "reduced_axes", "with_axes_kept"]

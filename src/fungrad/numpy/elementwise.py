@@ -156,6 +156,8 @@ def nan_to_num(
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """Where two arrays are equal within tolerances, as np.isclose."""
     a, b = array_of(a), array_of(b)
+    if b.dtype.kind in "iub":  # differences of logical values raise, those of unsigned ones wrap
+        b = b * 1.0
     close = np.abs(a - b) <= atol + rtol * np.abs(b)
     result = np.logical_or(np.logical_and(close, np.isfinite(b)), a == b)
     if equal_nan:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.averages import squared_size
-from fungrad.numpy.axes import axes_of, with_axes_kept
+from fungrad.numpy.axes import reduced_axes, with_axes_kept
 from fungrad.numpy.reductions import only
 from fungrad.numpy.wrap import NO_VALUE, as_array, implements, refuse
 from fungrad.primitives.elementwise import div, le, logical_and, logical_not, select, sub
@@ -62,7 +62,7 @@ def _extremum(
     y = _plain(function)(filled, axis, None, keepdims, initial, where)
     if nan is None or not typeof(filled).size:
         return y
-    axes = axes_of(axis, len(shape_of(nan)))
+    axes = reduced_axes(axis, len(shape_of(nan)))
     nothing = reduce_all(only(nan, where, True), axes=axes)
     if keepdims is not NO_VALUE and keepdims:
         nothing = with_axes_kept(nothing, shape_of(nan), axes)
@@ -132,7 +132,7 @@ def nanvar(
             raise ValueError("ddof and correction can't be provided simultaneously.")
         ddof = correction
     shape = shape_of(filled)
-    axes = axes_of(axis, len(shape))
+    axes = reduced_axes(axis, len(shape))
     counted = _counted(nan, where)
     count = reduce_sum(counted, axes=axes)
     if mean is NO_VALUE:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.axes import axes_of, axis_index, flattened, with_axes_kept
+from fungrad.numpy.axes import axis_index, flattened, reduced_axes, with_axes_kept
 from fungrad.numpy.wrap import NO_VALUE, as_array, implements, refuse
 from fungrad.primitives import reducing as r
 from fungrad.primitives import scanning
@@ -24,7 +24,7 @@ from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 def reduced(primitive: Callable[..., Any], a: Any, axis: Any, keepdims: Any) -> Any:
     """`primitive` over the axes that NumPy's arguments mean."""
     shape = shape_of(a)
-    axes = axes_of(axis, len(shape))
+    axes = reduced_axes(axis, len(shape))
     y = primitive(a, axes=axes)
     return y if keepdims is NO_VALUE or not keepdims else with_axes_kept(y, shape, axes)
 
@@ -112,7 +112,7 @@ def _extremum(
     initial = cast(as_array(initial), typeof(a).dtype)
     a = only(a, where, initial)
     shape = shape_of(a)
-    axes = axes_of(axis, len(shape))
+    axes = reduced_axes(axis, len(shape))
     if 0 in [shape[i] for i in axes]:
         y = broadcast_to(initial, shape=tuple([n for i, n in enumerate(shape) if i not in axes]))
     else:

@@ -215,7 +215,7 @@ def cast(x: Any, dtype: Any) -> Any:
 conj: Primitive = linear(
     "conj",
     eval=np.conj,
-    type=lambda x: Type(x.shape, x.dtype),
+    type=lambda x: Type(x.shape, np.int8 if x.dtype.kind == "b" else x.dtype),
     transpose=lambda ct, x: conj(ct),
     batch=lambda args, batched, size: conj(args[0]),
 )

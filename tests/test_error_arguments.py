@@ -208,3 +208,28 @@ def test_a_primitive_declared_twice(clean):
 def test_a_primitive_is_immutable():
     with pytest.raises(AttributeError, match="immutable"):
         next(iter(primitives.values())).name = "other"
+
+
+@pytest.mark.parametrize(
+    "x", [np.ma.masked_greater([1.0, 2.0, 9.0], 5.0), np.eye(2).view(np.matrix)]
+)
+def test_arrays_with_an_arithmetic_of_their_own_are_refused(x):
+    """Their masks and products would be lost without a word."""
+    name = type(x).__name__
+    for call in (
+        lambda: fg.jit(np.sum)(x),
+        lambda: fg.grad(np.sum)(x),
+        lambda: fg.jvp(np.sin, (x,), (np.ones(x.shape),)),
+        lambda: fg.vmap(np.sum)(x),
+        lambda: fg.jacobian(lambda tree: np.sin(tree["x"]))({"x": x}),
+        lambda: fg.make_jaxpr(np.sin)(x),
+        lambda: fg.linearize(np.sin, x),
+    ):
+        with pytest.raises(errors.ArgumentError, match=f"A {name} was given"):
+            call()
+    for f in (lambda w: np.sum(w * x), lambda w: np.sum(np.add(w, x))):
+        for run in (fg.grad(f), fg.jit(f)):
+            with pytest.raises(
+                errors.ArgumentError, match=rf"A {name} was given to fungrad at .*py:\d+"
+            ):
+                run(2.0)

@@ -269,3 +269,55 @@ def test_a_callable_object_may_have_attributes_of_any_name():
     scaled = fg.jit(Scaled(3.0))
     assert scaled(2.0) == 6.0 and scaled.scale == 3.0
     assert len(scaled.lower(2.0).graph.equations) == 1
+
+
+def test_static_arguments_are_compared_with_the_types_inside_and_the_signs_of_zeros():
+    f = fg.jit(lambda x, s: np.asarray(x * s[0]), static_argnums=1)
+    found = [f(1, s) for s in ((1,), (1.0,), (True,), (1,))]
+    assert [x.dtype for x in found] == [np.int64, np.float64, np.int64, np.int64]
+    g = fg.jit(np.copysign, static_argnums=1)
+    assert (float(g(2.0, 0.0)), float(g(2.0, -0.0))) == (2.0, -2.0)
+    h = fg.jit(lambda x, s: x * s, static_argnums=1)
+    assert np.isnan([h(1.0, float("nan")), h(1.0, np.nan), h(1.0, np.nan)]).all()
+
+
+@pytest.mark.parametrize(
+    "static", [{"static_argnames": "m"}, {"static_argnums": 3}, {"static_argnums": -4}]
+)
+def test_static_arguments_that_there_are_not_are_refused(static):
+    def f(x, n=2, *, k=1):
+        return x**n * k
+
+    with pytest.raises(ArgumentError, match="its parameters are x, n, k"):
+        fg.jit(f, **static)
+    assert fg.jit(lambda x, **named: x ** named["n"], static_argnames="n")(2.0, n=3) == 8.0
+    assert fg.jit(lambda *args: args[0] ** args[2], static_argnums=2)(2.0, 1, 3) == 8.0
+
+
+def test_integers_of_more_than_64_bits_stand_beside_floats():
+    x = np.array([1.0, 2.0])
+    for f in (
+        lambda x: x * 2**70 + 2**64,
+        lambda x: x**3 / 15511210043330985984000000,
+        lambda x: np.where(x > 1, x, 2**64),
+        lambda x: np.sum(x < 2**70),
+    ):
+        np.testing.assert_array_equal(fg.jit(f)(x), f(x))
+
+
+@pytest.mark.parametrize("x", [np.array([1.0, "a"], object), np.zeros(2, [("a", float)])])
+def test_arrays_of_no_numbers_are_refused_by_their_dtype(x):
+    with pytest.raises(ArgumentError, match=r"The argument x of .* is an array of dtype"):
+        fg.jit(lambda x: x)(x)
+
+
+class Marked(np.ndarray):
+    pass
+
+
+def test_arrays_of_a_subclass_come_back_as_arrays_of_their_own():
+    x = np.arange(3.0).view(Marked)
+    for f in (lambda x: x, lambda x: x[1:], lambda x: (x, x.T), lambda x: x * 2):
+        for found in fg.tree_leaves((fg.jit(f)(x), fg.jit(f)({"x": x}["x"]))):
+            assert type(found) is np.ndarray and not np.shares_memory(found, x)
+    assert type(fg.grad(lambda x: np.sum(x**2))(x)) is np.ndarray

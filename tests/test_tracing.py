@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import threading
 
 import numpy as np
@@ -326,3 +327,40 @@ def test_equations_of_a_gradient_say_by_how_many_backward_walks_they_were_made()
     inner = [(e.primitive.name, e.backward) for e in forward.params["graph"].equations]
     assert ("sin", 0) in inner and ("cos", 1) in inner  # a residual that the walk computes ahead
     assert {e.backward for e in backward.params["graph"].equations} == {1}
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda x: fg.jit(lambda y: np.sum(y**3))(x),
+        lambda x: np.sum(fg.vmap(lambda y: y**3)(x)),
+        lambda x: np.sum(fg.grad(lambda y: np.sum(y**4) / 4)(x)),
+        lambda x: np.sum(fg.jvp(lambda y: y**4 / 4, (x,), (np.ones(2),))[1]),
+        lambda x: np.sum(fg.linearize(lambda y: y**4 / 4, x)[1](np.ones(2))),
+        lambda x: np.trace(fg.jacobian(lambda y: y**4 / 4)(x)),
+        lambda x: np.sum(fg.hessian(lambda y: np.sum(y**5) / 20)(x)),
+        lambda x: np.sum(fg.jet(lambda y: y**4 / 4, (x,), ([np.ones(2)],))[1][0]),
+        lambda x: np.sum(fg.checkpoint(lambda y: y**3)(x)),
+    ],
+)
+@pytest.mark.parametrize("outer", [lambda f: f, fg.jit])
+def test_transforms_inside_take_arrays_of_traced_numbers(inner, outer):
+    f = lambda x: inner(np.array([2.0 * x[0], x[1]]))  # noqa: E731
+    np.testing.assert_allclose(
+        outer(fg.grad(f))(np.array([1.0, 2.0])), np.array([24.0, 12.0]), rtol=1e-12
+    )
+    assert outer(f)(np.array([1.0, 2.0])) == pytest.approx(16.0)
+
+
+def test_members_of_enums_are_numbers_beside_traced_values():
+    class Count(enum.IntEnum):
+        THREE = 3
+
+    x = np.array([1.0, 2.0], np.float32)
+    for f in (
+        lambda x: x * Count.THREE,
+        lambda x: Count.THREE - x,
+        lambda x: np.add(x, Count.THREE),
+    ):
+        assert fg.jit(f)(x).dtype == f(x).dtype
+        np.testing.assert_array_equal(fg.jit(f)(x), f(x))

@@ -28,8 +28,9 @@ from fungrad.structural.call import call, compiled, run, use
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe, user_line
-from fungrad.tracing.trace import EVAL, current, typeof
-from fungrad.transforms.arguments import leaf_names, owned, parameter_names
+from fungrad.tracing.trace import EVAL, current
+from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type, owned, parameter_names
+from fungrad.transforms.static import Static, check_static, joined
 
 use(StraightLine())
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
@@ -197,7 +198,7 @@ class Jitted:
 
     def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Staged]:
         static, dynamic = self._parted(args, kwargs)
-        leaves, treedef = trees.flatten(dynamic)
+        leaves, treedef = flat_leaves(dynamic)
         key = (
             treedef,
             static,
@@ -232,21 +233,22 @@ class Jitted:
         static_at = {i + len(args) if i < 0 else i for i in self._argnums}
         static_at |= {i for i, name in enumerate(names) if name in self._argnames}
         static_names = self._argnames | {names[i] for i in static_at if i < len(names)}
-        static: Any = tuple((i, _Static(a)) for i, a in enumerate(args) if i in static_at)
-        static += tuple((k, _Static(v)) for k, v in sorted(kwargs.items()) if k in static_names)
+        static: Any = tuple((i, Static(a)) for i, a in enumerate(args) if i in static_at)
+        static += tuple((k, Static(v)) for k, v in sorted(kwargs.items()) if k in static_names)
         positional = tuple(a for i, a in enumerate(args) if i not in static_at)
         return static, (positional, {k: v for k, v in kwargs.items() if k not in static_names})
 
     def _type(self, leaf: Any, dynamic: Any, index: int) -> Type:
-        try:
-            return typeof(leaf)
-        except TypeError:
-            name = self._names(dynamic)[index]
-            raise ArgumentError(
-                f"The argument {name} of {describe(self._f)} is a "
-                f"{type(leaf).__name__}{user_line()}, not an array or a number: close over it, or "
-                "name it in static_argnames."
-            ) from None
+        type_ = leaf_type(leaf)
+        if type_ is not None and type_.dtype.kind not in "OV":
+            return type_
+        name = self._names(dynamic)[index]
+        what = f"a {type(leaf).__name__}" if type_ is None else f"an array of dtype {type_.dtype}"
+        advice = "close" if type_ is None else "make it one (np.asarray(x, float)), close"
+        raise ArgumentError(
+            f"The argument {name} of {describe(self._f)} is {what}{user_line()}, not an array of "
+            f"numbers or a number: {advice} over it, or name it in static_argnames."
+        )
 
     def _names(self, dynamic: Any) -> list[str]:
         args, kwargs = dynamic
@@ -258,7 +260,7 @@ class Jitted:
 
     def _stage(self, static: Any, treedef: trees.TreeDef, types: Sequence[Type]) -> Staged:
         def apply(dynamic: Any) -> Any:
-            args, kwargs = _joined(static, *dynamic)
+            args, kwargs = joined(static, *dynamic)
             return self._f(*args, **kwargs)
 
         placeholder = trees.unflatten(treedef, list(range(treedef.leaf_count)))
@@ -308,36 +310,6 @@ def clear_caches() -> None:
     shelf.clear()
 
 
-class _Static:
-    """A static argument: compared with its type, so that 1, 1.0 and True are different."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return hash((type(self.value), self.value))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Static) or type(self.value) is not type(other.value):
-            return False
-        return bool(np.all(self.value == other.value))
-
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-
-def _joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
-    at = {place: item.value for place, item in static if isinstance(place, int)}
-    rest = iter(positional)
-    args = [at[i] if i in at else next(rest) for i in range(len(at) + len(positional))]
-    return args, {
-        **named,
-        **{place: item.value for place, item in static if isinstance(place, str)},
-    }
-
-
 def jit(
     f: Callable[..., Any] | None = None,
     *,
@@ -358,6 +330,10 @@ def jit(
     Returns:
       A `Jitted`, with `lower(*args)`, `cache_info()` and `cache_clear()`.
 
+    Raises:
+      ArgumentError: where f has no such static argument, or a call has one that is not hashable, or
+        another one that is no array and no number.
+
     >>> import numpy as np
     >>> square = jit(lambda x: x * x)
     >>> square(np.arange(3.0)), square.cache_info().misses
@@ -367,4 +343,6 @@ def jit(
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if f is None:
         return lambda g: jit(g, static_argnums=nums, static_argnames=names, inline=inline)
+    if nums or names:
+        check_static(f, nums, names)
     return Jitted(f, nums, names, inline)

@@ -310,6 +310,8 @@ def _check_length(graph: Graph) -> None:
 def numbers(value: Any, type_: Any) -> Elements:
     """The elements of a constant, as numbers of Python's."""
     _check(type_)
+    if value.__class__ is int and not _LOWEST <= value <= _HIGHEST:
+        raise Unsupported("an integer of more than 64 bits")
     found = np.empty(type_.size, object)
     found[:] = np.asarray(value, type_.dtype).reshape(-1).tolist()
     return found.reshape(type_.shape)

@@ -30,7 +30,7 @@ from fungrad.structural.unfold import array_of, holds_inf, holds_nan, value_of
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
-from fungrad.transforms.arguments import differentiable, leaf_names, leaf_type, resolve, results
+from fungrad.transforms.arguments import differentiable, flat_leaves, leaf_names, leaf_type, resolve
 
 
 class Finding(NamedTuple):
@@ -168,7 +168,7 @@ def why(
                     positional[key] = part
                 else:
                     named[key] = part
-            return results(f(*positional, **named))[0]
+            return flat_leaves(f(*positional, **named))[0]
 
         chosen = [x for x, a in zip(leaves, active, strict=True) if a]
         with np.errstate(all="ignore"):

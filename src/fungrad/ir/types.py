@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.errors import ArgumentError
+
 SHORT_NAMES = {
     "float16": "f16", "float32": "f32", "float64": "f64", "longdouble": "f80",
     "complex64": "c64", "complex128": "c128", "clongdouble": "c160",
@@ -100,17 +102,39 @@ _write_dtype = vars(Type)["dtype"].__set__
 _write_weak = vars(Type)["weak"].__set__
 
 
+def own_arithmetic(value: Any) -> bool:
+    """Whether a value is an array of a class that computes in its own way (np.ma, units)."""
+    kind = value.__class__
+    return issubclass(kind, np.ndarray) and (
+        kind.__mul__ is not np.ndarray.__mul__
+        or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
+    )
+
+
+def refused_arithmetic(value: Any, line: str = "") -> ArgumentError:
+    """The error for such an array: its mask or units would be lost without a word."""
+    name = type(value).__name__
+    return ArgumentError(
+        f"A {name} was given to fungrad{line}. Its class computes otherwise than ndarrays do, and "
+        "derivatives and compiled programs would not. Take np.asarray(x), and a mask as an array "
+        "of its own: np.sum(x, where=keep), np.where(keep, x, 0.0)."
+    )
+
+
 def of_value(value: Any) -> Type:
     """The Type of a concrete value: an ndarray, a NumPy scalar or a Python scalar.
 
     Raises:
       TypeError: where the value is none of these.
+      ArgumentError: where it is an array with an arithmetic of its own.
     """
     if value.__class__ is np.ndarray:
         return Type(value.shape, value.dtype)
     found = _OF_SCALARS.get(value.__class__)
     if found is not None:
         return found
+    if isinstance(value, np.ndarray) and own_arithmetic(value):
+        raise refused_arithmetic(value)
     if isinstance(value, (np.ndarray, np.generic)):
         return Type(value.shape, value.dtype)
     raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.ir.types import own_arithmetic, refused_arithmetic
 from fungrad.numpy.prepare import array_of, promoted
 from fungrad.primitives import elementwise as e
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.shaping import reshape
 from fungrad.primitives.stacking import stack
+from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
 
 BINARY: dict[str, Any] = {
@@ -88,9 +90,13 @@ def operand(value: Any) -> Any:
     if value.__class__ is np.ndarray:
         return stacked(value) if value.dtype.char == "O" else value
     if isinstance(value, (np.ndarray, np.generic)):
+        if own_arithmetic(value):
+            raise refused_arithmetic(value, user_line())
         return np.asarray(value) if isinstance(value, np.ndarray) else value
     if isinstance(value, (list, tuple)):
         return listed(value)
+    if isinstance(value, (int, float, complex)):  # a member of an Enum, as NumPy takes it
+        return np.asarray(value)[()]
     if value is None or isinstance(value, (str, bytes)) or hasattr(value, "__array_ufunc__"):
         return NotImplemented
     return operand(np.asarray(value)) if hasattr(value, "__array__") else NotImplemented

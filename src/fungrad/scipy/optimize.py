@@ -18,7 +18,7 @@ from fungrad.errors import ArgumentError
 from fungrad.primitives.shaping import cast
 from fungrad.scipy.extra import scipy_module
 from fungrad.tracing.trace import typeof
-from fungrad.transforms.arguments import results
+from fungrad.transforms.arguments import flat_leaves
 from fungrad.transforms.gradients import grad, jvp, value_and_grad
 from fungrad.transforms.jacobians import hessian, jacfwd, jacrev
 from fungrad.tree_parts import ravel_pytree
@@ -103,7 +103,7 @@ def _float64(leaf: Any) -> Any:
 
 
 def _one_number(fun: Any, out: Any) -> Any:
-    leaves, _ = results(out)
+    leaves, _ = flat_leaves(out)
     if len(leaves) != 1 or typeof(leaves[0]).size != 1:
         raise ArgumentError(
             f"{getattr(fun, '__name__', fun)} has to return one number, but returned "
@@ -114,7 +114,7 @@ def _one_number(fun: Any, out: Any) -> Any:
 
 
 def _as_vector(out: Any) -> Any:
-    leaves, _ = results(out)
+    leaves, _ = flat_leaves(out)
     return cast(ravel_pytree(leaves)[0], np.dtype(np.float64))
 
 

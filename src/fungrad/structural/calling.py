@@ -21,7 +21,7 @@ from fungrad.structural.retrace import closed
 from fungrad.tracing.source import describe, user_line
 from fungrad.tracing.stage import GraphTrace, stage
 from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
-from fungrad.transforms.arguments import argument_name, has_type, leaf_type, results
+from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
 from fungrad.transforms.batching import BatchTrace
 
 
@@ -229,7 +229,7 @@ def closed_over(what: str, of: Callable[..., Any], found: str) -> ClosedOverTrac
 
 def outputs_of(f: Callable[..., Any], tree: Any) -> tuple[list[Any], trees.TreeDef]:
     """The leaves of what f returned, which are arrays and numbers, and their structure."""
-    leaves, treedef = results(tree)
+    leaves, treedef = flat_leaves(tree)
     for path, leaf in zip(trees.paths(treedef), leaves, strict=True):
         if not has_type(leaf):
             raise ArgumentError(

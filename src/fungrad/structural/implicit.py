@@ -20,7 +20,7 @@ from fungrad.structural.iterate import iterate
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, typeof
-from fungrad.transforms.arguments import results
+from fungrad.transforms.arguments import flat_leaves
 from fungrad.transforms.gradients import jvp, vjp
 
 Solve = Callable[..., Any]
@@ -34,7 +34,7 @@ class _Closed:
         out: list[trees.TreeDef] = []
 
         def flat(*values: Any) -> list[Any]:
-            found, out_def = results(f(trees.unflatten(treedef, values)))
+            found, out_def = flat_leaves(f(trees.unflatten(treedef, values)))
             out[:] = [out_def]
             return found
 

@@ -21,12 +21,12 @@ from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.transforms.arguments import (
     argument_name,
     differentiable,
+    flat_leaves,
     has_type,
     leaf_type,
     matching,
     owned,
     refuse_leaf,
-    results,
 )
 
 
@@ -70,7 +70,7 @@ def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) ->
     derivatives: list[list[Any]] = []
     treedefs = []
     for position, (primal, terms) in enumerate(zip(primals, series, strict=True)):
-        part, treedef = trees.flatten(primal)
+        part, treedef = flat_leaves(primal)
         what = f"series of {argument_name(f, position)}"
         given = [
             [None] * len(part) if t is None else trees.match(treedef, t, what)
@@ -85,7 +85,7 @@ def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) ->
     def flat(*values: Any) -> list[Any]:
         rest = iter(values)
         args = [trees.unflatten(d, [next(rest) for _ in range(d.leaf_count)]) for d in treedefs]
-        out_leaves, out_def = results(f(*args))
+        out_leaves, out_def = flat_leaves(f(*args))
         out_defs.append(out_def)
         return out_leaves
 
@@ -138,7 +138,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
         out_defs: list[trees.TreeDef] = []
 
         def flat(value: Any) -> list[Any]:
-            leaves, out_def = results(f(value, *args, **kwargs))
+            leaves, out_def = flat_leaves(f(value, *args, **kwargs))
             out_defs.append(out_def)
             return leaves
 

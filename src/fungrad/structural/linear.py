@@ -25,13 +25,13 @@ from fungrad.tracing.stage import GraphTrace, stage
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
 from fungrad.transforms.arguments import (
     differentiable,
+    flat_leaves,
     input_type,
     leaf_names,
     leaf_type,
     matching,
     owned,
     refuse_leaf,
-    results,
     results_and_aux,
 )
 from fungrad.transforms.forward import JvpTrace, pulled_back_twice, pushed_forward
@@ -101,7 +101,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
     >>> round(float(pushforward(1.0)), 12), round(float(pushforward(2.0)), 12)
     (-3.14159265359, -6.28318530718)
     """
-    leaves, treedef = trees.flatten(primals)
+    leaves, treedef = flat_leaves(primals)
     active = [i for i, leaf in enumerate(leaves) if differentiable(leaf)]
     types = [strong(typeof(leaves[i])) for i in active]
     names = leaf_names(f, range(len(primals)), primals)
@@ -227,7 +227,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
 
     def flat(*values: Any) -> list[Any]:
         inline = InlineTrace(current(), label)
-        out_leaves, out_def = results(inline.run(f, *trees.unflatten(treedef, values)))
+        out_leaves, out_def = flat_leaves(inline.run(f, *trees.unflatten(treedef, values)))
         shapes.append(out_def)
         return out_leaves
 

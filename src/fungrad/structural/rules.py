@@ -28,7 +28,7 @@ from fungrad.structural.calling import (
 from fungrad.structural.retrace import strong
 from fungrad.tracing.source import describe
 from fungrad.tracing.trace import Tracer, shape_of, typeof
-from fungrad.transforms.arguments import argument_name, has_type, leaf_type, results
+from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
 from fungrad.transforms.batching import batched_call
 
 
@@ -106,7 +106,7 @@ class Rule:
                 )
             leaves, self.out = outputs_of(self.f, result[0])
             nondiff = [args[i] for i in sorted(self.arguments.passive)]
-            saved, treedef = results((list(values[:count]), nondiff, result[1]))
+            saved, treedef = flat_leaves((list(values[:count]), nondiff, result[1]))
             made.extend((len(leaves), treedef))
             return [*leaves, *saved]
 
@@ -152,7 +152,7 @@ class Rule:
                 self._place(result, position, [part], found)
                 continue
             full = trees.broadcast_prefix(part, treedef, f"cotangent {active.index(position)}")
-            leaves, _ = results(full)
+            leaves, _ = flat_leaves(full)
             whole = part is None or trees.structure(part) == treedef
             if not whole and (
                 all(c is not None for c in full) or len(leaves) != len(trees.leaves(part))

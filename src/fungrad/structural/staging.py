@@ -17,7 +17,7 @@ from fungrad.records import Record
 from fungrad.structural.retrace import closed
 from fungrad.tracing.source import describe, user_line
 from fungrad.tracing.stage import stage
-from fungrad.transforms.arguments import has_type, leaf_type, results
+from fungrad.transforms.arguments import flat_leaves, has_type, leaf_type
 
 
 class Staged(Record):
@@ -52,7 +52,7 @@ def stage_tree(
     outs: list[trees.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
-        leaves, out = results(call(trees.unflatten(treedef, values)))
+        leaves, out = flat_leaves(call(trees.unflatten(treedef, values)))
         outs.append(out)
         for path, leaf in zip(trees.paths(out), leaves, strict=True):
             if not has_type(leaf):

@@ -15,7 +15,7 @@ import numpy as np
 from fungrad import trees
 from fungrad.errors import ArgumentError, GradientCheckError
 from fungrad.tracing.source import boundary, describe
-from fungrad.transforms.arguments import leaf_names, leaf_type, results
+from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type
 from fungrad.transforms.gradients import jvp, vjp
 
 Flat = Callable[..., list[Any]]
@@ -71,7 +71,9 @@ def check_grads(
         full = list(leaves)
         for i, value in zip(active, values, strict=True):
             full[i] = value
-        return [leaf for leaf in results(f(*trees.unflatten(treedef, full)))[0] if _inexact(leaf)]
+        return [
+            leaf for leaf in flat_leaves(f(*trees.unflatten(treedef, full)))[0] if _inexact(leaf)
+        ]
 
     start = [leaves[i] for i in active]
     outputs = flat(*start)

@@ -77,9 +77,15 @@ def resolve(
 
 
 def leaf_type(value: Any) -> Type | None:
-    """The Type of a leaf; None where it is no array and no number."""
+    """The Type of a leaf; None where it is no array and no number.
+
+    Raises:
+      ArgumentError: where it is an array with an arithmetic of its own.
+    """
     try:
         return typeof(value)
+    except ArgumentError:
+        raise
     except TypeError:
         return None
 
@@ -104,8 +110,8 @@ def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInput
     )
 
 
-def results(tree: Any) -> tuple[list[Any], trees.TreeDef]:
-    """The leaves of what a user's function returned; object arrays of tracers are stacked."""
+def flat_leaves(tree: Any) -> tuple[list[Any], trees.TreeDef]:
+    """The leaves of a user's arguments or results; object arrays of tracers are stacked."""
     leaves, treedef = trees.flatten(tree)
     for i, leaf in enumerate(leaves):
         if leaf.__class__ is np.ndarray and leaf.dtype.char == "O":
@@ -122,15 +128,15 @@ def results_and_aux(
       ArgumentError: where it should be a pair (output, aux), and is none.
     """
     if not has_aux:
-        leaves, treedef = results(out)
+        leaves, treedef = flat_leaves(out)
         return leaves, len(leaves), treedef, None
     if not (isinstance(out, tuple) and len(out) == 2):
         raise ArgumentError(
             f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not "
             f"{type(out).__name__}."
         )
-    aux_leaves, aux_def = results(out[1])
-    leaves, treedef = results(out[0])
+    aux_leaves, aux_def = flat_leaves(out[1])
+    leaves, treedef = flat_leaves(out[0])
     return [*leaves, *aux_leaves], len(leaves), treedef, aux_def
 
 
@@ -143,6 +149,8 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
             if id(value) in seen or value.base is not None or not value.flags.writeable:
                 value = value.copy()
             seen.add(id(value))
+        elif isinstance(value, np.ndarray):  # of a subclass, as a file mapped to memory
+            value = np.array(value)
         result.append(value)
     return result
 

@@ -23,6 +23,7 @@ from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.transforms.arguments import (
     argument_name,
+    flat_leaves,
     leaf_names,
     leaf_type,
     matching,
@@ -270,7 +271,7 @@ def jvp(
     moved: list[Any] = []
     treedefs = []
     for position, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
-        part, treedef = trees.flatten(primal)
+        part, treedef = flat_leaves(primal)
         if tangent is None:
             given: list[Any] = [None] * len(part)
         else:

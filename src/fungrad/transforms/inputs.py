@@ -16,7 +16,7 @@ from fungrad.errors import ArgumentError, UnconnectedError
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
 from fungrad.tracing.trace import EVAL, current, typeof
-from fungrad.transforms.arguments import differentiable, leaf_type, owned, refuse_leaf
+from fungrad.transforms.arguments import differentiable, flat_leaves, leaf_type, owned, refuse_leaf
 
 UNCONNECTED = ("zero", "none", "error")
 NONDIFF = ("error", "none", "zero")
@@ -39,7 +39,7 @@ class Inputs:
         self.leaves: list[Any] = []
         self.treedefs = []
         for part in parts:
-            leaves, treedef = trees.flatten(part)
+            leaves, treedef = flat_leaves(part)
             self.leaves += leaves
             self.treedefs.append(treedef)
         self.active: list[int] = []

@@ -24,6 +24,7 @@ from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.transforms.arguments import (
     differentiable,
+    flat_leaves,
     leaf_names,
     leaf_type,
     owned,
@@ -56,7 +57,7 @@ class Call:
         self.keys = resolve(f, argnums, args, kwargs)
         parts = [args[k] if isinstance(k, int) else kwargs[k] for k in self.keys]
         chosen: Any = tuple(parts) if isinstance(argnums, (tuple, list)) else parts[0]
-        self.leaves, self.inputs = trees.flatten(chosen)
+        self.leaves, self.inputs = flat_leaves(chosen)
         self.single = not isinstance(argnums, (tuple, list))
         self.names = leaf_names(f, self.keys, parts)
         for leaf, name in zip(self.leaves, self.names, strict=True):

@@ -19,7 +19,7 @@ from fungrad.tracing.evaluate import evaluate as _evaluate
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
-from fungrad.transforms.arguments import has_type, input_type, leaf_names, owned, results
+from fungrad.transforms.arguments import flat_leaves, has_type, input_type, leaf_names, owned
 from fungrad.transforms.batching import batched_call
 
 
@@ -47,7 +47,7 @@ def vmap(
 
     @functools.wraps(f)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        leaves, treedef = trees.flatten((args, kwargs))
+        leaves, treedef = flat_leaves((args, kwargs))
         axes_for = (tuple(in_axes) if isinstance(in_axes, list) else in_axes, 0)
         axes = _prefix(axes_for, treedef, "in_axes")
         size = _batch_size(f, leaves, axes, treedef, axis_size)
@@ -60,7 +60,7 @@ def vmap(
 
         def flat(*values: Any) -> list[Any]:
             positional, named = trees.unflatten(treedef, values)
-            out_leaves, out_def = results(f(*positional, **named))
+            out_leaves, out_def = flat_leaves(f(*positional, **named))
             shapes.append(out_def)
             return out_leaves
 
@@ -148,7 +148,7 @@ def _staged(
         new = iter(trees.unflatten(treedef, values))
         positional = [a if i in static else next(new) for i, a in enumerate(args)]
         named = {key: next(new) for key in kwargs}
-        out_leaves, out_def = results(f(*positional, **named))
+        out_leaves, out_def = flat_leaves(f(*positional, **named))
         shapes.append(out_def)
         for path, leaf in zip(trees.paths(out_def), out_leaves, strict=True):
             if not has_type(leaf):

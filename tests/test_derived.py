@@ -494,3 +494,52 @@ def test_jacfwd_where_a_batch_rule_maps_the_value_with_its_tangents():
     close(value, np.sum(X) * X)
     close(jacobian, np.sum(X) * np.eye(3) + X[:, None])
     assert fg.jacfwd(pair, has_aux=True)(np.ones(0))[0].shape == (0, 0)
+
+
+def tangents_of():
+    return {
+        "cond": lambda x: lax.cond(np.sum(x) > 0.2, np.sin, np.cos, x),
+        "switch": lambda x: lax.switch(1, [np.cos, lambda x: x * x[0], np.sin], x),
+        "scan": lambda x: lax.scan(lambda c, a: (c * a, np.sin(c * a)), 1.0, x)[1],
+        "map": lambda x: lax.map(lambda a: lax.cond(a > 0.0, np.sin, np.cos, a), x),
+        "while": lambda x: lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, np.sin(s[1])), (0, x)
+        )[1],
+        "checkpoint": fg.checkpoint(lambda x: np.sin(x) * x[0]),
+        "jitted": fg.jit(lambda x: lax.cond(np.sum(x) > 0.2, np.sin, np.cos, x)),
+    }
+
+
+@pytest.mark.parametrize("name", tangents_of())
+def test_linear_maps_of_loops_and_branches_are_transposed_inside_of_other_transforms(name):
+    f = tangents_of()[name]
+    ones, weights = np.ones(3), np.array([1.0, 2.0, -1.0])
+
+    def by_transposing(x):
+        _, push = fg.linearize(f, x)
+        return fg.linear_transpose(push, x)(ones)[0]
+
+    pulled = lambda x: fg.vjp(f, x)[1](ones)[0]  # noqa: E731
+    for run in (by_transposing, fg.jit(by_transposing)):
+        close(run(X), pulled(X))
+    close(fg.vmap(by_transposing)(X[None])[0], pulled(X))
+    second, expected = (fg.grad(lambda x, g=g: g(x) @ weights) for g in (by_transposing, pulled))
+    close(second(X), expected(X))
+    close(fg.jit(second)(X), expected(X))
+
+
+@pytest.mark.parametrize(
+    ("f", "says"),
+    [
+        (lambda x: lax.scan(lambda c, a: (c * a, c), x[0], x)[1], "`mul` at"),
+        (lambda x: lax.scan(lambda c, _: ((c[1], c[0] * c[1]), None), (x, X), None, 3)[0], "`mul`"),
+        (lambda x: lax.cond(True, lambda a: a * a, lambda a: a, x), "`mul` at"),
+        (lambda x: lax.cond(x[0] > 0, lambda a: a, lambda a: 2 * a, x), "`switch` at"),
+        (lambda x: lax.while_loop(lambda s: np.sum(s) < 3, lambda s: s * 2, x), "`while_loop` at"),
+        (lambda x: lax.fori_loop(0, 3, lambda i, c: np.sin(c), x), "`sin` at"),
+    ],
+)
+def test_loops_and_branches_that_are_not_linear_are_refused_by_the_line_inside(f, says):
+    for run in (lambda g: g, fg.jit):
+        with pytest.raises(NonLinearError, match=says):
+            run(lambda y: fg.linear_transpose(f, X)(y))(f(X))

@@ -15,9 +15,10 @@ import numpy as np
 
 from fungrad import trees
 from fungrad.errors import NonLinearError, StructureMismatchError
-from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.ir.graph import Equation, Graph, inner_graphs
 from fungrad.primitives.declare import zeros
 from fungrad.structural.call import call, run
+from fungrad.structural.linearity import LOOKED_INTO, looked_at, pulled_back, reads
 from fungrad.structural.retrace import pruned, strong
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe
@@ -35,7 +36,6 @@ from fungrad.transforms.arguments import (
     results_and_aux,
 )
 from fungrad.transforms.forward import JvpTrace, pulled_back_twice, pushed_forward
-from fungrad.transforms.reverse import linearized
 
 
 class TangentTrace(GraphTrace):
@@ -240,9 +240,15 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
                 f"linear_transpose needs floating or complex outputs, but {describe(f)} returns "
                 f"{type_}."
             )
-    transposed, reached = _pulled_back(graph)
-    if _reads(transposed, len(types)) and not _same_everywhere(graph, transposed):
-        raise NonLinearError(f"{describe(f)} is not linear: {_culprit(graph)}.")
+    transposed, reached = pulled_back(graph)
+    if reads(transposed, len(types)):
+        culprit = looked_at(graph, [True] * len(types)).culprit
+        if culprit is not None and not _same_everywhere(graph, transposed, culprit):
+            place = f" at {culprit.source}" if culprit.source else ""
+            raise NonLinearError(
+                f"{describe(f)} is not linear: the equation `{culprit.primitive.name}`{place} is "
+                "not linear in what it is given."
+            )
     _refuse_affine(f, graph)
 
     @boundary
@@ -267,74 +273,23 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
     return transpose
 
 
-def _pulled_back(graph: Graph) -> tuple[Graph, list[bool]]:
-    """The Graph (inputs, cotangents) -> cotangents of the inputs, and which inputs have one."""
-    count = len(graph.inputs)
-    reached: list[bool] = []
-
-    def joint(*values: Any) -> list[Any]:
-        _, pullback = linearized(
-            lambda *xs: evaluate(graph, xs),
-            values[:count],
-            lambda: f"the transpose of {graph.name}",
-        )
-        found = pullback(values[count:])
-        reached.extend(c is not None for c in found)
-        return [c for c in found if c is not None]
-
-    types = [strong(t) for t in [*graph.input_types, *graph.output_types]]
-    whole = stage(joint, types, [""] * len(types), lambda: "linear_transpose", graph.name)
-    return pruned(whole), reached
-
-
-def _reads(graph: Graph, count: int) -> bool:
-    """Whether the live part of a Graph reads any of its first `count` inputs."""
-    first = {id(variable) for variable in graph.inputs[:count]}
-    atoms = [atom for equation in graph.equations for atom in equation.inputs]
-    return any(id(atom) in first for atom in [*atoms, *graph.outputs])
-
-
-def _same_everywhere(graph: Graph, transposed: Graph) -> bool:
+def _same_everywhere(graph: Graph, transposed: Graph, culprit: Equation) -> bool:
     """Whether a pullback that reads its point does not depend on it, tried at two points.
 
-    Asked only where Graphs stand in equations (loops, branches): these hand on more than is used.
+    Asked only where the equation in doubt holds Graphs that cannot be looked into: the pullbacks of
+    loops and branches are given more than they use.
     """
-    known = not any(value.__class__ is Tracer for _, value in graph.constants)
-    if current() is not EVAL or not known or not any(graph.subgraphs()):
+    if culprit.primitive in LOOKED_INTO or not any(inner_graphs(culprit)):
+        return False
+    if current() is not EVAL or any(value.__class__ is Tracer for _, value in graph.constants):
         return False
     random = np.random.default_rng(0)
     count = len(graph.inputs)
     types = transposed.input_types
-    points = [[random.uniform(0.5, 1.5, t.shape).astype(t.dtype) for t in types] for _ in range(2)]
+    points = [[s * random.uniform(0.5, 1.5, t.shape) for t in types] for s in (1.0, -1.0)]
+    points = [[x.astype(t.dtype) for x, t in zip(p, types, strict=True)] for p in points]
     here, there = (evaluate(transposed, [*p[:count], *points[0][count:]]) for p in points)
     return all(np.allclose(x, y, rtol=1e-4) for x, y in zip(here, there, strict=True))
-
-
-def _culprit(graph: Graph) -> str:
-    """The first equation of a Graph that is not linear in what depends on the inputs, in words."""
-    moving = {id(variable) for variable in graph.inputs}
-    for equation in graph.equations:
-        read = {id(a): a for a in equation.inputs if id(a) in moving}
-        if not read:
-            continue
-        moving.update(id(variable) for variable in equation.outputs)
-        inputs = tuple([a for a in read.values() if a.type.inexact])
-        numeric = any(variable.type.inexact for variable in equation.outputs)
-        if numeric and (len(inputs) < len(read) or not _is_linear(equation, inputs)):
-            place = f" at {equation.source}" if equation.source else ""
-            return (
-                f"the equation `{equation.primitive.name}`{place} is not linear in what it is given"
-            )
-    return "its derivative depends on its argument"
-
-
-def _is_linear(equation: Equation, inputs: tuple[Any, ...]) -> bool:
-    outputs = tuple([v for v in equation.outputs if v.type.inexact])
-    taken = {id(atom) for atom in inputs}
-    others = {id(a): a for a in equation.inputs if isinstance(a, Variable) and id(a) not in taken}
-    constants = tuple([(a, a.type.zeros()) for a in others.values()])
-    transposed, _ = _pulled_back(Graph(inputs, constants, (equation,), outputs))
-    return not _reads(transposed, len(inputs))
 
 
 def _refuse_affine(f: Callable[..., Any], graph: Graph) -> None:

@@ -298,3 +298,14 @@ def test_shapes():
     assert diagonals.sides((0,)) == (True, False)
     assert diagonals.sides((1, 2)) == (False, True)
     assert diagonals.sides((1,)) is None
+
+
+def test_what_has_no_output_stays_in_a_jacobian(capsys):
+    def f(x):
+        fg.debug.print("first {}", x[0])
+        return np.sin(x) * x
+
+    np.testing.assert_allclose(
+        fg.jit(fg.jacfwd(f))(X), np.diag(np.sin(X) + X * np.cos(X)), rtol=1e-14, atol=1e-14
+    )
+    assert capsys.readouterr().out == f"first {X[0]}\n"

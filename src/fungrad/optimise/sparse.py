@@ -40,6 +40,10 @@ def thinned(graph: Graph) -> Graph:
     for equation in graph.equations:
         writer.like = equation
         inputs = renamed(equation.inputs, names)
+        if not equation.outputs:  # an effect, or a loop of which nothing is left
+            given = tuple([writer.written(atom) for atom in inputs])
+            writer.writer.write(copied(equation, given, ()))
+            continue
         output = equation.outputs[0]
         found: Found = None
         rule = _RULES.get(equation.primitive)

@@ -102,10 +102,10 @@ _write_dtype = vars(Type)["dtype"].__set__
 _write_weak = vars(Type)["weak"].__set__
 
 
-def own_arithmetic(value: Any) -> bool:
-    """Whether a value is an array of a class that computes in its own way (np.ma, units)."""
-    kind = value.__class__
-    return issubclass(kind, np.ndarray) and (
+def own_arithmetic(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array's class computes in its own way (np.ma, np.matrix, units)."""
+    kind = array.__class__
+    return (
         kind.__mul__ is not np.ndarray.__mul__
         or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
     )

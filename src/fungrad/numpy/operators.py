@@ -89,10 +89,12 @@ def operand(value: Any) -> Any:
         return value
     if value.__class__ is np.ndarray:
         return stacked(value) if value.dtype.char == "O" else value
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, np.generic):
+        return value
+    if isinstance(value, np.ndarray):
         if own_arithmetic(value):
             raise refused_arithmetic(value, user_line())
-        return np.asarray(value) if isinstance(value, np.ndarray) else value
+        return np.asarray(value)
     if isinstance(value, (list, tuple)):
         return listed(value)
     if isinstance(value, (int, float, complex)):  # a member of an Enum, as NumPy takes it

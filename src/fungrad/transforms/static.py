@@ -45,7 +45,8 @@ def _same(x: Any, y: Any) -> bool:
         return len(x) == len(y) and all(map(_same, x, y))
     if isinstance(x, (float, complex, np.inexact)):
         return repr(x) == repr(y)  # tells zeros by their signs, and nan is nan
-    return bool(np.all(x == y))
+    equal = x == y
+    return equal if equal.__class__ is bool else bool(np.all(equal))
 
 
 def joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import bars, cases, libraries, staging, suite, timing  # noqa: E402
+from benchmarks import bars, cases, everyday, libraries, staging, suite, timing  # noqa: E402
 from benchmarks.libraries import AUTOGRAD, EAGER, FUNGRAD, HAND, JAX  # noqa: E402
 
 
@@ -33,6 +33,20 @@ def test_by_hand(case, name):
         assert got.shape == right.shape and got.dtype == right.dtype == np.float64
         assert np.any(right != 0.0)
         np.testing.assert_allclose(got, right, rtol=0, atol=1e-10 * np.max(np.abs(right)))
+
+
+@pytest.mark.parametrize(
+    ("f", "shapes"), everyday.FUNCTIONS, ids=lambda x: getattr(x, "__name__", "")
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_what_is_written_every_day(f, shapes, dtype):
+    args = everyday.arguments(shapes, dtype)
+    wanted = everyday.gradient(EAGER, f)(*args)
+    eps = np.finfo(dtype).eps
+    for got, want in zip(everyday.gradient(FUNGRAD, f)(*args), wanted, strict=True):
+        assert got.dtype == want.dtype == dtype
+        scale = np.max(np.abs(want))
+        np.testing.assert_allclose(got, want, rtol=0, atol=400 * eps * scale)
 
 
 def test_names_are_unique_and_leave_arguments_alone():

@@ -114,20 +114,29 @@ abs = elementwise("abs", operator.abs, ufunc=np.absolute, partials=[_abs_slope])
 fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: np.sign(x)])
 
 
+def _part(z: Any, x: Any, y: Any) -> Any:
+    """What each of two numbers has of an extremum: half of it where they are equal. In the dtype of
+    that: two of Python's numbers would choose doubles.
+    """
+    type_ = typeof(z)
+    number = float if type_.weak or not type_.inexact else type_.dtype.type
+    return select(x == y, number(0.5), number(1.0))
+
+
 def _larger(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(select(x == y, 0.5, 1.0), x >= y)
+    return Masked(_part(z, x, y), x >= y)
 
 
 def _smaller(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(select(x == y, 0.5, 1.0), x <= y)
+    return Masked(_part(z, x, y), x <= y)
 
 
 def _larger_number(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(select(x == y, 0.5, 1.0), np.logical_or(x >= y, y != y))
+    return Masked(_part(z, x, y), np.logical_or(x >= y, y != y))
 
 
 def _smaller_number(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(select(x == y, 0.5, 1.0), np.logical_or(x <= y, y != y))
+    return Masked(_part(z, x, y), np.logical_or(x <= y, y != y))
 
 
 maximum = elementwise("maximum", np.maximum, partials=[_larger, lambda z, x, y: _larger(z, y, x)])

@@ -147,6 +147,11 @@ def test_functions(density, dtype):
                 out = x.copy()
                 known.added(out, y, out, np.empty_like(out))
                 np.testing.assert_array_equal(out, x + want)
+            if np.dtype(dtype).kind in "fc":
+                for given in (x, out):
+                    np.copyto(out, x)
+                    known.halved(given, out, np.empty_like(out))
+                    np.testing.assert_array_equal(out, x * np.where(mask, dtype(0.5), dtype(1)))
 
 
 @pytest.mark.parametrize("density", [0.0, 0.02, 0.6, 1.0])
@@ -196,6 +201,30 @@ def test_choices_agree_in_regions(dtype, thread_count, monkeypatch):
     for got, want in zip(fg.jit(f)(x, y, rows), f(x, y, rows), strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("thread_count", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_extrema_that_are_equal_share(dtype, thread_count, monkeypatch):
+    monkeypatch.setattr(fg.config, "num_threads", thread_count)
+    x = np.round(RNG.normal(size=(300, 400)) * 2.0).astype(dtype)
+    y = RNG.normal(size=x.shape).astype(dtype)
+    for f in (
+        lambda x: np.maximum(x, 0) * y,
+        lambda x: np.minimum(x, y) * x,
+        lambda x: np.clip(x, -1, 1) ** 2,
+        lambda x: np.fmax(np.maximum(x, 1), x) * np.sin(x),
+    ):
+        gradient = fg.grad(lambda x, f=f: np.sum(f(x)))
+        found, wanted = fg.jit(gradient)(x), gradient(x)
+        assert found.dtype == wanted.dtype == dtype
+        np.testing.assert_allclose(found, wanted, rtol=20 * np.finfo(dtype).eps)
+    graph = optimised(fg.make_jaxpr(fg.grad(lambda x: np.sum(np.maximum(x, 0) ** 2)))(x))
+    (region,) = [step for step in scheduled(graph) if isinstance(step, Region)]
+    text, _ = written(region)
+    assert ".halved(" in text and not any(
+        "f64" in str(e) for e in graph.equations if dtype is np.float32
+    )
 
 
 def test_gradients_of_piecewise_functions_agree():

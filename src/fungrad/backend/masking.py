@@ -16,7 +16,7 @@ from fungrad.backend import masks
 from fungrad.backend.forms import Form
 from fungrad.backend.regions import Region
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
-from fungrad.primitives.elementwise import add, select
+from fungrad.primitives.elementwise import add, mul, select
 from fungrad.primitives.scanning import attains
 from fungrad.primitives.shaping import reduce_sum
 
@@ -38,6 +38,8 @@ add_where: Any = _InPlaceOfPrimitive("add_where")
 """`x + select(mask, y, 0)`, of x, mask and y."""
 sum_where: Any = _InPlaceOfPrimitive("sum_where")
 """The sum of `select(mask, y, 0)` over the rows, of mask and y."""
+mul_where: Any = _InPlaceOfPrimitive("mul_where")
+"""`x * select(mask, 0.5, 1.0)`, of x, mask and 0.5: what an extremum shares where two are equal."""
 
 
 def _picks(equation: Equation) -> bool:
@@ -55,6 +57,19 @@ def _picks(equation: Equation) -> bool:
     )
 
 
+def _halves(equation: Equation) -> bool:
+    """Whether an equation gives a half where a mask is true, else one."""
+    if equation.primitive is not select or not equation.outputs[0].type.inexact:
+        return False
+    mask, *numbers = equation.inputs
+    return (
+        mask.type.dtype == np.bool_
+        and mask.type.shape == equation.outputs[0].type.shape
+        and all(isinstance(a, Literal) for a in numbers)
+        and [a.value for a in numbers if isinstance(a, Literal)] == [0.5, 1.0]
+    )
+
+
 def _counts(equation: Equation) -> bool:
     """Whether an equation counts what is true along the last axes of a mask."""
     if equation.primitive is not reduce_sum or equation.inputs[0].type.dtype != np.bool_:
@@ -64,8 +79,8 @@ def _counts(equation: Equation) -> bool:
 
 
 def joined(region: Region) -> Region:
-    """The region with each sum with what a mask picks, and each sum of that over the rows, as one
-    equation, where nothing else reads it.
+    """The region with each sum with what a mask picks, each sum of that over the rows, and each
+    product with halves, as one equation, where nothing else reads what is picked.
     """
     reads = region.reads()
     picked: dict[int, tuple[Equation, Form]] = {}
@@ -73,14 +88,16 @@ def joined(region: Region) -> Region:
     for equation, how in zip(region.equations, region.forms, strict=True):
         (output,) = equation.outputs
         steps[id(output)] = equation, how
-        if _picks(equation) and reads[id(output)] == 1:
+        if (_picks(equation) or _halves(equation)) and reads[id(output)] == 1:
             picked[id(output)] = equation, how
             continue
         place = next((i for i, a in enumerate(equation.inputs) if id(a) in picked), None)
-        primitive = None if place is None else _together(equation, how)
-        if place is None or primitive is None:
+        if place is None:
             continue
         pick, pick_how = picked[id(equation.inputs[place])]
+        primitive = _together(equation, how, pick)
+        if primitive is None:
+            continue
         del steps[id(pick.outputs[0])]
         others = [i for i in range(len(equation.inputs)) if i != place]
         inputs = (*[equation.inputs[i] for i in others], *pick.inputs[:2])
@@ -93,15 +110,19 @@ def joined(region: Region) -> Region:
     )
 
 
-def _together(equation: Equation, how: Form) -> Any:
+def _together(equation: Equation, how: Form, pick: Equation) -> Any:
     """What does an equation together with the one that picks what it reads; None where none does.
 
-    Sums of arrays of one Type, and sums of rows of real numbers along the first of two axes.
+    Sums and products of arrays of one Type, and sums of rows of real numbers along the first of two
+    axes.
     """
     type_ = equation.inputs[0].type
-    if equation.primitive is add:
+    if equation.primitive in (add, mul):
         same = all(a.type == equation.outputs[0].type for a in equation.inputs)
-        return add_where if same else None
+        fits = _halves(pick) is (equation.primitive is mul)
+        return {add: add_where, mul: mul_where}[equation.primitive] if same and fits else None
+    if _halves(pick):
+        return None
     if equation.primitive is reduce_sum and equation.params["axes"] == how.inputs == (0,):
         return sum_where if type_.ndim == 2 and type_.dtype.char in "fd" else None
     return None
@@ -110,7 +131,7 @@ def _together(equation: Equation, how: Form) -> Any:
 def _mask(equation: Equation) -> tuple[Atom, np.dtype[Any]] | None:
     """The mask that an equation picks by, and the dtype of what it picks; None of others."""
     primitive: Any = equation.primitive
-    if primitive is add_where:
+    if primitive in (add_where, mul_where):
         mask = equation.inputs[1]
     elif primitive in (select, sum_where):
         mask = equation.inputs[0]
@@ -159,6 +180,10 @@ class Masking:
             text = f"{self._known(equation.inputs[1], how.inputs[1], given[1])}.added("
             text += f"{given[0]}, {given[2]}"
             rest = self._scratch_of_sum(variable, how)
+            block.buffers.release(equation.inputs[:1])
+        elif primitive is mul_where:
+            text = f"{self._known(equation.inputs[1], how.inputs[1], given[1])}.halved({given[0]}"
+            rest = block.buffers.scratch(variable, how.output, 1)
             block.buffers.release(equation.inputs[:1])
         elif _mask(equation) is not None:
             mask = equation.inputs[0]

@@ -39,6 +39,12 @@ class Mask:
         """
         np.add(x, np.where(self.mask, y, 0), out=out)
 
+    def halved(self, x: Any, out: Any, t: Any) -> None:
+        """Writes x / 2 where the mask is true, else x; `out` may be x, and t is scratch."""
+        np.multiply(self.mask, -0.5, out=t)
+        np.add(t, 1.0, out=t)
+        np.multiply(x, t, out=out)
+
     def counted(self, axes: tuple[int, ...], out: Any) -> None:
         """Writes how many elements are true along the last axes."""
         np.add.reduce(self.mask, axes, None, out)
@@ -88,6 +94,15 @@ class Few(Mask):
         if out is not x:
             np.copyto(out, x)
         out.reshape(-1)[self.elements] += self._at(y)
+
+    def halved(self, x: Any, out: Any, t: Any) -> None:
+        """Writes x, and halves it at the places."""
+        if not self._places_of(out):
+            Mask.halved(self, x, out, t)
+            return
+        if out is not x:
+            np.copyto(out, x)
+        out.reshape(-1)[self.elements] *= 0.5
 
     def counted(self, axes: tuple[int, ...], out: Any) -> None:
         """Counts the places."""

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.optimise.rewrite import Writer
+from fungrad.optimise.rewrite import DEEP, Writer
 from fungrad.primitives.elementwise import (
     broadcast_shapes,
     logical_and,
@@ -87,11 +87,11 @@ def chosen_between(writer: Writer, equation: Equation) -> Atom | None:
     return None
 
 
-def _implies(writer: Writer, condition: Atom, other: Atom) -> bool:
+def _implies(writer: Writer, condition: Atom, other: Atom, deep: int = DEEP) -> bool:
     """Whether a condition is another one, or that and more."""
-    both = writer.made_by(condition, logical_and)
+    both = writer.made_by(condition, logical_and) if deep else None
     return condition is other or (
-        both is not None and any(_implies(writer, a, other) for a in both.inputs)
+        both is not None and any(_implies(writer, a, other, deep - 1) for a in both.inputs)
     )
 
 

@@ -240,7 +240,7 @@ def _writes_all(writer: Writer, equation: Equation) -> Atom | None:
 def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
     """A sum with an array that is zero but for a part: only that part is added."""
     x, y = equation.inputs
-    parts = [writer.made_by(a, scatter) if writer.only_here(a) else None for a in (x, y)]
+    parts = [writer.made_here(a, scatter) for a in (x, y)]
     first, second = [p if p is not None and len(p.inputs) == 1 else None for p in parts]
     if x.type != y.type or x is y:
         return None

@@ -85,7 +85,7 @@ def _scattered_twice(writer: Writer, equation: Equation) -> Atom | None:
 def _sliced_before(writer: Writer, equation: Equation) -> Atom | None:
     """f(x, y)[1:] as f(x[1:], y[1:]), where f is done element by element and read there alone."""
     whole = equation.inputs[0]
-    made: Any = writer.made_by(whole) if writer.only_here(whole) else None
+    made: Any = writer.made_here(whole)
     if made is None or made.primitive.partials is None or made.primitive.multiple:
         return None
     if _widths(equation, whole.type.shape) is None:

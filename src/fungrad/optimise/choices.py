@@ -65,7 +65,7 @@ def chosen_before(writer: Writer, equation: Equation) -> Atom | None:
 
 def chosen_between(writer: Writer, equation: Equation) -> Atom | None:
     """select(c, x, 0) + select(not c, y, 0), which nothing else reads, is select(c, x, y)."""
-    made = [writer.made_by(a, select) if writer.only_here(a) else None for a in equation.inputs]
+    made = [writer.made_here(a, select) for a in equation.inputs]
     first, second = made
     if first is None or second is None or first is second:
         return None

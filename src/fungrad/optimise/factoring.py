@@ -47,7 +47,7 @@ def _twice(writer: Writer, equation: Equation) -> Atom | None:
     if not doubles(*equation.inputs):
         return None
     for total, y in (equation.inputs, equation.inputs[::-1]):
-        made = writer.made_by(total, add) if writer.only_here(total) else None
+        made = writer.made_here(total, add)
         if made is None or not any(y is a for a in made.inputs) or isinstance(y, Literal):
             continue
         (x,) = _without(y, made.inputs)
@@ -64,7 +64,7 @@ def _factors(
     deep: int = DEEP,
 ) -> list[Atom]:
     """What a value that `reader` alone reads is the product of; `products` takes the equations."""
-    made = writer.made_by(atom, mul) if deep and writer.only_here(atom, reader) else None
+    made = writer.made_here(atom, mul, reader=reader) if deep else None
     if made is None or any(isinstance(a, Variable) and a.type != atom.type for a in made.inputs):
         return [atom]
     products.append(made)

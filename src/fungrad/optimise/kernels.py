@@ -111,7 +111,7 @@ def _terms(
     waiting = [(True, x, reader)]
     while waiting:
         plus, atom, by = waiting.pop()
-        made = writer.made_by(atom, add, sub, neg) if writer.only_here(atom, by) else None
+        made = writer.made_here(atom, add, sub, neg, reader=by)
         if made is None or any(a.type != x.type for a in made.inputs):
             yield plus, atom, by
             continue
@@ -124,7 +124,7 @@ def _dot(
     writer: Writer, equation: Equation, x: Atom, reader: Equation | None, deep: int = DEEP
 ) -> Atom | None:
     """The sum of what `reader` alone reads, if it is a product of vectors, or a multiple of one."""
-    made = writer.made_by(x, mul, power, square) if writer.only_here(x, reader) else None
+    made = writer.made_here(x, mul, power, square, reader=reader)
     both = None if made is None else factors(made)
     if made is None or both is None or not deep:
         return None

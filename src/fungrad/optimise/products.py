@@ -16,8 +16,8 @@ from fungrad.primitives.shaping import transpose
 
 def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
     """What a value is the negation of, where the negation was made for nothing else: it is gone."""
-    made = writer.made_by(atom, neg)
-    if made is None or not writer.only_here(atom) or not atom.type.inexact:
+    made = writer.made_here(atom, neg)
+    if made is None or not atom.type.inexact:
         return None  # integers wrap
     writer.drop(made)
     return made.inputs[0]
@@ -39,7 +39,7 @@ def negated(writer: Writer, equation: Equation) -> Atom | None:
 def _turned(writer: Writer, equation: Equation) -> Atom | None:
     """The turned product, of which nothing else reads what it was."""
     (product,), axes = equation.inputs, equation.params["axes"]
-    made = writer.made_by(product, dot_general) if writer.only_here(product) else None
+    made = writer.made_here(product, dot_general)
     if made is None or not product.type.inexact:
         return None
     x, y = made.inputs
@@ -64,7 +64,7 @@ def _one_product(writer: Writer, equation: Equation) -> Atom | None:
         first = _alone(writer, x, None)
         if first is not None:
             return _together(writer, equation, first, second)
-        outer = writer.made_by(x, add) if writer.only_here(x) else None
+        outer = writer.made_here(x, add)
         if outer is None or any(a.type != x.type for a in outer.inputs):
             continue
         for term, rest in (outer.inputs, outer.inputs[::-1]):
@@ -77,7 +77,7 @@ def _one_product(writer: Writer, equation: Equation) -> Atom | None:
 
 def _alone(writer: Writer, atom: Atom, reader: Equation | None) -> Equation | None:
     """The product of doubles that a value is, if one equation alone reads it."""
-    made = writer.made_by(atom, dot_general) if writer.only_here(atom, reader) else None
+    made = writer.made_here(atom, dot_general, reader=reader)
     return made if made is not None and doubles(atom) else None
 
 

@@ -47,7 +47,7 @@ def _stripped(writer: Writer, equation: Equation, taken: Taken) -> Atom:
     the product of.
     """
     whole, reader = _peeled(writer, equation, equation.inputs[0], None, taken)
-    made = writer.made_by(whole, mul, div) if writer.only_here(whole, reader) else None
+    made = writer.made_here(whole, mul, div, reader=reader)
     if made is None:
         return whole
     for position, given in enumerate(made.inputs[: 1 if made.primitive is div else 2]):
@@ -66,8 +66,8 @@ def _peeled(
     writer: Writer, equation: Equation, atom: Atom, reader: Equation | None, taken: Taken
 ) -> tuple[Atom, Equation | None]:
     """A value that `reader` alone reads, but for what is the same along each sum; its reader."""
-    while len(taken) < MOST and writer.only_here(atom, reader):
-        made = writer.made_by(atom, mul, div)
+    while len(taken) < MOST:
+        made = writer.made_here(atom, mul, div, reader=reader)
         found = None if made is None else _steady(made, equation)
         if made is None or found is None:
             break
@@ -141,7 +141,7 @@ def _one_each(writer: Writer, equation: Equation, factor: Atom) -> Atom:
 def _reshaped(writer: Writer, equation: Equation) -> Atom | None:
     """The quotient of what has another shape, where the divisor is known in that."""
     (quotient,) = equation.inputs
-    made = writer.made_by(quotient, div) if writer.only_here(quotient) else None
+    made = writer.made_here(quotient, div)
     if made is None or any(a.type != quotient.type for a in made.inputs):
         return None
     x, y = made.inputs
@@ -155,7 +155,7 @@ def _reshaped(writer: Writer, equation: Equation) -> Atom | None:
 def _one_divisor(writer: Writer, equation: Equation) -> Atom | None:
     """a / t - b / t as (a - b) / t, of quotients that nothing else reads."""
     whole = equation.outputs[0].type
-    made = [writer.made_by(a, div) if writer.only_here(a) else None for a in equation.inputs]
+    made = [writer.made_here(a, div) for a in equation.inputs]
     first, second = made
     if first is None or second is None or not doubles(*equation.inputs):
         return None
@@ -172,7 +172,7 @@ def _known_quotient(writer: Writer, equation: Equation) -> Atom | None:
     if not doubles(*equation.inputs):
         return None
     for position, atom in enumerate(equation.inputs):
-        made = writer.made_by(atom, div) if writer.only_here(atom) else None
+        made = writer.made_here(atom, div)
         if made is None:
             continue
         a, t = made.inputs

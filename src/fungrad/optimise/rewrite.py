@@ -178,6 +178,12 @@ class Writer:
             return None
         return equation
 
+    def made_here(
+        self, atom: Atom, *primitives: PrimitiveLike, reader: Equation | None = None
+    ) -> Equation | None:
+        """The same, where nothing else reads the value: see `only_here`."""
+        return self.made_by(atom, *primitives) if self.only_here(atom, reader) else None
+
     def constant(self, atom: Atom) -> Any:
         """The value of a constant of the Graph, None for other atoms."""
         return self._constants.get(id(atom))

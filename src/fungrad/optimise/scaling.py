@@ -36,7 +36,7 @@ def _unscaled(
     writer: Writer, equation: Equation, atom: Atom, reader: Equation | None, deep: int = DEEP
 ) -> tuple[Atom, float] | None:
     """What products and quotients that `reader` alone reads are a multiple of, and the number."""
-    made = writer.made_by(atom, mul, div) if writer.only_here(atom, reader) else None
+    made = writer.made_here(atom, mul, div, reader=reader)
     if made is None or not deep:
         return None
     found = scaled(*made.inputs) if made.primitive is mul else None
@@ -54,7 +54,7 @@ def _unscaled(
 def _doubled_below(writer: Writer, equation: Equation) -> Atom | None:
     """x / (y * 2) as x / y * 0.5, whose number may meet others."""
     x, y = equation.inputs
-    made = writer.made_by(y, mul) if writer.only_here(y) else None
+    made = writer.made_here(y, mul)
     found = None if made is None else scaled(*made.inputs)
     if made is None or found is None or math.frexp(found[1])[0] not in (0.5, -0.5):
         return None
@@ -82,7 +82,7 @@ def _by_smaller(writer: Writer, equation: Equation) -> Atom | None:
     if not doubles(*equation.outputs):
         return None
     for x, y in (equation.inputs, equation.inputs[::-1]):
-        made = writer.made_by(x, mul) if writer.only_here(x) else None
+        made = writer.made_here(x, mul)
         if made is None:
             continue
         factors = (y, *made.inputs)
@@ -102,7 +102,7 @@ def _by_smaller(writer: Writer, equation: Equation) -> Atom | None:
 def _before(writer: Writer, equation: Equation) -> Atom | None:
     """(x @ y) * c as x @ (y * c) where y, or x, is smaller than the product; quotients alike."""
     product, number = _factors(equation)
-    made = writer.made_by(product, dot_general) if writer.only_here(product) else None
+    made = writer.made_here(product, dot_general)
     if made is None or number is None or not doubles(*equation.inputs, *equation.outputs):
         return None
     x, y = made.inputs

@@ -43,9 +43,8 @@ def _times_minus_one(writer: Writer, equation: Equation) -> Atom | None:
 
 def _made_for(writer: Writer, equation: Equation, *primitives: Any) -> Equation | None:
     """What has made the floats that an equation alone reads, if it is one of the primitives."""
-    x = equation.inputs[0]
-    made = writer.made_by(x, *primitives)
-    return made if writer.only_here(x) and equation.outputs[0].type.inexact else None
+    made = writer.made_here(equation.inputs[0], *primitives)
+    return made if equation.outputs[0].type.inexact else None
 
 
 def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:

@@ -22,13 +22,11 @@ Widths = Sequence[tuple[int, int]]
 """How much a box leaves out before it and behind it, along each axis."""
 
 
-def _widths(equation: Equation, shape: tuple[int, ...]) -> Widths | None:
-    """The box of an array of a shape that an equation reads or writes; None where it is none."""
-    arrays = equation.inputs[2 if equation.primitive is index_add else 1 :]
-    entries = equation.params["index"].entries
-    if arrays or any(e.__class__ is not slice and e is not Ellipsis for e in entries):
+def box(index: Index, shape: tuple[int, ...]) -> Widths | None:
+    """The box that an index is of an array of a shape; None where it is none."""
+    if any(e.__class__ is not slice and e is not Ellipsis for e in index.entries):
         return None
-    whole = expanded(equation.params["index"], len(shape))
+    whole = expanded(index, len(shape))
     bounds = [entry.indices(n) for entry, n in zip(whole, shape, strict=True)]
     if any(step != 1 or start > stop for start, stop, step in bounds):
         return None
@@ -61,8 +59,8 @@ def _as_scatter(writer: Writer, equation: Equation) -> Atom | None:
 def _sliced_twice(writer: Writer, equation: Equation) -> Atom | None:
     (part, *_) = equation.inputs
     made = writer.made_by(part, getitem)
-    outer = None if made is None else _widths(made, made.inputs[0].type.shape)
-    inner = _widths(equation, part.type.shape)
+    outer = None if made is None else box(made.params["index"], made.inputs[0].type.shape)
+    inner = box(equation.params["index"], part.type.shape)
     if made is None or outer is None or inner is None:
         return None
     writer.pass_by(part)
@@ -73,8 +71,8 @@ def _scattered_twice(writer: Writer, equation: Equation) -> Atom | None:
     """scatter(scatter(x)) as a scatter of x, and so a scatter that is added to an array."""
     *before, part = equation.inputs[: 2 if equation.primitive is index_add else 1]
     made, shape = writer.made_by(part, scatter), equation.outputs[0].type.shape
-    inner = None if made is None else _widths(made, part.type.shape)
-    outer = _widths(equation, shape)
+    inner = None if made is None else box(made.params["index"], part.type.shape)
+    outer = box(equation.params["index"], shape)
     if made is None or outer is None or inner is None:
         return None
     writer.pass_by(part)
@@ -88,7 +86,7 @@ def _sliced_before(writer: Writer, equation: Equation) -> Atom | None:
     made: Any = writer.made_here(whole)
     if made is None or made.primitive.partials is None or made.primitive.multiple:
         return None
-    if _widths(equation, whole.type.shape) is None:
+    if box(equation.params["index"], whole.type.shape) is None:
         return None
     if any(a.type.shape not in ((), whole.type.shape) for a in made.inputs):
         return None
@@ -104,9 +102,9 @@ def _scattered_behind(writer: Writer, equation: Equation) -> Atom | None:
     """-scatter(x) as scatter(-x), and so for products with a number."""
     for position, whole in enumerate(equation.inputs):
         made = writer.made_by(whole, scatter)
-        if made is None or _widths(made, whole.type.shape) is None:
+        if made is None or box(made.params["index"], whole.type.shape) is None:
             continue
-        others = exchanged(equation.inputs, position, Literal(1))
+        others = [a for i, a in enumerate(equation.inputs) if i != position]
         if not all(isinstance(a, Literal) and math.isfinite(abs(a.value)) for a in others):
             continue
         writer.pass_by(whole)
@@ -130,4 +128,4 @@ BOXES = (
     Rule((neg, mul), "zeros stay, but for the sign of 0", _scattered_behind, (scatter,)),
 )
 
-__all__ = ["BOXES"]
+__all__ = ["BOXES", "box"]

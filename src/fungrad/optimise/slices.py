@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.optimise.boxes import box
 from fungrad.optimise.rewrite import SMALL, Renaming, Writer, applied, renamed, rewired
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
@@ -45,14 +46,12 @@ class _Run(Record):
 
 def one_slice(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     """The axis, start and stop of an index that is a stretch of one axis, but not all of it."""
-    if any(e.__class__ is not slice and e is not Ellipsis for e in index.entries):
-        return None
-    bounds = [e.indices(n) for e, n in zip(expanded(index, len(shape)), shape, strict=True)]
-    cut = [(i, b) for i, b in enumerate(bounds) if b != (0, shape[i], 1)]
+    cut = [(axis, width) for axis, width in enumerate(box(index, shape) or ()) if width != (0, 0)]
     if len(cut) != 1:
         return None
-    ((axis, (start, stop, step)),) = cut
-    return (axis, start, stop) if step == 1 and start < stop else None
+    ((axis, (before, after)),) = cut
+    stop = shape[axis] - after
+    return (axis, before, stop) if before < stop else None
 
 
 def filled(writer: Writer, equation: Equation) -> Atom | None:

@@ -152,6 +152,8 @@ def test_functions(density, dtype):
                     np.copyto(out, x)
                     known.halved(given, out, np.empty_like(out))
                     np.testing.assert_array_equal(out, x * np.where(mask, dtype(0.5), dtype(1)))
+                known.halved(x, out, out)
+                np.testing.assert_array_equal(out, x * np.where(mask, dtype(0.5), dtype(1)))
 
 
 @pytest.mark.parametrize("density", [0.0, 0.02, 0.6, 1.0])

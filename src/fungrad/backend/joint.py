@@ -12,6 +12,7 @@ import numpy as np
 
 from fungrad.backend.forms import ENDED
 from fungrad.backend.kernels import fast_tangent, hypot, logaddexp, sincos, sincos_by_tangent
+from fungrad.backend.reducing import FEW
 from fungrad.backend.regions import ROW, Region
 from fungrad.ir.graph import Equation, Variable
 from fungrad.optimise.kernels import factors, setting
@@ -22,9 +23,9 @@ KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
 """The kernel of a primitive; floors above put theirs here."""
 
 
-FEW, LONG = 8, 20_000
-"""The most terms of a sum that are added one at a time, and the fewest elements of such a term in a
-block: shorter ones take longer to call than to compute."""
+LONG = 20_000
+"""The fewest elements in a block of a term of a sum of few products, which are added one at a time:
+shorter ones take longer to call than to compute."""
 
 
 SINGLE = (logaddexp, hypot)

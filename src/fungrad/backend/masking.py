@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,15 +43,21 @@ mul_where: Any = _InPlaceOfPrimitive("mul_where")
 """`x * select(mask, 0.5, 1.0)`, of x, mask and 0.5: what an extremum shares where two are equal."""
 
 
-def _picks(equation: Equation) -> bool:
-    """Whether an equation gives x where a mask is true, else zero."""
+def _chooses(equation: Equation) -> bool:
+    """Whether an equation chooses for each element by a mask of its own."""
     if equation.primitive is not select:
         return False
-    mask, _, rest = equation.inputs
+    mask = equation.inputs[0].type
+    return mask.dtype == np.bool_ and mask.shape == equation.outputs[0].type.shape
+
+
+def _picks(equation: Equation) -> bool:
+    """Whether an equation gives x where a mask is true, else zero."""
+    if not _chooses(equation):
+        return False
+    rest = equation.inputs[2]
     return (
-        mask.type.dtype == np.bool_
-        and mask.type.shape == equation.outputs[0].type.shape
-        and isinstance(rest, Literal)
+        isinstance(rest, Literal)
         and rest.value.__class__ in (int, float)
         and rest.value == 0
         and math.copysign(1, rest.value) > 0
@@ -59,15 +66,8 @@ def _picks(equation: Equation) -> bool:
 
 def _halves(equation: Equation) -> bool:
     """Whether an equation gives a half where a mask is true, else one."""
-    if equation.primitive is not select or not equation.outputs[0].type.inexact:
-        return False
-    mask, *numbers = equation.inputs
-    return (
-        mask.type.dtype == np.bool_
-        and mask.type.shape == equation.outputs[0].type.shape
-        and all(isinstance(a, Literal) for a in numbers)
-        and [a.value for a in numbers if isinstance(a, Literal)] == [0.5, 1.0]
-    )
+    numbers = [a.value for a in equation.inputs[1:] if isinstance(a, Literal)]
+    return _chooses(equation) and equation.outputs[0].type.inexact and numbers == [0.5, 1.0]
 
 
 def _counts(equation: Equation) -> bool:
@@ -116,16 +116,20 @@ def _together(equation: Equation, how: Form, pick: Equation) -> Any:
     Sums and products of arrays of one Type, and sums of rows of real numbers along the first of two
     axes.
     """
-    type_ = equation.inputs[0].type
-    if equation.primitive in (add, mul):
-        same = all(a.type == equation.outputs[0].type for a in equation.inputs)
-        fits = _halves(pick) is (equation.primitive is mul)
-        return {add: add_where, mul: mul_where}[equation.primitive] if same and fits else None
-    if _halves(pick):
+    primitive, fits = _TOGETHER.get(equation.primitive, (None, _chooses))
+    if primitive is None or not fits(pick):
         return None
-    if equation.primitive is reduce_sum and equation.params["axes"] == how.inputs == (0,):
-        return sum_where if type_.ndim == 2 and type_.dtype.char in "fd" else None
-    return None
+    type_ = equation.inputs[0].type
+    if primitive is sum_where:
+        rows = equation.params["axes"] == how.inputs == (0,) and type_.ndim == 2
+        return primitive if rows and type_.dtype.char in "fd" else None
+    return primitive if all(a.type == equation.outputs[0].type for a in equation.inputs) else None
+
+
+_TOGETHER: dict[Any, tuple[Any, Callable[[Equation], bool]]] = {
+    add: (add_where, _picks), mul: (mul_where, _halves), reduce_sum: (sum_where, _picks),
+}  # fmt: skip
+"""What is done together with a choice, and with which."""
 
 
 def _mask(equation: Equation) -> tuple[Atom, np.dtype[Any]] | None:
@@ -176,14 +180,12 @@ class Masking:
             self._attained(equation)
             called = block.function("attained", masks.attained)
             text = f"{called}({given[0]}, {given[1]}"
-        elif primitive is add_where:
-            text = f"{self._known(equation.inputs[1], how.inputs[1], given[1])}.added("
-            text += f"{given[0]}, {given[2]}"
-            rest = self._scratch_of_sum(variable, how)
-            block.buffers.release(equation.inputs[:1])
-        elif primitive is mul_where:
-            text = f"{self._known(equation.inputs[1], how.inputs[1], given[1])}.halved({given[0]}"
-            rest = block.buffers.scratch(variable, how.output, 1)
+        elif primitive in (add_where, mul_where):
+            done = (
+                f"added({given[0]}, {given[2]}" if primitive is add_where else f"halved({given[0]}"
+            )
+            text = f"{self._known(equation.inputs[1], how.inputs[1], given[1])}.{done}"
+            rest = self._scratch(variable, how)
             block.buffers.release(equation.inputs[:1])
         elif _mask(equation) is not None:
             mask = equation.inputs[0]
@@ -201,8 +203,10 @@ class Masking:
         block.lines.append(f"{', '.join([text, target, *rest])})")
         return True
 
-    def _scratch_of_sum(self, variable: Variable, how: Form) -> list[str]:
-        """Where what is added to an array is picked: where the sum goes, if that is no buffer."""
+    def _scratch(self, variable: Variable, how: Form) -> list[str]:
+        """Where what an array is added to, or multiplied with, is made: where the result goes, if
+        that is no buffer.
+        """
         direct = self._block.targets.direct.get(id(variable))
         return [direct] if direct else self._block.buffers.scratch(variable, how.output, 1)
 

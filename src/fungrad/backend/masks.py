@@ -40,7 +40,9 @@ class Mask:
         np.add(x, np.where(self.mask, y, 0), out=out)
 
     def halved(self, x: Any, out: Any, t: Any) -> None:
-        """Writes x / 2 where the mask is true, else x; `out` may be x, and t is scratch."""
+        """Writes x / 2 where the mask is true, else x; `out` may be x, and t is scratch, which may
+        be an `out` that is not x.
+        """
         np.multiply(self.mask, -0.5, out=t)
         np.add(t, 1.0, out=t)
         np.multiply(x, t, out=out)

@@ -1,7 +1,7 @@
 """Floor 6: functions of blocks of doubles, where NumPy's own loops work number by number.
 
 Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
-14, here 3 (of singles 26, here 1); hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs
+14, here 3 (of singles here 1.6); hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs
 SciPy 11 to 35 ns, here 9 to 13, without its import; the maximum of a row of 100 130 ns, here 70.
 Functions are within 2 ulp of the right value (tests/test_kernels.py), but for the sign of a zero,
 and what is taken where the setting is "fast" within 3; where the short way does not hold, NumPy's

@@ -29,6 +29,7 @@ class _InPlaceOfPrimitive:
     """What two equations that are done together have for their primitive."""
 
     multiple = effect = cuts = False
+    pure = True
     ufunc = eval = None
 
     def __init__(self, name: str) -> None:

@@ -23,6 +23,7 @@ class PrimitiveLike(Protocol):
     module: str
     multiple: bool
     effect: bool
+    pure: bool
     cuts: bool | frozenset[int]
     eval: Any
 

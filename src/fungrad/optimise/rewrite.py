@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
+from fungrad.ir.graph import (
+    Atom,
+    Equation,
+    Graph,
+    Literal,
+    PrimitiveLike,
+    Variable,
+    inner_graphs,
+)
 from fungrad.primitives.elementwise import add, mul
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.shaping import broadcast_to, reshape, transpose
@@ -110,9 +118,12 @@ def computed_now(equation: Equation, values: Sequence[Any]) -> Any:
 
 
 def is_pure(equation: Equation) -> bool:
-    """Whether an equation does nothing but give values: it holds no Graph and calls nobody else."""
-    primitive: Any = equation.primitive
-    return bool(primitive.module.startswith("fungrad.primitives"))
+    """Whether an equation, and each one in the Graphs that it runs, does nothing but give values
+    that depend on what it reads alone, and keeps nothing of that.
+    """
+    if not equation.primitive.pure or not equation.params:
+        return equation.primitive.pure
+    return all(is_pure(inner) for graph in inner_graphs(equation) for inner in graph.equations)
 
 
 def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> Graph:

@@ -80,13 +80,17 @@ class Primitive:
       moves: whether its vjp only moves elements, so that a mask goes through it as a cotangent
         does.
       multiple: whether the output is a tuple.
-      effect: whether it is run for what it does (a print), so that no pass may drop it.
+      effect: whether it is run for what it does (a print, a draw from a generator with a state):
+        no pass drops it, merges two of it, or runs it at another time.
+      pure: whether its outputs depend on its arguments alone, and it keeps none of them: passes may
+        then run it once for many steps, or when a function is compiled. True without an effect. One
+        that runs a Graph is as pure as that (`is_pure`).
       plain: whether it is elementwise and without cuts: reverse mode just calls it.
     """
 
     __slots__ = (
         "_ufunc", "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module",
-        "moves", "multiple", "name", "partials", "plain", "type", "vjp",
+        "moves", "multiple", "name", "partials", "plain", "pure", "type", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +111,7 @@ class Primitive:
         moves: bool = False,
         multiple: bool = False,
         effect: bool = False,
+        pure: bool | None = None,
         module: str | None = None,
     ) -> None:
         write = object.__setattr__
@@ -125,6 +130,7 @@ class Primitive:
         write(self, "moves", moves)
         write(self, "multiple", multiple)
         write(self, "effect", effect)
+        write(self, "pure", not effect if pure is None else pure and not effect)
         write(self, "plain", partials is not None and not (cuts or forward or keep or multiple))
         write(self, "module", module or _declaring_module())
         key = (self.module, name)
@@ -147,6 +153,7 @@ class Primitive:
     moves: bool
     multiple: bool
     effect: bool
+    pure: bool
     module: str
     plain: bool
 
@@ -279,15 +286,19 @@ def general(
     batch: Rule | None = None,
     cuts: bool | Sequence[int] = (),
     multiple: bool = False,
+    effect: bool = False,
 ) -> Primitive:
     """Declares a primitive by its rules (sort, solve, eigh): see `Primitive` for their signatures.
 
     Where `jvp` is missing, forward mode takes the pullback of the pullback. `cuts=True` says that
-    its derivative is zero on purpose.
+    its derivative is zero on purpose. `effect=True` says that its `eval` does more than compute (it
+    prints, counts, or draws from a generator with a state): compiled functions run it as often as
+    the program says, in its order. Without it they may run it fewer times, as in JAX.
     """
     return Primitive(
-        name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch, cuts=cuts, multiple=multiple
-    )
+        name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch, cuts=cuts, multiple=multiple,
+        effect=effect,
+    )  # fmt: skip
 
 
 def _eval_full(*, shape: tuple[int, ...], value: Any, dtype: Any) -> Any:

@@ -96,7 +96,7 @@ def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> No
     kept(params["body"], _loop_key(loop, types, params), lambda: None)
 
 
-def structural(name: str, *, eval: Callable[..., Sequence[Any]]) -> Primitive:
+def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = False) -> Primitive:
     """Declares a primitive that runs a Graph in a way of its own (timed, quiet, elsewhere).
 
     Its derivatives and batches run the transformed Graphs in the same way; they are made once and
@@ -106,6 +106,8 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]]) -> Primitive:
       name: its name in the IR.
       eval: `eval(*arrays, graph=, **params)`: the outputs of the Graph, as a tuple; other
         parameters are handed on as they are.
+      pure: whether `eval` does nothing but run the Graph: then compiled functions may run it once
+        for many steps of a loop, and in another order.
 
     >>> import numpy as np, fungrad as fg
     >>> count = []
@@ -161,6 +163,7 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]]) -> Primitive:
         forward=forward,
         batch=batch_rule,
         multiple=True,
+        pure=pure,
     )
     return primitive
 
@@ -172,7 +175,7 @@ def _eval(*args: Any, graph: Graph, quiet: bool = False) -> Sequence[Any]:
         return run(graph, args)
 
 
-call = structural("call", eval=_eval)
+call = structural("call", eval=_eval, pure=True)
 """`call(*args, graph=, quiet=)`: the outputs of a Graph, as a tuple.
 
 A quiet call computes what is partly thrown away (a branch not taken): NumPy shall not warn of it.

@@ -52,6 +52,7 @@ opaque: Primitive = Primitive(
     jvp=_no_jvp,
     batch=lambda args, batched, size, *, host: opaque(*args, host=host.batched(batched, size)),
     multiple=True,
+    pure=False,  # who knows what it keeps
 )
 """`external(*args, host=)`: the results of an opaque Python function."""
 

@@ -1,0 +1,96 @@
+"""Primitives of users: compiled functions treat them as they treat fungrad's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+import fungrad.scipy.special as sp
+from fungrad import extend, lax
+from fungrad.optimise.passes import optimised
+from fungrad.optimise.rewrite import is_pure
+
+XS = np.linspace(0.1, 2.0, 50 * 200).reshape(50, 200)
+cube = extend.elementwise("cube", lambda x: x**3, partials=[lambda y, x: 3 * x**2])
+reversing = extend.linear(
+    "reversing",
+    eval=lambda x: x[::-1].copy(),
+    type=lambda x: x,
+    transpose=lambda ct, x: (ct[::-1],),
+)
+counted: list[float] = []
+
+
+def _tallied(x):
+    counted.append(float(np.sum(x)))
+    return x * len(counted)
+
+
+tally = extend.general("tally", eval=_tallied, type=lambda x: x, cuts=True, effect=True)
+
+
+@pytest.mark.parametrize("op", [np.exp, sp.erfcx, cube], ids=["numpy", "scipy", "user"])
+def test_what_xs_determine_leaves_a_scan_whoever_declared_it(op):
+    def f(x, xs):
+        return lax.scan(lambda c, x: (c * 0.5 + op(x), c), x, xs)
+
+    graph = optimised(fg.make_jaxpr(f)(XS[0], XS))
+    (loop,) = [e for e in graph.equations if e.primitive.name == "scan"]
+    assert [e.primitive.name for e in loop.params["body"].equations] == ["mul", "add"]
+    end, before = fg.jit(f)(XS[0], XS)
+    c, found = XS[0], []
+    for x in XS:
+        found.append(c)
+        c = c * 0.5 + op(x)
+    np.testing.assert_array_equal(end, c)
+    np.testing.assert_array_equal(before, np.stack(found))
+
+
+def test_what_constants_determine_is_computed_once():
+    known = np.arange(1.0, 4.0)
+    for op in (np.exp, sp.erfcx, cube, reversing):
+        graph = optimised(fg.make_jaxpr(lambda x, op=op: x * op(known))(known))
+        assert [e.primitive.name for e in graph.equations] == ["mul"]
+
+
+def test_an_effect_stays_where_it_is_and_runs_as_often_as_the_program_says():
+    def f(x):
+        c = tally(np.ones(3)) + tally(np.ones(3))  # not one, though they read the same
+        tally(x)  # not dropped, though nothing reads it
+        return lax.scan(lambda c, _: (c + tally(np.ones(3)), None), c, None, length=3)[0] + x
+
+    for run in (f, fg.jit(f)):
+        for _ in range(2):
+            counted.clear()
+            found = run(np.zeros(3))
+            assert counted == [3.0, 3.0, 0.0, 3.0, 3.0, 3.0]
+            np.testing.assert_array_equal(found, np.full(3, 1.0 + 2.0 + 4.0 + 5.0 + 6.0))
+
+
+def test_a_primitive_that_runs_a_graph_is_as_pure_as_that():
+    def scanned(body):
+        return fg.make_jaxpr(lambda x: lax.scan(body, x, None, length=2)[0])(1.0)
+
+    def printed(c, _):
+        fg.debug.print("{}", c)
+        return c, None
+
+    def called(c, _):
+        return fg.pure_callback(lambda v: v, c, c), None
+
+    for body, pure in ((lambda c, _: (cube(c), None), True), (printed, False), (called, False)):
+        (loop,) = [e for e in scanned(body).equations if e.primitive.name == "scan"]
+        assert is_pure(loop) is pure
+
+
+def test_structural_primitives_of_users_are_pure_where_they_say_so():
+    graph = fg.make_jaxpr(np.sin)(1.0)
+
+    def run(*arrays, graph):
+        return fg.evaluate(graph, *arrays)
+
+    for name, pure in (("plainly", True), ("in_a_way", False)):
+        primitive = extend.structural(name, eval=run, pure=pure)
+        outer = fg.make_jaxpr(lambda x, p=primitive: p(x, graph=graph)[0])(1.0)
+        assert [is_pure(e) for e in outer.equations] == [pure]

@@ -9,6 +9,7 @@ from typing import Any
 
 from fungrad.backend import threads
 from fungrad.errors import ArgumentError
+from fungrad.ir import regrouping
 from fungrad.optimise import kernels
 
 
@@ -64,6 +65,25 @@ class Config:
     @kernels.setter
     def kernels(self, value: str) -> None:
         kernels.choose(value)
+
+    @property
+    def reassociate(self) -> bool:
+        """Whether compiled functions may do what holds in exact arithmetic only: take a factor out
+        of a sum, regroup sums and products, share a divisor.
+
+        At the start False: then they round as NumPy does, operation by operation. `fg.jit(f,
+        reassociate=True)` decides for one function. docs/performance.md says what each rule can
+        lose.
+
+        >>> import fungrad as fg
+        >>> fg.config.reassociate
+        False
+        """
+        return regrouping.state.reassociate
+
+    @reassociate.setter
+    def reassociate(self, value: bool) -> None:
+        regrouping.choose(value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not isinstance(getattr(type(self), name, None), property):

@@ -20,7 +20,9 @@ from fungrad import trees
 from fungrad.backend import pool, shelf
 from fungrad.backend.straight import StraightLine, source
 from fungrad.errors import ArgumentError
+from fungrad.ir import regrouping
 from fungrad.ir.graph import Graph, above
+from fungrad.ir.regrouping import checked, chosen
 from fungrad.ir.types import Type
 from fungrad.optimise.passes import optimised
 from fungrad.records import Record
@@ -101,6 +103,7 @@ class Jitted:
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         inline: bool,
+        reassociate: bool | None = None,
     ) -> None:
         functools.update_wrapper(self, f, updated=())
         attributes = getattr(f, "__dict__", {})  # of a callable object, whatever names they have
@@ -109,6 +112,7 @@ class Jitted:
         self._argnums = frozenset(static_argnums)
         self._argnames = frozenset(static_argnames)
         self._inline = inline
+        self._reassociate = reassociate
         self._cache: OrderedDict[Any, Staged] = OrderedDict()
         self._lock = threading.Lock()
         _all.add(self)
@@ -128,7 +132,7 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or current() is not EVAL:
             return self._call(args, kwargs)
-        key: list[Any] = []
+        key: list[Any] = [regrouping.state.reassociate]
         for arg in args:
             if arg.__class__ is np.ndarray:
                 key.append(arg.shape)
@@ -194,7 +198,8 @@ class Jitted:
             self._last_key = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Jitted, (self._f, tuple(self._argnums), tuple(self._argnames), self._inline))
+        static = tuple(self._argnums), tuple(self._argnames)
+        return (Jitted, (self._f, *static, self._inline, self._reassociate))
 
     def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Staged]:
         static, dynamic = self._parted(args, kwargs)
@@ -265,7 +270,12 @@ class Jitted:
 
         placeholder = trees.unflatten(treedef, list(range(treedef.leaf_count)))
         names = self._names(placeholder) if not static else [f"leaf {i}" for i in range(len(types))]
-        return stage_tree(self._f, apply, treedef, types, names, "a jitted function")
+        staged = stage_tree(self._f, apply, treedef, types, names, "a jitted function")
+        return staged._replace(graph=self.choose(staged.graph))
+
+    def choose(self, graph: Graph) -> Graph:
+        """A Graph with the choice whether it may regroup that was made for this function."""
+        return graph if self._reassociate is None else chosen(graph, self._reassociate)
 
     def _notice(self, key: Any) -> None:
         """Warns when nearly every call traces anew, naming the argument that changes."""
@@ -316,6 +326,7 @@ def jit(
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
     inline: bool = False,
+    reassociate: bool | None = None,
 ) -> Any:
     """A function that does what f does, traced once for each types and structure of its arguments.
 
@@ -326,13 +337,16 @@ def jit(
       static_argnames: the same by name.
       inline: whether, under another transform, the equations of f are recorded one by one instead
         of as one call.
+      reassociate: whether what holds in exact arithmetic only may be done for speed, which can
+        overflow or give NaN where f does not; None as `fg.config.reassociate` says. What f calls
+        is compiled with it, other jitted functions included. docs/performance.md lists the rules.
 
     Returns:
       A `Jitted`, with `lower(*args)`, `cache_info()` and `cache_clear()`.
 
     Raises:
       ArgumentError: where f has no such static argument, or a call has one that is not hashable, or
-        another one that is no array and no number.
+        another one that is no array and no number; where `reassociate` is no truth value.
 
     >>> import numpy as np
     >>> square = jit(lambda x: x * x)
@@ -341,8 +355,11 @@ def jit(
     """
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    checked(reassociate, "reassociate")
     if f is None:
-        return lambda g: jit(g, static_argnums=nums, static_argnames=names, inline=inline)
+        return lambda g: jit(
+            g, static_argnums=nums, static_argnames=names, inline=inline, reassociate=reassociate
+        )
     if nums or names:
         check_static(f, nums, names)
-    return Jitted(f, nums, names, inline)
+    return Jitted(f, nums, names, inline, reassociate)

@@ -22,6 +22,7 @@ from fungrad.errors import ArgumentError, FungradError, SavedFileError
 from fungrad.ir.check import check_graph
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.jit import Jitted
 from fungrad.saving_graphs import Reader, Writer
 from fungrad.saving_values import Unsavable
 from fungrad.structural.call import call
@@ -146,7 +147,8 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
                 "an exported function stands alone. Make the value an argument, or export it "
                 "outside of the transform."
             )
-        return Exported(staged.graph, treedef, staged.out, names)
+        graph = f.choose(staged.graph) if isinstance(f, Jitted) else staged.graph
+        return Exported(graph, treedef, staged.out, names)
 
     return boundary(wrapper)
 

@@ -63,7 +63,7 @@ def _without(graph: Graph, names: Names) -> Graph:
                 equation.scope, equation.backward,
             )
         )  # fmt: skip
-    return Graph(graph.inputs, graph.constants, tuple(equations), now(graph.outputs), graph.name)
+    return graph.replace(equations=tuple(equations), outputs=now(graph.outputs))
 
 
 def _inside(value: Any, names: Names) -> Any:

@@ -20,6 +20,7 @@ from fungrad.backend.embed import NotWritable, Values, described
 from fungrad.backend.emit import Module
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type
+from fungrad.jit import Jitted
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import typeof
@@ -188,6 +189,8 @@ def _staged(f: Callable[..., Any], parameters: Sequence[Parameter]) -> tuple[Sta
             "source stands alone. Make the value an argument, or call fg.to_source outside of the "
             "transform."
         )
+    if isinstance(f, Jitted):
+        staged = staged._replace(graph=f.choose(staged.graph))
     return staged, [_quoted(name) for name in names]
 
 

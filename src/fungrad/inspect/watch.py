@@ -14,7 +14,7 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.passes import optimised
-from fungrad.structural.call import by_steps
+from fungrad.structural.call import by_steps, compiled_key
 from fungrad.structural.retrace import Differentiated
 
 Clock = Callable[[], int]
@@ -57,7 +57,7 @@ class Watch:
             )  # fmt: skip
             self.equations.insert(place, (new, depth))
             equations.append(new)
-        return Graph(graph.inputs, graph.constants, tuple(equations), graph.outputs, graph.name)
+        return graph.replace(equations=tuple(equations))
 
     def _watched(self, value: Any, depth: int) -> Any:
         if isinstance(value, Graph):
@@ -71,7 +71,7 @@ class Watch:
         """A Graph that is equal, and whose program, and that of its derivatives, is timed."""
         if id(graph) in self._copies:
             return self._copies[id(graph)][1]
-        copy = Graph(graph.inputs, graph.constants, graph.equations, graph.outputs, graph.name)
+        copy = graph.replace()
         self._copies[id(graph)] = (graph, copy)
         opened = self._opened(optimised(graph), depth)
 
@@ -81,7 +81,7 @@ class Watch:
             self._inside += self._clock() - start
             return outputs
 
-        copy.derived["compiled"] = compiled
+        copy.derived[compiled_key(copy)] = compiled
         for key, made in list(graph.derived.items()):
             if isinstance(made, Differentiated):
                 forward, backward = (self._copy(half, depth) for half in made[:2])

@@ -122,6 +122,9 @@ class Graph:
 
     `print(graph)` shows it in the style of a jaxpr; `graph.show(source=True)` adds the user's
     lines. Graphs are never changed after they are made. They can be pickled.
+
+    `reassociate` says whether sums and products may be regrouped where it is run; None leaves that
+    to the setting (see regrouping.py).
     """
 
     def __init__(
@@ -131,12 +134,19 @@ class Graph:
         equations: tuple[Equation, ...],
         outputs: tuple[Atom, ...],
         name: str = "",
+        reassociate: bool | None = None,
     ) -> None:
         self.inputs = inputs
         self.constants = constants
         self.equations = equations
         self.outputs = outputs
         self.name = name
+        self.reassociate = reassociate
+
+    def replace(self, **parts: Any) -> Graph:
+        """The Graph with other parts, named as the arguments of its class; the rest is kept."""
+        given = {key: getattr(self, key) for key in _PARTS}
+        return Graph(**{**given, **parts})
 
     @property
     def input_types(self) -> list[Type]:
@@ -170,6 +180,9 @@ class Graph:
         state.pop("last_uses", None)
         state.pop("derived", None)
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"reassociate": None, **state})
 
     def __repr__(self) -> str:
         return self.show()
@@ -206,6 +219,9 @@ class Graph:
     def _repr_svg_(self) -> str | None:
         drawing: str | None = above.picture(self)._repr_svg_()
         return drawing
+
+
+_PARTS = ("inputs", "constants", "equations", "outputs", "name", "reassociate")
 
 
 def inner_graphs(equation: Equation) -> Iterator[Graph]:

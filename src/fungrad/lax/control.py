@@ -375,7 +375,7 @@ def _branch(staged: Staged, captured: Sequence[Any], start: int, wanted: Sequenc
     others = [Variable(typeof(value)) for value in captured]
     graph = staged.graph
     inputs = (*others[:start], *graph.inputs[:own], *others[start + own :], *graph.inputs[own:])
-    whole = Graph(inputs, graph.constants, graph.equations, graph.outputs, graph.name)
+    whole = graph.replace(inputs=inputs)
     if list(graph.output_types) == list(wanted):
         return whole
     return derive(

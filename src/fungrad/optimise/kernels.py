@@ -6,10 +6,11 @@ nothing itself: docs/performance.md and benchmarks/kernels.py have the figures b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.regrouping import regrouping
 from fungrad.optimise.factoring import FACTORED, TWICE
 from fungrad.optimise.products import ONE, TURNED
 from fungrad.optimise.quotients import (
@@ -44,6 +45,11 @@ class _State:
 def setting() -> str:
     """Which kernels compiled functions use."""
     return _State.setting
+
+
+def choices(graph: Graph) -> Hashable:
+    """What decides, beside a Graph, which equations are written for it; a key of what is kept."""
+    return (setting(), regrouping(graph))
 
 
 def choose(value: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.optimise.kernels import choices
 from fungrad.optimise.rewrite import Renaming, copied, renewed
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.shaping import convert, reshape, transpose
@@ -37,7 +38,12 @@ def lightened(graph: Graph, clean: Clean) -> Graph:
         for made in new:
             read.update(id(atom) for atom in made.inputs)
         found += reversed(new)
-    return Graph(graph.inputs, graph.constants, tuple(reversed(found)), graph.outputs, graph.name)
+    return graph.replace(equations=tuple(reversed(found)))
+
+
+def _clean(body: Graph, clean: Clean) -> Graph:
+    result: Graph = kept(body, ("clean", choices(body)), lambda: clean(body))
+    return result
 
 
 def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Graph:
@@ -47,7 +53,7 @@ def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Gr
     def make() -> Graph:
         chosen = tuple(v for v, keep in zip(graph.inputs, inputs, strict=True) if keep)
         results = tuple(a for a, keep in zip(graph.outputs, outputs, strict=True) if keep)
-        return pruned(Graph(chosen, graph.constants, graph.equations, results, graph.name))
+        return pruned(graph.replace(inputs=chosen, outputs=results))
 
     result: Graph = kept(graph, key, make)
     return result
@@ -69,7 +75,7 @@ def _chosen(values: Sequence[Any], keep: Sequence[bool]) -> tuple[Any, ...]:
 def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
     """The scan with what is read of it, after what it need not do in each step."""
     params = equation.params
-    body = kept(params["body"], "clean", lambda: clean(params["body"]))
+    body = _clean(params["body"], clean)
     constants, n = params["counts"]
     wanted = [id(v) in read for v in equation.outputs]
     while True:
@@ -96,7 +102,7 @@ def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
 
 def _while(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
     params = equation.params
-    body = kept(params["body"], "clean", lambda: clean(params["body"]))
+    body = _clean(params["body"], clean)
     cond = params["cond"]
     first, constants = params["counts"]
     n = len(body.outputs)
@@ -151,7 +157,7 @@ def _hoisted(
     read = {id(a) for equation in inside for a in equation.inputs} | {id(a) for a in body.outputs}
     new = tuple(v for v in made if id(v) in read)
     inputs = (*body.inputs[:constants], *new, *body.inputs[constants:])
-    graph = Graph(inputs, body.constants, tuple(inside), body.outputs, body.name)
+    graph = body.replace(inputs=inputs, equations=tuple(inside))
     return graph, tuple(outside[id(v)] for v in new), before  # type: ignore[misc]
 
 

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.ir.regrouping import chosen, regrouping
 from fungrad.optimise.algebra import simplified
-from fungrad.optimise.kernels import setting
+from fungrad.optimise.kernels import choices
 from fungrad.optimise.rewrite import (
     Renaming,
     computed_now,
+    copied,
     is_pure,
     renamed,
     renewed,
@@ -63,7 +65,7 @@ def inline(graph: Graph) -> Graph:
         else:
             equations.append(equation)
     outputs = renamed(graph.outputs, names)
-    return Graph(graph.inputs, tuple(constants), tuple(equations), outputs, graph.name)
+    return graph.replace(constants=tuple(constants), equations=tuple(equations), outputs=outputs)
 
 
 def _is_call(equation: Equation) -> bool:
@@ -101,7 +103,7 @@ def fold(graph: Graph) -> Graph:
         return equation.outputs
 
     found = rewritten(graph, replace)
-    return Graph(found.inputs, tuple(constants), found.equations, found.outputs, found.name)
+    return found.replace(constants=tuple(constants))
 
 
 def _foldable(equation: Equation) -> bool:
@@ -144,8 +146,29 @@ def lighten(graph: Graph) -> Graph:
     return _lightened(graph, lambda body: in_one(simplified(thinned(erase_stops(inline(body))))))
 
 
+def settle(graph: Graph) -> Graph:
+    """The Graph, and those in it, with the choice made whether sums and products are regrouped:
+    the outermost one's counts.
+    """
+    choice = regrouping(graph)
+
+    def settled(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return value if regrouping(value) is choice else chosen(value, choice)
+        return tuple(map(settled, value)) if value.__class__ is tuple else value
+
+    def replace(equation: Equation) -> Equation:
+        if all(regrouping(inner) is choice for inner in inner_graphs(equation)):
+            return equation
+        params = {key: settled(value) for key, value in equation.params.items()}
+        return copied(equation, equation.inputs, equation.outputs, params)
+
+    return rewritten(graph.replace(reassociate=choice), replace)
+
+
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     inline,
+    settle,
     erase_stops,
     pruned,
     thinned,
@@ -155,6 +178,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     stacked,
     simplified,
     in_one,
+    settle,  # loops in loops have left them
     pruned,
 )
 
@@ -162,7 +186,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 def optimised(graph: Graph) -> Graph:
     """The Graph after all passes, made once."""
 
-    key = ("optimised", setting())
+    key = ("optimised", choices(graph))
 
     def make() -> Graph:
         result = graph
@@ -175,4 +199,4 @@ def optimised(graph: Graph) -> Graph:
     return result
 
 
-__all__: list[Any] = ["PASSES", "erase_stops", "fold", "inline", "lighten", "optimised"]
+__all__: list[Any] = ["PASSES", "erase_stops", "fold", "inline", "lighten", "optimised", "settle"]

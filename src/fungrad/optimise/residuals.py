@@ -36,7 +36,7 @@ def lighter(graph: Graph) -> Graph:
                 reads.update(id(a) for a in graph.outputs)
                 pair = _Pair(equations[first], equations[later], reads)
                 equations[first], equations[later] = pair.rewritten()
-    return Graph(graph.inputs, graph.constants, tuple(equations), graph.outputs, graph.name)
+    return graph.replace(equations=tuple(equations))
 
 
 def _alike(first: Equation, later: Equation) -> bool:
@@ -99,7 +99,7 @@ class _Pair:
         ys += [(v, stacks[id(v)]) for v in crossing]
         body = self.body
         outputs = (*body.outputs[:n], *(v for v, _ in ys))
-        new = pruned(Graph(body.inputs, body.constants, body.equations, outputs, body.name))
+        new = pruned(body.replace(outputs=outputs))
         results = (*self.first.outputs[:n], *(o for _, o in ys))
         return copied(self.first, self.first.inputs, results, {**self.first.params, "body": new})
 
@@ -136,10 +136,12 @@ class _Pair:
         inputs, arguments = (
             zip(*consts, *carry, *xs, strict=True) if consts or carry or xs else ((), ())
         )
-        new_body = Graph(
-            tuple(inputs), (*body.constants, *held), tuple(equations),
-            renamed(body.outputs, given), body.name,
-        )  # fmt: skip
+        new_body = body.replace(
+            inputs=tuple(inputs),
+            constants=(*body.constants, *held),
+            equations=tuple(equations),
+            outputs=renamed(body.outputs, given),
+        )
         params = {**self.later.params, "body": new_body, "counts": (len(consts), n)}
         return copied(self.later, tuple(arguments), self.later.outputs, params)
 

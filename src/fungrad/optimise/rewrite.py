@@ -141,7 +141,7 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
         else:
             names.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
     outputs = renamed(graph.outputs, names)
-    return Graph(graph.inputs, graph.constants, tuple(equations), outputs, graph.name)
+    return graph.replace(equations=tuple(equations), outputs=outputs)
 
 
 CONSTANT = "constant"
@@ -330,4 +330,4 @@ def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph
         if outputs is not equation.outputs:
             names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
     outputs = renamed(graph.outputs, names)
-    return Graph(graph.inputs, graph.constants, tuple(writer.equations), outputs, graph.name)
+    return graph.replace(equations=tuple(writer.equations), outputs=outputs)

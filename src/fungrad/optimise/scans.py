@@ -71,11 +71,10 @@ class Loop:
         inputs = [v for v, _ in self.consts] + [c[0] for c in self.carry] + [v for v, _ in self.xs]
         outputs = [c[2] for c in self.carry] + [v for v, _ in self.ys]
         body = pruned(
-            Graph(
-                tuple(inputs), self.body.constants, tuple(self.equations), tuple(outputs),
-                self.body.name,
+            self.body.replace(
+                inputs=tuple(inputs), equations=tuple(self.equations), outputs=tuple(outputs)
             )
-        )  # fmt: skip
+        )
         given = [a for _, a in self.consts] + [c[1] for c in self.carry] + [a for _, a in self.xs]
         results = [c[3] for c in self.carry] + [v for _, v in self.ys]
         later = [rewired(e, self.names) for e in (*self.behind, *self.sums)]
@@ -152,7 +151,7 @@ class Loop:
         }
         read = {id(a): a for e in equations for a in e.inputs if isinstance(a, Variable)}
         inputs = tuple([v for key, v in read.items() if key not in made])
-        alone = Graph(inputs, self.body.constants, tuple(equations), tuple(wanted), self.body.name)
+        alone = self.body.replace(inputs=inputs, equations=tuple(equations), outputs=tuple(wanted))
         flags = [id(v) not in fixed for v in inputs]
         many = batch(pruned(alone), flags, self.length, True).graph
         outer = [fixed.get(id(v)) or stacks[id(v)] for v in inputs]

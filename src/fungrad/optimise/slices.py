@@ -257,7 +257,7 @@ class _Joined:
                 self.names[id(equation.outputs[0])] = part
         graph = self.graph
         outputs = renamed(graph.outputs, self.names)
-        return Graph(graph.inputs, graph.constants, tuple(self.equations), outputs, graph.name)
+        return graph.replace(equations=tuple(self.equations), outputs=outputs)
 
     def run(self, part: Any) -> _Run | None:
         """The run that a slice belongs to."""

@@ -66,7 +66,7 @@ def thinned(graph: Graph) -> Graph:
             names.update(zip(map(id, equation.outputs), results, strict=True))
     outputs = tuple([writer.written(atom) for atom in renamed(graph.outputs, names)])
     equations = tuple(writer.writer.equations)
-    return Graph(graph.inputs, tuple(constants), equations, outputs, graph.name)
+    return graph.replace(constants=tuple(constants), equations=equations, outputs=outputs)
 
 
 def _of_basis(type_: Type, start: int) -> Diagonals:

@@ -48,7 +48,7 @@ def stacked(graph: Graph) -> Graph:
         constants += loop.constants
         names.update(loop.names)
     outputs = renamed(graph.outputs, names)
-    return Graph(graph.inputs, tuple(constants), tuple(equations), outputs, graph.name)
+    return graph.replace(constants=tuple(constants), equations=tuple(equations), outputs=outputs)
 
 
 def _multiply_before(loop: Loop) -> None:

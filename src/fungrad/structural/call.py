@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Graph
+from fungrad.ir.regrouping import regrouping
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, or_zero
 from fungrad.structural.retrace import batch, differentiate, kept, push
@@ -56,8 +57,15 @@ def use(backend: Backend) -> None:
 
 def compiled(graph: Graph) -> Runner:
     """The function of arrays that runs a Graph, made once."""
-    runner: Runner = kept(graph, "compiled", lambda: _backend.compile(graph))
+    runner: Runner = kept(graph, compiled_key(graph), lambda: _backend.compile(graph))
     return runner
+
+
+def compiled_key(graph: Graph) -> Any:
+    """What the program of a Graph is kept under: it depends on what the Graph, or the setting,
+    allows.
+    """
+    return ("compiled", regrouping(graph))
 
 
 def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
@@ -85,7 +93,8 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
 
 
 def _loop_key(loop: Primitive, types: tuple[Type, ...], params: dict[str, Any]) -> Any:
-    return ("loop", loop, types, *[(k, v) for k, v in params.items() if k != "body"])
+    rest = [(k, v) for k, v in params.items() if k != "body"]
+    return ("loop", regrouping(params["body"]), loop, types, *rest)
 
 
 def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:

@@ -121,11 +121,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
     )  # fmt: skip
     count, out_def, aux_def = shapes
     moving = moving[:count]
-    graph = pruned(
-        Graph(
-            graph.inputs, graph.constants, graph.equations, graph.outputs[: sum(moving)], graph.name
-        )
-    )
+    graph = pruned(graph.replace(outputs=graph.outputs[: sum(moving)]))
     out_types = [leaf_type(value) for value in values[:count]]
     known = not any(value.__class__ is Tracer for _, value in graph.constants)
     pushes = 0

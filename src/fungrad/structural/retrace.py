@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Equation, Graph, Variable, inner_graphs
+from fungrad.ir.regrouping import chosen
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import broadcast_to
 from fungrad.records import Record
@@ -68,7 +69,7 @@ def strong(type_: Type) -> Type:
 def _stage(f: Callable[..., Any], types: Sequence[Type], graph: Graph, what: str) -> Graph:
     names = [f"input {i}" for i in range(len(types))]
     label = f"{what} of {graph.name or 'a graph'}"
-    return stage(f, types, names, lambda: label, graph.name)
+    return chosen(stage(f, types, names, lambda: label, graph.name), graph.reassociate)
 
 
 def differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
@@ -150,21 +151,17 @@ def split(
             residuals[id(atom)] = atom
     kept_values = tuple(residuals.values())
     forward = pruned(
-        Graph(
-            whole.inputs[:inputs],
-            whole.constants,
-            tuple(first),
-            (*whole.outputs[:outputs], *kept_values),
-            whole.name,
+        whole.replace(
+            inputs=whole.inputs[:inputs],
+            equations=tuple(first),
+            outputs=(*whole.outputs[:outputs], *kept_values),
         )
     )
     backward = pruned(
-        Graph(
-            (*kept_values, *whole.inputs[inputs:]),
-            whole.constants,
-            tuple(second),
-            whole.outputs[outputs:],
-            whole.name,
+        whole.replace(
+            inputs=(*kept_values, *whole.inputs[inputs:]),
+            equations=tuple(second),
+            outputs=whole.outputs[outputs:],
         )
     )
     return Differentiated(forward, backward, reached)
@@ -201,7 +198,7 @@ def pruned(graph: Graph) -> Graph:
             live.update(map(id, equation.inputs))
             equations.append(equation)
     constants = tuple([(v, value) for v, value in graph.constants if id(v) in live])
-    return Graph(graph.inputs, constants, tuple(reversed(equations)), graph.outputs, graph.name)
+    return graph.replace(constants=constants, equations=tuple(reversed(equations)))
 
 
 def push(graph: Graph, moved: Sequence[bool]) -> Pushed:
@@ -315,7 +312,7 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
         return graph, []
     rest = tuple([(v, value) for v, value in graph.constants if value.__class__ is not Tracer])
     inputs = (*(v for v, _ in captured), *graph.inputs)
-    return Graph(inputs, rest, graph.equations, graph.outputs, graph.name), [x for _, x in captured]
+    return graph.replace(inputs=inputs, constants=rest), [x for _, x in captured]
 
 
 __all__ = [

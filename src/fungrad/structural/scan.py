@@ -178,7 +178,7 @@ def _stacking_body(body: Graph, how: Plan) -> Graph:
         count = len(body.outputs)
         own = tuple(r for r, h in zip(graph.outputs[count:], how.held, strict=True) if h < 0)
         outputs = (*graph.outputs[:count], *own)
-        return Graph(graph.inputs, graph.constants, graph.equations, outputs, graph.name)
+        return graph.replace(outputs=outputs)
 
     result: Graph = kept(body, ("scan_forward", tuple(how.active)), make)
     return result

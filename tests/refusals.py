@@ -34,5 +34,5 @@ def raised(class_, f, *words):
         if word is HERE:
             word = f"{f.__code__.co_filename}:{f.__code__.co_firstlineno} "
         assert word in message, f"{word!r} is not in: {message}"
-    assert message.endswith(f"(docs/errors.md#{class_.__name__.lower()})")
+    assert message.endswith(f"(more: fungrad explain {class_.__name__})")
     return info.value

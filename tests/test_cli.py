@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fungrad as fg
 from fungrad.cli import main
 from fungrad.cli_input import InputError, parse_argument
 from fungrad.data import old_faithful
@@ -688,3 +689,29 @@ def test_the_first_command_of_the_readme_is_one_of_those():
     first = next(line for line in lines if line.startswith("python3 -m venv"))
     assert "pip install -q . &&" in first
     assert first.split(".venv/bin/")[-1] in {command for command, _ in readme_commands()}
+
+
+# -- explain ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["GradientCutError", "gradientcuterror"])
+def test_explain_shows_both_programs_of_an_error(run, name):
+    code, out, _ = run("explain", name)
+    assert code == 0 and out.startswith("GradientCutError\n")
+    assert "Fails:" in out and "fg.grad(lambda x: math.sin(x))(1.0)" in out
+    assert "Repaired:" in out and "fg.stop_gradient(x)" in out
+
+
+def test_explain_lists_all_errors_and_knows_what_a_message_names(run):
+    _, out, _ = run("explain")
+    with pytest.raises(fg.errors.FungradError) as caught:
+        fg.grad(lambda x: float(x))(1.0)
+    command = str(caught.value).splitlines()[-1]
+    assert command == "(more: fungrad explain GradientCutError)"
+    assert "GradientCutError\n  A traced value was turned into a Python number" in out
+    assert json.loads(run("explain", "ShapeError", "--json")[1]).keys() == {"ShapeError"}
+
+
+def test_explain_of_no_error_is_bad_input(run):
+    code, _, err = run("explain", "GradientCut")
+    assert code == 2 and "Did you mean GradientCutError?" in err

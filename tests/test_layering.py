@@ -46,6 +46,7 @@ FLOORS = (
         "cli_commands",
         "cli_completion",
         "cli_derivative",
+        "cli_explain",
         "cli_function",
         "cli_help",
         "cli_input",

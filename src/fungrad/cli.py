@@ -15,6 +15,7 @@ from typing import TextIO
 
 from fungrad.cli_commands import check_command, demo_command, grad_command, ir_command, why_command
 from fungrad.cli_completion import completion_command
+from fungrad.cli_explain import explain_command
 from fungrad.cli_input import InputError
 from fungrad.cli_measure import bench_command, cost_command, profile_command
 from fungrad.cli_parser import BAD_INPUT, parser
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[[Namespace, TextIO], int]] = {
     "cost": cost_command,
     "profile": profile_command,
     "bench": bench_command,
+    "explain": explain_command,
     "demo": demo_command,
     "completion": completion_command,
 }

@@ -83,6 +83,13 @@ kink, saturated; where a NaN was born, forward or backward. Also says what each 
 {ARGUMENTS}
 {EXITS}"""
 
+EXPLAIN_EPILOG = f"""\
+examples:
+  fungrad explain GradientCutError
+  fungrad explain
+
+{EXITS}"""
+
 DEMO_EPILOG = f"""\
 examples:
   fungrad demo

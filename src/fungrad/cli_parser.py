@@ -39,7 +39,7 @@ def parser() -> Parser:
     commands = result.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True
     )
-    for add in (_grad, _ir, _check, _why, _cost, _profile, _bench, _demo, _completion):
+    for add in (_grad, _ir, _check, _why, _cost, _profile, _bench, _explain, _demo, _completion):
         add(commands)
     return result
 
@@ -186,6 +186,18 @@ def _bench(commands: Any) -> None:
         metavar="T",
         help="how far --hand may be from the gradient, relative (default 1e-6)",
     )
+
+
+def _explain(commands: Any) -> None:
+    explain = _command(
+        commands,
+        "explain",
+        help="what an error of fungrad's means, and its repair",
+        description="Shows a program that raises an error, and the repaired one; or lists all.",
+        epilog=texts.EXPLAIN_EPILOG,
+    )
+    explain.add_argument("name", nargs="?", metavar="ERROR", help="as GradientCutError")
+    explain.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _demo(commands: Any) -> None:

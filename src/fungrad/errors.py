@@ -1,8 +1,8 @@
 """Floor 0: every exception that fungrad raises. Knows nothing of the rest of the library.
 
 One class for each mistake. The docstring shows the failing program and the repaired one; the
-message says the cause and the rewrite, names the user's line, and points to the class's entry in
-docs/errors.md.
+message says the cause and the rewrite, names the user's line, and the command that shows the
+docstring: `fungrad explain NAME`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,33 @@ class FungradError(Exception):
     """The base of all errors that fungrad raises on purpose."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(f"{message}\n(docs/errors.md#{type(self).__name__.lower()})")
+        super().__init__(f"{message}\n(more: fungrad explain {type(self).__name__})")
         self.message = message
+
+
+def instead_of(asked: str) -> str:
+    """What to write instead of asking a value without a number for one: `asked` says for what."""
+    if asked == "bool()":
+        return "Use np.where or fg.lax.cond instead of `if`"
+    if asked == "an index":
+        return "range(n), shapes and places in lists need Python's own number"
+    if asked.startswith("format("):
+        return 'To print a value, write fg.debug.print("{x}", x=x)'
+    if asked.startswith(_BY_MASK):
+        return "Keep the shape: np.where(mask, x, 0.0), np.sum(x, where=mask)"
+    if asked in ("float()", "complex()"):
+        return (
+            "Write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float), and np.sin for "
+            "math.sin"
+        )
+    return "NumPy's functions take the value as it is"
+
+
+_BY_MASK = (
+    "a boolean index", "np.where(", "np.nonzero", "np.flatnonzero", "np.argwhere", "np.compress(",
+    "np.extract(",
+)  # fmt: skip
+"""What gives as many elements as a condition holds for."""
 
 
 class AbstractBooleanError(FungradError, TypeError):
@@ -35,11 +60,14 @@ class AbstractValueError(FungradError, TypeError):
 
     Fails::
 
-        fg.make_jaxpr(lambda n: np.zeros(int(n)))(3)
+        fg.jit(lambda n: np.zeros(int(n)))(3)
 
-    Repaired: close over the number, or return it as an output of the traced function::
+    Repaired: name the argument that is to stay a number; or close over it::
 
-        fg.make_jaxpr(lambda: np.zeros(3))()
+        fg.jit(lambda n: np.zeros(int(n)), static_argnums=0)(3)
+
+    What prints is `fg.debug.print("{x}", x=x)`; what picks by a mask is `np.where(mask, x, 0.0)` or
+    `np.sum(x, where=mask)`.
     """
 
 
@@ -50,9 +78,10 @@ class NonScalarOutputError(FungradError, TypeError):
 
         fg.grad(lambda x: x**2)(np.arange(3.0))
 
-    Repaired: sum it, or ask for the Jacobian or a pullback::
+    Repaired: sum it, or ask for the Jacobian or a pullback; of a pair (loss, aux) say so::
 
         fg.grad(lambda x: np.sum(x**2))(np.arange(3.0))
+        fg.grad(lambda x: (np.sum(x**2), x), has_aux=True)(np.arange(3.0))
     """
 
 
@@ -82,21 +111,29 @@ class ItemAssignmentError(FungradError, TypeError):
     Repaired::
 
         def f(x):
-            x = x.at[0].set(0.0)
+            x = fg.numpy.at(x)[0].set(0.0)
             return np.sum(x)
+
+    `fg.numpy.at` takes plain arrays, too, so that f can be called without a transform; so does
+    `np.where(mask, value, x)`.
     """
 
 
 class GradientCutError(FungradError, TypeError):
     """A traced value was turned into a Python number, which would cut its gradient silently.
 
+    By `float(x)`, by a function of `math`, or by what writes it into an ndarray:
+    `np.asarray(x, dtype=float)`, `array[i] = x`.
+
     Fails::
 
         fg.grad(lambda x: math.sin(x))(1.0)
 
-    Repaired: use NumPy's function, or cut the gradient on purpose::
+    Repaired: use NumPy's function, make arrays by `fg.numpy.asarray` or `np.stack`, or cut the
+    gradient on purpose::
 
         fg.grad(lambda x: np.sin(x))(1.0)
+        fg.grad(lambda x: np.sum(fg.numpy.asarray([x, x], dtype=float)))(1.0)
         fg.grad(lambda x: x * math.sin(float(fg.stop_gradient(x))))(1.0)
     """
 
@@ -108,8 +145,9 @@ class UnsupportedFunctionError(FungradError, TypeError):
 
         fg.grad(lambda x: np.packbits(x))(x)
 
-    Repaired: the message names the nearest supported function; or write the function from supported
-    ones; or declare a primitive with `fungrad.extend`.
+    Repaired: the message names a supported function whose name is alike, or, for a function of
+    SciPy's, the one of `fungrad.scipy`; or write it from supported functions, or declare a
+    primitive with `fungrad.extend`.
     """
 
 

@@ -85,11 +85,11 @@ METHODS: dict[str, Any] = {
     "device": "cpu",
     "item": _item,
     "fill": _refused("fill", "write `a = np.full_like(a, value)`."),
-    "itemset": _refused("itemset", "write `a = a.at[index].set(value)`."),
+    "itemset": _refused("itemset", "write `a = fg.numpy.at(a)[index].set(value)`."),
     "partition": _refused("partition", "write `a = np.partition(a, kth)`."),
-    "put": _refused("put", "write `a = a.at[index].set(value)`."),
+    "put": _refused("put", "write `a = fg.numpy.at(a)[index].set(value)`."),
     "resize": _refused("resize", "write `a = a.reshape(shape)`, or pad it with np.pad."),
-    "setfield": _refused("setfield", "write `a = a.at[index].set(value)`."),
+    "setfield": _refused("setfield", "write `a = fg.numpy.at(a)[index].set(value)`."),
     "sort": _refused("sort", "write `a = np.sort(a)`."),
 }
 

@@ -53,8 +53,8 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
             "that it stands for."
         )
     advice = (
-        "write `a = a.at[index].add(x)` for np.add.at(a, index, x) (.multiply, .min, .max for "
-        "others)"
+        "write `a = fg.numpy.at(a)[index].add(x)` for np.add.at(a, index, x) (.multiply, .min, "
+        ".max for others)"
         if method == "at"
         else "write slices of np.cumsum, or np.add.reduce of parts, instead"
     )

@@ -17,12 +17,14 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fungrad.errors import FungradError
+from fungrad.errors import FungradError, UnsupportedFunctionError
 from fungrad.ir.graph import Source
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
-_SCIPY = re.compile(r"[\\/](?:site|dist)-packages[\\/]scipy[\\/](\w+)[\\/]")
+_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
+_SCIPY = re.compile(_INSTALLED.pattern + r"scipy[\\/](\w+)[\\/]")
 # Shipped programs that use fungrad as a user does: their frames are the user's.
 _PROGRAMS = (os.path.join(_PACKAGE, "demo"),)
 
@@ -52,10 +54,39 @@ def user_source() -> Source | None:
     return None
 
 
+@functools.lru_cache(maxsize=4096)
+def _is_installed(filename: str) -> bool:
+    """Whether a file belongs to Python or to an installed package, and not to the user."""
+    return filename.startswith((_PYTHON, "<frozen ")) or bool(_INSTALLED.search(filename))
+
+
 def user_line() -> str:
-    """The user's line as text for messages: ` at file:line (function)`, or nothing."""
+    """The user's line as text for messages: ` at file:line (function)`, or nothing.
+
+    Where an installed package (pandas) stands between, its line, and the line that called it.
+    """
     source = user_source()
-    return "" if source is None else f" at {source}"
+    if source is None:
+        return ""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and _is_installed(source.file):
+        code = frame.f_code
+        if not (_is_library(code.co_filename) or _is_installed(code.co_filename)):
+            caller = _source(code.co_filename, frame.f_lineno, code.co_name)
+            return f" at {source}, called at {caller}"
+        frame = frame.f_back
+    return f" at {source}"
+
+
+def in_a_package() -> bool:
+    """Whether an installed package, SciPy among them, and not the user, runs the current line."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith((_PACKAGE, _NUMPY, "<__array_function__")):
+            return _is_installed(filename)
+        frame = frame.f_back
+    return False
 
 
 def describe(f: Callable[..., Any]) -> str:
@@ -80,75 +111,120 @@ def _without_library_frames(traceback: types.TracebackType | None) -> types.Trac
     return result
 
 
+_OBJECTS = (
+    "An array of objects reached NumPy's loops: np.array or np.asarray made one of traced values, "
+    "of which NumPy's ufuncs take traced values only, and numpy.linalg's nothing. Make it by "
+    "fg.numpy.array([...]), or by np.stack, which take plain numbers, too."
+)
+_NUMBER = (
+    "NumPy needs a number here, and a traced value is only known as a type. Make it an "
+    "argument that is not traced (jit: static_argnames), or call the function without tracing "
+    "it."
+)
 _ADVICE = {
-    "loop of ufunc does not support argument": (
-        "np.array made an array of objects of traced values and plain numbers, of which NumPy's "
-        "ufuncs take traced values only, and numpy.linalg's nothing. Make it by "
-        "fg.numpy.array([...]), or by np.stack."
-    ),
-    "a single integer, got 'Tracer(": (
-        "NumPy needs a number here, and a traced value is only known as a type. Make it an "
-        "argument that is not traced (jit: static_argnames), or call the function without tracing "
-        "it."
-    ),
+    "loop of ufunc does not support argument": _OBJECTS,
+    "from dtype('O') to": _OBJECTS,
+    "not supported for the input types": _OBJECTS,
+    "object arrays are not supported": _OBJECTS,
+    "rray type object": _OBJECTS,
+    "dtype object": _OBJECTS,
+    "must be real number, not Tracer": _OBJECTS,
+    "a single integer, got 'Tracer(": _NUMBER,
+    "'Tracer' object cannot be interpreted as an integer": _NUMBER,
 }
-_ADVICE["from dtype('O') to"] = _ADVICE["loop of ufunc does not support argument"]
 """What to add to NumPy's own messages, which name no cause that a user could mend."""
 
 
 def _is_traced(value: Any) -> bool:
-    """Whether a local variable of SciPy's is a traced value, or an ndarray made of some."""
+    """Whether a local variable is a traced value, or an ndarray made of some."""
     if isinstance(value, (tuple, list)):
         return any(_is_traced(v) for v in value)
     objects = isinstance(value, np.ndarray) and value.dtype == object
     return objects or type(value).__module__ == "fungrad.tracing.trace"
 
 
-def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str] | None:
-    """The package of SciPy and the function that the user called (`special`, `logsumexp`), where
-    SciPy's own Python code failed with traced values; the function is empty where it is a method.
+def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, Any] | None:
+    """The package of SciPy, the function that the user called (`special`, `logsumexp`; or
+    `norm.logpdf`) and his line, where SciPy's own Python code failed with traced values; the
+    function is empty where SciPy has no public name for it.
     """
-    called = None
+    called: tuple[str, str, Any] | None = None
+    user: Source | None = None
+    words: tuple[str, ...] = ()
     traced = False
     while traceback is not None:
         code = traceback.tb_frame.f_code
         found = _SCIPY.search(code.co_filename)
         if found is not None:
-            traced = traced or any(map(_is_traced, traceback.tb_frame.f_locals.values()))
-            part, name = called or (found[1], "")
+            local = traceback.tb_frame.f_locals
+            traced = traced or any(map(_is_traced, local.values()))
+            part, name, _ = called or (found[1], "", user)
             part = found[1] if part.startswith("_") else part  # the wrappers of scipy._lib
-            if not name and hasattr(sys.modules.get(f"scipy.{part}"), code.co_name):
-                name = code.co_name
-            called = part, name
+            called = part, name or _public(part, code, local.get("self"), words), user
         elif not _is_library(code.co_filename):
+            user = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+            words = code.co_names
             called, traced = None, False
         traceback = traceback.tb_next
     return called if traced else None
 
 
-def _advice_on_scipy(part: str, name: str) -> str:
-    """What to call in place of a function of SciPy's."""
-    lost = f"scipy.{part} makes ndarrays of its arguments, in which traced values get lost. "
+def _public(part: str, code: types.CodeType, instance: Any, words: tuple[str, ...]) -> str:
+    """SciPy's public name for a function, or for a method of an instance (`norm.logpdf`). One that
+    a decorator made has a name of its own: it is one of the user's words.
+    """
+    home = sys.modules.get(f"scipy.{part}")
+    function = code.co_name
+    if instance is None:
+        if hasattr(home, function):
+            return function
+        found = [w for w in words if getattr(getattr(home, w, None), "__code__", None) is code]
+        return found[0] if len(found) == 1 else ""
+    kinds = {type(instance), type(getattr(instance, "dist", instance))}  # a frozen distribution
+    method = "" if function in ("__init__", "__call__") else f".{function}"
+    for name, value in vars(home).items() if home is not None else ():
+        if value in kinds if isinstance(value, type) else type(value) in kinds:
+            return f"{name}{method}"
+    return ""
+
+
+def _counterpart(part: str, name: str) -> str:
+    """What fungrad.scipy has for a name of SciPy's, as `stats.norm.logpdf`: the package alone where
+    the name is not known; nothing where it has none.
+    """
     home = os.path.join(_PACKAGE, "scipy", part)
     if not (os.path.exists(home) or os.path.exists(f"{home}.py")):
-        return f"{lost}fungrad has no {part} of its own: wrap SciPy's by fg.external."
-    ours = importlib.import_module(f"fungrad.scipy.{part}")
-    theirs = getattr(sys.modules.get(f"scipy.{part}"), name, None)
-    if name and getattr(ours, name, None) is theirs:
-        return f"{lost}fungrad has no {part}.{name} of its own: wrap SciPy's by fg.external."
-    function = f"fungrad.scipy.{part}.{name}" if name else "the function from fungrad"
-    return (
-        f"{lost}Take {function} instead, with the same arguments: "
-        f"`from fungrad.scipy import {part}`."
+        return ""
+    ours: Any = importlib.import_module(f"fungrad.scipy.{part}")
+    theirs: Any = sys.modules.get(f"scipy.{part}")
+    for word in name.split(".") if name else ():
+        ours, theirs = getattr(ours, word, None), getattr(theirs, word, None)
+        if ours is None or ours is theirs:
+            return ""
+    return f"{part}.{name}" if name else part
+
+
+def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFunctionError:
+    """The error for a function of SciPy's on traced values, naming the one to take."""
+    called = f"scipy.{part}.{name}" if name else f"A function of scipy.{part}"
+    where = "" if line is None else f" at {line}"
+    ours = _counterpart(part, name)
+    if ours:
+        take = f"fungrad.scipy.{ours}" if name else f"the function of fungrad.scipy.{part}"
+        advice = f"Take {take}, with the same arguments: `from fungrad.scipy import {part}`."
+    else:
+        lacks = f"{part}.{name}" if name and _counterpart(part, "") else part
+        advice = f"fungrad has no {lacks} of its own: wrap SciPy's by fg.external."
+    return UnsupportedFunctionError(
+        f"{called} was called on a traced value{where}. {advice} SciPy makes ndarrays of its "
+        "arguments, in which traced values get lost."
     )
 
 
-def _advise(error: BaseException, traceback: types.TracebackType | None) -> None:
-    """Adds to an error what the user can do, where its text or its traceback tell."""
-    advices = [advice for text, advice in _ADVICE.items() if text in str(error)]
-    called = _called_of_scipy(traceback)
-    advices = advices if called is None else [_advice_on_scipy(*called)]
-    for advice in advices:
+def _advise(error: BaseException) -> None:
+    """Adds to an error what the user can do, where its text tells."""
+    text = str(error)
+    for advice in {advice for known, advice in _ADVICE.items() if known in text}:
         if advice not in getattr(error, "__notes__", ()):
             error.add_note(advice)
 
@@ -164,13 +240,17 @@ def boundary(f: F) -> F:
             if os.environ.get("FUNGRAD_TRACEBACK") == "full":
                 raise
             short = _without_library_frames(error.__traceback__)
+            mistaken = isinstance(error, (TypeError, ValueError, AttributeError))
+            if mistaken and not isinstance(error, np.linalg.LinAlgError):
+                called = _called_of_scipy(error.__traceback__)
+                if called is not None:
+                    raise _instead_of_scipy(*called) from error.with_traceback(short)
             cause = error.__cause__
             if isinstance(cause, FungradError) and not isinstance(error, FungradError):
                 # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
-                _advise(cause, error.__traceback__)
                 raise cause.with_traceback(short) from None
-            if isinstance(error, (TypeError, ValueError, AttributeError)):
-                _advise(error, error.__traceback__)
+            if mistaken and not isinstance(error, FungradError):
+                _advise(error)
             raise error.with_traceback(short)  # noqa: B904 - the same error, without our frames
 
     return cast(F, public)

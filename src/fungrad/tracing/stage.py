@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.errors import instead_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.inference import Inference
 from fungrad.ir.types import PYTHON_SCALARS, Type
@@ -95,8 +96,9 @@ class GraphTrace(Trace):
         raise error(
             f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while "
             f"{self.label()} is traced it is only known as a type{self._provenance(tracer.extra)}. "
-            "Use np.where or fg.lax.cond instead of `if`, make the number an argument that is not "
-            "traced, return it as an output, or call the function without tracing it."
+            f"{instead_of(asked)}; or make the number an argument that is not traced "
+            "(static_argnums of jit and make_jaxpr), return it as an output, or call the function "
+            "without tracing it."
         )
 
     def origin(self, tracer: Tracer) -> str:

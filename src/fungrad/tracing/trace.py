@@ -26,7 +26,7 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source import in_a_package, user_line
 
 
 class Trace:
@@ -243,12 +243,21 @@ class Tracer:
 
     def _refuse_number(self, kind: str) -> NoReturn:
         self.owner.concrete(self, AbstractValueError, f"{kind}()")
+        if in_a_package():
+            remedy = (
+                "A package that makes plain numbers or arrays of its arguments asked: give it "
+                "fg.stop_gradient(x), or wrap its function by fg.external, with a derivative."
+            )
+        else:
+            remedy = (
+                "Write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float), np.stack "
+                "or `a = fg.numpy.at(a)[i].set(x)` for array[i] = x, and NumPy's function for "
+                "Python's (np.sin for math.sin). To cut it on purpose: "
+                f"{kind}(fg.stop_gradient(x))."
+            )
         raise GradientCutError(
-            f"Python asked for {kind}() of a traced value of type {self.type}{user_line()}: by "
-            f"{kind}(x), by a function of `math`, or by putting it into an ndarray (array[i] = x). "
-            "That would cut its gradient silently. Use NumPy's function (np.sin for math.sin), "
-            "build arrays with np.stack or `a = fg.numpy.at(a)[i].set(x)`, or cut it on purpose: "
-            f"{kind}(fg.stop_gradient(x))."
+            f"Python asked for {kind}() of a traced value of type {self.type}{user_line()}, which "
+            f"would cut its gradient silently. {remedy}"
         )
 
     def tolist(self) -> Any:
@@ -258,8 +267,9 @@ class Tracer:
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise ItemAssignmentError(
             f"Assignment into a traced array of type {self.type}{user_line()}. Arrays are values "
-            "here: write `a = a.at[index].set(value)` for `a[index] = value`, `.add(value)` for "
-            "`+=`."
+            "here: write `a = fg.numpy.at(a)[index].set(value)` for `a[index] = value`, "
+            "`.add(value)` for `+=`, or `a = np.where(mask, value, a)`; these take plain arrays, "
+            "too."
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -319,6 +329,10 @@ def _full_name(func: Any) -> str:
     return f"{module}.{getattr(func, '__name__', func)}"
 
 
+ALIKE = 0.8
+"""How much of a name another one has to share to be worth naming."""
+
+
 def unsupported(func: Any) -> UnsupportedFunctionError:
     """The error for a NumPy function without an implementation, naming the nearest supported
     one.
@@ -326,13 +340,13 @@ def unsupported(func: Any) -> UnsupportedFunctionError:
     import difflib  # 2 ms, for a message
 
     name = _full_name(func)
-    known = [_full_name(f) for f in (*registry.functions, *registry.ufuncs)]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    advice = f" The nearest supported function by name is {near[0]}." if near else ""
+    known = {f.__name__: _full_name(f) for f in (*registry.functions, *registry.ufuncs)}
+    near = difflib.get_close_matches(name.rpartition(".")[2], known, n=1, cutoff=ALIKE)
+    advice = f" The nearest supported function by name is {known[near[0]]}." if near else ""
     return UnsupportedFunctionError(
         f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of "
-        f"it.{advice} Or wrap it as a primitive with fungrad.extend, or call it on "
-        "fg.stop_gradient(x) where no gradient is wanted."
+        f"it.{advice} Write it of supported functions, declare a primitive with fungrad.extend, or "
+        "call it on fg.stop_gradient(x) where no gradient is wanted."
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fungrad.errors import instead_of
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import reshape, slice_axis, stack_first
 from fungrad.tracing.source import user_line
@@ -48,8 +49,8 @@ class BatchTrace(Trace):
         raise error(
             f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but "
             f"{self.label()} runs all {self.batch_size} examples at once, so it has no single "
-            "value. Use np.where or fg.lax.cond instead of `if`, return the value as an output, "
-            "or loop instead of vmap."
+            f"value. {instead_of(asked)}; or give an argument that is the same for all None in "
+            "in_axes, return the value as an output, or loop instead of vmap."
         )
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:

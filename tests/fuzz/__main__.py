@@ -1,0 +1,82 @@
+"""The command line: `python -m tests.fuzz --n N --seed S [--minimise]`."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Sequence
+from datetime import date
+
+from .campaign import Disagreement, Tally, campaign, seeds, verdict
+from .generate import generate
+from .oracles import ORACLES
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--n", type=int, default=1000, help="how many programs")
+    parser.add_argument("--seed", default=f"{date.today():%Y%m%d}", help="any word; today's date")
+    parser.add_argument("--start", type=int, default=0, help="the number of the first program")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes")
+    parser.add_argument("--oracles", type=int, default=2, help="how many a program draws")
+    parser.add_argument("--minimise", action="store_true", help="make what disagrees small")
+    parser.add_argument("--show", type=int, default=10, help="how many disagreements to print")
+    parser.add_argument("--program", help="one program, as SEED-NUMBER, by all oracles")
+    return parser
+
+
+def _share(options: tuple[argparse.Namespace, int]) -> Tally:
+    given, job = options
+    each = seeds(given.seed, given.start + job, given.start + given.n, given.jobs)
+    return campaign(each, given.seconds, given.oracles)
+
+
+def _all(given: argparse.Namespace) -> Tally:
+    if given.jobs == 1:
+        return _share((given, 0))
+    tally = Tally()
+    with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
+        for part in pool.imap_unordered(_share, [(given, job) for job in range(given.jobs)]):
+            tally.add(part)
+    return tally
+
+
+def _single(seed: str) -> list[Disagreement]:
+    program = generate(seed)
+    print(program)
+    found = []
+    for name in ORACLES:
+        message = verdict(name, program, seed)
+        print(f"{name:14} {message or 'ok'}")
+        if message:
+            found.append(Disagreement(seed, name, message, program))
+    return found
+
+
+def _varied(found: Sequence[Disagreement]) -> list[Disagreement]:
+    """One of each oracle and kind first."""
+    first = {(d.oracle, d.kind): d for d in reversed(found)}
+    return [*first.values(), *(d for d in found if d not in first.values())]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what the arguments ask for; 1 where anything disagrees."""
+    given = _parser().parse_args(arguments)
+    if given.program:
+        found = _single(given.program)
+    else:
+        print(f"seed {given.seed}", flush=True)
+        tally = _all(given)
+        print(tally, flush=True)
+        found = tally.found
+    for one in _varied(found)[: given.show]:
+        print("\n" + str(one.minimised() if given.minimise else one), flush=True)
+    for one in _varied(found)[given.show :]:
+        print(f"{one.seed} {one.oracle}: {one.message}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

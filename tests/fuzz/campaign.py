@@ -1,0 +1,150 @@
+"""Many programs: draws them, judges them, counts, and keeps what disagrees."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+import fungrad as fg
+
+from .generate import generate
+from .minimise import minimise
+from .oracles import ORACLES, Case, Outcome, drawn, judge
+from .program import Program
+
+CLEAR = 100  # programs between two times that what is compiled is forgotten
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A program, the oracle that it fails, and what that says."""
+
+    seed: str
+    oracle: str
+    message: str
+    program: Program
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.message)
+
+    def minimised(self, seconds: float = 20.0) -> Disagreement:
+        """The same disagreement in a smaller program."""
+
+        def holds(program: Program) -> bool:
+            return kind_of(verdict(self.oracle, program, self.seed)) == self.kind
+
+        program = minimise(self.program, holds, seconds)
+        return Disagreement(
+            self.seed, self.oracle, verdict(self.oracle, program, self.seed), program
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"# program {self.seed}, oracle {self.oracle!r}: {self.message}\n"
+            "import numpy as np\nimport fungrad as fg\nfrom fungrad import lax\n"
+            "from tests.fuzz.inputs import LAYOUTS\n\nat = fg.numpy.at\n"
+            f"{self.program}"
+        )
+
+
+def kind_of(message: str) -> str:
+    """Messages that are likely to have the same cause have the same kind."""
+    words = message.split()
+    if not words:
+        return ""
+    if words[0] == "raises":
+        return " ".join(words[:2])
+    if words[0] == "a":
+        return message
+    if words[0] == "no":
+        return "no error"
+    if words[0] == "output" and " is " in message:
+        return "another type"
+    return "another number"
+
+
+def verdict(oracle: str, program: Program, seed: str) -> str:
+    """What an oracle says of a program; nothing where it does not apply."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return judge(oracle, Case(program, seed))
+        except Outcome:
+            return ""
+
+
+@dataclass
+class Tally:
+    """What was run, and what was found."""
+
+    programs: int = 0
+    large: int = 0
+    seconds: float = 0.0
+    families: Counter[str] = field(default_factory=Counter)
+    oracles: Counter[tuple[str, str]] = field(default_factory=Counter)
+    found: list[Disagreement] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.programs += other.programs
+        self.large += other.large
+        self.seconds += other.seconds
+        self.families += other.families
+        self.oracles += other.oracles
+        self.found += other.found
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.programs} programs, {self.large} of them large, "
+            f"{1000 * self.seconds / max(self.programs, 1):.1f} ms of CPU each, "
+            f"{len(self.found)} disagreements"
+        ]
+        lines.append("steps: " + ", ".join(f"{n} {c}" for n, c in self.families.most_common()))
+        for name in ORACLES:
+            counts = [
+                f"{self.oracles[name, how]} {how}" for how in ("agree", "skipped", "disagree")
+            ]
+            lines.append(f"  {name:14} {', '.join(counts)}")
+        return "\n".join(lines)
+
+
+def seeds(seed: str, start: int, count: int, step: int = 1) -> Iterator[str]:
+    """The seeds of the programs of a campaign."""
+    return (f"{seed}-{i}" for i in range(start, count, step))
+
+
+def campaign(each: Iterator[str], seconds: float = float("inf"), oracles: int = 2) -> Tally:
+    """Runs the programs of some seeds, until they or the time are used up."""
+    tally, end, begun = Tally(), time.monotonic() + seconds, time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in each:
+            if time.monotonic() > end:
+                break
+            one(seed, tally, oracles)
+            if tally.programs % CLEAR == 0:
+                fg.clear_caches()
+    tally.seconds = time.process_time() - begun
+    return tally
+
+
+def one(seed: str, tally: Tally, oracles: int) -> None:
+    """Runs one program, and counts it."""
+    program = generate(seed)
+    case = Case(program, seed)
+    tally.programs += 1
+    tally.large += program.large
+    tally.families.update(step.family for step in program.steps)
+    for name in drawn(program, Random(seed), oracles):
+        try:
+            message = judge(name, case)
+        except Outcome:
+            tally.oracles[name, "skipped"] += 1
+            continue
+        tally.oracles[name, "disagree" if message else "agree"] += 1
+        if message:
+            tally.found.append(Disagreement(seed, name, message, program))

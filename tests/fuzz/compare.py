@@ -1,0 +1,96 @@
+"""When two results agree: in every bit, or as far apart as rounding can bring them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+FACTOR = 16.0  # times the largest distance that was seen among noisy runs
+RUNS = (6, 40)  # of which the second only before something is called a disagreement
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same bit for bit, but for the payload of NaN."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype.kind not in "fc":
+        return bool(np.array_equal(a, b))
+    return bool(np.all(_equal(_parts(a), _parts(b))))
+
+
+def _parts(a: Any) -> Any:
+    """Real and imaginary parts along a first axis."""
+    return np.stack([a.real, a.imag]) if a.dtype.kind == "c" else a[None]
+
+
+def _equal(a: Any, b: Any) -> Any:
+    return ((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))
+
+
+def difference(
+    expected: Sequence[Any], found: Sequence[Any], noisy: Callable[[int], list[list[Any]]] | None,
+    factor: float = FACTOR,
+) -> str:  # fmt: skip
+    """What is wrong with `found`, or nothing.
+
+    `noisy(n)` gives n results of noisy runs, the first one without noise; None asks for every bit.
+    """
+    if len(expected) != len(found):
+        return f"{len(found)} results for {len(expected)}"
+    for i, (e, f) in enumerate(zip(expected, found, strict=True)):
+        e, f = np.asarray(e), np.asarray(f)
+        if e.dtype != f.dtype or e.shape != f.shape:
+            return f"output {i} is {f.dtype}{list(f.shape)} for {e.dtype}{list(e.shape)}"
+        if same(e, f):
+            continue
+        if noisy is None or e.dtype.kind == "O":
+            return _told(i, e, f, ~_places(e, f))
+        for runs in RUNS:
+            bad = _bad(e, f, [r[i] for r in noisy(runs)], factor)
+            if not bad.any():
+                break
+        else:
+            return _told(i, e, f, bad)
+    return ""
+
+
+def _places(e: Any, f: Any) -> Any:
+    if e.dtype.kind not in "fc":
+        return e == f
+    return np.all(_equal(_parts(e), _parts(f)), axis=0)
+
+
+def _bad(e: Any, f: Any, runs: list[Any], factor: float) -> Any:
+    """Where `f` is further from `e` than noise explains."""
+    with np.errstate(all="ignore"):
+        if e.dtype.kind not in "fc":
+            apart = np.zeros(e.shape, bool)
+            for run in runs[1:]:
+                apart |= run != runs[0]
+            return (e != f) & ~apart
+        wide = np.complex128 if e.dtype.kind == "c" else np.float64
+        base = runs[0].astype(wide)
+        reach = np.zeros(e.shape)
+        moved = np.zeros(e.shape, bool)  # an infinity, NaN or sign comes or goes
+        for run in runs[1:]:
+            run = run.astype(wide)
+            away = np.abs(run - base)
+            moved |= np.any(np.isfinite(_parts(run)) != np.isfinite(_parts(base)), axis=0)
+            moved |= np.any(~np.isfinite(_parts(base)) & ~_equal(_parts(run), _parts(base)), axis=0)
+            reach = np.maximum(reach, np.where(np.isnan(away), 0.0, away))
+            reach = np.maximum(reach, np.where(_places(run, base), 0.0, 5e-324))
+        equal = _places(e, f)
+        small = np.abs(f.astype(wide) - e.astype(wide)) <= factor * reach
+        # A sum of zeros, and a zero that noise turns, has either sign.
+        return ~(equal | moved | (small & (reach > 0)))
+
+
+def _told(i: int, e: Any, f: Any, bad: Any) -> str:
+    places = np.argwhere(bad)
+    first = tuple(int(k) for k in places[0]) if len(places) else ()
+    return f"output {i} at {first}: {f[first]!r} for {e[first]!r}" + (
+        f", and at {len(places) - 1} more of {e.size}" if len(places) > 1 else ""
+    )

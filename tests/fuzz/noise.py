@@ -1,0 +1,138 @@
+"""How far rounding alone can move the results of a Graph: it is run again with noise.
+
+What a compiled program may do otherwise than NumPy is documented: kernels are within 2 ulp of the
+right value, sums are added up in blocks, BLAS and LAPACK round as they like. So a noisy run moves
+the output of each such primitive by some ulp (what goes into it, for sums), and all other
+primitives (moves, comparisons, sums, products, quotients, roots of elements, integers) not at all.
+Where noisy runs agree in every bit, so must the program; where they are apart, it may be as far
+from them, times a factor. Sines of sums that overflow, comparisons of what is equal but for
+rounding and the like show in that as any other thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fungrad.backend.straight import StraightLine
+from fungrad.structural.call import Backend, use
+from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.trace import EvalTrace
+
+EXACT = frozenset(
+    """full broadcast_to concatenate conj convert flip pad reshape slice_axis to_discrete transpose
+    add div eq ge gt le logical_and logical_not logical_or lt mul ne neg select sub attains cummax
+    cummin argmax argmin reduce_all reduce_any reduce_max reduce_min abs bitwise_and bitwise_or
+    bitwise_xor ceil copysign fabs floor floor_divide fmax fmin fmod frexp_exponent gcd heaviside
+    imag invert isfinite isinf isnan lcm ldexp left_shift logical_xor maximum minimum nextafter
+    positive real reciprocal remainder right_shift rint sign signbit spacing sqrt square trunc
+    diagonal from_diagonal roll basis iota stack unstack getitem indexed scatter argpartition
+    argsort lexsort partition permuted searchsorted sort index_max index_min index_set stable_order
+    stop_gradient stop_gradient_order call switch while_loop scan checkpoint recompute custom
+    checkpoint_name deg2rad rad2deg""".split()
+)
+ADDED = frozenset(
+    """reduce_sum cumsum dot_general convolve convolve_nd index_add linear_recurrence reduce_prod
+    cumprod index_multiply product_of_others windows overlap_add exp_difference exp2_difference
+    reduce_logaddexp reduce_logaddexp2""".split()
+)
+PRODUCTS = frozenset(("reduce_prod", "cumprod", "index_multiply", "product_of_others"))
+ULP_KERNEL, ULP_SUM, ULP_REST = 4, 8, 64
+
+
+class NoisyTrace(EvalTrace):
+    """Computes as EvalTrace does, and then moves what may be moved."""
+
+    __slots__ = ("rng",)
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(None, lambda: "noise")
+        self.rng = np.random.default_rng(seed)
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        name = primitive.name
+        if name in EXACT:
+            result = primitive.eval(*args, **params)
+            if name in ("mul", "div", "reciprocal", "square", "abs", "sqrt", "sign"):
+                return self.moved(result, 2) if np.iscomplexobj(result) else result
+            return result
+        if name == "power" and not np.iscomplexobj(args[0]) and type(args[1]) in (int, float):
+            if args[1] in (0, 1, 2, 0.5, -1):
+                return primitive.eval(*args, **params)
+        if primitive.multiple or primitive.partials is None:
+            ulp = ULP_SUM if name in ADDED else ULP_REST
+            given = [self.moved(arg, ulp) for arg in args]
+            try:
+                result = primitive.eval(*given, **params)
+            except np.linalg.LinAlgError:
+                result = primitive.eval(*args, **params)
+            if name in ADDED and name not in PRODUCTS:
+                result = self.overflowing(result, primitive, args, params)
+            if primitive.multiple:
+                return tuple(self.moved(part, ulp, True) for part in result)
+            return self.moved(result, ulp, name != "reduce_sum")
+        return self.moved(primitive.eval(*args, **params), ULP_KERNEL)
+
+    def moved(self, value: Any, ulp: int, signs: bool = False) -> Any:
+        """A value, each number of it moved by up to `ulp` units in the last place."""
+        if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "fc":
+            return value
+        if value.dtype.kind == "c":
+            size = np.spacing(np.abs(value))
+            noise = self.uniform(value) * size * ulp + 1j * (self.uniform(value) * size * ulp)
+            return np.where(np.isfinite(value) & (value != 0), value + noise, value).astype(
+                value.dtype
+            )
+        step = np.abs(np.spacing(value)) * np.rint(self.uniform(value) * ulp).astype(value.dtype)
+        moved = np.where(np.isfinite(value) & (value != 0), value + step, value)
+        if signs:
+            moved = np.where(value == 0, np.copysign(value, self.uniform(value)), moved)
+        return moved.astype(value.dtype, copy=False)
+
+    def uniform(self, value: Any) -> Any:
+        return self.rng.uniform(-1.0, 1.0, np.shape(value)).astype(value.real.dtype)
+
+    def overflowing(self, result: Any, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        """Anything at all, where a partial sum may overflow in some order of the terms."""
+        if not isinstance(result, np.ndarray | np.generic) or result.dtype.kind not in "fc":
+            return result
+        sizes = [
+            np.where(np.isfinite(a), np.abs(a), 0.0).astype(a.dtype)
+            if isinstance(a, np.ndarray | np.generic) and a.dtype.kind in "fc" else a
+            for a in args
+        ]  # fmt: skip
+        largest = np.abs(primitive.eval(*sizes, **params)) * 2
+        anything = self.rng.choice(np.array([np.inf, -np.inf, np.nan, 0.0]), np.shape(result))
+        return np.where(np.isfinite(largest), result, anything).astype(result.dtype)
+
+
+@contextmanager
+def _reference() -> Any:
+    """Bodies of loops are run by the evaluator meanwhile, so that noise reaches their insides."""
+    use(Backend())
+    try:
+        yield
+    finally:
+        use(StraightLine())
+
+
+class Spread:
+    """The results of noisy runs of a Graph, made when they are asked for."""
+
+    def __init__(self, graph: Any, args: Sequence[Any]) -> None:
+        self.graph, self.args = graph, args
+        self.runs: list[list[Any]] = []
+
+    def results(self, count: int) -> list[list[Any]]:
+        """At least so many runs; the first one is without noise."""
+        with np.errstate(all="ignore"), _reference():
+            if not self.runs:
+                self.runs.append(list(map(np.asarray, evaluate(self.graph, self.args))))
+            while len(self.runs) < count:
+                trace = NoisyTrace(len(self.runs))
+                found = trace.run(evaluate, self.graph, [trace.moved(a, 0) for a in self.args])
+                self.runs.append(list(map(np.asarray, found)))
+        return self.runs

@@ -15,6 +15,7 @@ import pytest
 import fungrad as fg
 from fungrad import lax
 from fungrad.errors import ArgumentError, StructureMismatchError
+from fungrad.tree_util import tree_leaves
 
 XS = np.random.default_rng(0).normal(size=(5, 2))
 W = np.array([0.3, 0.7])
@@ -444,3 +445,78 @@ def test_a_loop_keeps_the_trails_of_loops_inside(what):
     want = fg.grad(expected)(x)
     np.testing.assert_allclose(fg.grad(f)(x), want, rtol=1e-12)
     np.testing.assert_allclose(fg.jit(fg.grad(f))(x), want, rtol=1e-12)
+
+
+FOREIGN = {
+    "scan": lambda b: lax.scan(lambda c, x: (c * 2.0 + x * b, (c, b)), b, np.ones((2, 3), "f4")),
+    "scan of them": lambda b: lax.scan(lambda c, x: (c + x, (x, c)), b[0] * 1.0, b),
+    "fori_loop": lambda b: lax.fori_loop(0, 3, lambda i, c: c * 2.0, b),
+    "while_loop": lambda b: lax.while_loop(lambda c: c[0] < 9.0, lambda c: c * b * 2.0, b),
+    "swapped": lambda b: lax.while_loop(
+        lambda c: c[0][0] < 9.0, lambda c: (c[1], c[0] * 2.0), (b, b * 1.0)
+    ),
+    "cond": lambda b: lax.cond(b[0] > 0.0, lambda c: c, lambda c: c * 2.0, b),
+    "closing over": lambda b: lax.cond(b[0] < 0.0, lambda: b * 2.0, lambda: b),
+    "switch": lambda b: lax.switch(1, [lambda c: c * 2.0, lambda c: c], b),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">c16"])
+def test_arrays_of_the_other_byte_order_in_loops_and_branches(name, dtype):
+    f = FOREIGN[name]
+    foreign = np.array([1.0, 2.0, 3.0], dtype)
+    if foreign.dtype.kind == "c":
+        if name in ("while_loop", "swapped", "cond", "closing over"):
+            f = lambda b: FOREIGN[name](b.real)  # noqa: E731
+        foreign = foreign + np.array(0.5j, dtype)
+    native = foreign.astype(foreign.dtype.newbyteorder("="))
+
+    def same(found, expected):
+        pairs = zip(tree_leaves(found), tree_leaves(expected), strict=True)
+        for one, other in pairs:
+            assert one.dtype == other.dtype and one.dtype.isnative
+            np.testing.assert_array_equal(one, other)
+
+    same(f(foreign), f(native))
+    same(fg.jit(f)(foreign), f(native))
+    same(fg.export(f)(native)(foreign), f(native))
+    same(fg.export(f)(foreign)(native), f(native))
+    if native.dtype.kind == "f":
+        total = fg.grad(lambda b: sum(np.sum(y) for y in tree_leaves(f(b))))
+        np.testing.assert_array_equal(total(foreign), total(native))
+        np.testing.assert_array_equal(fg.jit(total)(foreign), total(native))
+
+
+def test_integers_of_the_other_byte_order_in_a_loop():
+    end, before = lax.scan(
+        lambda c, x: (c + x, c), np.arange(3, dtype=">i4"), np.ones((2, 3), "i4")
+    )
+    assert end.dtype == before.dtype == np.int32
+    np.testing.assert_array_equal(end, [2, 3, 4])
+
+
+def _deep(kind, depth):
+    """A function of a number that runs so many loops, or branches, in each other."""
+    if depth == 0:
+        return lambda c: c * 0.5 + 1.0
+    inner = _deep(kind, depth - 1)
+    if kind == "fori_loop":
+        return lambda c: lax.fori_loop(0, 1, lambda i, c: inner(c), c)
+    if kind == "scan":
+        return lambda c: lax.scan(lambda c, x: (inner(c), c), c, np.ones(1 + (depth == 1)))[0]
+    return lambda c: lax.cond(
+        c < 100.0, lambda c: lax.scan(lambda c, x: (inner(c), None), c, np.ones(1))[0], np.cos, c
+    )
+
+
+@pytest.mark.parametrize("kind", ["fori_loop", "scan", "cond"])
+@pytest.mark.parametrize("depth", [18, 21])
+def test_more_loops_in_each_other_than_blocks_of_pythons(kind, depth):
+    f = _deep(kind, depth)
+    times = 2 if kind == "scan" else 1
+    assert f(6.0) == fg.jit(f)(6.0) == 2.0 + 4.0 * 0.5**times
+    assert fg.grad(f)(6.0) == fg.jit(fg.grad(f))(6.0) == 0.5**times
+    space = {}
+    exec(fg.to_source(f, 6.0), space)
+    assert space["function"](6.0) == 2.0 + 4.0 * 0.5**times

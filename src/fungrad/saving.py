@@ -26,7 +26,7 @@ from fungrad.jit import Jitted
 from fungrad.saving_graphs import Reader, Writer
 from fungrad.saving_values import Unsavable
 from fungrad.structural.call import call
-from fungrad.structural.staging import stage_tree
+from fungrad.structural.staging import native, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
@@ -78,6 +78,7 @@ class Exported:
     def _fit(self, value: Any, type_: Type, name: str) -> Any:
         """The value, where it is of the type; a Python number becomes what was traced."""
         try:
+            value = native(value)
             found = typeof(value)
         except TypeError:
             raise ArgumentError(

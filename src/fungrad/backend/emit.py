@@ -20,7 +20,7 @@ from fungrad.backend.expressions import expressed
 from fungrad.backend.layout import block
 from fungrad.backend.phrases import bare, index_text, literal, phrased
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, inner_graphs
 from fungrad.ir.show import name_of
 from fungrad.optimise.passes import optimised
 from fungrad.primitives.elementwise import select
@@ -28,6 +28,9 @@ from fungrad.primitives.indexing import indexed, scatter
 from fungrad.primitives.scattering import index_add, index_max, index_min, index_multiply, index_set
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.policies import named
+
+DEEPEST = 16
+"""The most loops and branches in each other in one function."""
 
 
 class Module:
@@ -96,7 +99,8 @@ class Module:
         name = name if name.isidentifier() else "function"
         self.values.taken.add(name)
         graph = optimised(graph)
-        function = Function(self.values, graph, [p.split("=")[0].strip("* ") for p in parameters])
+        reserved = [p.split("=")[0].strip("* ") for p in parameters]
+        function = Function(self.values, self.part, reserved)
         unpacked = []
         used = {id(a) for e in graph.equations for a in e.inputs} | {id(a) for a in graph.outputs}
         for variable, (local, source) in zip(graph.inputs, inputs, strict=bool(inputs)):
@@ -118,6 +122,10 @@ class Module:
         head = "\n".join(f"    {line}".rstrip() for line in quoted) + "\n" if doc else ""
         self.functions.append(f"{lines}\n{head}{block([f'    {b}' for b in body], '')}")
         return name
+
+    def part(self, graph: Graph) -> str:
+        """Writes a function for a Graph of which there are too many in each other; its name."""
+        return self.function(graph, self.values.fresh("part"))
 
 
 _NAMED = re.compile(r"( *)(\w+) = (\w+)")
@@ -144,10 +152,17 @@ def merged(lines: list[str]) -> list[str]:
 
 
 class Function:
-    """The statements of a function, with those of the Graphs inside: its loops and branches."""
+    """The statements of a function, with those of the Graphs inside: its loops and branches.
 
-    def __init__(self, values: Copies, graph: Graph, reserved: Sequence[str] = ()) -> None:
+    Python has no more than 20 blocks in each other: `part` writes a function for what is deeper.
+    """
+
+    def __init__(
+        self, values: Copies, part: Callable[[Graph], str], reserved: Sequence[str] = ()
+    ) -> None:
         self.values = values
+        self._part = part
+        self._depth = 0
         self._names: dict[int, str] = {}
         self._held: list[Any] = []
         self._reserved = {*reserved, "as", "if", "in", "is", "or", "and", "def", "del", "for",
@@ -234,12 +249,19 @@ class Function:
     def inlined(self, graph: Graph, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         """The statements of a Graph inside, and the texts of its outputs."""
         graph = optimised(graph)
+        if self._depth == DEEPEST and any(True for e in graph.equations for _ in inner_graphs(e)):
+            names = [self.letter() for _ in graph.outputs]
+            results = f"{', '.join(names)}{',' * (len(names) == 1)} = " if names else ""
+            called = f"{self._part(graph)}({', '.join(map(bare, arguments))})"
+            return [results + called], names
+        self._depth += 1
         for variable in [v for e in graph.equations for v in e.outputs]:
             self._names.pop(id(variable), None)  # the same Graph may stand at several places
         for variable, text in zip(graph.inputs, arguments, strict=True):
             self.bind(variable, text)
         self._held.append(graph)
         lines = [*self.constants(graph), *self.body(graph)]
+        self._depth -= 1
         return lines, [self.read(atom) for atom in graph.outputs]
 
     def _statements(self, equation: Equation) -> list[str]:

@@ -46,6 +46,9 @@ from fungrad.primitives.ufuncs import square
 
 SIZE = 64
 """The largest number of elements of an array that is taken apart."""
+DEEPEST = 18
+"""The most blocks in each other: Python has no more than 20. What is outside is run on arrays then,
+and what is inside by programs of its own."""
 LINES = 4_000
 """The most lines that a program may have."""
 Elements = Any
@@ -120,6 +123,8 @@ class Writer:
 
     def block(self, head: str, write: Callable[[], None], weight: int = 1) -> None:
         """Writes an indented block."""
+        if self._indent == DEEPEST:
+            raise Unsupported("too many blocks in each other")
         self.line(head)
         before = self.weight
         self._indent += 1

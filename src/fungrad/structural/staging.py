@@ -13,10 +13,12 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.check import check_graph
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
+from fungrad.primitives.shaping import convert, to_discrete
 from fungrad.records import Record
 from fungrad.structural.retrace import closed
 from fungrad.tracing.source import describe, user_line
 from fungrad.tracing.stage import stage
+from fungrad.tracing.trace import typeof
 from fungrad.transforms.arguments import flat_leaves, has_type, leaf_type
 
 
@@ -52,7 +54,8 @@ def stage_tree(
     outs: list[trees.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
-        leaves, out = flat_leaves(call(trees.unflatten(treedef, values)))
+        found, out = flat_leaves(call(trees.unflatten(treedef, values)))
+        leaves = [native(leaf) if has_type(leaf) else leaf for leaf in found]
         outs.append(out)
         for path, leaf in zip(trees.paths(out), leaves, strict=True):
             if not has_type(leaf):
@@ -68,21 +71,31 @@ def stage_tree(
 
 
 def types_of(tree: Any, what: str) -> tuple[list[Any], trees.TreeDef, list[Type]]:
-    """The leaves, structure and leaf types of a tree of arrays and numbers.
+    """The leaves, structure and leaf types of a tree of arrays and numbers, in native byte order.
 
     Raises:
       ArgumentError: naming the first leaf that is neither.
     """
-    leaves, treedef = trees.flatten(tree)
-    types = []
-    for leaf, path in zip(leaves, trees.paths(treedef), strict=True):
+    found, treedef = trees.flatten(tree)
+    types, leaves = [], []
+    for leaf, path in zip(found, trees.paths(treedef), strict=True):
         type_ = leaf_type(leaf)
         if type_ is None:
             raise ArgumentError(
                 f"{what}{path} is a {type(leaf).__name__}{user_line()}, not an array or a number."
             )
-        types.append(type_)
+        leaves.append(native(leaf))
+        types.append(type_ if type_.dtype.isnative else typeof(leaves[-1]))
     return leaves, treedef, types
+
+
+def native(value: Any) -> Any:
+    """A value, traced or not, in the machine's own order of bytes, which NumPy's results have."""
+    type_ = typeof(value)
+    if type_.dtype.isnative:
+        return value
+    dtype = type_.dtype.newbyteorder("=")
+    return convert(value, dtype=dtype) if type_.inexact else to_discrete(value, dtype=dtype)
 
 
 def names_of(treedef: trees.TreeDef, prefix: str) -> list[str]:

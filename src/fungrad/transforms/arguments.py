@@ -197,4 +197,6 @@ def input_type(leaf: Any, name: str) -> Type:
             f"The argument {name} is a {type(leaf).__name__}, not an array or a number: close over "
             "it, or name its position in static_argnums."
         )
+    if not type_.dtype.isnative:
+        return Type(type_.shape, type_.dtype.newbyteorder("="))
     return type_

@@ -11,6 +11,7 @@ from fungrad.backend import threads
 from fungrad.errors import ArgumentError
 from fungrad.ir import regrouping
 from fungrad.optimise import kernels
+from fungrad.tracing import interception
 
 
 class Config:
@@ -84,6 +85,24 @@ class Config:
     @reassociate.setter
     def reassociate(self, value: bool) -> None:
         regrouping.choose(value)
+
+    @property
+    def intercept(self) -> bool:
+        """Whether np.asarray makes a traced array where a dtype is given or a traced value
+        is complex, and its kin alike: functions of fungrad take their place while one traces.
+        Without it NumPy makes object arrays of traced values.
+
+        >>> import fungrad as fg
+        >>> fg.config.intercept
+        True
+        """
+        return interception.State.on
+
+    @intercept.setter
+    def intercept(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentError(f"fungrad.config.intercept is True or False, not {value!r}.")
+        interception.State.on = value
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not isinstance(getattr(type(self), name, None), property):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as _numpy
 
+from fungrad.numpy import intercepted as intercepted
 from fungrad.numpy import methods as methods
 from fungrad.numpy import operators as operators
 from fungrad.numpy import ufunc_methods as ufunc_methods

@@ -26,6 +26,7 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
+from fungrad.tracing import interception
 from fungrad.tracing.source import in_a_package, user_line
 
 
@@ -72,12 +73,25 @@ class Trace:
         return ""
 
     def run(self, f: Callable[..., Any], *args: Any) -> Any:
-        """Calls f with this trace as the current one."""
-        token = _current.set(self)
+        """Calls f with this trace as the current one.
+
+        The outermost trace replaces functions that no protocol reaches for as long as f runs.
+        """
+        if _current.get() is not EVAL or self is EVAL:
+            token = _current.set(self)
+            try:
+                return f(*args)
+            finally:
+                _current.reset(token)
         try:
-            return f(*args)
+            interception.begin(self)
+            token = _current.set(self)
+            try:
+                return f(*args)
+            finally:
+                _current.reset(token)
         finally:
-            _current.reset(token)
+            interception.end(self)
 
 
 class EvalTrace(Trace):

@@ -1,0 +1,96 @@
+"""Floor 8: the functions of NumPy that ours replace while a transform traces.
+
+NumPy asks a traced value nothing when it makes an array of it: `np.asarray(z)` is an object array,
+whose `.imag` is 0, and `np.asarray(x, float)` asks each item for a plain number. Each function here
+looks at its arguments: ours takes traced values that are complex, or are to have a dtype; NumPy's
+everything else. Object arrays of real values stay NumPy's, since they can be written into.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.creation import array, asarray
+from fungrad.tracing import interception
+from fungrad.tracing.trace import EVAL, Tracer, current
+
+CONTAINERS = ("pandas",)
+"""Packages that hand the arrays that they make to their own compiled code."""
+
+
+def tracers(value: Any) -> Iterator[Tracer]:
+    """The traced values of which NumPy would make items of an object array."""
+    kind = value.__class__
+    if kind is Tracer:
+        yield value
+    elif isinstance(value, (list, tuple)):
+        if any(issubclass(k, (Tracer, list, tuple, np.ndarray)) for k in set(map(type, value))):
+            for item in value:
+                yield from tracers(item)
+    elif kind is np.ndarray and value.dtype.char == "O":
+        yield from tracers(value.ravel().tolist())
+
+
+def _intercepted(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that hands traced values to ours, and everything else to the original."""
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if current() is not EVAL and args and _is_ours(*args[:2], **kwargs):
+            caller = str(sys._getframe(1).f_globals.get("__name__"))
+            if caller.partition(".")[0] not in CONTAINERS:
+                return ours(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return function
+
+
+def _is_ours(value: Any, dtype: Any = None, **others: Any) -> bool:
+    """Whether an array of a value, in a dtype if one is given, has to be a traced one."""
+    if dtype is None:
+        return any(tracer.dtype.kind == "c" for tracer in tracers(value))
+    return np.dtype(dtype).char != "O" and any(True for _ in tracers(value))
+
+
+def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
+    """The array in a dtype. A traced array has no layout in memory that could be required."""
+    return asarray(a, dtype)
+
+
+def _ascontiguousarray(a: Any, dtype: Any = None) -> Any:
+    """The array in a dtype, with one axis at least, as NumPy's."""
+    return array(a, dtype, ndmin=1)
+
+
+def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
+    """The array in a dtype; raises where its numbers are known and not all finite."""
+    x = asarray(a, dtype)
+    value = x
+    while value.__class__ is Tracer:
+        value = value.value
+    if value is not None:
+        np.asarray_chkfinite(value)
+    return x
+
+
+INTERCEPTED: dict[str, Callable[..., Any]] = {
+    "array": array,
+    "asarray": asarray,
+    "asanyarray": asarray,
+    "ascontiguousarray": _ascontiguousarray,
+    "asfortranarray": asarray,
+    "asarray_chkfinite": _asarray_chkfinite,
+    "require": _require,
+}
+"""The names in the module numpy, and what takes traced values in their place."""
+
+interception.register(
+    np, {name: _intercepted(getattr(np, name), ours) for name, ours in INTERCEPTED.items()}
+)
+
+__all__: list[str] = []

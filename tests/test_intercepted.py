@@ -1,0 +1,191 @@
+"""np.asarray and its kin make traced arrays of complex traced values, and of all that are to have a
+dtype; they are NumPy's own at all other times.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+
+import numpy as np
+import pytest
+from surface import agrees, same, values
+
+import fungrad as fg
+from fungrad.numpy.intercepted import INTERCEPTED
+from fungrad.tracing.trace import Tracer
+
+ORIGINALS = {name: getattr(np, name) for name in INTERCEPTED}
+
+
+def untouched():
+    return all(getattr(np, name) is original for name, original in ORIGINALS.items())
+
+
+@pytest.mark.parametrize("name", sorted(INTERCEPTED))
+def test_an_array_of_complex_traced_values_is_traced(name):
+    def f(x):
+        z = x * (1.0 + 2.0j)
+        made = getattr(np, name)(z)
+        assert made.__class__ is z.__class__ and np.iscomplexobj(made)
+        return made.imag * x
+
+    agrees(f, values((3,)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.require],
+)
+@pytest.mark.parametrize("dtype", [float, np.float32, complex, "f8"])
+def test_arrays_of_a_dtype(make, dtype):
+    def f(x):
+        return getattr(np, make.__name__)([x[0] * x[1], 1.0], dtype) * 2.0
+
+    x = values((2,))
+    same(fg.jit(f)(x), f(x), "jit")
+    seed = np.ones(2, np.dtype(dtype))
+    np.testing.assert_allclose(fg.vjp(f, x)[1](seed)[0], x[::-1] * 2.0, rtol=1e-6)
+
+
+def test_dtypes_and_parts_of_complex_values():
+    def parts(r):
+        z = np.asarray(r * (1 + 2j))
+        assert np.iscomplexobj(z) and np.issubdtype(z.dtype, np.complexfloating)
+        return np.sum(z.imag)
+
+    x = np.array([1.0, 2.0])
+    assert fg.value_and_grad(parts)(x)[0] == 6.0 == fg.jit(parts)(x)
+    np.testing.assert_array_equal(fg.grad(parts)(x), [2.0, 2.0])
+    np.testing.assert_array_equal(fg.vmap(parts)(np.stack([x, x])), [6.0, 6.0])
+
+    def floats(x):
+        assert np.issubdtype(np.asarray(x, dtype=float).dtype, np.floating)
+        return x
+
+    fg.grad(floats)(1.0)
+
+
+def test_shapes_are_those_of_numpy():
+    agrees(lambda x: np.ascontiguousarray(x[0], float), values((2,)))
+    agrees(lambda x: np.array(x, float, ndmin=3), values((2,)))
+    agrees(lambda x: np.array([[x[0], 1.0], [x[1], x[0] * x[1]]], float), values((2,)))
+    agrees(lambda x: np.array(((x, x * 2.0), (x, np.ones(2))), float), values((2,)))
+    agrees(lambda x: np.sin(np.array([x[0], 1.0], float)), values((2,)))
+    agrees(lambda x: np.array([np.array([x[0], 1.0]), [2.0, x[1]]], float), values((2,)))
+    pair = collections.namedtuple("pair", "first second")
+    agrees(lambda x: np.array(pair(x[0], x[1] * x[0]), float), values((2,)))
+
+
+def test_object_arrays_are_made_where_they_are_asked_for():
+    def f(x):
+        made = np.array([x[0], x[1] * x[0]], dtype=object)
+        assert made.__class__ is np.ndarray and made.dtype == object
+        again = np.asarray(made, dtype=float)
+        assert again.__class__ is Tracer
+        return again
+
+    x = values((2,))
+    out, pullback = fg.vjp(f, x)
+    np.testing.assert_array_equal(out, [x[0], x[1] * x[0]])
+    np.testing.assert_allclose(pullback(np.ones(2))[0], [1.0 + x[1], x[0]])
+
+
+def test_what_holds_no_traced_value_is_numpys():
+    def f(x):
+        for value in (np.ones(2), [1, 2], 3.0, (), [[1], [2]], range(3)):
+            found, wanted = np.asarray(value), ORIGINALS["asarray"](value)
+            assert found.__class__ is np.ndarray and found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+        c = np.ones(2)
+        assert np.asarray(c) is c and np.array(c) is not c
+        return x
+
+    fg.grad(f)(1.0)
+
+
+def test_numbers_that_are_not_finite_are_refused_where_they_are_known():
+    x = np.array([1.0, np.nan])
+    with pytest.raises(ValueError, match="infs or NaNs"):
+        fg.vjp(lambda x: np.asarray_chkfinite(x, float), x)
+    same(fg.jit(lambda x: np.asarray_chkfinite(x, float))(np.ones(2)), np.ones(2), "jit")
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        fg.grad, fg.value_and_grad, fg.jit, fg.make_jaxpr, fg.hessian, fg.jacfwd,
+        lambda f: fg.vmap(f), lambda f: fg.jit(fg.grad(f)), lambda f: fg.grad(fg.jit(f)),
+    ],
+)  # fmt: skip
+def test_numpy_is_untouched_after_a_transform(transform):
+    seen = []
+
+    def f(x):
+        seen.append(np.asarray is ORIGINALS["asarray"])
+        return np.sum(np.asarray(x, float) * x)
+
+    assert untouched()
+    transform(f)(np.ones((1, 2)))
+    assert untouched() and seen and not any(seen)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_numpy_is_untouched_after_an_exception(error):
+    def f(x):
+        raise error
+
+    for transform in (fg.grad, fg.jit, fg.vmap, lambda f: fg.grad(fg.grad(f))):
+        with pytest.raises(error):
+            transform(f)(np.ones(1))
+        assert untouched()
+
+
+def test_another_thread_keeps_numpys_behaviour():
+    inside, done = threading.Event(), threading.Event()
+    found = []
+
+    def other():
+        inside.wait(10)
+        found.append(np.asarray([1.0, 2.0]))
+        found.append(np.array([1, 2], dtype=object))
+        fg.grad(lambda x: np.asarray(x, float) * 2.0)(1.0)  # ends while the first still runs
+        done.set()
+
+    def f(x):
+        inside.set()
+        assert done.wait(10)
+        return np.asarray(x, float) * 3.0
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert fg.grad(f)(1.0) == 3.0
+    thread.join()
+    assert untouched()
+    np.testing.assert_array_equal(found[0], [1.0, 2.0])
+    assert found[1].dtype == object
+
+
+def test_functions_of_the_host_keep_numpys_behaviour():
+    def host(x):
+        assert np.asarray([x]).__class__ is np.ndarray
+        return np.asarray(x) * 2.0
+
+    def f(x):
+        return fg.pure_callback(host, x, x)
+
+    assert fg.vmap(f)(np.ones(2)).tolist() == [2.0, 2.0]
+    assert untouched()
+
+
+def test_the_setting_turns_it_off():
+    assert fg.config.intercept
+    fg.config.intercept = False
+    try:
+        seen = []
+        fg.grad(lambda x: seen.append(np.asarray is ORIGINALS["asarray"]) or x)(1.0)
+        assert seen == [True]
+    finally:
+        fg.config.intercept = True
+    with pytest.raises(fg.errors.ArgumentError, match="True or False"):
+        fg.config.intercept = 2

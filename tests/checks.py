@@ -194,14 +194,16 @@ def stacked(x: Any, size: int, scaled: bool = False) -> Any:
 
 
 SCALED = {
+    "checked",
     "cholesky",
+    "digitize",
     "frechet",
     "full_rank",
     "hermitian_function",
     "matrix_function",
     "solve_banded",
 }
-"""Of matrices that turned elements would take out of their domain."""
+"""Of conditions and matrices that turned elements would take out of their domain."""
 
 
 def check_batch(primitive: Primitive, sample: Sample) -> None:

@@ -52,6 +52,10 @@ for name, (low, high, kinds) in UNARY.items():
         add(name, draw(name, (2, 2), C64, low, high))
     if "i" in kinds:
         add(name, draw(name, (2, 2), I64, -5, 5))
+for dtype in (C128, C64):
+    for shape in ((), (3,), (2, 2), (0,)):
+        add("phase", draw("phase", shape, dtype, 0.2, 2.0))
+add("phase", np.array([0j, 1 + 1j]), upto=0)
 for name in ("neg", "positive", "abs"):  # Python's own operators keep Python numbers
     add(name, 1.5)
     add(name, 2 + 1j)

@@ -51,6 +51,20 @@ for shape, axis in (((5, 2), 0), ((2, 5), 1), ((2, 5, 2), 1)):
         add("share_ties", draw("x", shape, dtype), keys, axis=axis)
 add("share_ties", draw("x", (4,), F64), np.array([1.0, 1.0, np.nan, np.nan]), axis=0, fixed=(1,))
 
+for right in (False, True):
+    for edges in (np.array([-1.5, -0.5, 0.0, 1.0]), np.array([1.0, 0.0, -0.5, -1.5])):
+        for shape in ((), (3,), (2, 3), (0,)):
+            add("digitize", edges, draw("v", shape, F64), right=right)
+            add("digitize", edges.astype(F32), draw("v", shape, F32), right=right)
+    rows = np.array([[-1.0, 0.0, 1.0], [1.0, 0.0, -1.0]])
+    add("digitize", rows, draw("v", (2, 3), F64), right=right, lead=1)
+    add("digitize", np.array([-1, 0, 2]), draw("v", (2,), I64), right=right)
+for dtype in (F64, F32, C128, I64):
+    for shape in ((), (3,), (2, 0)):
+        x = draw("checked", shape, dtype)
+        add("checked", x, x == x, message="{} is wrong", fixed=(1,))
+        add("checked", x, np.True_, message="wrong", fixed=(1,))
+
 for side in ("left", "right"):
     for shape in ((), (3,), (2, 3), (0,)):
         edges = np.array([-1.5, -0.5, 0.0, 0.0, 1.0])

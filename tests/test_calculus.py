@@ -144,6 +144,62 @@ def test_roots():
     same(fg.vmap(np.roots)(rows), np.stack([np.roots(r) for r in rows]), "vmap")
 
 
+def test_roots_have_derivatives_by_coefficients_that_are_zero():
+    for jacobian in (fg.jacrev, fg.jacfwd):
+        found = jacobian(np.roots)(np.array([1.0, -3.0, 0.0]))
+        np.testing.assert_allclose(found, [[-3, -1, -1 / 3], [0, 0, 1 / 3]], atol=1e-15)
+        found = jacobian(np.roots)(np.array([0.0, 1.0, -3.0]))
+        np.testing.assert_allclose(found, [[-9.0, -3.0, -1.0]])
+    p, step = np.array([0.0, 2.0, -6.0, 4.0]), 1e-5  # 2 and 1; a third root comes from infinity
+
+    def near(shift):
+        found = np.roots([shift, *p[1:]])
+        return np.sort(np.real(found[np.abs(found) < 100]))[::-1]
+
+    differences = (near(step) - near(-step)) / (2 * step)
+    np.testing.assert_allclose(fg.jacrev(np.roots)(p)[:, 0], differences, rtol=1e-8)
+    seconds = (near(step) - 2 * near(0.0) + near(-step)) / step**2
+    for hessian in (fg.jacfwd(fg.jacrev(np.roots)), fg.jacrev(fg.jacfwd(np.roots))):
+        np.testing.assert_allclose(hessian(p)[:, 0, 0], seconds, rtol=1e-4)
+    q = np.array([1.0, 0.0, 1.0, 0.0])
+    same(fg.jit(np.roots)(q), np.roots(q), "staged, in NumPy's order")
+    rows = np.stack([q, p[::-1] + 1.0])
+    same(fg.vmap(np.roots)(rows), np.stack([np.roots(r) for r in rows]) + 0j, "vmap")
+    eager(np.roots, np.array([2.0, 0.0, 0.0], np.float32))
+    for run in (fg.jit, lambda f: lambda p: fg.vmap(f)(p[None])):
+        with pytest.raises(ValueError, match="first coefficient is 0"):
+            run(np.roots)(p)
+
+
+def test_products_of_polynomials_leave_leading_zeros_out():
+    a, b = np.array([0.0, 1.0, 3.0]), np.array([1.0, 2.0])
+    eager(np.polymul, a, b)
+    eager(np.polymul, np.zeros(2), b)
+    eager(np.polymul, np.array([0.0, 2.0]), a)
+    jacobian = fg.jacrev(lambda a: np.polymul(a, b))(a)
+    np.testing.assert_array_equal(jacobian, [[2, 1, 0], [0, 2, 1], [0, 0, 2]])
+    eager(np.polydiv, np.array([0.0, 1.0, 3.0]), np.array([1.0, 3.0, 2.0, 3.0]))
+
+
+def test_poly1d_of_traced_coefficients():
+    p = np.array([2.0, 1.0, -3.0])
+    for f in (
+        lambda c: np.poly1d(c)(3.0),
+        lambda c: (np.poly1d(c) * np.poly1d([1.0, 2.0]) + np.poly1d(c)).coeffs,
+        lambda c: np.polyder(np.poly1d(c)).coeffs,
+        lambda c: np.polyint(np.poly1d(c), k=2.0).coeffs,
+    ):
+        eager(f, p)
+        fg.testing.check_grads(f, (p,), order=2)
+    assert isinstance(np.polyadd(np.poly1d(p), p), np.poly1d)
+    with pytest.raises(fg.errors.GradientCutError, match=r"numpy\.poly1d leaves"):
+        fg.grad(lambda c: np.poly1d(c)(3.0))(np.array([0.0, 1.0, 2.0]))
+    trimmed = fg.grad(lambda c: np.poly1d(np.trim_zeros(c, "f"))(3.0))(np.array([0.0, 1.0, 2.0]))
+    np.testing.assert_array_equal(trimmed, [0.0, 3.0, 1.0])
+    with pytest.raises(fg.errors.AbstractValueError, match="trim_zeros"):
+        fg.jit(lambda c: np.poly1d(c)(3.0))(p)
+
+
 def test_polyfit():
     x = np.linspace(-1, 1, 6)
     y, w = np.sin(2 * x) + V, np.abs(V) + 0.5

@@ -118,6 +118,28 @@ def test_logspace_and_geomspace():
     agrees(lambda a, b: np.geomspace(a, b, 4, axis=-1), np.array([0.5, 2.0]), np.array([8.0, 4.0]))
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_geomspace_of_complex_and_negative_ends():
+    z = np.complex128
+    agrees(lambda a, b: np.geomspace(a, b, 4), z(1 + 1j), z(16 - 3j))
+    agrees(lambda a, b: np.geomspace(a, b, 4), z(1j), z(-16))
+    agrees(lambda a, b: np.geomspace(a, b, 3), np.float64(-1.0), z(100j), order=1)
+    agrees(lambda a, b: np.geomspace(a, b, 3), np.float64(-1.0), np.float64(1000.0), order=0)
+    agrees(lambda a: np.geomspace(a, 8.0, 3, dtype=np.complex64), np.float32(-2.0), order=0)
+    ends = np.array([-2.0, 3.0]), np.array([-20.0, 30.0])
+    agrees(lambda a, b: np.geomspace(a, b, 4, endpoint=False, axis=1), *ends)
+    agrees(lambda a: np.geomspace(a, 9, 0), np.float64(3.0), order=0)
+    for run in (fg.jit, fg.jacfwd):
+        with pytest.raises(ValueError, match="cannot include zero"):
+            run(lambda a: np.geomspace(a, 1.0, 3))(0.0)
+
+
+def test_the_step_of_one_number_is_nan():
+    found, step = fg.vjp(lambda x: np.linspace(x, 2 * x, 1, retstep=True), np.ones(2))[0]
+    assert found.shape == (1, 2)
+    assert np.ndim(step) == 0 and np.isnan(step)
+
+
 def test_meshgrid():
     for options in ({}, {"indexing": "ij"}, {"sparse": True}, {"sparse": True, "indexing": "ij"}):
         agrees(

@@ -149,3 +149,48 @@ def test_conjugates_of_logical_values_are_integers_as_numpys():
     f = lambda x: np.round(np.conj(x))  # noqa: E731
     x = np.array([True, False])
     assert fg.jit(f)(x).dtype == f(x).dtype == np.int8
+
+
+def test_dtypes_are_numpys():
+    """Also where one number of Python's, or of another dtype, stands beside an array."""
+    x = np.array([1.0, np.nan, 3.0], F32)
+    agrees(lambda x: np.nan_to_num(x, nan=np.float64(2)), x, order=0)
+    agrees(lambda x: np.nan_to_num(x, nan=np.array([1.0, 2, 3])), x, order=0)
+    y = np.array([1.0, 9.0, 3.0], F32)
+    agrees(lambda x, p: np.unwrap(x, period=p), y, 2.5, order=0, batch=False)
+    agrees(lambda x: np.unwrap(x, period=np.float64(2.5)), y, order=0)
+    agrees(lambda x: np.select([x > 2, x > 1], [x, 2.0], default=1), y, order=0)
+    agrees(lambda x: np.select([x > 2], [x], default=np.float64(1)), y, order=0)
+    agrees(lambda x: np.clip(0.3, -x, x), y, order=0)
+    agrees(lambda x: np.clip(x, 0, 2.5), y, order=0)
+    small = np.array([1, 9, 3], np.int8)
+    agrees(np.modf, small)
+    agrees(lambda x: np.clip(x, -1000, 300), small)
+    agrees(lambda x: np.clip(x, -1, 3), small.astype(np.uint8))
+    truth = np.array([True, False])
+    agrees(lambda x: np.power(x, 2), truth)
+    agrees(lambda x: x**2, truth)
+    agrees(lambda x: np.power(2, x), truth)
+
+
+def test_answers_about_whole_arrays_are_pythons_booleans():
+    found = []
+
+    def f(x):
+        found.extend([np.allclose(x, x), np.array_equal(x, x + 1), np.array_equiv(x, x[:1])])
+        return np.sum(x)
+
+    fg.grad(f)(np.array([1.0, 2.0]))
+    assert [type(answer) for answer in found] == [bool] * 3
+    assert found == [True, False, False]
+
+
+def test_sign_of_complex_numbers():
+    z = [complex(-0.0, -0.0), 1j, 0, complex(np.inf, 1), 3e200 + 4e200j, complex(-3, -0.0), -1 + 2j]
+    z = np.array(z)
+    for found in (fg.vjp(np.sign, z)[0], fg.jit(np.sign)(z), fg.vmap(np.sign)(z)):
+        np.testing.assert_array_equal(found, np.sign(z))
+        np.testing.assert_array_equal(np.signbit(found.real), np.signbit(np.sign(z).real))
+        np.testing.assert_array_equal(np.signbit(found.imag), np.signbit(np.sign(z).imag))
+    agrees(np.sign, np.array([1 + 2j, -0.5 + 0.1j]))
+    assert fg.jvp(np.sign, (0j,), (1 + 1j,))[1] == 0

@@ -50,6 +50,30 @@ def test_histogram(density):
     agrees(lambda w: np.histogram2d(x, y, 3, weights=w, density=d)[0], np.abs(x) + 0.1)
 
 
+RULES = ["auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_edges_of_bins_counted_by_a_rule_have_derivatives(rule):
+    x = values((30,), seed=3)
+    eager(lambda x: np.histogram_bin_edges(x, rule), x)
+    fg.testing.check_grads(lambda x: np.histogram_bin_edges(x, rule), (x,), order=2)
+    fg.testing.check_grads(lambda x: np.histogram(x, rule, density=True)[0], (x,), order=2)
+    found = fg.jacrev(lambda x: np.histogram_bin_edges(x, rule))(x)
+    assert found[0, np.argmin(x)] == found[-1, np.argmax(x)] == 1.0
+    eager(lambda x: np.histogram_bin_edges(x, rule, (-1.0, 1.0)), x)
+    with pytest.raises(TypeError, match="weighted"):
+        fg.vjp(lambda w: np.histogram(x, rule, weights=w), np.ones(30))
+    with pytest.raises(fg.errors.AbstractValueError, match="bins="):
+        fg.jit(lambda x: np.histogram_bin_edges(x, rule))(x)
+
+
+def test_traced_edges_have_to_ascend():
+    for run in (lambda f: f, fg.jit, lambda f: lambda *a: fg.vjp(f, *a)):
+        with pytest.raises(ValueError, match="increase monotonically"):
+            run(np.histogram)(V, np.array([0.0, 2.0, 1.0]))
+
+
 # --- functions of functions -----------------------------------------------------------------------
 
 
@@ -127,6 +151,11 @@ def test_indices():
     for order in "CF":
         flat = np.array([3, 7, 11])
         agrees(lambda i, o=order: np.unravel_index(i, (3, 4), order=o), flat, batch=False)
+        agrees(
+            lambda i, o=order: np.unravel_index(i, (3, 4), order=o),
+            flat.astype(np.int8),
+            batch=False,
+        )
         pair = np.unravel_index(flat, (3, 4))
         agrees(
             lambda i, j, o=order: np.ravel_multi_index((i, j), (3, 4), order=o), *pair, batch=False
@@ -164,3 +193,18 @@ def test_real_if_close():
     eager(np.real_if_close, small)
     eager(np.real_if_close, small + 1j)
     agrees(np.real_if_close, V)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, fg.jit, lambda f: lambda i: fg.vmap(f)(i[None])])
+def test_indices_out_of_range_raise_in_compiled_programs_too(run):
+    i = np.array([0, 3])
+    with pytest.raises(ValueError, match="index 3 is out of bounds for array with size 3"):
+        run(lambda i: np.unravel_index(i, (1, 3)))(i)
+    with pytest.raises(ValueError, match="invalid entry in coordinates array"):
+        run(lambda i: np.ravel_multi_index((i, 1), (2, 3)))(i)
+    with pytest.raises(ValueError, match="invalid entry in choice array"):
+        run(lambda i: np.choose(i, [1.0, 2.0]))(i)
+    with pytest.raises(TypeError, match="only int indices"):
+        run(lambda i: np.unravel_index(i, (1, 3)))(i * 1.0)
+    with pytest.raises(ValueError, match="sequence of length 2"):
+        run(lambda i: np.ravel_multi_index((i,), (2, 3)))(i)

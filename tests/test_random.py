@@ -400,6 +400,8 @@ def test_impossible_parameters_give_nan_or_minus_one():
         == -1
     )
     assert random.binomial(KEY, 5, 1.0) == 5
+    for n in (np.inf, 1e30, np.nan):
+        assert random.binomial(KEY, n, 0.5) == -1
     assert random.geometric(KEY, 1.0) == 1
 
 

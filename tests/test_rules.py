@@ -96,6 +96,7 @@ def test_a_gradient_costs_at_most_five_times_the_function():
         "logaddexp2",
         "maximum",
         "minimum",
+        "phase",
         "polynomial_roots",
         "power",
         "product_of_others",

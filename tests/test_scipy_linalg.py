@@ -323,6 +323,14 @@ def test_polar_of_equal_singular_values():
         check_grads(linalg.polar, [a], order=2)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_hankel_of_several_vectors_is_what_the_installed_scipy_makes_of_them():
+    c, r = draw(2, 3), draw(2, 2)
+    for f in (fg.jit(linalg.hankel), lambda *args: fg.vjp(linalg.hankel, *args)[0]):
+        np.testing.assert_array_equal(f(c), la.hankel(c))
+        np.testing.assert_array_equal(f(c, r), la.hankel(c, r))
+
+
 # --- dtypes, batches, empty -----------------------------------------------------------------------
 
 SINGLE = np.float32(regular(3))

@@ -312,6 +312,15 @@ def test_polygamma_and_multigammaln():
     check_grads(lambda x: np.abs(special.lambertw(x, -1)), [-0.2], order=2)
 
 
+def test_comb_with_repetition():
+    for n, k in ((0.0, 0.0), (0.5, 0.0), (-1.0, 0.0), (0.0, 1.0), (3.0, 2.0), (-2.5, 1.0)):
+        expected = sp.comb(n, k, repetition=True)
+        for run in (fg.jit, lambda f: lambda *a: fg.vjp(f, *a)[0]):
+            found = run(lambda n, k: special.comb(n, k, repetition=True))(n, k)
+            np.testing.assert_allclose(found, expected, rtol=1e-14)
+    check_grads(lambda n, k: special.comb(n, k, repetition=True), [3.3, 1.7], order=2)
+
+
 def test_the_namespace_is_scipys():
     assert special.gammaln is sp.gammaln
     assert special.roots_legendre is sp.roots_legendre

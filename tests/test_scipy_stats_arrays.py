@@ -300,6 +300,16 @@ def test_mode(axis, keepdims):
             assert np.asarray(x).dtype == np.asarray(y).dtype and np.shape(x) == np.shape(y)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [int, float, bool, np.uint8])
+def test_mode_of_nothing(dtype):
+    for a in (np.zeros(0, dtype), np.zeros((0, 2), dtype)):
+        expected = sp.mode(a)
+        for found in (fg.jit(stats.mode)(a), fg.vjp(stats.mode, a)[0]):
+            np.testing.assert_array_equal(found.mode, expected.mode, strict=True)
+            np.testing.assert_array_equal(found.count, expected.count, strict=True)
+
+
 def test_the_derivative_of_a_mode_is_shared():
     slope = fg.grad(lambda x: np.sum(stats.mode(x).mode))(A)
     np.testing.assert_array_equal(slope, [[0.5, 0, 0.5], [0, 1, 0.5], [0.5, 0, 0]])

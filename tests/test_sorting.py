@@ -80,6 +80,19 @@ def test_searchsorted_and_digitize(side):
         fg.grad(lambda v: np.sum(np.digitize(v, [0, 2, 1])))(X[0])
 
 
+@pytest.mark.parametrize("run", [lambda f: f, fg.jit, lambda f: lambda *a: fg.vjp(f, *a)[0]])
+def test_bins_of_traced_values_may_descend(run):
+    x, bins = np.array([0.5, 2.0, 2.5]), np.array([3.0, 2.0, 1.0, 0.0])
+    for right in (False, True):
+        found = run(lambda x, b, r=right: np.digitize(x, b, r))(x, bins)
+        same(found, np.digitize(x, bins, right), "descending")
+    with pytest.raises(ValueError, match="monotonically"):
+        run(np.digitize)(x, np.array([3.0, 1.0, 2.0]))
+    both = np.stack([bins, bins[::-1]])
+    found = fg.vmap(np.digitize, in_axes=(None, 0))(x, both)
+    same(found, np.stack([np.digitize(x, b) for b in both]), "one ascends, one descends")
+
+
 def test_one_search_in_each_example():
     a = np.sort(values((3, 6)), axis=1)
     v = values((3, 2, 2), seed=1)

@@ -70,6 +70,8 @@ def logsumexp(
 ) -> Any:  # fmt: skip
     """log of the sum of b e^a over axes (all by default).
 
+    Where all of a is -inf the result is -inf, and its derivative 0.
+
     Args:
       a: an array. axis: one axis, several, or None. b: weights that broadcast to a, of any sign.
       keepdims: whether the axes stay, with length 1. return_sign: whether to return also the sign
@@ -85,6 +87,7 @@ def logsumexp(
     if where is not None:
         x = np.broadcast_to(x, np.broadcast_shapes(shape_of(x), np.shape(where)))
     largest, terms, _ = _exponentials(x, axis, where)
+    terms = np.where(largest == -np.inf, 0, terms)
     total = np.sum(terms if b is None else terms * b, axis=axis, keepdims=True)
     sign = np.sign(total)
     if return_sign:

@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.numpy.axes import axis_index
 from fungrad.numpy.elementwise import diff
 from fungrad.numpy.joining import concatenate
-from fungrad.numpy.prepare import array_of, axis_indices
+from fungrad.numpy.prepare import array_of, axis_indices, common_dtype
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import bessel, convolving
 from fungrad.primitives import sorting as s
@@ -140,7 +140,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     axis = axis_index(axis, len(p.shape))
     steps = diff(p, axis=axis)
     discont = period / 2 if discont is None else discont
-    dtype = np.result_type(steps.dtype, period.dtype if hasattr(period, "dtype") else period)
+    dtype = common_dtype(steps, period)
     high, ambiguous = period / 2, True
     if dtype.kind in "iu":
         high, rest = divmod(period, 2)

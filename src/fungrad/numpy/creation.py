@@ -16,6 +16,7 @@ import numpy as np
 from fungrad.numpy.prepare import array_of, axis_index, refuse_assignment, sizes
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import shaping as s
+from fungrad.primitives.checking import checked
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
@@ -143,7 +144,7 @@ def linspace(
     steps = count - 1 if endpoint else count
     delta = last - first
     positions = np.arange(count).reshape((count,) + (1,) * len(delta.shape))
-    step = delta / steps if steps > 0 else delta * np.nan
+    step = delta / steps if steps > 0 else np.nan
     points = first + positions * step if steps > 0 else first + positions * delta
     if endpoint and count > 1:
         points = select(positions == count - 1, last, points)
@@ -173,17 +174,26 @@ def logspace(
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    """Numbers with a constant ratio between two real ends of one sign, as np.geomspace."""
-    ends = [array_of(x) for x in (start, stop)]
-    wide = np.result_type(*(x.dtype for x in ends), np.float64)  # also of float32, as NumPy
-    first, last = (cast(x, wide) for x in ends)
-    exponents = linspace(np.log10(np.abs(first)), np.log10(np.abs(last)), num, endpoint)
-    points = np.sign(first) * np.power(10.0, exponents)
-    positions = np.arange(num).reshape((-1,) + (1,) * (len(points.shape) - 1))
+    """Numbers with a constant ratio between two ends, as np.geomspace.
+
+    Complex ends, and those of a complex dtype, are the ends of a logarithmic spiral.
+
+    Raises:
+      ValueError: where an end is 0; in a compiled program when it runs.
+    """
+    count = operator.index(num)
+    ends = [array_of(start), array_of(stop)]
+    wide = np.result_type(*[x.dtype for x in ends], float(count), np.zeros((), dtype))
+    nonzero = "Geometric sequence cannot include zero"
+    first, last = (checked(cast(x, wide), x != 0, message=nonzero) for x in ends)
+    turn = np.sign(first)
+    first, last = first / turn, last / turn
+    points = cast(logspace(np.log10(first), np.log10(last), count, endpoint), wide)
+    positions = np.arange(count).reshape((count,) + (1,) * (len(points.shape) - 1))
     points = select(positions == 0, first, points)
-    if endpoint and num > 1:
-        points = select(positions == num - 1, last, points)
-    points = points if dtype is None else cast(points, dtype)
+    if endpoint and count > 1:
+        points = select(positions == count - 1, last, points)
+    points = cast(points * turn, wide if dtype is None else dtype)
     return s.moveaxis(points, 0, axis_index(axis, len(points.shape)))
 
 

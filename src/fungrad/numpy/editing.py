@@ -15,9 +15,10 @@ from fungrad.numpy.axes import axis_index, flattened
 from fungrad.numpy.joining import concatenate
 from fungrad.numpy.prepare import array_of, sizes
 from fungrad.numpy.wrap import implements, known
+from fungrad.primitives.checking import in_range
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.shaping import broadcast_to, cast, moveaxis, reshape
-from fungrad.tracing.trace import Tracer, shape_of
+from fungrad.tracing.trace import shape_of
 
 
 def _along(arr: Any, axis: Any) -> tuple[Any, int]:
@@ -116,12 +117,30 @@ def diag_indices_from(arr: Any) -> Any:
     return np.diag_indices_from(np.broadcast_to(0, shape_of(array_of(arr))))
 
 
+def _integers(x: Any) -> Any:
+    """Indices as NumPy's unravel_index and ravel_multi_index take them, as intp."""
+    x = array_of(x)
+    if x.dtype.kind not in "iub":
+        raise TypeError("only int indices permitted")
+    return cast(x, np.intp)
+
+
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
-    """Positions in a flattened array as indices, as numpy.unravel_index."""
-    rest = array_of(indices)
+    """Positions in a flattened array as indices, as numpy.unravel_index.
+
+    Raises:
+      ValueError: where a position is out of range; in a compiled program when it runs.
+    """
+    lengths = sizes(shape)
+    rest = _integers(indices)
+    if not lengths and rest.shape:
+        raise ValueError("multiple indices are not supported for 0d arrays")
+    total = math.prod(lengths)
+    message = f"index {{}} is out of bounds for array with size {total}"
+    rest = in_range(rest, total, message)
     result = []
-    for length in sizes(shape) if order == "F" else sizes(shape)[::-1]:
+    for length in lengths if order == "F" else lengths[::-1]:
         result.append(rest % length)
         rest = rest // length
     return tuple(result if order == "F" else result[::-1])
@@ -131,19 +150,24 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
     """Indices as positions in the flattened array, as numpy.ravel_multi_index.
 
-    Indices out of range are an error only where they are known.
+    Raises:
+      ValueError: where an index is out of range; in a compiled program when it runs.
     """
     lengths = sizes(dims)
     modes = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
+    places = [_integers(index) for index in multi_index]
+    if len(places) != len(lengths):
+        raise ValueError(f"parameter multi_index must be a sequence of length {len(lengths)}")
     total: Any = 0
-    for i, (index, length, kind) in enumerate(zip(multi_index, lengths, modes, strict=True)):
-        place = array_of(index)
+    for i, (place, length, kind) in enumerate(zip(places, lengths, modes, strict=True)):
         if kind == "wrap":
             place = place % length
         elif kind == "clip":
             place = np.minimum(np.maximum(place, 0), length - 1)
-        elif place.__class__ is not Tracer and np.any((place < 0) | (place >= length)):
-            raise ValueError("invalid entry in coordinates array")
+        elif kind == "raise":
+            place = in_range(place, length, "invalid entry in coordinates array")
+        else:
+            raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {kind!r})")
         total = total + place * math.prod(lengths[:i] if order == "F" else lengths[i + 1 :])
     return total
 

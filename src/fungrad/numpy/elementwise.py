@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.joining import concatenate
-from fungrad.numpy.prepare import array_of, axis_index
+from fungrad.numpy.prepare import array_of, axis_index, common_dtype
 from fungrad.numpy.wrap import as_array, implements, refuse
 from fungrad.primitives import shaping as s
 from fungrad.primitives import ufuncs as u
@@ -65,10 +65,7 @@ _real_sign = registry.ufuncs[np.sign]
 def _sign(x: Any) -> Any:
     """z / |z| for complex numbers, 0 at 0; -1, 0 or 1 without a derivative for real ones."""
     x = as_array(x)
-    if x.__class__ is complex or (x.__class__ is not float and array_of(x).dtype.kind == "c"):
-        size = u.abs(x)
-        return x / select(size == 0, 1.0, size)
-    return _real_sign(x)
+    return u.phase(x) if array_of(x).dtype.kind == "c" else _real_sign(x)
 
 
 # --- rounding -------------------------------------------------------------------------------------
@@ -122,7 +119,15 @@ def clip(
     """Kept between bounds, as np.clip; at a bound the derivative is shared with it."""
     refuse("clip", out=out)
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
-    a = as_array(a)
+    a = array_of(a)
+    if a.dtype.kind in "iu":  # one of Python's integers outside of the dtype is no bound
+        limits = np.iinfo(a.dtype)
+        low = None if low.__class__ is int and low <= limits.min else low
+        high = None if high.__class__ is int and high >= limits.max else high
+    if low is None and high is None:
+        return u.positive(a)
+    given = [bound for bound in (low, high) if bound is not None]
+    a = cast(a, common_dtype(cast(a, a.dtype), *given))
     if low is not None:
         a = u.maximum(a, as_array(low))
     return a if high is None else u.minimum(a, as_array(high))
@@ -144,9 +149,10 @@ def nan_to_num(
     if x.dtype.kind != "f":
         return x
     bounds = np.finfo(x.dtype)
-    x = select(np.isnan(x), nan, x)
-    x = select(x == np.inf, float(bounds.max) if posinf is None else posinf, x)
-    return select(x == -np.inf, float(bounds.min) if neginf is None else neginf, x)
+    high, low = bounds.max if posinf is None else posinf, bounds.min if neginf is None else neginf
+    for where, number in ((np.isnan(x), nan), (x == np.inf, high), (x == -np.inf, low)):
+        x = select(where, cast(array_of(number), x.dtype), x)
+    return x
 
 
 # --- comparisons ----------------------------------------------------------------------------------
@@ -168,7 +174,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 @implements(np.allclose)
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """Whether two arrays are equal within tolerances, as np.allclose."""
-    return np.all(isclose(a, b, rtol, atol, equal_nan))
+    return _truth(np.all(isclose(a, b, rtol, atol, equal_nan)))
+
+
+def _truth(x: Any) -> Any:
+    """One of Python's booleans, as NumPy's answer is, where it is known."""
+    return x if x.__class__ is Tracer else bool(x)
 
 
 @implements(np.array_equal)
@@ -180,7 +191,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     same = a1 == a2
     if equal_nan and a1.dtype.kind in "fc" and a2.dtype.kind in "fc":
         same = np.logical_or(same, np.logical_and(np.isnan(a1), np.isnan(a2)))
-    return np.all(same)
+    return _truth(np.all(same))
 
 
 @implements(np.array_equiv)
@@ -191,7 +202,7 @@ def array_equiv(a1: Any, a2: Any) -> Any:
         np.broadcast_shapes(a1.shape, a2.shape)
     except ValueError:
         return False
-    return np.all(a1 == a2)
+    return _truth(np.all(a1 == a2))
 
 
 @implements(np.isposinf)
@@ -235,6 +246,8 @@ def _frexp(x: Any) -> tuple[Any, Any]:
 
 
 def _modf(x: Any) -> tuple[Any, Any]:
+    x = array_of(x)
+    x = cast(x, np.modf(np.ones((), x.dtype))[0].dtype)
     whole = u.trunc(x)
     infinite = np.isinf(x)
     part = u.fmod(select(infinite, 0.0, x), 1.0)
@@ -243,6 +256,12 @@ def _modf(x: Any) -> tuple[Any, Any]:
 
 def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
     return u.floor_divide(x, y), u.remainder(x, y)
+
+
+def _power(x: Any, y: Any) -> Any:
+    if y.__class__ is int and as_array(x).__class__ is not int and array_of(x).dtype.kind == "b":
+        x = cast(x, np.int_)  # Python's ** of booleans stays in int8, the ufunc does not
+    return u.power(x, y)
 
 
 def _float_power(x: Any, y: Any) -> Any:
@@ -271,6 +290,7 @@ registry.ufuncs[np.sign] = _sign
 registry.ufuncs[np.frexp] = _frexp
 registry.ufuncs[np.modf] = _modf
 registry.ufuncs[np.divmod] = _divmod
+registry.ufuncs[np.power] = _power
 registry.ufuncs[np.float_power] = _float_power
 
 # --- differences ----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from fungrad.numpy.axes import flattened
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.wrap import implements, known
 from fungrad.primitives import sorting as s
+from fungrad.primitives.checking import checked
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, Index, scatter
 from fungrad.primitives.shaping import cast, reshape, slice_axis
@@ -62,10 +63,13 @@ def _ends(a: Any, range: Any) -> tuple[Any, Any]:
 
 def _edges(a: Any, bins: Any, range: Any, weights: Any) -> Any:
     if isinstance(bins, str):
-        return np.histogram_bin_edges(
-            known(a, f"np.histogram(bins={bins!r})"), bins,
-            None if range is None else (known(range[0], "range"), known(range[1], "range")),
-        )  # fmt: skip
+        if weights is not None:
+            raise TypeError(
+                "Automated estimation of the number of bins is not supported for weighted data"
+            )
+        data = known(a, f"np.histogram(bins={bins!r})")
+        ends: Any = None if range is None else [known(end, "range") for end in range]
+        bins = len(np.histogram_bin_edges(data, bins, ends)) - 1
     bins = array_of(bins)
     if not bins.shape:
         count = operator.index(bins)
@@ -78,9 +82,8 @@ def _edges(a: Any, bins: Any, range: Any, weights: Any) -> Any:
         return np.linspace(first, last, count + 1, endpoint=True, dtype=dtype)
     if len(bins.shape) > 1:
         raise ValueError("`bins` must be 1d, when an array")
-    if bins.__class__ is not Tracer and np.any(bins[:-1] > bins[1:]):
-        raise ValueError("`bins` must increase monotonically, when an array")
-    return bins
+    ascends = bins[:-1] <= bins[1:]
+    return checked(bins, ascends, message="`bins` must increase monotonically, when an array")
 
 
 def _data(a: Any, weights: Any) -> tuple[Any, Any]:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.axes import axis_index, flattened
+from fungrad.numpy.prepare import common_dtype
 from fungrad.numpy.wrap import as_array, implements, known, refuse
+from fungrad.primitives.checking import in_range
 from fungrad.primitives.elementwise import select as pick
 from fungrad.primitives.indexing import ARRAY, Index, getitem, of_int
 from fungrad.primitives.shaping import cast
@@ -292,9 +294,10 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     for i, condition in enumerate(conditions):
         if typeof(condition).dtype != _BOOL:
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
-    result = as_array(default)
+    dtype = common_dtype(*choices, default)
+    result = cast(as_array(default), dtype)
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
-        result = pick(condition, choice, result)
+        result = pick(condition, cast(choice, dtype), result)
     return result
 
 
@@ -302,17 +305,17 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """For each element of a, the element of the choice that it numbers, as numpy.choose.
 
-    Numbers out of range are an error only where they are known.
+    Raises:
+      ValueError: where a number is out of range; in a compiled program when it runs.
     """
     refuse("numpy.choose", out=out)
     items = [as_array(c) for c in choices]
+    if not items:
+        raise ValueError("0-length sequence.")
     a = _positions(a, len(items), mode)
-    if mode == "raise" and a.__class__ is not Tracer:
-        if np.any((np.less(a, 0)) | np.greater_equal(a, len(items))):
-            raise ValueError("invalid entry in choice array")
-    result = (
-        pick(a == 0, items[0], items[-1]) if len(items) > 1 else pick(a == a, items[0], items[0])
-    )
+    if mode == "raise":
+        a = in_range(a, len(items), "invalid entry in choice array")
+    result = pick(a == 0, items[0], items[-1])
     for number, item in enumerate(items[1:-1], start=1):
         result = pick(a == number, item, result)
     return result

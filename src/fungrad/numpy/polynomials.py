@@ -17,8 +17,8 @@ from fungrad.numpy.joining import concatenate
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.wrap import implements, known
 from fungrad.primitives.polynomial_roots import polynomial_roots
-from fungrad.primitives.shaping import cast, pad, reduce_sum, reshape, slice_axis
-from fungrad.tracing.trace import Tracer, shape_of
+from fungrad.primitives.shaping import cast, pad, reduce_sum, reshape
+from fungrad.tracing.trace import Tracer
 
 
 def _coefficients(p: Any) -> Any:
@@ -33,32 +33,55 @@ def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
     return pad(x, widths=((length - x.size, 0),)), pad(y, widths=((length - y.size, 0),))
 
 
+def _as_given(result: Any, *given: Any) -> Any:
+    """A result as NumPy's class of polynomials where an argument was one."""
+    return np.poly1d(result) if any(isinstance(p, np.poly1d) for p in given) else result
+
+
 @implements(np.polyadd)
 def polyadd(a1: Any, a2: Any) -> Any:
     """The sum of two polynomials, as numpy.polyadd."""
     x, y = _aligned(a1, a2)
-    return x + y
+    return _as_given(x + y, a1, a2)
 
 
 @implements(np.polysub)
 def polysub(a1: Any, a2: Any) -> Any:
     """The difference of two polynomials, as numpy.polysub."""
     x, y = _aligned(a1, a2)
-    return x - y
+    return _as_given(x - y, a1, a2)
+
+
+def _leading_zeros(p: Any) -> int:
+    """How many coefficients numpy.poly1d leaves out; none where they are only known as types."""
+    values = _value(p)
+    if values is None:
+        return 0
+    used = np.flatnonzero(values)
+    return int(used[0]) if used.size else max(values.size - 1, 0)
 
 
 @implements(np.polymul)
 def polymul(a1: Any, a2: Any) -> Any:
-    """The product of two polynomials, as numpy.polymul."""
-    return convolve(_coefficients(a1), _coefficients(a2))
+    """The product of two polynomials, as numpy.polymul.
+
+    Leading zeros are left out where they are known to be such; what is kept has the derivatives by
+    them.
+    """
+    x, y = _coefficients(a1), _coefficients(a2)
+    if len(x.shape) > 1 or len(y.shape) > 1:
+        raise ValueError("Polynomial must be 1d only.")
+    x, y = (p if p.size else np.zeros(1, p.dtype) for p in (x, y))
+    return _as_given(convolve(x, y)[_leading_zeros(x) + _leading_zeros(y) :], a1, a2)
 
 
 @implements(np.polydiv)
 def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     """The quotient and the remainder of two polynomials, as numpy.polydiv.
 
-    Leading zeros of the remainder are dropped where they are known to be such.
+    Leading zeros of the remainder are left out, so it has to be known.
     """
+    given = (u, v)
     u, v = _coefficients(u) + 0.0, _coefficients(v) + 0.0
     dtype = np.result_type(u.dtype, v.dtype)
     n, m = v.size - 1, u.size - 1
@@ -68,12 +91,12 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
         factor = scale * rest[k]
         quotients.append(factor)
         rest = rest - pad(factor * v, widths=((k, m - n - k),))
-    if not quotients:
-        return np.zeros(1, dtype), rest
-    quotient = np.stack(quotients)
-    while shape_of(rest)[0] > 1 and bool(np.allclose(rest[0], 0, rtol=1e-14)):
-        rest = rest[1:]
-    return quotient, rest
+    quotient = np.stack(quotients) if quotients else np.zeros(1, dtype)
+    values = known(rest, "np.polydiv (it leaves out zeros in front of the remainder)")
+    start = 0
+    while start < values.size - 1 and np.allclose(values[start], 0, rtol=1e-14):
+        start += 1
+    return _as_given(quotient, *given), _as_given(rest[start:], *given)
 
 
 @implements(np.polyder)
@@ -82,10 +105,10 @@ def polyder(p: Any, m: Any = 1) -> Any:
     order = operator.index(m)
     if order < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
-    p = _coefficients(p)
+    found = _coefficients(p)
     for _ in range(order):
-        p = p[:-1] * np.arange(p.size - 1, 0, -1)
-    return p
+        found = found[:-1] * np.arange(found.size - 1, 0, -1)
+    return _as_given(found, p)
 
 
 @implements(np.polyint)
@@ -94,15 +117,15 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
     order = operator.index(m)
     if order < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    p = _coefficients(p)
+    found = _coefficients(p)
     constants = _coefficients(0.0 if k is None else k)
     if constants.size == 1 and order > 1:
         constants = constants[0] * np.ones(order)
     if constants.size < order:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
     for i in range(order):
-        p = concatenate([p / np.arange(p.size, 0, -1), constants[i : i + 1]])
-    return p
+        found = concatenate([found / np.arange(found.size, 0, -1), constants[i : i + 1]])
+    return _as_given(found, p)
 
 
 @implements(np.polyval)
@@ -151,9 +174,12 @@ def poly(seq_of_zeros: Any) -> Any:
 def roots(p: Any) -> Any:
     """The roots of a polynomial, as numpy.roots.
 
-    Where the coefficients are known, zeros at both ends are taken off, and roots that are all real
-    are real numbers. Where they are only known as types, the first must not be 0, and the roots
-    are complex.
+    Where the coefficients are known, zeros in front are left out, though the roots have their
+    derivatives by them, and roots that are all real are real numbers. Where they are only known as
+    types, the first must not be 0, and the roots are complex.
+
+    Raises:
+      ValueError: where the first coefficient turns out to be 0 when a compiled program runs.
     """
     p = _coefficients(p)
     if len(p.shape) != 1:
@@ -166,12 +192,12 @@ def roots(p: Any) -> Any:
     used = np.flatnonzero(values)
     if not used.size:
         return np.zeros(0)
-    first, last = int(used[0]), int(used[-1])
-    found = polynomial_roots(slice_axis(p, axis=0, start=first, stop=last + 1))
+    found = polynomial_roots(p, start=int(used[0]))
+    if used[0] == used[-1]:  # no root but 0: NumPy's are doubles
+        return cast(np.real(found), np.float64)
     if p.dtype.kind == "f" and not np.any(np.imag(known(found, "np.roots"))):
         found = np.real(found)
-    at_zero = p.size - 1 - last
-    return concatenate([found, np.zeros(at_zero, found.dtype)]) if at_zero else found
+    return found
 
 
 def _value(x: Any) -> Any:

@@ -18,7 +18,7 @@ from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.numpy.wrap import as_array
 from fungrad.primitives.shaping import cast
 from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.trace import Tracer, typeof
 
 
 def array_of(value: Any) -> Any:
@@ -42,6 +42,12 @@ def promoted(arrays: Sequence[Any], dtype: Any = None) -> list[Any]:
     else:
         dtype = np.dtype(dtype)
     return [x if d == dtype else cast(x, dtype) for x, d in zip(arrays, dtypes, strict=True)]
+
+
+def common_dtype(*values: Any) -> np.dtype[Any]:
+    """The dtype that NumPy promotes values to; Python's numbers, traced or not, are weak."""
+    types = [typeof(as_array(value)) for value in values]
+    return np.result_type(*[type_.zeros() if type_.weak else type_.dtype for type_ in types])
 
 
 def axis_index(axis: Any, ndim: int) -> int:
@@ -108,6 +114,6 @@ def refuse_assignment(function: str, advice: str) -> NoReturn:
 
 
 __all__ = [
-    "array_of", "axis_index", "axis_indices", "complete_shape", "promoted", "refuse_assignment",
-    "sizes",
+    "array_of", "axis_index", "axis_indices", "common_dtype", "complete_shape", "promoted",
+    "refuse_assignment", "sizes",
 ]  # fmt: skip

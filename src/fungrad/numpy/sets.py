@@ -6,10 +6,12 @@ How many elements are unique decides on the shape of the result, so that the val
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
+from fungrad.errors import GradientCutError
 from fungrad.numpy.axes import axis_index, flattened
 from fungrad.numpy.prepare import array_of, promoted
 from fungrad.numpy.sorting import joined_flat
@@ -18,7 +20,8 @@ from fungrad.primitives import sorting as s
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.shaping import concatenate, reshape
-from fungrad.tracing.trace import EVAL, current, registry, shape_of
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import EVAL, Tracer, current, registry, shape_of
 
 _PLAIN_UNIQUE: Any = np.unique
 
@@ -193,9 +196,21 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 # --- trimming -------------------------------------------------------------------------------------
 
 
+def _by_poly1d() -> bool:
+    """Whether it is NumPy's class of polynomials that calls the implementation that asks."""
+    frame: Any = sys._getframe(2)
+    while frame.f_globals.get("__name__", "").startswith("fungrad"):
+        frame = frame.f_back
+    return bool(frame.f_code is np.poly1d.__init__.__code__)
+
+
 @implements(np.trim_zeros)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """Without the zeros at the front and the back, as numpy.trim_zeros; they have to be known."""
+    """Without the zeros at the front and the back, as numpy.trim_zeros; they have to be known.
+
+    Raises:
+      GradientCutError: where numpy.poly1d leaves out a leading coefficient that has a derivative.
+    """
     x = array_of(filt)
     sides = trim.lower()
     if sides not in ("fb", "bf", "f", "b"):
@@ -203,6 +218,13 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     ndim = len(x.shape)
     axes = range(ndim) if axis is None else [axis_index(a, ndim) for a in np.atleast_1d(axis)]
     used = np.argwhere(known(x, "np.trim_zeros"))
+    if _by_poly1d() and x.__class__ is Tracer and not (len(used) and used[0, 0] == 0):
+        raise GradientCutError(
+            f"The first coefficient of a traced polynomial is 0{user_line()}. numpy.poly1d leaves "
+            "it out, and with it the derivative by it. Use the functions of coefficients "
+            "(np.polyval(c, x), np.polymul, np.roots), which keep it, or cut it on purpose: "
+            'np.poly1d(np.trim_zeros(c, "f")).'
+        )
     entries = [slice(None)] * ndim
     for i in axes:
         if not len(used):

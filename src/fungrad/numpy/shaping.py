@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.prepare import (
     array_of,
     axis_index,
@@ -22,39 +23,55 @@ from fungrad.numpy.prepare import (
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives.shaping import cast
+from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer, registry, shape_of
 
 # --- shape, order of axes -------------------------------------------------------------------------
 
 
-def reshaped(x: Any, shape: tuple[int, ...], order: str) -> Any:
+def reshaped(x: Any, shape: tuple[int, ...], order: str | None) -> Any:
     """x in a shape that may hold a -1, read and filled in C or Fortran order."""
     found = x.shape
     new = complete_shape(shape, found)
-    if order == "F":
-        if len(found) > 1:
-            x = s.transpose(x, axes=tuple(range(len(found)))[::-1])
-        x = s.reshape(x, shape=new[::-1])
-        return s.transpose(x, axes=tuple(range(len(new)))[::-1]) if len(new) > 1 else x
-    if order not in ("C", "A"):
-        raise ValueError(f"order must be one of 'C', 'F', 'A' (got {order!r})")
-    return s.reshape(x, shape=new)
+    if order == "C" or not _by_columns(found, order):
+        return s.reshape(x, shape=new)
+    if len(found) > 1:
+        x = s.transpose(x, axes=tuple(range(len(found)))[::-1])
+    x = s.reshape(x, shape=new[::-1])
+    return s.transpose(x, axes=tuple(range(len(new)))[::-1]) if len(new) > 1 else x
+
+
+def _by_columns(shape: tuple[int, ...], order: str | None) -> bool:
+    """Whether an order of elements is Fortran's. Where one axis alone is long, A and K are C."""
+    name = "C" if order is None else order.upper()
+    if name not in ("C", "F", "A", "K"):
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    if name in ("A", "K") and sum(length > 1 for length in shape) > 1 and 0 not in shape:
+        raise UnsupportedArgumentError(
+            f"The elements of a traced array of the shape {shape} were asked for in "
+            f"order={order!r}{user_line()}, the order in which they lie in memory. A traced value "
+            "is a value: how it lies in memory is not part of it. Write order='C' for rows one "
+            "after another, which NumPy's order means for most arrays, or order='F' for columns."
+        )
+    return name == "F"
 
 
 @implements(np.reshape)
 def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None = None) -> Any:
     """The elements in another shape, one entry of which may be -1, as np.reshape."""
+    if order in ("K", "k"):
+        raise ValueError("order 'K' is not permitted for reshaping")
     return reshaped(array_of(a), sizes(shape), order)
 
 
 def _reshape_method(self: Tracer, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
-    return reshaped(self, sizes(shape[0] if len(shape) == 1 else shape), order)
+    return reshape(self, shape[0] if len(shape) == 1 else shape, order)
 
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Any:
     """The elements along one axis, as np.ravel."""
-    return reshaped(array_of(a), (-1,), "C" if order == "K" else order)
+    return reshaped(array_of(a), (-1,), order)
 
 
 @implements(np.transpose, np.permute_dims)

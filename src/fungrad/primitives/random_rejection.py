@@ -188,7 +188,7 @@ def _propose_binomial(words: Array, n: Array, p: Array) -> tuple[Array, Array]:
     u = _uniform(words[:, 0])
     out = np.zeros(u.size)
     accepted = np.ones(u.size, np.bool_)
-    wrong = ~((n >= 0) & (p >= 0) & (p <= 1))
+    wrong = ~((n >= 0) & (n < 2.0**63) & (p >= 0) & (p <= 1))
     few = np.flatnonzero(~wrong & (n * low < _FEW))
     count, share = n[few], low[few]
     odds = share / (1.0 - share)

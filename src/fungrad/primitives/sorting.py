@@ -174,9 +174,10 @@ partition: Primitive = general(
 # --- searching ------------------------------------------------------------------------------------
 
 
-def _eval_searchsorted(a: Any, v: Any, *, side: Any, lead: int = 0) -> Any:
+def _eval_search(function: Any, a: Any, v: Any, options: Any, lead: int) -> Any:
+    """`function(a, v, **options)` for each example of the first `lead` axes."""
     if not lead:
-        return np.searchsorted(a, v, side)
+        return function(a, v, **options)
     shape = v.shape
     count = math.prod(shape[:lead])
     rows = a.reshape(count, a.shape[-1])
@@ -184,22 +185,26 @@ def _eval_searchsorted(a: Any, v: Any, *, side: Any, lead: int = 0) -> Any:
     targets = found.reshape(count, math.prod(shape[lead:]))
     wanted = v.reshape(targets.shape)
     for i in range(count):
-        targets[i] = np.searchsorted(rows[i], wanted[i], side)
+        targets[i] = function(rows[i], wanted[i], **options)
     return found
 
 
-def _batch_searchsorted(args: Any, batched: Any, size: int, *, side: Any, lead: int = 0) -> Any:
+def _batch_search(
+    primitive: Any, args: Any, batched: Any, size: int, options: Any, lead: int
+) -> Any:
     if not lead and not batched[0]:
-        return searchsorted(*args, side=side)
+        return primitive(*args, **options)
     a, v = [with_batch(x, b, size) for x, b in zip(args, batched, strict=True)]
-    return searchsorted(a, v, side=side, lead=lead + 1)
+    return primitive(a, v, **options, lead=lead + 1)
 
 
 searchsorted: Primitive = general(
     "searchsorted",
-    eval=_eval_searchsorted,
+    eval=lambda a, v, *, lead=0, **options: _eval_search(np.searchsorted, a, v, options, lead),
     type=lambda a, v, *, side, lead=0: Type(v.shape, np.intp),
-    batch=_batch_searchsorted,
+    batch=lambda args, batched, size, *, lead=0, **options: _batch_search(
+        searchsorted, args, batched, size, options, lead
+    ),
     cuts=True,
 )
 """`searchsorted(a, v, side=, lead=)`: where in the ascending a each of v belongs.
@@ -208,7 +213,26 @@ The first `lead` axes are common to a and v: each example searches in its own a.
 """
 
 
+def _digitize(bins: Any, x: Any, *, right: bool) -> Any:
+    return np.digitize(x, bins, right)
+
+
+digitize: Primitive = general(
+    "digitize",
+    eval=lambda bins, x, *, lead=0, **options: _eval_search(_digitize, bins, x, options, lead),
+    type=lambda bins, x, *, right, lead=0: Type(x.shape, np.intp),
+    batch=lambda args, batched, size, *, lead=0, **options: _batch_search(
+        digitize, args, batched, size, options, lead
+    ),
+    cuts=True,
+)
+"""`digitize(bins, x, right=, lead=)`: the bin of each of x; the values tell whether bins ascend.
+
+The first `lead` axes are common to both, as in `searchsorted`.
+"""
+
+
 __all__ = [
-    "argpartition", "argsort", "lexsort", "partition", "permuted", "searchsorted",
+    "argpartition", "argsort", "digitize", "lexsort", "partition", "permuted", "searchsorted",
     "share_ties", "sort",
 ]  # fmt: skip

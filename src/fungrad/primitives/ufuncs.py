@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS
-from fungrad.primitives.declare import Primitive
+from fungrad.primitives.declare import Primitive, general
 from fungrad.primitives.elementwise import Masked, Over, elementwise, python_operator, select
 from fungrad.primitives.shaping import conj
 from fungrad.tracing.trace import registry, typeof
@@ -184,6 +184,33 @@ logaddexp2 = elementwise(
 
 # --- complex numbers: `conj` is linear over the reals and stands in shaping.py
 # ----------------------------
+
+
+def _turned(ct: Any, y: Any, x: Any) -> Any:
+    """ct without what would only stretch x, over the length of x; 0 where x is 0."""
+    size = np.abs(x)
+    along = np.real(ct * y) * conj(y)
+    return select(size == 0, 0.0, ct - along) / select(size == 0, 1.0, size)
+
+
+phase: Primitive = general(
+    "phase",
+    eval=np.sign,
+    type=lambda x: x.with_shape(x.shape),
+    vjp=lambda ct, y, args, wanted: [_turned(ct, y, args[0])],
+    jvp=lambda primals, tangents: _jvp_phase(primals[0], tangents[0]),
+    batch=lambda args, batched, size: phase(args[0]),
+)
+"""`phase(x)`: x / |x| of complex numbers, 0 at 0 with the derivative 0.
+
+Its derivative along t is (t - y Re(conj(y) t)) / |x|, with y = x / |x|.
+"""
+
+
+def _jvp_phase(x: Any, t: Any) -> tuple[Any, Any]:
+    y = phase(x)
+    return y, conj(_turned(conj(t), y, x))
+
 
 real = elementwise("real", np.real, partials=[1])
 imag = elementwise("imag", np.imag, partials=[-1j])

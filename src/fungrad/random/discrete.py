@@ -120,6 +120,9 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64)
       key: a key. n: a number or an array, whole. p: a number or an array. shape: of the result,
         that of n and p together where it is left out. dtype: of the counts; JAX's are floats.
 
+    Returns:
+      The counts; -1 where there are none: p is no probability, or n none of 0 ... 2**63 - 1.
+
     >>> from fungrad import random
     >>> binomial(random.key(0), 10, 0.5, (4,))
     array([2, 5, 4, 5])

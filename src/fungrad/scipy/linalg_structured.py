@@ -1,6 +1,7 @@
 """Floor 8: scipy.linalg's matrices made of vectors (toeplitz, block_diag, ...) and products.
 
-All move elements, or multiply them; a batch of vectors makes a batch of matrices, as in SciPy 1.17.
+All move elements, or multiply them; a batch of vectors makes a batch of matrices, as in SciPy 1.17
+(of hankel: 1.19).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fungrad.numpy.linalg_products import common
 from fungrad.numpy.prepare import array_of, promoted
 from fungrad.primitives.linalg_forms import bar
 from fungrad.primitives.shaping import broadcast_to, pad, reshape
+from fungrad.scipy.extra import scipy_module
 from fungrad.scipy.linalg_wrap import stands_for
 
 
@@ -41,11 +43,19 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
 @stands_for
 def hankel(c: Any, r: Any = None) -> Any:
-    """The matrices with first column c and last row r (zeros), as scipy.linalg.hankel."""
-    c = _vector(c)
-    r = np.zeros(c.shape, c.dtype) if r is None else _vector(r)
-    m, n = c.shape[-1], r.shape[-1]
-    return _joined(c, r[..., 1:])[..., np.arange(m)[:, None] + np.arange(n)]
+    """The matrix with first column c and last row r (zeros), as scipy.linalg.hankel.
+
+    Of several vectors SciPy 1.17 makes one matrix, SciPy 1.19 a batch: SciPy itself is asked where
+    the elements go.
+    """
+    c = array_of(c)
+    parts = [np.zeros(1, c.dtype), np.ravel(c)]
+    places = [np.arange(1, c.size + 1).reshape(c.shape)]
+    if r is not None:
+        r = array_of(r)
+        parts.append(np.ravel(r))
+        places.append(np.arange(c.size + 1, c.size + 1 + r.size).reshape(r.shape))
+    return np.concatenate(promoted(parts))[scipy_module("scipy.linalg").hankel(*places)]
 
 
 @stands_for

@@ -91,7 +91,8 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> An
         return sp.comb(N, k, exact=exact, repetition=repetition)
     _inexact("comb", exact)
     N, k = array_of(N), array_of(k)
-    N = N + k - 1 if repetition else N
+    if repetition:
+        return select(np.logical_and(k == 0, N >= 0), 1.0, binom(N + k - 1, k))
     inside = np.logical_and(np.logical_and(k <= N, N >= 0), k >= 0)
     return select(inside, binom(N, k), 0.0)
 

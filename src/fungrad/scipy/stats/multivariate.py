@@ -94,7 +94,7 @@ class MultivariateNormal(Family):
         x, mean, cov = self._read("logpdf", mean, cov, x)
         with np.errstate(all="ignore"):
             found = (_singular if allow_singular else _definite)(x - mean, cov)
-        return np.squeeze(found)
+        return np.squeeze(found)[()]
 
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
         """The density: see logpdf."""

@@ -184,6 +184,8 @@ def mode(
     a = array_of(a)
     last = _last(a, axis)
     shape = last.shape[:-1]
+    if not last.shape[-1]:  # nothing to count: NaN, whatever the dtype
+        return modes(np.empty(a.shape, a.dtype), axis, keepdims=keepdims)
 
     def along_last(x: Any) -> Any:
         found = modes(x, axis=-1)

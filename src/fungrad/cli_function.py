@@ -95,7 +95,9 @@ def load_call(target: str, values: Mapping[str, Any], allow_nan: bool = False) -
         known = [
             key
             for key, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__
+            if callable(value)
+            and not isinstance(value, type)
+            and getattr(value, "__module__", None) == module.__name__
         ]
         raise InputError(
             f"{path} has no function {name!r}; it has {listed(known)}." + nearest(name, known)

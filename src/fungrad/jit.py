@@ -6,7 +6,6 @@ Knows staging, `call` and the backend seam; does not know how a Graph is optimis
 
 from __future__ import annotations
 
-import functools
 import threading
 import warnings
 import weakref
@@ -31,6 +30,7 @@ from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe, user_line
 from fungrad.tracing.trace import EVAL, current
+from fungrad.tracing.transformed import OfFunction
 from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type, owned, parameter_names
 from fungrad.transforms.static import Static, check_static, joined
 
@@ -94,7 +94,7 @@ class Lowered:
         return repr(self.graph)
 
 
-class Jitted:
+class Jitted(OfFunction):
     """A function that is traced once for each types and structure of its arguments: see `jit`."""
 
     def __init__(
@@ -105,10 +105,7 @@ class Jitted:
         inline: bool,
         reassociate: bool | None = None,
     ) -> None:
-        functools.update_wrapper(self, f, updated=())
-        attributes = getattr(f, "__dict__", {})  # of a callable object, whatever names they have
-        vars(self).update((k, v) for k, v in attributes.items() if not hasattr(Jitted, k))
-        self._f = f
+        super().__init__(f)
         self._argnums = frozenset(static_argnums)
         self._argnames = frozenset(static_argnames)
         self._inline = inline
@@ -124,10 +121,6 @@ class Jitted:
         """Programs by the classes, shapes and dtypes of plain arguments: the short way to a
         Graph.
         """
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method: the instance is an argument, static unless it is a tree."""
-        return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or current() is not EVAL:
@@ -197,9 +190,9 @@ class Jitted:
             self._direct.clear()
             self._last_key = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _recipe(self) -> tuple[Any, ...]:
         static = tuple(self._argnums), tuple(self._argnames)
-        return (Jitted, (self._f, *static, self._inline, self._reassociate))
+        return self._f, *static, self._inline, self._reassociate
 
     def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Staged]:
         static, dynamic = self._parted(args, kwargs)

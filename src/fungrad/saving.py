@@ -6,7 +6,6 @@ that the file names. Knows staging, trees and the coder of Graphs.
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import zipfile
@@ -30,6 +29,7 @@ from fungrad.structural.staging import native, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
+from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import input_type, leaf_names, owned
 
 Target = str | PathLike[str] | IO[bytes]
@@ -130,8 +130,7 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
     (2, 3)
     """
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Exported:
+    def run(*args: Any, **kwargs: Any) -> Exported:
         leaves, treedef = trees.flatten((args, kwargs))
         keys = sorted(kwargs)
         names = leaf_names(f, [*range(len(args)), *keys], [*args, *(kwargs[k] for k in keys)])
@@ -151,7 +150,7 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
         graph = f.choose(staged.graph) if isinstance(f, Jitted) else staged.graph
         return Exported(graph, treedef, staged.out, names)
 
-    return boundary(wrapper)
+    return Transformed(run, export, f)
 
 
 @boundary

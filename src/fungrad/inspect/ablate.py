@@ -6,7 +6,6 @@ jitted functions and loops) are taken out of the Graph. Knows the primitives of 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,8 +14,9 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.primitives.stopping import stop, stop_order
 from fungrad.structural.retrace import kept
-from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.source import describe
 from fungrad.tracing.trace import Trace, Tracer, current
+from fungrad.tracing.transformed import Transformed
 
 Names = frozenset[str] | None
 """The stops that are meant; None for all, named or not."""
@@ -125,8 +125,7 @@ def ablate_stops(
     """
     wanted = None if names is None else frozenset([names] if isinstance(names, str) else names)
 
-    @functools.wraps(f)
-    def ablated(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         trace = AblateTrace(current(), lambda: f"ablate_stops of {describe(f)}", wanted)
         result = trace.run(lambda: f(*args, **kwargs))
         traced = any(leaf.__class__ is Tracer for leaf in trees.leaves((args, kwargs)))
@@ -139,7 +138,7 @@ def ablate_stops(
             )
         return result
 
-    return boundary(ablated)
+    return Transformed(run, ablate_stops, f, names)
 
 
 __all__ = ["ablate_stops", "is_stop", "stops_in", "without_stops"]

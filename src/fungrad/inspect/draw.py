@@ -18,6 +18,7 @@ from fungrad.inspect.draw_page import framed, page
 from fungrad.inspect.draw_svg import svg
 from fungrad.inspect.draw_text import to_dot, to_mermaid
 from fungrad.ir.graph import Graph
+from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import leaf_names
 from fungrad.transforms.mapping import make_jaxpr
 
@@ -122,8 +123,7 @@ def draw(f: Callable[..., Any], *, unfold: bool | None = None) -> Callable[..., 
     <picture of <lambda>: 5 equations>
     """
 
-    @functools.wraps(f)
-    def drawn(*args: Any, **kwargs: Any) -> Picture:
+    def run(*args: Any, **kwargs: Any) -> Picture:
         shapes: list[trees.TreeDef] = []
 
         @functools.wraps(f)
@@ -138,7 +138,7 @@ def draw(f: Callable[..., Any], *, unfold: bool | None = None) -> Callable[..., 
         outputs = [f"output{path}" for path in paths]
         return Picture(graph, inputs, outputs, unfold=unfold)
 
-    return drawn
+    return Transformed(run, draw, f, unfold=unfold)
 
 
 __all__ = ["FORMS", "Picture", "draw", "save"]

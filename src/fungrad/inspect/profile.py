@@ -6,7 +6,6 @@ compiled whole. Knows the public shapes of arguments.
 
 from __future__ import annotations
 
-import functools
 import linecache
 import statistics
 import time
@@ -23,8 +22,8 @@ from fungrad.jit import Jitted, jit
 from fungrad.optimise.passes import inline, optimised
 from fungrad.structural.call import run
 from fungrad.structural.retrace import pruned
-from fungrad.tracing.source import boundary
 from fungrad.tracing.trace import EVAL, current
+from fungrad.tracing.transformed import Transformed
 
 FEWEST, MOST = 3, 100
 BUDGET = 0.5
@@ -219,8 +218,7 @@ def profile(
         raise ArgumentError(f"repetitions has to be 1 or more, or None, not {repetitions}.")
     jitted = f if isinstance(f, Jitted) else jit(f)
 
-    @functools.wraps(f)
-    def profiled(*args: Any, **kwargs: Any) -> Profile:
+    def run_profiled(*args: Any, **kwargs: Any) -> Profile:
         if current() is not EVAL:
             raise ArgumentError(
                 "fg.profile runs f on arrays, which are not there inside of another transform: "
@@ -237,7 +235,7 @@ def profile(
         count = repetitions or min(max(FEWEST, int(BUDGET / max(first, 1e-9))), MOST)
         return _measured(graph, watch, leaves, count)
 
-    return boundary(profiled)
+    return Transformed(run_profiled, profile, f, repetitions=repetitions, optimise=optimise)
 
 
 def _measured(graph: Graph, watch: Watch, leaves: list[Any], repetitions: int) -> Profile:

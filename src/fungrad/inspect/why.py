@@ -6,7 +6,6 @@ off the staged Graph. Knows the public shapes of arguments and results.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -27,9 +26,10 @@ from fungrad.inspect.record import WhyTrace, walked_back
 from fungrad.inspect.saved import Stop, stops_of
 from fungrad.ir.graph import Source
 from fungrad.structural.unfold import array_of, holds_inf, holds_nan, value_of
-from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.source import describe
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
+from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import differentiable, flat_leaves, leaf_names, leaf_type, resolve
 
 
@@ -142,8 +142,7 @@ def why(
     [('x', 'fine', 'connected'), ('y', 'zero', 'stopped')]
     """
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Why:
+    def run(*args: Any, **kwargs: Any) -> Why:
         if current() is not EVAL:
             raise ArgumentError(
                 "fg.why looks at values, which are not there inside of another transform: call it "
@@ -174,7 +173,7 @@ def why(
         with np.errstate(all="ignore"):
             return _explained(f, flat, leaves, names, active, chosen)
 
-    return boundary(wrapper)
+    return Transformed(run, why, f, argnums)
 
 
 def _explained(

@@ -7,7 +7,6 @@ and `declare`. No other file has a special case for it.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar, Token
@@ -20,6 +19,7 @@ from fungrad.errors import ArgumentError
 from fungrad.primitives.declare import Primitive
 from fungrad.tracing.scope import named_scope
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, registry
+from fungrad.tracing.transformed import Transformed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -167,13 +167,18 @@ class no_gradient:
         scope.__exit__(None, None, None)
 
     def __call__(self, f: F) -> F:
-        @functools.wraps(f)
-        def stopped(*args: Any, **kwargs: Any) -> Any:
-            with no_gradient(self.name, order=self.order):
-                result = f(*args, **kwargs)
-            return stop_gradient(result, self.name, order=self.order)
+        return _decorated(f, self.name, self.order)  # type: ignore[return-value]
 
-        return stopped  # type: ignore[return-value]
+
+def _decorated(f: Callable[..., Any], name: str | None, order: int) -> Transformed:
+    """A function whose results are stopped."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with no_gradient(name, order=order):
+            result = f(*args, **kwargs)
+        return stop_gradient(result, name, order=order)
+
+    return Transformed(run, _decorated, f, name, order)
 
 
 __all__ = ["no_gradient", "stop", "stop_gradient", "stop_order"]

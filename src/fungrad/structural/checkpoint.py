@@ -29,6 +29,7 @@ from fungrad.structural.retrace import (
 )
 from fungrad.tracing.source import boundary
 from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.transformed import OfFunction
 
 
 def cut(graph: Graph, wanted: Sequence[Any], policy: Policy) -> Differentiated:
@@ -106,20 +107,15 @@ checkpointed: Primitive = Primitive(
 merges what is computed again with what was computed before."""
 
 
-class Checkpointed:
+class Checkpointed(OfFunction):
     """A function that is computed again in the backward pass: see `checkpoint`."""
 
     def __init__(self, f: Callable[..., Any], policy: Policy) -> None:
-        functools.update_wrapper(self, f)
-        self._f = f
+        super().__init__(f)
         self._policy = policy
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method: the instance is the first argument."""
-        return self if instance is None else functools.partial(self, instance)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Checkpointed, (self._f, self._policy))
+    def _recipe(self) -> tuple[Any, ...]:
+        return self._f, self._policy
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if current() is EVAL or self._policy is save_everything:

@@ -17,13 +17,14 @@ from fungrad.structural.custom_call import apply
 from fungrad.structural.rules import Rule
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current
+from fungrad.tracing.transformed import OfFunction
 
 
-class Custom:
+class Custom(OfFunction):
     """A function with rules of its own: see `custom_vjp` and `custom_jvp`."""
 
     def __init__(self, f: Callable[..., Any], nondiff_argnums: Sequence[int]) -> None:
-        functools.update_wrapper(self, f)
+        super().__init__(f)
         self.f = f
         self.nondiff_argnums = tuple(nondiff_argnums)
         self.fwd: Callable[..., Any] | None = None
@@ -33,7 +34,10 @@ class Custom:
         self.symbolic_zeros = False
         self.closes = True
         """Whether f or its rules may close over traced values."""
-        self._signature = Signature(f)
+
+    @functools.cached_property
+    def _signature(self) -> Signature:
+        return Signature(self.f)
 
     def defvjp(
         self, fwd: Callable[..., Any], bwd: Callable[..., Any], *, wanted: bool = False
@@ -79,10 +83,6 @@ class Custom:
             raise ArgumentError("defjvps has no place for nondiff_argnums; use defjvp.")
         self.defjvp(rule, symbolic_zeros=True)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method: the instance is the first argument."""
-        return self if instance is None else functools.partial(self, instance)
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.bwd is None and self.jvp is None:
             raise MissingRuleError(
@@ -95,15 +95,14 @@ class Custom:
         arguments = Arguments(self.f, positional, named, self.nondiff_argnums)
         return apply(Rule(self, arguments), arguments.take())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _recipe(self) -> tuple[Any, ...]:
         rules = (self.fwd, self.bwd, self.tell_wanted, self.jvp, self.symbolic_zeros)
-        return (_load, (self.f, self.nondiff_argnums, rules))
+        return self.f, self.nondiff_argnums, rules
 
-
-def _load(f: Callable[..., Any], nondiff_argnums: Sequence[int], rules: Any) -> Custom:
-    loaded = Custom(f, nondiff_argnums)
-    loaded.fwd, loaded.bwd, loaded.tell_wanted, loaded.jvp, loaded.symbolic_zeros = rules
-    return loaded
+    def _remake(self, *recipe: Any) -> None:
+        f, nondiff_argnums, rules = recipe
+        self.__init__(f, nondiff_argnums)  # type: ignore[misc]
+        self.fwd, self.bwd, self.tell_wanted, self.jvp, self.symbolic_zeros = rules
 
 
 Custom.__call__ = boundary(Custom.__call__)  # type: ignore[method-assign]

@@ -6,7 +6,6 @@ further runs of it: central differences, or the complex step. Knows `Host` and c
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from fungrad.structural.numeric import contracted, differences, imaginary
 from fungrad.structural.retrace import strong
 from fungrad.tracing.source import boundary, describe, user_line
 from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.transformed import OfFunction
 from fungrad.transforms.arguments import leaf_type
 
 NUMERIC = ("finite_differences", "complex_step")
@@ -71,14 +71,13 @@ def _call(
     return trees.unflatten(host.out, leaves)
 
 
-class External:
+class External(OfFunction):
     """An opaque function with, or without, a derivative: see `external`."""
 
     def __init__(
         self, f: Callable[..., Any], vjp: Any, jvp: Any, shape: Any, vectorized: bool
     ) -> None:
-        functools.update_wrapper(self, f)
-        self._f = f
+        super().__init__(f)
         self._vjp = vjp
         self._jvp = jvp
         self._shape = shape
@@ -97,8 +96,8 @@ class External:
         elif isinstance(vjp, str):
             self._custom.defjvp(self._push_numeric)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (External, (self._f, self._vjp, self._jvp, self._shape, self._vectorized))
+    def _recipe(self) -> tuple[Any, ...]:
+        return self._f, self._vjp, self._jvp, self._shape, self._vectorized
 
     def __call__(self, *args: Any) -> Any:
         if current() is EVAL:

@@ -6,7 +6,6 @@ Knows `along`; knows nothing of how coefficients are made.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from fungrad.structural.retrace import strong
 from fungrad.structural.taylor import along
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import (
     argument_name,
     differentiable,
@@ -129,8 +129,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
     if n == 0:
         return f
 
-    @functools.wraps(f)
-    def wrapper(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(x: Any, *args: Any, **kwargs: Any) -> Any:
         if not differentiable(x):
             raise refuse_leaf(x, argument_name(f, 0), "nth_derivative")
         type_ = strong(typeof(x))
@@ -158,7 +157,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
         last = [_arrays(value, terms)[-1] for value, terms in zip(values, found, strict=True)]
         return trees.unflatten(out_defs[0], last)
 
-    return boundary(wrapper)
+    return Transformed(run, nth_derivative, f, n)
 
 
 __all__ = ["jet", "nth_derivative"]

@@ -16,6 +16,7 @@ import numpy as np
 from fungrad import trees
 from fungrad.errors import NonLinearError, StructureMismatchError
 from fungrad.ir.graph import Equation, Graph, inner_graphs
+from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
 from fungrad.structural.call import call, run
 from fungrad.structural.linearity import LOOKED_INTO, looked_at, pulled_back, reads
@@ -103,7 +104,6 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
     """
     leaves, treedef = flat_leaves(primals)
     active = [i for i, leaf in enumerate(leaves) if differentiable(leaf)]
-    types = [strong(typeof(leaves[i])) for i in active]
     names = leaf_names(f, range(len(primals)), primals)
     shapes: list[Any] = []
 
@@ -123,38 +123,60 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
     moving = moving[:count]
     graph = pruned(graph.replace(outputs=graph.outputs[: sum(moving)]))
     out_types = [leaf_type(value) for value in values[:count]]
-    known = not any(value.__class__ is Tracer for _, value in graph.constants)
-    pushes = 0
-
-    @boundary
-    def pushforward(*tangents: Any) -> Any:
-        nonlocal pushes
-        given = _tangent_leaves(f, treedef, tangents)
-        for i, tangent in enumerate(given):
-            if tangent is not None and i not in active:
-                raise refuse_leaf(leaves[i], names[i], "linearize")
-        inputs = [
-            zeros(type_) if given[i] is None else matching(given[i], type_, "tangent")
-            for i, type_ in zip(active, types, strict=True)
-        ]
-        # Compiling pays from the second call on; the values of other traces cannot be compiled in.
-        again = pushes > 0
-        pushes += 1
-        compiled = again and known and current() is EVAL
-        found = iter(run(graph, inputs) if compiled else evaluate(graph, inputs))
-        pushed = [
-            next(found) if moved else None if type_ is None else zeros(strong(type_))
-            for moved, type_ in zip(moving, out_types, strict=True)
-        ]
-        return trees.unflatten(out_def, owned(pushed, inputs) if current() is EVAL else pushed)
-
+    passive = {i: (leaves[i], names[i]) for i in range(len(leaves)) if i not in active}
+    pushforward = Pushforward(graph, treedef, passive, out_def, out_types, moving, describe(f))
     output = trees.unflatten(out_def, values[:count])
     if has_aux:
         return output, pushforward, trees.unflatten(aux_def, values[count:])
     return output, pushforward
 
 
-def _tangent_leaves(f: Callable[..., Any], treedef: trees.TreeDef, tangents: Any) -> list[Any]:
+class Pushforward:
+    """The linear map that `linearize` hands out: the Graph of the tangents, and nothing of the
+    function, so that it can be pickled wherever the function comes from.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        treedef: trees.TreeDef,
+        passive: dict[int, tuple[Any, str]],
+        out: trees.TreeDef,
+        out_types: Sequence[Type | None],
+        moving: Sequence[bool],
+        name: str,
+    ) -> None:
+        self._recipe = graph, treedef, passive, out, out_types, moving, name
+        self._known = not any(value.__class__ is Tracer for _, value in graph.constants)
+        self._called = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pushforward, self._recipe
+
+    @boundary
+    def __call__(self, *tangents: Any) -> Any:
+        graph, treedef, passive, out, out_types, moving, name = self._recipe
+        given = _tangent_leaves(name, treedef, tangents)
+        for i, (leaf, path) in passive.items():
+            if given[i] is not None:
+                raise refuse_leaf(leaf, path, "linearize")
+        active = [tangent for i, tangent in enumerate(given) if i not in passive]
+        inputs = [
+            zeros(type_) if tangent is None else matching(tangent, type_, "tangent")
+            for tangent, type_ in zip(active, graph.input_types, strict=True)
+        ]
+        # Compiling pays from the second call on; the values of other traces cannot be compiled in.
+        compiled = self._called and self._known and current() is EVAL
+        self._called = True
+        found = iter(run(graph, inputs) if compiled else evaluate(graph, inputs))
+        pushed = [
+            next(found) if moved else None if type_ is None else zeros(strong(type_))
+            for moved, type_ in zip(moving, out_types, strict=True)
+        ]
+        return trees.unflatten(out, owned(pushed, inputs) if current() is EVAL else pushed)
+
+
+def _tangent_leaves(name: str, treedef: trees.TreeDef, tangents: Any) -> list[Any]:
     """The leaves of some tangents, in which None may stand for a leaf's."""
     leaves, found = trees.flatten(tangents)
     if found == treedef:
@@ -162,7 +184,7 @@ def _tangent_leaves(f: Callable[..., Any], treedef: trees.TreeDef, tangents: Any
     leaves, found = trees.flatten(tangents, is_leaf=lambda x: x is None)
     if found != treedef:
         raise StructureMismatchError(
-            f"The tangents given to the linear map of {describe(f)} have another structure than "
+            f"The tangents given to the linear map of {name} have another structure than "
             f"the primals, first at {trees.difference(treedef, found)}."
         )
     return leaves
@@ -247,26 +269,49 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
             )
     _refuse_affine(f, graph)
 
+    return Transposed(transposed, reached, treedef, types, shapes[0], out_types)
+
+
+class Transposed:
+    """The function that `linear_transpose` hands out: a Graph, and the trees around it."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        reached: Sequence[bool],
+        treedef: trees.TreeDef,
+        types: Sequence[Type],
+        out: trees.TreeDef,
+        out_types: Sequence[Type],
+    ) -> None:
+        self._graph = graph
+        self._reached = reached
+        self._treedef = treedef
+        self._types = types
+        self._out = out
+        self._out_types = out_types
+
     @boundary
-    def transpose(*cotangents: Any) -> tuple[Any, ...]:
+    def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
         if len(cotangents) != 1:
             raise StructureMismatchError(
                 f"A transposed function takes one tree, the output's; {len(cotangents)} were given."
             )
-        given = trees.match(shapes[0], cotangents[0], "cotangent")
+        given = trees.match(self._out, cotangents[0], "cotangent")
         checked = [
             zeros(t) if c is None else matching(c, t, "cotangent")
-            for c, t in zip(given, out_types, strict=True)
+            for c, t in zip(given, self._out_types, strict=True)
         ]
-        unread = [t.zeros() for t in types]
-        found = iter(evaluate(transposed, [*unread, *checked]))
-        results_ = [next(found) if hit else zeros(t) for hit, t in zip(reached, types, strict=True)]
+        unread = [t.zeros() for t in self._types]
+        found = iter(evaluate(self._graph, [*unread, *checked]))
+        results = [
+            next(found) if hit else zeros(t)
+            for hit, t in zip(self._reached, self._types, strict=True)
+        ]
         result: tuple[Any, ...] = trees.unflatten(
-            treedef, owned(results_, checked) if current() is EVAL else results_
+            self._treedef, owned(results, checked) if current() is EVAL else results
         )
         return result
-
-    return transpose
 
 
 def _same_everywhere(graph: Graph, transposed: Graph, culprit: Equation) -> bool:

@@ -229,6 +229,28 @@ def _advise(error: BaseException) -> None:
             error.add_note(advice)
 
 
+def shortened(error: Exception) -> Exception:
+    """An error as it leaves a public function: without fungrad's own frames, and with advice."""
+    if os.environ.get("FUNGRAD_TRACEBACK") == "full":
+        return error
+    short = _without_library_frames(error.__traceback__)
+    mistaken = isinstance(error, (TypeError, ValueError, AttributeError))
+    if mistaken and not isinstance(error, np.linalg.LinAlgError):
+        called = _called_of_scipy(error.__traceback__)
+        if called is not None:
+            instead = _instead_of_scipy(*called)
+            instead.__cause__ = error.with_traceback(short)
+            return instead
+    cause = error.__cause__
+    if isinstance(cause, FungradError) and not isinstance(error, FungradError):
+        # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
+        cause.__cause__ = None  # and no context, which is NumPy's error
+        return cause.with_traceback(short)
+    if mistaken and not isinstance(error, FungradError):
+        _advise(error)
+    return error.with_traceback(short)
+
+
 def boundary(f: F) -> F:
     """Wraps a public function so that errors leave it without fungrad's own frames."""
 
@@ -237,20 +259,6 @@ def boundary(f: F) -> F:
         try:
             return f(*args, **kwargs)
         except Exception as error:
-            if os.environ.get("FUNGRAD_TRACEBACK") == "full":
-                raise
-            short = _without_library_frames(error.__traceback__)
-            mistaken = isinstance(error, (TypeError, ValueError, AttributeError))
-            if mistaken and not isinstance(error, np.linalg.LinAlgError):
-                called = _called_of_scipy(error.__traceback__)
-                if called is not None:
-                    raise _instead_of_scipy(*called) from error.with_traceback(short)
-            cause = error.__cause__
-            if isinstance(cause, FungradError) and not isinstance(error, FungradError):
-                # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
-                raise cause.with_traceback(short) from None
-            if mistaken and not isinstance(error, FungradError):
-                _advise(error)
-            raise error.with_traceback(short)  # noqa: B904 - the same error, without our frames
+            raise shortened(error)  # noqa: B904 - the same error, without our frames
 
     return cast(F, public)

@@ -6,7 +6,6 @@ primitive.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import owned
 from fungrad.transforms.gradients import grad, jvp, vjp
 from fungrad.transforms.jacobians import Call
@@ -102,8 +102,7 @@ def elementwise_grad(
     array([ 1., -1.])
     """
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, argnums, args, kwargs, False, "elementwise_grad")
         values, pullback = linearized(call.flat, call.leaves, call.label)
         if call.outputs is not trees.LEAF:
@@ -126,7 +125,7 @@ def elementwise_grad(
         ]
         return trees.unflatten(call.inputs, owned(slopes) if current() is EVAL else slopes)
 
-    return boundary(wrapper)
+    return Transformed(run, elementwise_grad, f, argnums)
 
 
 __all__ = ["elementwise_grad", "gauss_newton_product", "hvp"]

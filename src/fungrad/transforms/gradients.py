@@ -5,7 +5,6 @@ They take trees apart, check what was given, call reverse or forward mode, and p
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,10 +16,14 @@ from fungrad.errors import (
     NonScalarOutputError,
     StructureMismatchError,
 )
+from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import zeros
+from fungrad.primitives.declare import or_zero, zeros
+from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import (
     argument_name,
     flat_leaves,
@@ -100,8 +103,7 @@ def value_and_grad(
     check_choice("nondiff", nondiff, NONDIFF)
     several = isinstance(argnums, (tuple, list))
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         if argnums == 0 and args:
             keys: list[int | str] = [0]
             parts = [args[0]]
@@ -129,7 +131,10 @@ def value_and_grad(
         gradient = tuple(gradients) if several else gradients[0]
         return ((value, aux), gradient) if has_aux else (value, gradient)
 
-    return boundary(wrapper)
+    return Transformed(
+        run, value_and_grad, f, argnums, has_aux, holomorphic,
+        unconnected=unconnected, nondiff=nondiff,
+    )  # fmt: skip
 
 
 _ONE = np.float64(1.0)
@@ -193,14 +198,72 @@ def grad(
     both: Any = value_and_grad(
         f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff
     )
-    inside = both.__wrapped__  # one boundary is enough: the one around `wrapper`
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        value, gradient = inside(*args, **kwargs)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both._run(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
-    return boundary(wrapper)
+    return Transformed(
+        run, grad, f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff
+    )
+
+
+class Pullback:
+    """The linear map that `vjp` hands out. It is pickled as the Graph of what it computes, with the
+    residuals in it, and so without the function.
+    """
+
+    def __init__(
+        self,
+        flat: Callable[[Sequence[Any]], Sequence[Any]],
+        inputs: Inputs,
+        treedef: trees.TreeDef,
+        types: Sequence[Type | None],
+        unconnected: str,
+    ) -> None:
+        self._flat = flat
+        self._inputs = inputs
+        self._treedef = treedef
+        self._types = types
+        self._unconnected = unconnected
+
+    @boundary
+    def __call__(self, cotangent: Any) -> tuple[Any, ...]:
+        given = trees.match(self._treedef, cotangent, "cotangent")
+        checked = [matching(c, t, "cotangent") for c, t in zip(given, self._types, strict=True)]
+        return tuple(self._inputs.cotangents(self._flat(checked), self._unconnected, given))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        flat = self._flat if isinstance(self._flat, Program) else self._program()
+        return Pullback, (flat, self._inputs, self._treedef, self._types, self._unconnected)
+
+    def _program(self) -> Program:
+        given = [type_ is not None and type_.inexact for type_ in self._types]
+        reached: list[bool] = []
+
+        def flat(*cotangents: Any) -> list[Any]:
+            values = iter(cotangents)
+            found = self._flat([next(values) if there else None for there in given])
+            reached[:] = [value is not None for value in found]
+            return [value for value in found if value is not None]
+
+        types = [Type(t.shape, t.dtype) for t in self._types if t is not None and t.inexact]
+        names = [f"cotangent {i}" for i in range(len(types))]
+        return Program(stage(flat, types, names, lambda: "a pullback"), given, reached)
+
+
+class Program:
+    """A Graph as a flat function of cotangents, of which None stands for none, or for zero."""
+
+    def __init__(self, graph: Graph, given: Sequence[bool], reached: Sequence[bool]) -> None:
+        self.graph = graph
+        self.given = given
+        self.reached = reached
+
+    def __call__(self, cotangents: Sequence[Any]) -> list[Any]:
+        values = [c for c, there in zip(cotangents, self.given, strict=True) if there]
+        found = iter(evaluate(self.graph, list(map(or_zero, values, self.graph.input_types))))
+        return [next(found) if hit else None for hit in self.reached]
 
 
 @boundary
@@ -230,13 +293,7 @@ def vjp(
         f, lambda new: f(*new), inputs, has_aux, "vjp"
     )
     types = [leaf_type(value) for value in values]
-
-    @boundary
-    def pullback(cotangent: Any) -> tuple[Any, ...]:
-        given = trees.match(treedef, cotangent, "cotangent")
-        checked = [matching(c, t, "cotangent") for c, t in zip(given, types, strict=True)]
-        return tuple(inputs.cotangents(flat_pullback(checked), unconnected, given))
-
+    pullback = Pullback(flat_pullback, inputs, treedef, types, unconnected)
     output = trees.unflatten(treedef, values)
     return (output, pullback, aux) if has_aux else (output, pullback)
 

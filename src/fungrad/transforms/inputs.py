@@ -28,6 +28,15 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
         raise ArgumentError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}.")
 
 
+class Names(tuple[str, ...]):
+    """Names that are known, where else a function finds them."""
+
+    __slots__ = ()
+
+    def __call__(self) -> list[str]:
+        return list(self)
+
+
 class Inputs:
     """The leaves of some arguments, and which of them are differentiated."""
 
@@ -48,6 +57,9 @@ class Inputs:
                 self.active.append(i)
             elif nondiff == "error":
                 raise refuse_leaf(leaf, names()[i], transform)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "names": Names(self.names())}
 
     def differentiated(self) -> list[Any]:
         return [self.leaves[i] for i in self.active]

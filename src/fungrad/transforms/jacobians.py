@@ -7,7 +7,6 @@ the result.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,8 +19,9 @@ from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
 from fungrad.primitives.shaping import broadcast_to, moveaxis, reshape, slice_axis
 from fungrad.primitives.stacking import basis
-from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.source import describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import (
     differentiable,
     flat_leaves,
@@ -243,11 +243,10 @@ def jacfwd(
            [0., 4.]])
     """
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         return _forward(Call(f, argnums, args, kwargs, has_aux, "jacfwd"), holomorphic)
 
-    return boundary(wrapper)
+    return Transformed(run, jacfwd, f, argnums, has_aux, holomorphic)
 
 
 def jacrev(
@@ -267,11 +266,10 @@ def jacrev(
     array([2., 4.])
     """
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         return _reverse(Call(f, argnums, args, kwargs, has_aux, "jacrev"), holomorphic)
 
-    return boundary(wrapper)
+    return Transformed(run, jacrev, f, argnums, has_aux, holomorphic)
 
 
 def jacobian(
@@ -292,8 +290,7 @@ def jacobian(
            [0., 1.]])
     """
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, argnums, args, kwargs, has_aux, "jacobian")
         values, pullback = linearized(call.flat, call.leaves, call.label)
         inputs = [typeof(leaf) for leaf in call.leaves]
@@ -303,7 +300,7 @@ def jacobian(
             return _reverse(call, holomorphic, values, pullback)
         return _forward(call, holomorphic)
 
-    return boundary(wrapper)
+    return Transformed(run, jacobian, f, argnums, has_aux, holomorphic)
 
 
 def hessian(

@@ -5,7 +5,6 @@ They take trees apart, check axes and types, call batching or staging, and put t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from fungrad.tracing.evaluate import evaluate as _evaluate
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import flat_leaves, has_type, input_type, leaf_names, owned
 from fungrad.transforms.batching import batched_call
 
@@ -45,8 +45,7 @@ def vmap(
     array([1., 4.])
     """
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         leaves, treedef = flat_leaves((args, kwargs))
         axes_for = (tuple(in_axes) if isinstance(in_axes, list) else in_axes, 0)
         axes = _prefix(axes_for, treedef, "in_axes")
@@ -72,7 +71,7 @@ def vmap(
         ]
         return trees.unflatten(shapes[0], owned(placed, leaves) if current() is EVAL else placed)
 
-    return boundary(wrapper)
+    return Transformed(run, vmap, f, in_axes, out_axes, axis_size)
 
 
 def _prefix(axes: Any, treedef: trees.TreeDef, what: str) -> list[int | None]:
@@ -180,11 +179,10 @@ def make_jaxpr(
     { lambda a:f64[3]. let b:f64[3] = sin a in (b,) }
     """
 
-    @functools.wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Graph:
+    def run(*args: Any, **kwargs: Any) -> Graph:
         return _staged(f, static_argnums, args, kwargs)[0]
 
-    return boundary(wrapper)
+    return Transformed(run, make_jaxpr, f, static_argnums)
 
 
 @boundary

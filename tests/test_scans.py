@@ -246,6 +246,22 @@ def close(got, want, rtol=1e-9):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-9)
 
 
+@pytest.fixture
+def regrouping():
+    """What holds in exact arithmetic is done, which is off unless asked for."""
+    fg.config.reassociate = True
+    yield
+    fg.config.reassociate = False
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_scan_that_may_be_regrouped_gives_the_numbers_of_a_loop(program, regrouping):
+    args = numbers(7)[program]
+    positions = tuple(range(len(args)))
+    want = fg.value_and_grad(lambda *args: program(steps, *args), positions)(*args)
+    close(fg.jit(fg.value_and_grad(lambda *a: program(lax.scan, *a), positions))(*args), want)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [1, 2, 7, 40])
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -373,9 +389,11 @@ def random_step(rng):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_steps_give_the_numbers_of_a_loop(seed):
+def test_random_steps_give_the_numbers_of_a_loop(seed, request):
     rng = np.random.default_rng(seed)
     step, length = random_step(rng), 1 + seed % 4
+    if seed % 3 == 0:
+        request.getfixturevalue("regrouping")
     args = [rng.normal(size=s) for s in ((SIZE, SIZE), SIZE)]
     stacks = [rng.normal(size=(length, *a.shape)) for a in args]
 
@@ -407,7 +425,7 @@ SUMS = (
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, monkeypatch):
+def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, monkeypatch, regrouping):
     monkeypatch.setattr(linear_forms, "_CALL", 0.0)  # written anew wherever that saves a call
     monkeypatch.setattr(linear_forms, "_ROW", 0.0)
     rng = np.random.default_rng(seed)
@@ -582,7 +600,7 @@ def joseph(scan, gain, start, xs):
     return scan(step, start, xs)
 
 
-def test_sums_of_products_with_known_matrices_are_few(monkeypatch):
+def test_sums_of_products_with_known_matrices_are_few(monkeypatch, regrouping):
     rng = np.random.default_rng(0)
     args = [0.3 * rng.normal(size=shape) for shape in ((5, 5), (5, 5), (200, 5))]
     f = lambda *args: joseph(lax.scan, *args)  # noqa: E731
@@ -597,7 +615,7 @@ def test_sums_of_products_with_known_matrices_are_few(monkeypatch):
             assert products(lambda *args: joseph(lax.scan, *args), *args) > 2, name
 
 
-def test_an_effect_stays_between_sums_of_products():
+def test_an_effect_stays_between_sums_of_products(regrouping):
     seen = []
 
     def step(scan):
@@ -617,7 +635,7 @@ def test_an_effect_stays_between_sums_of_products():
     np.testing.assert_allclose(seen[0], start @ xs[0])
 
 
-def test_known_products_that_are_the_same_in_all_steps_are_made_once():
+def test_known_products_that_are_the_same_in_all_steps_are_made_once(regrouping):
     def f(scan, a, b, c, xs):
         return scan(lambda h, x: (np.tanh(h @ a @ b @ c + x), h[0]), xs[0], xs)
 
@@ -637,7 +655,7 @@ def test_products_side_by_side_are_one():
     assert inside.count("concatenate") + inside.count("stack") == 4
 
 
-def test_known_matrices_are_inverted_before_a_loop(monkeypatch):
+def test_known_matrices_are_inverted_before_a_loop(monkeypatch, regrouping):
     args = numbers(7)[divided]
     f = lambda *args: divided(lax.scan, *args)  # noqa: E731
     graph, (loop,) = loops_of(f, *args)
@@ -760,24 +778,58 @@ def test_results_of_a_scan_are_arrays_of_their_own():
                 assert not np.shares_memory(x, other)
 
 
-@pytest.mark.parametrize(("dtype", "kernels"), [(np.float32, "auto"), (np.float64, "numpy")])
-def test_products_stay_as_they_are_written(dtype, kernels):
-    """In single precision, and where no other form than NumPy's is wanted."""
+def magic(scan, h, xs):
+    """Rounds to a multiple of 2**-10: regrouped, it rounds to nothing."""
+    return scan(lambda h, x: (h, (h + x) - x), h, np.full((len(xs), 1), 1.5 * 2.0**42))[1]
 
-    def last(start, xs, ys):
-        step = lambda h, row: (np.sin(h * row[0] * row[1]), None)  # noqa: E731
-        return fg.lax.scan(step, start, (xs, ys))[0]
 
-    tiny = np.full((3, 300), 1e-25, dtype)
-    args = np.full(300, 1e30, dtype), tiny, tiny
-    before = fg.config.kernels
-    fg.config.kernels = kernels
-    try:
-        found = fg.jit(last)(*args)
-    finally:
-        fg.config.kernels = before
-    np.testing.assert_array_equal(found, last(*args))
-    assert found.dtype == dtype
+def scaled(scan, h, xs):
+    return scan(lambda h, x: (np.sin(h * 1e30 * x * x), None), h, xs * 1e-25)
+
+
+def summed(scan, h, xs):
+    """Of each column, which vanishes beside what the others add."""
+    return scan(
+        lambda c, x: (c + x, None), h, np.concatenate([xs * 0.0 + 1e20, xs, xs * 0.0 - 1e20])
+    )
+
+
+def overflowing(scan, h, xs):
+    return scan(lambda c, x: (c + x, None), h * 0.0 - 1e308, xs * 0.0 + 1e308)
+
+
+def divided_by_stiff(scan, h, xs):
+    """Solutions with small residuals, though the matrix can hardly be inverted."""
+    a = np.array([[[1.0, t], [1.0, t * (1.0 + 1e-12)]] for t in (1.1, 1.7)]) + 0.0 * xs[0, 0]
+    return scan(lambda c, a: (np.linalg.solve(a, c * 0.5), c), np.ones((2, 1)) + h[0], a)
+
+
+@pytest.mark.parametrize("size", [1, 3, 200, 3000])
+@pytest.mark.parametrize("f", [magic, scaled, summed, overflowing, divided_by_stiff])
+def test_nothing_is_regrouped_by_default(f, size):
+    h, xs = np.linspace(0.1, 0.9, size), np.linspace(1.0, 2.0, 2 * size).reshape(2, size)
+    found, want = fg.jit(lambda *args: f(lax.scan, *args))(h, xs), f(steps, h, xs)
+    for x, y in zip(tree_leaves(found), tree_leaves(want), strict=True):
+        if f is scaled:  # by a sine that is faster
+            np.testing.assert_allclose(x, y, rtol=1e-14)
+        else:
+            np.testing.assert_array_equal(x, y)
+
+
+def test_sums_of_a_program_leave_a_loop_where_they_may_be_regrouped(regrouping):
+    h, xs = np.ones(200), np.ones((3, 200))
+    graph, loops = loops_of(lambda *args: summed(lax.scan, *args), h, xs)
+    assert not loops and "reduce_sum" in names(graph)
+
+
+def test_sums_of_cotangents_leave_a_loop():
+    """Their order is no program's."""
+    h, xs = np.ones(200), np.ones((3, 200))
+    w = np.full(200, 0.5)
+    g = fg.grad(lambda w: np.sum(lax.scan(lambda c, x: (np.sin(c * w) + x, None), h, xs)[0]))
+    _, (_, back) = loops_of(g, w)
+    assert back.params["counts"][1] == 1  # what the next step is given; the sum for w is behind
+    close(fg.jit(g)(w), g(w))
 
 
 def test_the_program_of_a_long_step_takes_time_in_proportion(monkeypatch):

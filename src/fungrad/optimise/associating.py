@@ -1,8 +1,9 @@
 """Floor 6: in a scan, what is known of products, sums and equations is put together first.
 
 h * a / b * c, of which h is made in the loop and the rest is known before it, is h * (a / b * c):
-one product in each step. So are products side by side, and what a known matrix is divided by.
-Numbers are doubles, and equal to rounding. Knows what a scan is made of.
+one product in each step, and so is what a known matrix is divided by: equal in exact arithmetic, on
+doubles, where regrouping is asked for. Products side by side are one in any case. Knows what a scan
+is made of.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ class _Chain(Record):
 
 
 def associated(loop: Loop) -> None:
-    """Puts together what is known of the products, sums and equations of a loop."""
+    """Puts together what is known of the products, sums and equations of a loop: what is regrouped
+    so may overflow, vanish, or lose a rounding on which the program counts.
+    """
     _divide_before(loop)
     combined(loop)
     _shorten_chains(loop)
-    _multiply_side_by_side(loop)
 
 
 def _known(loop: Loop, xs: bool = True) -> set[int]:
@@ -83,8 +85,10 @@ def _divides(loop: Loop, equation: Equation, xs: Container[int]) -> bool:
     return a.type.shape[0] <= INVERTED and a.type.size * loop.length <= FREE
 
 
-def _multiply_side_by_side(loop: Loop) -> None:
-    """Multiplies once where products of what is made and what is known stand side by side."""
+def multiply_side_by_side(loop: Loop) -> None:
+    """Multiplies once where products of what is made and what is known stand side by side: the
+    same products, bit for bit.
+    """
     known, made, reads = _known(loop), loop.made(), loop.reads()
     equations: list[Equation] = []
     for equation in loop.equations:
@@ -194,4 +198,4 @@ def _together(
     return made, total
 
 
-__all__ = ["associated"]
+__all__ = ["associated", "multiply_side_by_side"]

@@ -171,12 +171,12 @@ def _alike(loop: Loop, read: dict[int, Variable]) -> list[Equation]:
     return found
 
 
-def sum_behind(loop: Loop) -> None:
+def sum_behind(loop: Loop, regroup: bool) -> None:
     """Stacks what each step adds to a carry that nothing else reads, and sums it behind."""
     made, reads = loop.made(), loop.reads()
     kept = []
     for item in loop.carry:
-        term = added(item, made, reads)
+        term = added(item, made, reads, regroup)
         if term is None or term.type.size * loop.length > FREE:
             kept.append(item)
         else:
@@ -185,11 +185,18 @@ def sum_behind(loop: Loop) -> None:
     loop.prune()
 
 
-def added(item: Any, made: dict[int, Equation], reads: Counter[int]) -> Variable | None:
-    """What each step adds to a carry that nothing else reads."""
+def added(
+    item: Any, made: dict[int, Equation], reads: Counter[int], regroup: bool
+) -> Variable | None:
+    """What each step adds to a carry that nothing else reads, if it may be added in another order:
+    a sum that reverse mode carries may, of cotangents of what all steps read; one that the program
+    carries is regrouped only where that is asked for.
+    """
     carry, _, output, _ = item
     equation = made.get(id(output))
     if equation is None or equation.primitive is not add or reads[id(output)] != 1:
+        return None
+    if not (regroup or equation.backward):
         return None
     if reads[id(carry)] != 1 or not any(a is carry for a in equation.inputs):
         return None

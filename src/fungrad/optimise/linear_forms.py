@@ -2,7 +2,8 @@
 
 x @ a @ b + x @ c, of which steps make x and know the rest, is x @ (a @ b + c): what is known is
 multiplied and added for all steps at once. Ways back of gradients are full of such sums. Numbers
-are doubles, and equal to rounding. Knows what a scan is made of.
+are doubles, and equal in exact arithmetic: it is done where regrouping is asked for. Knows what a
+scan is made of.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@ work of many small ones.
 
 What a scan multiplies of each x with a constant is multiplied before it, for all steps at once; a
 sum of products that it carries is one product of the stacks behind it, as in backpropagation
-through time by hand. Small arrays leave it in other equations, too (fission.py). Sums are equal to
-rounding. Knows `scan` and contractions.
+through time by hand. Small arrays leave it in other equations, too (fission.py). Sums of cotangents
+are regrouped, and equal to rounding; those of the program only where that is asked for. Knows
+`scan` and contractions.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from fungrad.ir.graph import Equation, Graph, Variable
-from fungrad.optimise.associating import associated
+from fungrad.ir.regrouping import regrouping
+from fungrad.optimise.associating import associated, multiply_side_by_side
 from fungrad.optimise.fission import added, move_before, move_behind, sum_behind, thin_out
-from fungrad.optimise.kernels import setting
 from fungrad.optimise.rewrite import Renaming, renamed, rewired
 from fungrad.optimise.scans import LARGEST, Loop, on_numbers
 from fungrad.primitives.contracting import dot_general
@@ -26,6 +27,7 @@ def stacked(graph: Graph) -> Graph:
     """The Graph with what its scans need not do in each step before and behind them."""
     if not any(e.primitive is scan for e in graph.equations):
         return graph
+    regroup = regrouping(graph)
     equations: list[Equation] = []
     constants = list(graph.constants)
     names: Renaming = {}
@@ -36,11 +38,12 @@ def stacked(graph: Graph) -> Graph:
             continue
         loop = Loop(equation)
         _multiply_before(loop)
-        _sum_behind(loop)
+        _sum_behind(loop, regroup)
         if not on_numbers(loop.body):
-            sum_behind(loop)
-            if setting() != "numpy":
+            sum_behind(loop, regroup)
+            if regroup:
                 associated(loop)
+            multiply_side_by_side(loop)
             move_before(loop)
             move_behind(loop)
             thin_out(loop)
@@ -72,13 +75,13 @@ def _multiply_before(loop: Loop) -> None:
     loop.equations = inside
 
 
-def _sum_behind(loop: Loop) -> None:
+def _sum_behind(loop: Loop, regroup: bool) -> None:
     """Sums of products that a scan carries, and sums of what it stacks anyway."""
     made, reads = loop.made(), loop.reads()
     kept: list[Any] = []
     later: list[tuple[Any, Variable]] = []
     for item in loop.carry:
-        term = added(item, made, reads)
+        term = added(item, made, reads, regroup)
         product = made.get(id(term)) if term is not None else None
         if term is None or product is None or reads[id(term)] != 1 or not _product(loop, product):
             if term is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from fuzz.case import Case
 from fuzz.generate import FAMILIES, generate
-from fuzz.oracles import Case
 
 
 def test_a_seed_makes_one_program():

@@ -11,9 +11,10 @@ from random import Random
 
 import fungrad as fg
 
+from .case import Case, Outcome
 from .generate import generate
 from .minimise import minimise
-from .oracles import ORACLES, Case, Outcome, drawn, judge
+from .oracles import ORACLES, drawn, judge
 from .program import Program
 
 CLEAR = 100  # programs between two times that what is compiled is forgotten

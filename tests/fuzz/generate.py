@@ -6,6 +6,7 @@ the end of a program that has to fail everywhere).
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from random import Random
@@ -88,8 +89,15 @@ class Builder:
 
     def like(self, name: str, kinds: str = "bifc") -> str | None:
         """A name that broadcasts with another one."""
-        shape = self.shape(name)
-        return self.pick(kinds, lambda v: broadcasts(shape, np.shape(v)))
+        shape, limit = self.shape(name), self.limit()
+
+        def fits(value: Any) -> bool:
+            other = np.shape(value)
+            if not broadcasts(shape, other):
+                return False
+            return math.prod(np.broadcast_shapes(shape, other)) <= limit
+
+        return self.pick(kinds, fits)
 
     def axis(self, name: str) -> int:
         ndim = len(self.shape(name))

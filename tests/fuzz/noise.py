@@ -34,6 +34,7 @@ EXACT = frozenset(
     stop_gradient stop_gradient_order call switch while_loop scan checkpoint recompute custom
     checkpoint_name deg2rad rad2deg""".split()
 )
+ROUNDED = frozenset("add sub mul div reciprocal sqrt square remainder fmod select".split())
 ADDED = frozenset(
     """reduce_sum cumsum dot_general convolve convolve_nd index_add linear_recurrence reduce_prod
     cumprod index_multiply product_of_others windows overlap_add exp_difference exp2_difference
@@ -46,16 +47,19 @@ ULP_KERNEL, ULP_SUM, ULP_REST = 4, 8, 64
 class NoisyTrace(EvalTrace):
     """Computes as EvalTrace does, and then moves what may be moved."""
 
-    __slots__ = ("rng",)
+    __slots__ = ("loose", "rng")
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, loose: bool) -> None:
         super().__init__(None, lambda: "noise")
         self.rng = np.random.default_rng(seed)
+        self.loose = loose
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         name = primitive.name
         if name in EXACT:
             result = primitive.eval(*args, **params)
+            if self.loose and name in ROUNDED:
+                return self.moved(result, ULP_KERNEL, True)
             if name in ("mul", "div", "reciprocal", "square", "abs", "sqrt", "sign"):
                 return self.moved(result, 2) if np.iscomplexobj(result) else result
             return result
@@ -120,10 +124,13 @@ def _reference() -> Any:
 
 
 class Spread:
-    """The results of noisy runs of a Graph, made when they are asked for."""
+    """The results of noisy runs of a Graph, made when they are asked for.
 
-    def __init__(self, graph: Any, args: Sequence[Any]) -> None:
-        self.graph, self.args = graph, args
+    With `loose`, sums and products of elements are moved, too: the same terms in another order.
+    """
+
+    def __init__(self, graph: Any, args: Sequence[Any], loose: bool = False) -> None:
+        self.graph, self.args, self.loose = graph, args, loose
         self.runs: list[list[Any]] = []
 
     def results(self, count: int) -> list[list[Any]]:
@@ -132,7 +139,7 @@ class Spread:
             if not self.runs:
                 self.runs.append(list(map(np.asarray, evaluate(self.graph, self.args))))
             while len(self.runs) < count:
-                trace = NoisyTrace(len(self.runs))
+                trace = NoisyTrace(len(self.runs), self.loose)
                 found = trace.run(evaluate, self.graph, [trace.moved(a, 0) for a in self.args])
                 self.runs.append(list(map(np.asarray, found)))
         return self.runs

@@ -45,7 +45,7 @@ def marked(graph: fg.Graph) -> str:
     """The text of a Graph with a bar beside all that the gradient does not enter.
 
     >>> print(marked(fg.make_jaxpr(lambda x: x * fg.stop_gradient(np.exp(x), "weight"))(1.0)))
-      { lambda a:f64[]~. let
+      { lambda a:f64[]. let
     ┃     b:f64[] = exp a
     ┗     c:f64[] = stop_gradient[name=weight] b
           d:f64[] = mul a c

@@ -93,10 +93,9 @@ def test_axes_of_vmap():
     raised(errors.BatchAxisError, lambda: fg.vmap(lambda x: x, out_axes=3)(X), "out_axes=3")
     raised(errors.BatchAxisError, lambda: fg.vmap(lambda x: x, in_axes="0")(X), "integers or None")
     raised(
-        errors.StructureMismatchError,
+        errors.BatchAxisError,
         lambda: fg.vmap(lambda x: x, in_axes=(0, 0))(X),
-        "in_axes",
-        "prefix",
+        "in_axes=(0, 0) has 2 entries",
     )
 
 

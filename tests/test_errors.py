@@ -4,9 +4,12 @@ the rewrite.
 
 from __future__ import annotations
 
+import array
+import collections
 import math
 import statistics
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -285,6 +288,151 @@ def test_a_vector_output():
     raised(
         errors.NonScalarOutputError, lambda: fg.grad(np.sin)(X), "(3,)", "sin", "np.sum", "fg.vjp"
     )
+
+
+def test_a_loss_with_something_beside_it():
+    raised(errors.NonScalarOutputError, lambda: fg.grad(lambda x: (x, [x]))(1.0), "has_aux=True")
+    for f in (lambda x: (x, x, x), lambda x: [x, x]):
+        error = raised(errors.NonScalarOutputError, lambda f=f: fg.grad(f)(1.0), "fg.jacobian")
+        assert "has_aux" not in error.message
+
+
+def test_a_forgotten_return():
+    raised(errors.NonScalarOutputError, lambda: fg.grad(lambda x: None)(1.0), "without `return`")
+
+
+TAKES_A_FUNCTION = {
+    "grad": fg.grad, "value_and_grad": fg.value_and_grad, "jit": fg.jit, "vmap": fg.vmap,
+    "jacfwd": fg.jacfwd, "jacrev": fg.jacrev, "jacobian": fg.jacobian, "hessian": fg.hessian,
+    "elementwise_grad": fg.elementwise_grad, "make_jaxpr": fg.make_jaxpr,
+    "vjp": lambda f: fg.vjp(f, 1.0), "jvp": lambda f: fg.jvp(f, (1.0,), (1.0,)),
+    "eval_shape": lambda f: fg.eval_shape(f, 1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", TAKES_A_FUNCTION)
+def test_a_value_in_place_of_a_function_is_refused_at_once(verb):
+    with pytest.raises(errors.ArgumentError) as info:
+        TAKES_A_FUNCTION[verb](np.float64(3.0))
+    message = info.value.message
+    assert f"{verb} takes a function, and was given a float64 at {__file__}" in message
+    assert "in place of its value f(x)" in message
+
+
+@pytest.mark.parametrize("verb", ["grad", "value_and_grad", "jacrev", "hessian"])
+def test_arguments_in_place_of_argnums_are_refused_at_once(verb):
+    with pytest.raises(errors.ArgumentError, match=rf"fg\.{verb}\(f\)\(x\)"):
+        getattr(fg, verb)(np.sum, X)
+
+
+def test_argnums_may_be_numpys_integers():
+    assert fg.grad(lambda x, y: x * y, argnums=np.int64(1))(2.0, 3.0) == 2.0
+
+
+def test_argnums_of_an_argument_that_is_not_there():
+    def f(x, scale=1.0):
+        return x * scale
+
+    words = ("position 2 (the first is 0)", "called with x only", "parameters are x, scale")
+    raised(errors.ArgumentError, lambda: fg.grad(f, 2)(1.0), __file__, *words)
+    raised(errors.ArgumentError, lambda: fg.grad(f, 1)(1.0, scale=2.0), "argnums='scale'")
+    raised(errors.ArgumentError, lambda: fg.grad(f, "scal")(1.0), "the argument 'scal'", "scale")
+
+
+def test_in_axes_of_another_length_or_tree():
+    f = lambda x, y: x["w"] * y  # noqa: E731
+    args = {"w": X}, X
+    words = ("in_axes=(0, None, 0) has 3 entries", "2 positional arguments")
+    raised(errors.BatchAxisError, lambda: fg.vmap(f, in_axes=(0, None, 0))(*args), *words)
+    words = ("in_axes for x", "{'b': 0}", "{'w': *}")
+    raised(errors.StructureMismatchError, lambda: fg.vmap(f, in_axes=({"b": 0}, 0))(*args), *words)
+    raised(errors.BatchAxisError, lambda: fg.vmap(f, in_axes=("0", 0))(*args), "in_axes for x")
+    raised(errors.BatchAxisError, lambda: fg.vmap(f, in_axes=(1, 0))(*args), "of x['w']", "axis 1")
+    raised(errors.BatchAxisError, lambda: fg.vmap(f)({"w": X}, np.ones(2)), "3: x['w']", "2: y")
+
+
+# --- what stands beside a traced value ------------------------------------------------
+
+
+@pytest.mark.parametrize("transform", [fg.grad, fg.jit])
+@pytest.mark.parametrize(
+    "other", [range(3), memoryview(X), array.array("d", X), collections.deque([1.0, 2.0, 3.0])]
+)
+def test_what_numpy_makes_an_array_of_does_so_beside_a_traced_value(other, transform):
+    for f in (lambda x: x * other, lambda x: other * x, lambda x: np.multiply(other, x)):
+        total = lambda x, f=f: np.sum(f(x))  # noqa: E731
+        expected = np.asarray(other) if transform is fg.grad else np.sum(np.asarray(other) * X)
+        np.testing.assert_array_equal(transform(total)(X), expected)
+    np.testing.assert_array_equal(fg.grad(lambda x: np.dot(x, other))(X), np.asarray(other))
+
+
+@pytest.mark.parametrize("other", [{1.0}, {"a": 1.0}, None, object()])
+def test_what_is_no_array_has_a_note(other):
+    for f in (lambda x: x + other, lambda x: other * x, lambda x: np.multiply(x, other)):
+        with pytest.raises(TypeError) as caught:
+            fg.grad(lambda x, f=f: np.sum(f(x)))(X)
+        assert "Beside a traced value stand arrays" in caught.value.__notes__[0]
+    raised(errors.ArgumentError, lambda: fg.grad(lambda x: np.dot(x, other))(X), "is not an array")
+
+
+def test_a_dask_array_is_refused_by_name():
+    class Array:
+        def __array_ufunc__(self, *args, **kwargs):
+            raise AssertionError
+
+    Array.__module__ = "dask.array.core"
+    raised(errors.ArgumentError, lambda: fg.grad(lambda x: x * Array())(1.0), "value.compute()")
+
+
+# --- NumPy's warnings -----------------------------------------------------------------
+
+
+def warned(x):
+    return np.sum(np.log(x) ** 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: fg.grad(warned)(x),
+        lambda x: fg.vmap(warned)(x[None]),
+        lambda x: fg.jvp(warned, (x,), (x,)),
+        lambda x: fg.hessian(warned)(x),
+    ],
+)
+def test_numpys_warnings_come_from_the_users_line(call):
+    with pytest.warns(RuntimeWarning, match="divide by zero encountered in log") as found:
+        call(np.array([0.0, 1.0]))
+    assert (found[0].filename, found[0].lineno) == (__file__, warned.__code__.co_firstlineno + 1)
+    assert np.geterr()["divide"] == "warn" and np.geterrcall() is None
+
+
+def test_what_numpy_does_about_errors_stays_the_users_choice():
+    x = np.array([0.0, 1.0])
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="in log"):
+        fg.grad(warned)(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with np.errstate(all="ignore"):
+            fg.grad(warned)(x)
+        with pytest.raises(RuntimeWarning, match="divide by zero encountered in log"):
+            fg.grad(warned)(x)
+    said = []
+    with np.errstate(divide="call", call=lambda kind, flag: said.append(kind)):
+        fg.vmap(warned)(x[None])
+    assert said == ["divide by zero"]
+
+    def loud(x):
+        np.seterr(divide="raise")
+        return x
+
+    before = np.seterr()
+    try:
+        fg.grad(loud)(1.0)
+        assert np.geterr()["divide"] == "raise"
+    finally:
+        np.seterr(**before)
+        np.seterrcall(None)
 
 
 def test_a_tree_output():

@@ -321,3 +321,10 @@ def test_arrays_of_a_subclass_come_back_as_arrays_of_their_own():
         for found in fg.tree_leaves((fg.jit(f)(x), fg.jit(f)({"x": x}["x"]))):
             assert type(found) is np.ndarray and not np.shares_memory(found, x)
     assert type(fg.grad(lambda x: np.sum(x**2))(x)) is np.ndarray
+
+
+def test_the_text_of_a_jitted_function_names_it():
+    def model(x):
+        return x
+
+    assert repr(fg.jit(model)) == f"<jit of `model` ({__file__}:{model.__code__.co_firstlineno})>"

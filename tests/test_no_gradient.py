@@ -312,3 +312,16 @@ def test_one_block_object_in_many_threads():
     for thread in threads:
         thread.join()
     assert found == {i: [2.0 * (i + 1)] * 5 for i in range(4)}
+
+
+def test_the_decorator_without_parentheses():
+    @fg.no_gradient
+    def baseline(x):
+        """The mean."""
+        return np.mean(x)
+
+    assert baseline.__name__ == "baseline" and baseline.__doc__ == "The mean."
+    x = np.array([1.0, 3.0])
+    assert baseline(x) == 2.0
+    np.testing.assert_array_equal(fg.grad(lambda x: np.sum(x * baseline(x)))(x), [2.0, 2.0])
+    assert fg.no_gradient("name", order=2).order == 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +91,21 @@ assert not {'fungrad.numpy.seldom', 'fungrad.lax.operations'} & set(sys.modules)
 )
 def test_what_few_programs_ask_for_is_imported_then(code):
     subprocess.run([sys.executable, "-c", LATER + code], check=True)
+
+
+def test_help_lists_the_parameters_of_grad():
+    for name in inspect.signature(fg.grad).parameters:
+        assert f"\n      {name}: " in fg.grad.__doc__ or f"\n  {name}: " in inspect.getdoc(fg.grad)
+
+
+def test_dir_has_public_names_alone():
+    names = set(dir(fg))
+    assert {"grad", "jit", "numpy", "errors", "Graph", "why", "lax", "__version__"} <= names
+    extra = names - set(type_checked_names()) - set(eager_names())
+    assert {name for name in extra if not name.startswith("__")} == set()
+
+
+def eager_names():
+    tree = ast.parse(Path(fg.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return [a.asname for node in imports for a in node.names if a.asname == a.name]

@@ -37,6 +37,7 @@ WORKS = {
     "jvp": lambda x: sp.jvp(1, x),
     "sinc": sp.sinc,
     "assoc_laguerre": lambda x: sp.assoc_laguerre(x, 3),
+    "multivariate_normal": lambda x: scipy.stats.multivariate_normal.logpdf(x, np.zeros(3)),
     "toeplitz": scipy.linalg.toeplitz,
     "block_diag": lambda x: scipy.linalg.block_diag(x, x),
     "norm": lambda x: scipy.linalg.norm(S * x),
@@ -67,9 +68,6 @@ REFUSED = {
     "stats.norm.logpdf ": lambda x: scipy.stats.norm.logpdf(1.0, scale=x),
     "stats.norm.cdf": lambda x: scipy.stats.norm(0.0, 2.0).cdf(x),
     "stats.gamma.logpdf": lambda x: scipy.stats.gamma.logpdf(x, 2.0),
-    "stats.multivariate_normal.logpdf": (
-        lambda x: scipy.stats.multivariate_normal.logpdf(x, np.zeros(3))
-    ),
     "stats.dirichlet.logpdf": lambda x: scipy.stats.dirichlet.logpdf(np.ones(3) / 3, x),
     "stats.poisson.logpmf": lambda x: scipy.stats.poisson.logpmf(3, x),
     "interpolate.interp1d": lambda x: scipy.interpolate.interp1d(np.arange(5.0), np.ones(5))(x),

@@ -4,6 +4,7 @@ The public names, and nothing else. Those below TYPE_CHECKING are imported when 
 """
 
 import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fungrad import errors as errors
@@ -179,8 +180,16 @@ _above.save = _save
 _above.cost = _cost
 
 
+_HIDDEN = ("Any", "TYPE_CHECKING", "ModuleType")
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    """The public names: of modules those alone that are imported by name."""
+    names = {"errors", "numpy", "trees", "__doc__", "__name__", "__path__", "__version__", *_LATER}
+    for name, value in globals().items():
+        if not name.startswith("_") and name not in _HIDDEN and not isinstance(value, ModuleType):
+            names.add(name)
+    return sorted(names)
 
 
 __version__ = "0.1.0"

@@ -33,7 +33,7 @@ def gradient(call: Call, names: Sequence[str]) -> dict[str, Any]:
     with quiet(call.notes), user_code(call, "was being differentiated"):
         found: dict[str, Any] = fg.grad(call)(selected)
     for name in names:
-        mend = "move away from where f has no finite derivative"
+        mend = "`fungrad why` with the same arguments names the line; move away from it"
         check_finite(found[name], f"the gradient with respect to {name}", call.allow_nan, mend)
     return found
 

@@ -192,7 +192,7 @@ def evaluate(call: Call) -> Any:
     if not call.allow_nan and not np.isfinite(result):
         raise InputError(
             f"{call.name} returned {float(result)}; give arguments inside its domain, or pass "
-            f"--allow-nan.{cause}"
+            f"--allow-nan, with which `fungrad why` names the line.{cause}"
         )
     return result
 

@@ -28,7 +28,7 @@ from fungrad.records import Record
 from fungrad.structural.call import call, compiled, run, use
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
-from fungrad.tracing.source import boundary, describe, user_line
+from fungrad.tracing.source import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed import OfFunction
 from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type, owned, parameter_names
@@ -190,6 +190,9 @@ class Jitted(OfFunction):
             self._direct.clear()
             self._last_key = None
 
+    def __repr__(self) -> str:
+        return f"<jit of {describe(self._f)}>"
+
     def _recipe(self) -> tuple[Any, ...]:
         static = tuple(self._argnums), tuple(self._argnames)
         return self._f, *static, self._inline, self._reassociate
@@ -298,7 +301,7 @@ class Jitted(OfFunction):
         names = self._names(trees.unflatten(new[0], list(range(new[0].leaf_count))))
         for name, before, after in zip(names, old[2], new[2], strict=True):
             if before != after:
-                return f"the argument {name} ({before}, then {after})"
+                return f"the argument {name} ({before!r}, then {after!r})"
         return "an argument"
 
 
@@ -353,6 +356,7 @@ def jit(
         return lambda g: jit(
             g, static_argnums=nums, static_argnames=names, inline=inline, reassociate=reassociate
         )
+    check_function(f, "jit")
     if nums or names:
         check_static(f, nums, names)
     return Jitted(f, nums, names, inline, reassociate)

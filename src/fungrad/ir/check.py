@@ -47,7 +47,9 @@ def check_graph(graph: Graph) -> Graph:
         define([variable], lambda: "the list of constants")
         found = _type_of_constant(value)
         if found is not None and found != variable.type:
-            raise InvalidGraphError(f"a constant of type {found} is declared as {variable.type}.")
+            raise InvalidGraphError(
+                f"a constant of type {found!r} is declared as {variable.type!r}."
+            )
     define(graph.inputs, lambda: "the list of inputs")
 
     def here() -> str:  # a text is made for the equation that is wrong

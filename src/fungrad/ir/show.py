@@ -73,7 +73,7 @@ def _equation(equation: Any, names: Names, source: bool) -> list[str]:
     lines[0] = f"{outputs} = {lines[0]}"
     lines[-1] = f"{lines[-1]} {inputs}".rstrip()
     notes = []
-    if source and equation.scope:
+    if equation.scope:
         notes.append(f"in {equation.scope}")
     if source and equation.source is not None:
         notes.append(str(equation.source))

@@ -32,8 +32,12 @@ PYTHON_DTYPES = {
 class Type:
     """The shape, dtype and weak bit of a value. Immutable, hashable.
 
-    >>> Type((3, 2), np.dtype("float32"))
-    f32[3,2]
+    Its text leaves the weak bit out; `repr` says it, where two types are compared.
+
+    >>> Type((3, 2), np.dtype("float32")), Type((), np.dtype("float64"), weak=True)
+    (f32[3,2], f64[] (weak))
+    >>> print(Type((), np.dtype("float64"), weak=True))
+    f64[]
     """
 
     __slots__ = ("dtype", "shape", "weak")
@@ -64,9 +68,12 @@ class Type:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Type, (self.shape, self.dtype, self.weak))
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         name = SHORT_NAMES.get(self.dtype.name, self.dtype.name)
-        return f"{name}[{','.join(map(str, self.shape))}]{'~' if self.weak else ''}"
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        return f"{self} (weak)" if self.weak else str(self)
 
     @property
     def ndim(self) -> int:

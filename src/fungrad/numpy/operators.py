@@ -6,11 +6,13 @@ says it. ndarray's methods are installed in methods.py.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fungrad.errors import ArgumentError
 from fungrad.ir.types import own_arithmetic, refused_arithmetic
 from fungrad.numpy.prepare import array_of, promoted
 from fungrad.primitives import elementwise as e
@@ -99,9 +101,16 @@ def operand(value: Any) -> Any:
         return listed(value)
     if isinstance(value, (int, float, complex)):  # a member of an Enum, as NumPy takes it
         return np.asarray(value)[()]
+    if type(value).__module__.startswith("dask."):
+        raise ArgumentError(
+            f"A Dask {type(value).__name__} stood beside a traced value{user_line()}. It computes "
+            "later, when the transform has ended: give it as an array, value.compute()."
+        )
     if value is None or isinstance(value, (str, bytes)) or hasattr(value, "__array_ufunc__"):
         return NotImplemented
-    return operand(np.asarray(value)) if hasattr(value, "__array__") else NotImplemented
+    if hasattr(value, "__array__") or isinstance(value, memoryview):
+        return operand(np.asarray(value))
+    return listed(tuple(value)) if isinstance(value, (Sequence, array)) else NotImplemented
 
 
 def listed(values: Sequence[Any]) -> Any:
@@ -124,17 +133,17 @@ def holds_tracer(values: Sequence[Any]) -> bool:
     return False
 
 
-def stacked(array: Any) -> Any:
+def stacked(objects: Any) -> Any:
     """An object array of numbers and tracers as one array.
 
     NumPy makes one of `np.array([a * b, c])` where a tracer is among the items: nobody can override
     that.
     """
-    items = array.ravel().tolist()
+    items = objects.ravel().tolist()
     if not any(item.__class__ is Tracer for item in items):
-        return array
+        return objects
     flat = stack(*promoted([array_of(item) for item in items]))
-    return flat if array.ndim == 1 else reshape(flat, shape=array.shape)
+    return flat if objects.ndim == 1 else reshape(flat, shape=objects.shape)
 
 
 def install() -> None:

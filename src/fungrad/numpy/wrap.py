@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fungrad.errors import AbstractValueError, UnsupportedArgumentError
+from fungrad.errors import AbstractValueError, ArgumentError, UnsupportedArgumentError
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
 
@@ -50,13 +50,17 @@ def as_array(value: Any) -> Any:
     """Any array-like argument as a tracer, an ndarray, a NumPy scalar or a Python number.
 
     Raises:
-      TypeError: where it is no array and no number.
+      ArgumentError: where it is no array and no number.
     """
     if value.__class__ in PLAIN:
         return value
     ready = registry.operand(value)
     if ready is NotImplemented:
-        raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
+        raise ArgumentError(
+            f"{value!r} of type {type(value).__name__} was given beside a traced "
+            f"value{user_line()}, and is not an array or a number: make it one, as by "
+            "np.array(list(value))."
+        )
     return ready
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -131,7 +131,8 @@ _open: ContextVar[tuple[tuple[Token[Trace], Any], ...]] = ContextVar("fungrad_op
 
 
 class no_gradient:
-    """A block, or a decorator, whose results derivatives treat as constants.
+    """A block, or a decorator, with or without arguments, whose results derivatives treat as
+    constants.
 
     In a block, what is *computed* inside is stopped; a decorated function's results are all
     stopped. The block is also a named scope of the IR.
@@ -148,6 +149,15 @@ class no_gradient:
     >>> bool(fg.grad(f)(1.0) == np.exp(1.0))
     True
     """
+
+    if not TYPE_CHECKING:  # to type checkers a decorator without arguments is one, too
+
+        def __new__(cls, name: Any = None, *, order: int = 1) -> Any:
+            block = super().__new__(cls)
+            if not callable(name):
+                return block
+            block.__init__(order=order)
+            return block(name)
 
     def __init__(self, name: str | None = None, *, order: int = 1) -> None:
         _check_order(order)

@@ -1,6 +1,7 @@
 """Floor 2: the user's file and line. Knows Python frames and which folder is fungrad's own.
 
-Also drops fungrad's own frames from tracebacks (FUNGRAD_TRACEBACK=full keeps them).
+Also drops fungrad's own frames from tracebacks (FUNGRAD_TRACEBACK=full keeps them), and gives
+NumPy's warnings the user's line.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import os
 import re
 import sys
 import types
+import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fungrad.errors import FungradError, UnsupportedFunctionError
+from fungrad.errors import ArgumentError, FungradError, UnsupportedFunctionError
 from fungrad.ir.graph import Source
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -43,15 +46,20 @@ def _is_library(filename: str) -> bool:
 _source = functools.lru_cache(maxsize=4096)(Source)
 
 
-def user_source() -> Source | None:
+def _user_frame() -> types.FrameType | None:
     """The innermost frame outside fungrad, NumPy and SciPy; None where there is none."""
     frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if not _is_library(code.co_filename):
-            return _source(code.co_filename, frame.f_lineno, code.co_name)
+    while frame is not None and _is_library(frame.f_code.co_filename):
         frame = frame.f_back
-    return None
+    return frame
+
+
+def user_source() -> Source | None:
+    """The file, line and function of the innermost frame outside fungrad, NumPy and SciPy."""
+    frame = _user_frame()
+    if frame is None:
+        return None
+    return _source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -99,6 +107,19 @@ def describe(f: Callable[..., Any]) -> str:
     return f"`{name}`" if code is None else f"`{name}` ({code.co_filename}:{code.co_firstlineno})"
 
 
+def check_function(f: Any, verb: str) -> None:
+    """Refuses what is not a function.
+
+    Raises:
+      ArgumentError: naming what was given, most often the function's value.
+    """
+    if not callable(f):
+        raise ArgumentError(
+            f"{verb} takes a function, and was given a {type(f).__name__}{user_line()}. Give it "
+            "the function f itself, in place of its value f(x)."
+        )
+
+
 def _without_library_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
     kept = []
     while traceback is not None:
@@ -121,7 +142,14 @@ _NUMBER = (
     "argument that is not traced (jit: static_argnames), or call the function without tracing "
     "it."
 )
+_BESIDE = (
+    "Beside a traced value stand arrays, numbers, and what NumPy makes an array of numbers of: "
+    "lists, tuples, range, memoryview. Make one of the other, as by np.array(list(value))."
+)
 _ADVICE = {
+    "'Tracer' and '": _BESIDE,
+    "' and 'Tracer'": _BESIDE,
+    "all returned NotImplemented from __array_ufunc__": _BESIDE,
     "loop of ufunc does not support argument": _OBJECTS,
     "from dtype('O') to": _OBJECTS,
     "not supported for the input types": _OBJECTS,
@@ -207,7 +235,7 @@ def _counterpart(part: str, name: str) -> str:
 def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFunctionError:
     """The error for a function of SciPy's on traced values, naming the one to take."""
     called = f"scipy.{part}.{name}" if name else f"A function of scipy.{part}"
-    where = "" if line is None else f" at {line}"
+    where = user_line() if line is None else f" at {line}"
     ours = _counterpart(part, name)
     if ours:
         take = f"fungrad.scipy.{ours}" if name else f"the function of fungrad.scipy.{part}"
@@ -239,8 +267,11 @@ def shortened(error: Exception) -> Exception:
         called = _called_of_scipy(error.__traceback__)
         if called is not None:
             instead = _instead_of_scipy(*called)
-            instead.__cause__ = error.with_traceback(short)
-            return instead
+            line = called[2]
+            if line is None or not _is_installed(line.file):
+                instead.__cause__ = error.with_traceback(short)
+                return instead
+            error.add_note(instead.message)  # a package called SciPy
     cause = error.__cause__
     if isinstance(cause, FungradError) and not isinstance(error, FungradError):
         # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
@@ -251,14 +282,73 @@ def shortened(error: Exception) -> Exception:
     return error.with_traceback(short)
 
 
+class _Reporter:
+    """Where NumPy writes its warnings while a transform runs: they are issued at the user's line,
+    for their own would be the line of fungrad's that calls NumPy.
+    """
+
+    def write(self, message: str) -> None:
+        """Warns of what NumPy says, as `divide by zero encountered in log`."""
+        text = message.removeprefix("Warning: ").rstrip("\n")
+        frame = _user_frame()
+        if frame is None:  # a thread of a compiled program
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return
+        module, registry = frame.f_globals.get("__name__"), "__warningregistry__"
+        warnings.warn_explicit(
+            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, module,
+            frame.f_globals.setdefault(registry, {}),
+        )  # fmt: skip
+
+
+_REPORTER = _Reporter()
+# What np.errstate sets; itself it takes as long as a tenth of a small gradient.
+_settings: ContextVar[Any] = getattr(
+    importlib.import_module("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings")
+)
+_reported: dict[Any, Any] = {None: None}
+"""For each of NumPy's settings met, that which reports what it would warn of."""
+
+
+def _reporting(settings: Any) -> Any:
+    if np.geterrcall() not in (None, _REPORTER):  # the user has means of his own
+        return settings
+    warned: Any = {kind: "log" for kind, how in np.geterr().items() if how == "warn"}
+    with np.errstate(call=_REPORTER, **warned):
+        found = _settings.get()
+    if len(_reported) > 16:
+        _reported.clear()
+    _reported[settings] = _reported[found] = found
+    return found
+
+
+def begin_reporting() -> tuple[Any, Any]:
+    """Lets NumPy's warnings come from the user's line, until `end_reporting` of what it returns."""
+    settings = _settings.get(None)
+    found = _reported.get(settings) or _reporting(settings)
+    return found, _settings.set(found)
+
+
+def end_reporting(begun: tuple[Any, Any]) -> None:
+    """What NumPy does about errors is again what it was, but where np.seterr was called since."""
+    found, token = begun
+    if _settings.get(None) is found:
+        _settings.reset(token)
+
+
 def boundary(f: F) -> F:
-    """Wraps a public function so that errors leave it without fungrad's own frames."""
+    """Wraps a public function so that errors leave it without fungrad's own frames, and NumPy's
+    warnings come from the user's line.
+    """
 
     @functools.wraps(f)
     def public(*args: Any, **kwargs: Any) -> Any:
+        begun = begin_reporting()
         try:
             return f(*args, **kwargs)
         except Exception as error:
             raise shortened(error)  # noqa: B904 - the same error, without our frames
+        finally:
+            end_reporting(begun)
 
     return cast(F, public)

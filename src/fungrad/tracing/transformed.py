@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, cast
 
-from fungrad.tracing.source import shortened
+from fungrad.tracing.source import begin_reporting, end_reporting, shortened
 
 
 class OfFunction:
@@ -110,10 +110,13 @@ class Transformed(OfFunction):
         self._options = args, kwargs
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        begun = begin_reporting()
         try:
             return self._run(*args, **kwargs)
         except Exception as error:
             raise shortened(error)  # noqa: B904 - the same error, without our frames
+        finally:
+            end_reporting(begun)
 
     def __repr__(self) -> str:
         of = getattr(self, "__qualname__", None) or repr(self._f)

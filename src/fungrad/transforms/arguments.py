@@ -16,8 +16,24 @@ import numpy as np
 from fungrad import trees
 from fungrad.errors import ArgumentError, NonDifferentiableInputError, StructureMismatchError
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.tracing.source import describe
+from fungrad.tracing.source import check_function, describe, user_line
 from fungrad.tracing.trace import Tracer, registry, typeof
+
+
+def check_differentiated(f: Any, argnums: Any, verb: str) -> None:
+    """Refuses what is not a function, and `argnums` that are no positions or names.
+
+    Raises:
+      ArgumentError: where the arguments themselves were given, too.
+    """
+    check_function(f, verb)
+    for key in argnums if isinstance(argnums, (tuple, list)) else (argnums,):
+        if not isinstance(key, (int, np.integer, str)):
+            raise ArgumentError(
+                f"argnums of {verb} takes positions and names of arguments, and was given a "
+                f"{type(key).__name__}{user_line()}. Arguments go to the function that {verb} "
+                f"returns: fg.{verb}(f)(x)."
+            )
 
 
 def parameter_names(f: Callable[..., Any]) -> list[str]:
@@ -58,22 +74,38 @@ def resolve(
     wanted = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
     result: list[int | str] = []
     for key in wanted:
-        found: int | str = key
+        found: int | str = key if isinstance(key, str) else int(key)
         if isinstance(key, str) and key not in kwargs:
             names = parameter_names(f)
             found = names.index(key) if key in names else len(args)
         if isinstance(found, int):
             position = found + len(args) if found < 0 else found
             if not 0 <= position < len(args):
-                raise ArgumentError(
-                    f"argnums={argnums!r} names the argument {key!r}, but {describe(f)} was called "
-                    f"with {len(args)} positional arguments and the keywords {sorted(kwargs)}."
-                )
+                raise _no_such_argument(f, argnums, key, args, kwargs)
             found = position
         result.append(found)
     if not result or len(set(result)) != len(result):
         raise ArgumentError(f"argnums={argnums!r} has to name one or more different arguments.")
     return result
+
+
+def _no_such_argument(
+    f: Callable[..., Any], argnums: Any, key: int | str, args: Sequence[Any], kwargs: Any
+) -> ArgumentError:
+    """The error for an argument to differentiate by that a call does not have."""
+    names = parameter_names(f)
+    given = [argument_name(f, i) for i in range(len(args))] + sorted(kwargs)
+    wanted = f"the argument {key!r}" if isinstance(key, str) else f"position {key} (the first is 0)"
+    if isinstance(key, int) and 0 <= key < len(names) and names[key] in kwargs:
+        cure = f" {names[key]} was given by keyword: name it, argnums={names[key]!r}."
+    elif names:
+        cure = f" Its parameters are {', '.join(names)}."
+    else:
+        cure = ""
+    return ArgumentError(
+        f"argnums={argnums!r} asks for {wanted}, but {describe(f)} was called with "
+        f"{', '.join(given) or 'no arguments'} only{user_line()}.{cure}"
+    )
 
 
 def leaf_type(value: Any) -> Type | None:
@@ -138,6 +170,18 @@ def results_and_aux(
     aux_leaves, aux_def = flat_leaves(out[1])
     leaves, treedef = flat_leaves(out[0])
     return [*leaves, *aux_leaves], len(leaves), treedef, aux_def
+
+
+def to_one_number(treedef: trees.TreeDef) -> str:
+    """What to do about an output that is not one number."""
+    if treedef == trees.structure(None):
+        return "A function without `return` returns None."
+    if treedef.type is tuple and len(treedef.children) == 2 and treedef.children[0] is trees.LEAF:
+        return (
+            "Where that is a loss with something beside it, pass has_aux=True: the gradient is "
+            "that of the first, and the second is handed back. Else use fg.jacobian, or fg.vjp."
+        )
+    return "Sum it (np.sum), or use fg.jacobian, or fg.vjp with a cotangent of your choice."
 
 
 def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:

@@ -18,7 +18,7 @@ from fungrad.primitives.declare import zeros
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed import Transformed
-from fungrad.transforms.arguments import owned
+from fungrad.transforms.arguments import check_differentiated, owned
 from fungrad.transforms.gradients import grad, jvp, vjp
 from fungrad.transforms.jacobians import Call
 from fungrad.transforms.reverse import linearized
@@ -101,6 +101,8 @@ def elementwise_grad(
     >>> elementwise_grad(np.sin)(np.array([0.0, np.pi]))
     array([ 1., -1.])
     """
+
+    check_differentiated(f, argnums, "elementwise_grad")
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, argnums, args, kwargs, False, "elementwise_grad")

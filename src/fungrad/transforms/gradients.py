@@ -20,12 +20,13 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import or_zero, zeros
 from fungrad.tracing.evaluate import evaluate
-from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.source import boundary, check_function, describe
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import (
     argument_name,
+    check_differentiated,
     flat_leaves,
     leaf_names,
     leaf_type,
@@ -34,6 +35,7 @@ from fungrad.transforms.arguments import (
     refuse_leaf,
     resolve,
     results_and_aux,
+    to_one_number,
 )
 from fungrad.transforms.forward import pushed_forward
 from fungrad.transforms.inputs import NONDIFF, UNCONNECTED, Inputs, check_choice
@@ -99,6 +101,7 @@ def value_and_grad(
     >>> float(value), float(slope)
     (0.0, 1.0)
     """
+    check_differentiated(f, argnums, "value_and_grad")
     check_choice("unconnected", unconnected, UNCONNECTED)
     check_choice("nondiff", nondiff, NONDIFF)
     several = isinstance(argnums, (tuple, list))
@@ -160,8 +163,7 @@ def _seed(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: bo
             seen = type(values[0]).__name__
         raise NonScalarOutputError(
             f"grad needs a function that returns one number (shape ()), but {describe(f)} returned "
-            f"{seen}. Sum it (np.sum), or use fg.jacobian, or fg.vjp with a cotangent of your "
-            "choice."
+            f"{seen}. {to_one_number(treedef)}"
         )
     if type_.dtype.kind == "c" and not holomorphic:
         raise NonScalarOutputError(
@@ -186,8 +188,25 @@ def grad(
 ) -> Callable[..., Any]:
     """The gradient of a function of one real output, as a function.
 
-    Takes the arguments of `value_and_grad`, and returns the gradient alone (with has_aux, the pair
-    (gradient, aux)).
+    Args:
+      f: a pure function that returns one real number (shape ()).
+      argnums: which argument, or arguments, to differentiate with respect to: positions or names.
+        The arguments may be trees of floating or complex arrays and numbers.
+      has_aux: whether f returns a pair (output, aux); aux is handed back undifferentiated.
+      holomorphic: whether f is a holomorphic function, complex to complex.
+      unconnected: what stands for an input that the output does not depend on differentiably:
+        "zero", "none" (None), or "error".
+      nondiff: what to do with integer, boolean or other leaves: "error", "none" (None in their
+        place) or "zero".
+
+    Returns:
+      A function with f's arguments that returns the gradient, or with has_aux the pair (gradient,
+      aux). The gradient has the structure, shapes and dtypes of the argument; it is a tuple of
+      gradients where argnums is a sequence. For complex x = a + ib and real f it is
+      df/da - i df/db.
+
+    Raises:
+      NonScalarOutputError, NonDifferentiableInputError, UnconnectedError, ArgumentError.
 
     >>> import numpy as np
     >>> grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
@@ -195,6 +214,7 @@ def grad(
     >>> float(grad(grad(grad(np.tanh)))(0.0))
     -2.0
     """
+    check_differentiated(f, argnums, "grad")
     both: Any = value_and_grad(
         f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff
     )
@@ -287,6 +307,7 @@ def vjp(
     >>> tuple(float(c) for c in pullback(1.0))
     (5.0, 2.0)
     """
+    check_function(f, "vjp")
     check_choice("unconnected", unconnected, UNCONNECTED)
     inputs = Inputs(primals, lambda: leaf_names(f, range(len(primals)), primals), "vjp", "none")
     values, treedef, aux, flat_pullback = _pullback_of(
@@ -320,6 +341,7 @@ def jvp(
     >>> float(slope)
     2.0
     """
+    check_function(f, "jvp")
     if len(primals) != len(tangents):
         raise StructureMismatchError(
             f"{len(primals)} primals, but {len(tangents)} tangents were given."

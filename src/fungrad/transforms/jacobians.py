@@ -23,6 +23,7 @@ from fungrad.tracing.source import describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed import Transformed
 from fungrad.transforms.arguments import (
+    check_differentiated,
     differentiable,
     flat_leaves,
     leaf_names,
@@ -243,6 +244,8 @@ def jacfwd(
            [0., 4.]])
     """
 
+    check_differentiated(f, argnums, "jacfwd")
+
     def run(*args: Any, **kwargs: Any) -> Any:
         return _forward(Call(f, argnums, args, kwargs, has_aux, "jacfwd"), holomorphic)
 
@@ -265,6 +268,8 @@ def jacrev(
     >>> jacrev(lambda x: np.sum(x * x))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
+
+    check_differentiated(f, argnums, "jacrev")
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return _reverse(Call(f, argnums, args, kwargs, has_aux, "jacrev"), holomorphic)
@@ -289,6 +294,8 @@ def jacobian(
     array([[3., 2.],
            [0., 1.]])
     """
+
+    check_differentiated(f, argnums, "jacobian")
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, argnums, args, kwargs, has_aux, "jacobian")
@@ -320,6 +327,7 @@ def hessian(
     array([[0., 4.],
            [4., 2.]])
     """
+    check_differentiated(f, argnums, "hessian")
     return jacfwd(jacrev(f, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 

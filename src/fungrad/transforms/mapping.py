@@ -15,11 +15,18 @@ from fungrad.errors import ArgumentError, BatchAxisError
 from fungrad.ir.graph import Graph
 from fungrad.primitives.shaping import broadcast_to, moveaxis
 from fungrad.tracing.evaluate import evaluate as _evaluate
-from fungrad.tracing.source import boundary, describe
+from fungrad.tracing.source import boundary, check_function, describe, user_line
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed import Transformed
-from fungrad.transforms.arguments import flat_leaves, has_type, input_type, leaf_names, owned
+from fungrad.transforms.arguments import (
+    argument_name,
+    flat_leaves,
+    has_type,
+    input_type,
+    leaf_names,
+    owned,
+)
 from fungrad.transforms.batching import batched_call
 
 
@@ -44,12 +51,12 @@ def vmap(
     >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([1., 4.])
     """
+    check_function(f, "vmap")
 
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves, treedef = flat_leaves((args, kwargs))
-        axes_for = (tuple(in_axes) if isinstance(in_axes, list) else in_axes, 0)
-        axes = _prefix(axes_for, treedef, "in_axes")
-        size = _batch_size(f, leaves, axes, treedef, axis_size)
+        axes = _input_axes(f, in_axes, treedef)
+        size = _batch_size(f, leaves, axes, lambda: _input_names(f, args, kwargs), axis_size)
         mapped = [axis is not None for axis in axes]
         moved = [
             moveaxis(x, _normal(axis, len(shape_of(x))), 0) if axis is not None else x
@@ -74,11 +81,37 @@ def vmap(
     return Transformed(run, vmap, f, in_axes, out_axes, axis_size)
 
 
+def _input_axes(f: Callable[..., Any], in_axes: Any, treedef: trees.TreeDef) -> list[int | None]:
+    """The axis of each leaf of the positional arguments, and 0 for each of the keywords'."""
+    positional, named = treedef.children
+    count = len(positional.children)
+    several = isinstance(in_axes, (tuple, list))
+    if several and len(in_axes) != count:
+        raise BatchAxisError(
+            f"in_axes={in_axes!r} has {len(in_axes)} entries, but {describe(f)} was called with "
+            f"{count} positional arguments{user_line()}. It has one for each; keyword arguments "
+            "are mapped along axis 0."
+        )
+    axes: list[int | None] = []
+    for i, part in enumerate(positional.children):
+        name = argument_name(f, i)
+        axes += _prefix(in_axes[i] if several else in_axes, part, f"in_axes for {name}")
+    return axes + [0] * named.leaf_count
+
+
+def _input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    keywords = sorted(kwargs)
+    parts = [*args, *(kwargs[key] for key in keywords)]
+    return leaf_names(f, [*range(len(args)), *keywords], parts)
+
+
 def _prefix(axes: Any, treedef: trees.TreeDef, what: str) -> list[int | None]:
     result = trees.broadcast_prefix(axes, treedef, what)
     for axis in result:
         if axis is not None and not isinstance(axis, (int, np.integer)):
-            raise BatchAxisError(f"{what} has to hold integers or None, not {axis!r}.")
+            raise BatchAxisError(
+                f"{what} has to hold integers or None (not mapped), not {axis!r}{user_line()}."
+            )
     return result
 
 
@@ -87,30 +120,49 @@ def _normal(axis: int, ndim: int) -> int:
 
 
 def _batch_size(
-    f: Callable[..., Any], leaves: Any, axes: Any, treedef: trees.TreeDef, axis_size: int | None
+    f: Callable[..., Any],
+    leaves: Any,
+    axes: Any,
+    names: Callable[[], list[str]],
+    axis_size: int | None,
 ) -> int:
-    sizes: dict[int, list[str]] = {}
-    paths = trees.paths(treedef)
-    for leaf, axis, path in zip(leaves, axes, paths, strict=True):
+    sizes: dict[int, list[int]] = {}
+    for i, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
         if axis is None:
             continue
         shape = shape_of(leaf) if has_type(leaf) else None
         if shape is None or not -len(shape) <= axis < len(shape):
             found = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
             raise BatchAxisError(
-                f"vmap of {describe(f)} was told to map axis {axis} of the argument at {path[3:]}, "
-                f"which {found}. Use None in in_axes for arguments that are the same for all "
-                "examples."
+                f"vmap of {describe(f)} was told to map axis {axis} of {names()[i]}, which "
+                f"{found}{user_line()}. Use None in in_axes for arguments that are the same for "
+                "all examples."
             )
-        sizes.setdefault(shape[axis], []).append(f"{path[3:]} (shape {shape}, axis {axis})")
+        sizes.setdefault(shape[axis], []).append(i)
     if axis_size is not None:
-        sizes.setdefault(axis_size, []).append("axis_size")
+        sizes.setdefault(axis_size, [])
     if not sizes:
-        raise BatchAxisError(f"vmap of {describe(f)} has no mapped argument; pass axis_size.")
+        raise BatchAxisError(
+            f"vmap of {describe(f)} has no mapped argument{user_line()}; pass axis_size."
+        )
     if len(sizes) > 1:
-        list_ = "; ".join(f"{n}: {', '.join(where)}" for n, where in sizes.items())
-        raise BatchAxisError(f"vmap of {describe(f)} got mapped axes of different sizes: {list_}.")
+        raise _different_sizes(f, sizes, leaves, axes, names(), axis_size)
     return next(iter(sizes))
+
+
+def _different_sizes(
+    f: Callable[..., Any], sizes: dict[int, list[int]], leaves: Any, axes: Any, names: list[str],
+    axis_size: int | None,
+) -> BatchAxisError:  # fmt: skip
+    """The error for mapped axes of several lengths, saying which argument has which."""
+    found = []
+    for n, places in sizes.items():
+        where = [f"{names[i]} (shape {shape_of(leaves[i])}, axis {axes[i]})" for i in places]
+        found.append(f"{n}: {', '.join(where + ['axis_size'] * (n == axis_size))}")
+    return BatchAxisError(
+        f"vmap of {describe(f)} got mapped axes of different sizes{user_line()}: "
+        f"{'; '.join(found)}. Use None in in_axes for arguments that are the same for all examples."
+    )
 
 
 def _place(x: Any, batched: bool, axis: int | None, size: int, f: Callable[..., Any]) -> Any:
@@ -178,6 +230,7 @@ def make_jaxpr(
     >>> make_jaxpr(np.sin)(np.zeros(3))
     { lambda a:f64[3]. let b:f64[3] = sin a in (b,) }
     """
+    check_function(f, "make_jaxpr")
 
     def run(*args: Any, **kwargs: Any) -> Graph:
         return _staged(f, static_argnums, args, kwargs)[0]
@@ -195,6 +248,7 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     >>> eval_shape(lambda x: x @ x.T, np.zeros((3, 2), np.float32))
     f32[3,3]
     """
+    check_function(f, "eval_shape")
     graph, treedef = _staged(f, (), args, kwargs)
     return trees.unflatten(treedef, graph.output_types)
 

@@ -141,6 +141,34 @@ def test_delete_and_insert():
     agrees(lambda x, y: np.insert(x, [1, 2], y, axis=1), M, values((3, 2)))
 
 
+@pytest.mark.parametrize("place", [0, 2, 5, -1, -5])
+def test_places_to_insert_at_and_delete_may_be_traced(place):
+    x, m, i = np.arange(5.0), values((3, 5)), np.int64(place)
+    for f in (
+        lambda x, m, i: np.insert(x, i, [7.0, 8.0]),
+        lambda x, m, i: np.insert(m, i, [7.0, 8.0, 9.0], axis=1),
+        lambda x, m, i: np.insert(m, i[None], [[7.0], [8.0], [9.0]], axis=1),
+        lambda x, m, i: np.insert(m, np.stack([i, i * 0, i]), [1.0, 2.0, 3.0], axis=1),
+        lambda x, m, i: np.insert(x * 1.0, np.stack([i, i * 0 + 3, i]), x[:3]),
+        lambda x, m, i: np.delete(m, i, axis=1) if place < 5 else x,
+        lambda x, m, i: np.delete(np.arange(5.0), i[None]) if place < 5 else x,
+    ):
+        same(fg.jit(f)(x, m, i), f(x, m, i), "compiled")
+        rows = fg.vmap(f, in_axes=(None, None, 0))(x, m, np.stack([i, i * 0]))
+        same(rows, np.stack([f(x, m, i), f(x, m, i * 0)]), "mapped")
+        fg.testing.check_grads(lambda x, m, f=f: fg.jit(f)(x, m, i), (x, m), order=2)
+
+
+def test_places_outside_of_an_axis_raise():
+    for run in (lambda f: f, fg.jit, lambda f: lambda *args: fg.vjp(f, *args)):
+        for f, bad in ((lambda x, i: np.insert(x, i, [7.0, 8.0]), (6, -6)), (np.delete, (5, -6))):
+            for i in bad:
+                with pytest.raises(IndexError, match="out of bounds for axis 0 with size 5"):
+                    run(f)(np.arange(5.0), i)
+    with pytest.raises(fg.errors.AbstractValueError, match=r"np\.delete"):
+        fg.jit(np.delete)(np.arange(5.0), np.array([1, 2]))
+
+
 def test_indices():
     rows, columns = np.array([0, 2]), np.array([1, 3, 0])
     agrees(lambda x: x[np.ix_(rows, columns)], M)

@@ -568,3 +568,39 @@ def test_any_index(case):
         fg.vjp(lambda x: fg.numpy.at(x)[index].set(values), x)[0],
         written("set", x, index, values),
     )
+
+
+TABLE = np.arange(10.0).reshape(2, 5)
+
+
+@pytest.mark.parametrize("f", [
+    lambda i: TABLE[i], lambda i: TABLE[0, i], lambda i: TABLE[i, :2], lambda i: TABLE[i > 0],
+    lambda i: fg.lax.fori_loop(0, 2, lambda k, c: c + TABLE[k, 0], 0.0) * i,
+])  # fmt: skip
+def test_an_ndarray_indexed_by_a_traced_value_names_line_and_remedy(f):
+    for run, i in ((fg.jit, 1), (fg.jit, np.array([0, 1])), (fg.vmap, np.array([0, 1]))):
+        with pytest.raises(fg.errors.AbstractValueError) as caught:
+            run(f)(i)
+        text = str(caught.value)
+        assert "An ndarray was indexed by a traced value at" in text
+        assert "test_indexing.py:" in text
+        assert "np.take(a, i, axis=0)" in text
+
+
+def test_other_bad_indices_stay_numpys():
+    for bad, match in (("a", "only integers"), (100, "out of bounds"), (1.0, "only integers")):
+        with pytest.raises(IndexError, match=match):
+            fg.jit(lambda i, bad=bad: TABLE[bad] * i)(1)
+
+
+def test_what_the_message_names_takes_traced_integers():
+    for f in (
+        lambda i: np.take(TABLE, i, axis=1),
+        lambda i: fg.numpy.at(TABLE)[0, i].get(),
+        lambda i: fg.numpy.at(TABLE)[i[0], 1:].get(),
+        lambda i: np.take(TABLE, i),
+    ):
+        i = np.array([1, 0])
+        expected = f(i)
+        close(fg.jit(f)(i), expected)
+        close(fg.vmap(f)(np.stack([i, i])), np.stack([expected, expected]))

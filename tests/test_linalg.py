@@ -687,3 +687,26 @@ def test_integers_become_doubles():
     a = np.array([[2, 1], [1, 3]])
     for f in (np.linalg.inv, np.linalg.det, np.linalg.eigvalsh, np.linalg.cholesky):
         agrees(f, a)
+
+
+def test_tolerances_may_be_traced():
+    a = values((4, 3))
+    cutoffs = np.array([1e-9, 0.6, 0.99])
+    for f in (
+        lambda a, k: np.linalg.pinv(a, rtol=k),
+        lambda a, k: np.linalg.pinv(a, k),
+        lambda a, k: np.linalg.lstsq(a, a[:, 0], rcond=k)[0],
+        lambda a, k: np.linalg.matrix_rank(a, rtol=k) * 1.0,
+    ):
+        for k in cutoffs:
+            np.testing.assert_allclose(fg.jit(f)(a, k), f(a, k), atol=1e-13)
+            np.testing.assert_allclose(fg.jit(lambda k, f=f: f(a, k))(k), f(a, k), atol=1e-13)
+            by_a, by_k = fg.jacrev(f, argnums=(0, 1))(a, k)
+            np.testing.assert_allclose(by_a, fg.jacrev(lambda a, f=f, k=k: f(a, k))(a))
+            assert not by_k.any()
+        rows = fg.vmap(f, in_axes=(None, 0))(a, cutoffs)
+        np.testing.assert_allclose(rows, np.stack([f(a, k) for k in cutoffs]), atol=1e-13)
+    stack = values((2, 4, 3))
+    rows = fg.vmap(np.linalg.pinv, in_axes=(None, 0))(stack, cutoffs)
+    expected = np.stack([np.linalg.pinv(stack, k) for k in cutoffs])
+    np.testing.assert_allclose(rows, expected, atol=1e-13)

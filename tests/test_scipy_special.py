@@ -299,6 +299,17 @@ def test_polygamma_of_many_orders():
     np.testing.assert_allclose(fg.grad(lambda x: lax.polygamma(2.0, x))(0.5), sp.polygamma(3, 0.5))
 
 
+def test_polygamma_of_traced_orders():
+    x, orders = np.linspace(0.5, 3.0, 4), np.array([0, 1, 2, 5])
+    for n in orders:
+        np.testing.assert_allclose(fg.jit(special.polygamma)(n, x), sp.polygamma(n, x), rtol=1e-14)
+    found = fg.vmap(special.polygamma, in_axes=(0, None))(orders, x)
+    np.testing.assert_allclose(found, sp.polygamma(orders[:, None], x), rtol=1e-14)
+    slopes = fg.vmap(fg.grad(lambda x, n: special.polygamma(n, x)), in_axes=(None, 0))(0.7, orders)
+    np.testing.assert_allclose(slopes, sp.polygamma(orders + 1, 0.7), rtol=1e-13)
+    assert fg.jit(special.polygamma)(2, np.float32(0.5)).dtype == np.float32
+
+
 def test_polygamma_and_multigammaln():
     x = np.array([0.7, 2.5])
     for n in (0, 1, 2, 3):

@@ -330,3 +330,35 @@ def test_orders_that_are_all_the_same():
             agrees(lambda x, o=order: np.ravel(x, order=o), values(shape))
     agrees(lambda x: x.flatten("f"), values((2, 3)))
     agrees(lambda x: x.reshape(2, 3, order="A"), values((6,)))
+
+
+def each_way(f, *args):
+    """f compiled, and mapped over two examples with these arguments; and NumPy's answer."""
+    expected = f(*args)
+    assert_same(fg.jit(f)(*args), expected)
+    assert_same(fg.vjp(f, *args)[0], expected)
+    rows = fg.vmap(f)(*[np.stack([a, a]) for a in args])
+    assert_same(rows, np.stack([expected, expected]))
+
+
+def assert_same(found, expected):
+    np.testing.assert_array_equal(found, expected, strict=True)
+
+
+def test_shifts_and_diagonals_may_be_traced():
+    x, m, i = np.arange(5.0), np.arange(9.0).reshape(3, 3), np.int64
+    for shift in (0, 2, -7):
+        each_way(lambda x, s: np.roll(x, s), x, i(shift))
+        each_way(lambda s: np.roll(x, s), i(shift))
+        each_way(lambda s: np.roll(x[:0], s), i(shift))
+        each_way(lambda m, s: np.roll(m, (s, 1), 1), m, i(shift))
+    each_way(lambda m, s: np.roll(m, s, (0, 1)), m, np.array([1, -2]))
+    each_way(lambda m, s: np.roll(m, s), m, np.array([1, -2]))
+    for k in (0, 1, -2, 9):
+        each_way(lambda m, k: np.tril(m, k), m, i(k))
+        each_way(lambda k: np.triu(m, k), i(k))
+        each_way(lambda k: np.eye(3, 4, k, np.float32), i(k))
+        each_way(lambda k: np.tri(3, k=k), i(k))
+    f = fg.vmap(lambda x, s: np.roll(x, s) ** 2, in_axes=(None, 0))
+    slopes = fg.jacrev(lambda x: f(x, np.array([1, 3])))(x)
+    np.testing.assert_array_equal(slopes[1], np.roll(np.diag(2 * x), 3, axis=0))

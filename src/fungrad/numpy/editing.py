@@ -1,7 +1,8 @@
 """Floor 8: NumPy's functions that insert and delete elements, and that compute indices, for traced
 values.
 
-Where to insert and what to delete has to be known, since shapes depend on it.
+Where to insert may be traced, as may be one element to delete; which of several to delete has to be
+known, since the shape depends on it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import numpy as np
 from fungrad.numpy.axes import axis_index, flattened
 from fungrad.numpy.joining import concatenate
 from fungrad.numpy.prepare import array_of, sizes
-from fungrad.numpy.wrap import implements, known
-from fungrad.primitives.checking import in_range
+from fungrad.numpy.wrap import if_known, implements, known
+from fungrad.primitives.checking import in_range, place_on
+from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.shaping import broadcast_to, cast, moveaxis, reshape
 from fungrad.tracing.trace import shape_of
@@ -32,6 +34,14 @@ def _taken(x: Any, places: Any, axis: int, unique: bool = False) -> Any:
     return getitem(x, places, index=Index((*[slice(None)] * axis, ARRAY), unique=unique))
 
 
+def _traced(obj: Any) -> Any:
+    """An index of integers that are only known as a type; None for any other."""
+    if isinstance(obj, slice) or if_known(obj) is not None:
+        return None
+    obj = array_of(obj)
+    return obj if obj.dtype.kind in "iu" else None
+
+
 def _plain(obj: Any, function: str) -> Any:
     """The places of an index that has to be known."""
     return obj if isinstance(obj, slice) else known(obj, f"{function}(obj)")
@@ -39,36 +49,67 @@ def _plain(obj: Any, function: str) -> Any:
 
 @implements(np.delete)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    """Without the elements at known places of an axis, as numpy.delete."""
+    """Without the elements at places of an axis, as numpy.delete; several have to be known."""
     arr, axis = _along(arr, axis)
-    places = np.arange(shape_of(arr)[axis])
+    length = shape_of(arr)[axis]
+    places = np.arange(length)
+    where = _traced(obj)
+    if where is not None and where.size == 1:
+        gone = place_on(reshape(where, shape=()), length, axis, length)
+        rest = np.arange(length - 1)
+        return _taken(arr, rest + (rest >= gone), axis, unique=True)
     return _taken(arr, np.delete(places, _plain(obj, "np.delete")), axis, unique=True)
 
 
 @implements(np.insert)
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    """With values put in before known places of an axis, as numpy.insert."""
+    """With values put in before places of an axis, as numpy.insert."""
     arr, axis = _along(arr, axis)
     shape = shape_of(arr)
     length = shape[axis]
-    where = _plain(obj, "np.insert")
+    where = _traced(obj)
+    traced = where is not None
+    if not traced:
+        where = _plain(obj, "np.insert")
     values = cast(array_of(values), arr.dtype)
     single = not isinstance(where, slice) and np.size(where) == 1
-    single = single and np.asarray(where).dtype.kind != "b"
+    single = single and array_of(where).dtype.kind != "b"
     if single:
         missing = max(len(shape) - len(values.shape), 0)
         values = reshape(values, shape=(*[1] * missing, *values.shape))
         if not np.ndim(where):
             values = moveaxis(values, 0, axis)
         count = values.shape[axis]
-        wide = (*shape[:axis], count, *shape[axis + 1 :])
-        where = np.full(count, np.asarray(where).item())
+        if traced:
+            where = broadcast_to(reshape(where, shape=()), shape=(count,))
+        elif not -length <= (place := np.asarray(where).item()) <= length:
+            raise IndexError(f"index {where} is out of bounds for axis {axis} with size {length}")
+        else:
+            where = np.full(count, place)
+    elif traced:
+        count = where.size
     else:
         count = len(np.insert(np.arange(length), where, 0)) - length
-        wide = (*shape[:axis], count, *shape[axis + 1 :])
-    new = np.insert(np.arange(length), where, np.arange(length, length + count))
-    values = broadcast_to(values, shape=wide)
+    if traced:
+        new = _merged(place_on(where, length, axis, length + 1), length, count)
+    else:
+        new = np.insert(np.arange(length), where, np.arange(length, length + count))
+    values = broadcast_to(values, shape=(*shape[:axis], count, *shape[axis + 1 :]))
     return _taken(concatenate([arr, values], axis), new, axis, unique=True)
+
+
+def _merged(where: Any, length: int, count: int) -> Any:
+    """What numpy.insert(np.arange(length), where, np.arange(length, length + count)) gives."""
+    if len(where.shape) > 1:
+        raise ValueError("index array argument obj to insert must be one dimensional or scalar")
+    order = np.argsort(where, kind="stable")
+    slots = where[order] + np.arange(count)  # where the new ones come to stand, in this order
+    places = np.arange(length + count)
+    before = np.searchsorted(slots, places)  # how many of them stand before a place
+    if not count:
+        return places
+    last = np.minimum(before, count - 1)
+    return select(slots[last] == places, length + order[last], places - before)
 
 
 # --- indices --------------------------------------------------------------------------------------

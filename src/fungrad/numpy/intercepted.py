@@ -4,6 +4,7 @@ NumPy asks a traced value nothing when it makes an array of it: `np.asarray(z)` 
 whose `.imag` is 0, and `np.asarray(x, float)` asks each item for a plain number. Each function here
 looks at its arguments: ours takes traced values that are complex, or are to have a dtype; NumPy's
 everything else. Object arrays of real values stay NumPy's, since they can be written into.
+Others, `np.take(table, i)` among them, ask their array for its protocol, and not the traced index.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from fungrad.numpy.creation import array, asarray
 from fungrad.tracing import interception
-from fungrad.tracing.trace import EVAL, Tracer, current
+from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 CONTAINERS = ("pandas",)
 """Packages that hand the arrays that they make to their own compiled code."""
@@ -89,8 +90,33 @@ INTERCEPTED: dict[str, Callable[..., Any]] = {
 }
 """The names in the module numpy, and what takes traced values in their place."""
 
+BY_OTHERS = {
+    np: ("delete", "eye", "insert", "repeat", "roll", "take", "tri", "tril", "triu"),
+    np.linalg: ("lstsq", "matrix_rank", "pinv"),
+}
+"""The functions whose protocol NumPy asks of their array alone (of eye and tri: of nothing), though
+an index, a shift, a diagonal or a tolerance may be traced."""
+
+
+def _by_others(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that reaches ours where any of its arguments is traced."""
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        given = (*args, *kwargs.values()) if kwargs else args
+        if current() is not EVAL and any(arg.__class__ is Tracer for arg in given):
+            ours = registry.functions.get(original) or registry.later(original)
+            if ours is not None:
+                return ours(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return function
+
+
 interception.register(
     np, {name: _intercepted(getattr(np, name), ours) for name, ours in INTERCEPTED.items()}
 )
+for _module, _names in BY_OTHERS.items():
+    interception.register(_module, {name: _by_others(getattr(_module, name)) for name in _names})
 
 __all__: list[str] = []

@@ -35,7 +35,7 @@ from fungrad.numpy.linalg_products import (
     vecdot,
 )
 from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import NO_VALUE, implements
+from fungrad.numpy.wrap import NO_VALUE, as_array, implements
 from fungrad.primitives import linalg as p
 from fungrad.primitives import linalg_determinants, linalg_eig, linalg_factors, linalg_spectra
 from fungrad.primitives.elementwise import select, sub
@@ -90,13 +90,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_V
     if hermitian:
         (a,) = squares("pinv", a)
         a = linalg_factors.hermitian_part(a, True)
-    rcond = np.asarray(rcond)
-    if rcond.ndim == 0:
-        return p.pinv(a, rtol=float(rcond))
-    u, s, vh = linalg_spectra.svd(a, full=False)
-    large = s > rcond[..., None] * reductions.max(s, axis=-1, keepdims=True)
-    inverse = select(large, 1.0 / select(large, s, 1.0), 0.0)
-    return contractions.matmul(adjoint(vh) * columns(inverse), adjoint(u))
+    return p.pinv(a, as_array(rcond))
 
 
 @implements(np.linalg.lstsq)
@@ -116,11 +110,11 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     if b.shape[0] != m:
         raise Error("Incompatible dimensions")
     eps = np.finfo(a.dtype).eps
-    rcond = eps * max(m, n) if rcond is None else float(rcond)
-    rcond = eps if rcond < 0 else rcond
+    rcond = eps * max(m, n) if rcond is None else array_of(rcond)
+    rcond = select(rcond < 0, eps, rcond)
     s = linalg_norms.singular_values(a)
     rank = cast(reductions.count_nonzero(s > rcond * reductions.max(s, initial=0)), np.int32)
-    x = contractions.matmul(p.pinv(a, rtol=float(rcond)), b)
+    x = contractions.matmul(p.pinv(a, rcond), b)
     nothing = np.zeros(0, s.dtype)
     traced = rank.__class__ is Tracer
     if m <= n or (not traced and rank != n):

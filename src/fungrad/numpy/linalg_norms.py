@@ -176,10 +176,10 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
         if rtol is None:
             rtol = max(x.shape[-2:]) * np.finfo(s.dtype).eps
         else:
-            rtol = np.asarray(rtol)[..., None]
+            rtol = array_of(rtol)[..., None]
         tol = reductions.max(s, axis=-1, keepdims=True, initial=0) * rtol
     else:
-        tol = np.asarray(tol)[..., None]
+        tol = array_of(tol)[..., None]
     return reductions.count_nonzero(s > tol, axis=-1)
 
 

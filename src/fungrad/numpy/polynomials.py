@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import AbstractValueError
 from fungrad.numpy.calculus import convolve
 from fungrad.numpy.joining import concatenate
 from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import implements, known
+from fungrad.numpy.wrap import if_known, implements, known
 from fungrad.primitives.polynomial_roots import polynomial_roots
 from fungrad.primitives.shaping import cast, pad, reduce_sum, reshape
 from fungrad.tracing.trace import Tracer
@@ -54,7 +53,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 def _leading_zeros(p: Any) -> int:
     """How many coefficients numpy.poly1d leaves out; none where they are only known as types."""
-    values = _value(p)
+    values = if_known(p)
     if values is None:
         return 0
     used = np.flatnonzero(values)
@@ -186,7 +185,7 @@ def roots(p: Any) -> Any:
         raise ValueError("Input must be a rank-1 array.")
     if p.dtype.kind not in "fc":
         p = cast(p, np.float64)
-    values = _value(p)
+    values = if_known(p)
     if values is None:
         return polynomial_roots(p)
     used = np.flatnonzero(values)
@@ -198,14 +197,6 @@ def roots(p: Any) -> Any:
     if p.dtype.kind == "f" and not np.any(np.imag(known(found, "np.roots"))):
         found = np.real(found)
     return found
-
-
-def _value(x: Any) -> Any:
-    """The value under a traced array; None where it is only known as a type."""
-    try:
-        return known(x, "np.roots")
-    except AbstractValueError:
-        return None
 
 
 # --- least squares --------------------------------------------------------------------------------

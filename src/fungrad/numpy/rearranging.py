@@ -16,7 +16,7 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.contractions import last_two
 from fungrad.numpy.prepare import array_of, axis_index, axis_indices, sizes
 from fungrad.numpy.shaping import ravel
-from fungrad.numpy.wrap import implements, known
+from fungrad.numpy.wrap import if_known, implements, known
 from fungrad.primitives import arranging
 from fungrad.primitives import shaping as s
 from fungrad.primitives.elementwise import select
@@ -78,20 +78,21 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """The elements moved along axes; those pushed out come in again, as np.roll."""
     a = array_of(a)
     if axis is None:
-        flat = s.reshape(a, shape=(a.size,))
-        rolled = arranging.roll(flat, shifts=(_total(shift),), axes=(0,))
-        return s.reshape(rolled, shape=a.shape)
-    pairs = np.broadcast(known(shift, "the shift of np.roll"), axis)
-    shifts, axes = zip(*pairs, strict=True)
-    return arranging.roll(
-        a,
-        shifts=tuple([int(n) for n in shifts]),
-        axes=tuple([axis_index(i, len(a.shape)) for i in axes]),
-    )
-
-
-def _total(shift: Any) -> int:
-    return int(np.sum(known(shift, "the shift of np.roll")))
+        return s.reshape(roll(s.reshape(a, shape=(a.size,)), shift, 0), shape=a.shape)
+    shift = cast(array_of(shift), np.intp)
+    shape = np.broadcast_shapes(shift.shape, np.shape(axis))
+    if len(shape) > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    axes = [axis_index(i, len(a.shape)) for i in np.broadcast_to(axis, shape).ravel().tolist()]
+    values = if_known(shift)
+    if values is not None:
+        shifts = tuple(np.broadcast_to(values, shape).ravel().tolist())
+        return arranging.roll(a, shifts=shifts, axes=tuple(axes))
+    amounts = s.broadcast_to(shift, shape=(len(axes),))
+    for number, i in enumerate(axes):
+        places = np.arange(a.shape[i]) - amounts[number]
+        a = _pick(a, places % max(a.shape[i], 1), i)
+    return a
 
 
 # --- repeating ------------------------------------------------------------------------------------
@@ -242,21 +243,43 @@ def diagflat(v: Any, k: int = 0) -> Any:
     return diag(ravel(v), k)
 
 
-def _below(m: Any, k: int) -> Any:
+def _offsets(N: Any, M: Any) -> Any:
+    """The diagonal on which each element of a matrix of N rows and M columns stands."""
+    rows = operator.index(N)
+    columns = rows if M is None else operator.index(M)
+    return np.arange(columns) - np.arange(rows)[:, None]
+
+
+@implements(np.eye)
+def eye(
+    N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C", *,
+    device: Any = None, like: Any = None,
+) -> Any:  # fmt: skip
+    """Ones on the k-th diagonal, which may be traced, as np.eye."""
+    return cast(_offsets(N, M) == array_of(k), dtype)
+
+
+@implements(np.tri)
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
+    """Ones on the k-th diagonal, which may be traced, and below it, as np.tri."""
+    return cast(_offsets(N, M) <= array_of(k), dtype)
+
+
+def _below(m: Any, k: Any) -> Any:
     """Where a matrix like m has the elements on its k-th diagonal and below."""
     shape = m.shape[-2:]
-    return np.tri(shape[0], shape[-1], k, dtype=np.bool_)
+    return tri(shape[0], shape[-1], k, np.bool_)
 
 
 @implements(np.tril)
-def tril(m: Any, k: int = 0) -> Any:
+def tril(m: Any, k: Any = 0) -> Any:
     """The matrix with zeros above its k-th diagonal, as np.tril."""
     m = array_of(m)
     return select(_below(m, k), m, m.dtype.type(0))
 
 
 @implements(np.triu)
-def triu(m: Any, k: int = 0) -> Any:
+def triu(m: Any, k: Any = 0) -> Any:
     """The matrix with zeros below its k-th diagonal, as np.triu."""
     m = array_of(m)
     return select(_below(m, k - 1), m.dtype.type(0), m)
@@ -309,7 +332,6 @@ METHODS: dict[str, Any] = {
 }
 
 __all__ = [
-    "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "pad", "repeat", "resize", "roll",
-    "rot90", "sliding_window_view",
-    "tile", "tril", "triu", "vander",
+    "diag", "diagflat", "diagonal", "eye", "flip", "fliplr", "flipud", "pad", "repeat", "resize",
+    "roll", "rot90", "sliding_window_view", "tile", "tri", "tril", "triu", "vander",
 ]  # fmt: skip

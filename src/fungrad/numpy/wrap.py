@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fungrad.errors import AbstractValueError, ArgumentError, UnsupportedArgumentError
+from fungrad.tracing import interception
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
 
@@ -31,9 +32,10 @@ def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
-        for target in functions:
+        targets = [interception.original(target) for target in functions]
+        for target in targets:
             registry.functions[target] = function
-        original = functions[0]
+        original = targets[0]
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
@@ -74,6 +76,14 @@ def known(value: Any, asked: str) -> Any:
     while value.__class__ is Tracer:
         value = value.owner.concrete(value, AbstractValueError, asked)
     return value
+
+
+def if_known(value: Any) -> Any:
+    """The NumPy value of an argument, traced or not; None where it is only known as a type."""
+    try:
+        return known(value, "")
+    except AbstractValueError:
+        return None
 
 
 def refuse(function: str, **arguments: Any) -> None:

@@ -1,8 +1,8 @@
 """Floor 3: `checked`, a value that stands under a condition on values.
 
 NumPy raises where an index is out of range or edges do not ascend. Where values are only known as
-types the same check is an equation of the Graph, and raises when the program runs. Knows `declare`
-and indexing's `with_batch`.
+types the same check is an equation of the Graph, and raises when the program runs. Knows `declare`,
+select and indexing's `with_batch`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,34 @@ from typing import Any
 import numpy as np
 
 from fungrad.primitives.declare import Primitive, linear
+from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import with_batch
 
+_ERRORS = {error.__name__: error for error in (ValueError, IndexError)}
 
-def _eval_checked(x: Any, holds: Any, *, message: str) -> Any:
+
+def _eval_checked(x: Any, holds: Any, *, message: str, error: str = "ValueError") -> Any:
     if not np.all(holds):
         found = np.asarray(x)[~np.asarray(holds)] if np.shape(x) == np.shape(holds) else x
-        raise ValueError(message.format(np.ravel(found)[0] if np.size(found) else ""))
+        raise _ERRORS[error](message.format(np.ravel(found)[0] if np.size(found) else ""))
     return x
 
 
 checked: Primitive = linear(
     "checked",
     eval=_eval_checked,
-    type=lambda x, holds, *, message: x,
-    transpose=lambda ct, x, holds, *, message: ct,
-    batch=lambda args, batched, size, *, message: checked(
-        with_batch(args[0], batched[0], size), args[1], message=message
+    type=lambda x, holds, **params: x,
+    transpose=lambda ct, x, holds, **params: ct,
+    batch=lambda args, batched, size, **params: checked(
+        with_batch(args[0], batched[0], size), args[1], **params
     ),
     arguments=(0,),
     moves=True,
 )
-"""`checked(x, holds, message=)`: x itself, where `holds` is true everywhere.
+"""`checked(x, holds, message=, error="ValueError")`: x itself, where `holds` is true everywhere.
 
-Else it raises ValueError with the message, in which {} stands for the first element of x at which
-`holds`, of the shape of x, is false.
+Else it raises the error, a ValueError or an IndexError, with the message, in which {} stands for
+the first element of x at which `holds`, of the shape of x, is false.
 """
 
 
@@ -45,4 +48,15 @@ def in_range(x: Any, length: int, message: str) -> Any:
     return checked(x, np.logical_and(x >= 0, x < length), message=message)
 
 
-__all__ = ["checked", "in_range"]
+def place_on(i: Any, length: int, axis: int, end: int) -> Any:
+    """Integers that count from the end of an axis where they are negative, as 0 ... end - 1."""
+    i = checked(
+        i,
+        np.logical_and(i >= -length, i < end),
+        message=f"index {{}} is out of bounds for axis {axis} with size {length}",
+        error="IndexError",
+    )
+    return select(i < 0, i + length, i)
+
+
+__all__ = ["checked", "in_range", "place_on"]

@@ -17,6 +17,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.types import Type
 from fungrad.primitives import lapack
 from fungrad.primitives.declare import Primitive, general
+from fungrad.primitives.indexing import with_batch
 from fungrad.primitives.linalg_forms import (
     adjoint,
     aligned,
@@ -27,7 +28,7 @@ from fungrad.primitives.linalg_forms import (
     swap,
     upper,
 )
-from fungrad.primitives.shaping import reshape, transpose
+from fungrad.primitives.shaping import prepend_axes, reshape, transpose
 from fungrad.tracing.trace import shape_of
 
 # --- solve ----------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ inv: Primitive = general(
 """`inv(a)`: the inverses of square matrices."""
 
 
-def _vjp_pinv(ct: Any, p: Any, args: Any, wanted: Any, *, rtol: float) -> list[Any]:
+def _vjp_pinv(ct: Any, p: Any, args: Any, wanted: Any) -> list[Any]:
     a = args[0]
     g, p_h = bar(ct), adjoint(p)
     g_h = adjoint(g)
@@ -145,17 +146,23 @@ def _vjp_pinv(ct: Any, p: Any, args: Any, wanted: Any, *, rtol: float) -> list[A
     inner = g_h @ p @ p_h
     total = total + (inner - a @ (p @ inner))
     inner = p_h @ p @ g_h
-    return [bar(total + (inner - (inner @ p) @ a))]
+    return [bar(total + (inner - (inner @ p) @ a)), None]
+
+
+def _batch_pinv(args: Any, batched: Any, size: int) -> Any:
+    a, rtol = with_batch(args[0], batched[0], size), args[1]
+    return pinv(a, prepend_axes(rtol, len(shape_of(a)) - 2) if batched[1] else rtol)
 
 
 pinv: Primitive = general(
     "pinv",
-    eval=lambda a, *, rtol: np.linalg.pinv(a, rtol),
-    type=lambda a, *, rtol: Type((*a.shape[:-2], a.shape[-1], a.shape[-2]), result(a)),
+    eval=np.linalg.pinv,
+    type=lambda a, rtol: Type((*a.shape[:-2], a.shape[-1], a.shape[-2]), result(a)),
     vjp=_vjp_pinv,
-    batch=lambda args, batched, size, *, rtol: pinv(args[0], rtol=rtol),
+    batch=_batch_pinv,
+    cuts=(1,),
 )
-"""`pinv(a, rtol=)`: the pseudoinverses; singular values up to rtol times the largest are taken as
+"""`pinv(a, rtol)`: the pseudoinverses; singular values up to rtol times the largest are taken as
 zero. The derivative is that at constant rank: G. Golub and V. Pereyra, "The differentiation of
 pseudo-inverses and nonlinear least squares problems whose variables separate" (1973), equation
 4.12. It needs no singular vector, and so is right where singular values are equal."""

@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.numpy.linalg_norms import singular_values
 from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import known
+from fungrad.numpy.wrap import as_array, known
 from fungrad.primitives import linalg_eig, linalg_factors, linalg_spectra
 from fungrad.primitives.declare import Primitive, general
 from fungrad.primitives.elementwise import select
@@ -274,8 +274,8 @@ def pinv(
             u
         )
     else:
-        cutoff = max(a.shape[-2:]) * np.finfo(a.dtype).eps if rtol is None else float(rtol)
-        found = pseudoinverse(a, rtol=float(cutoff))
+        cutoff = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rtol is None else rtol
+        found = pseudoinverse(a, as_array(cutoff))
     return (found, _rank(a, atol, rtol)[2]) if return_rank else found
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.numpy.wrap import if_known
 from fungrad.primitives import ufuncs as u
+from fungrad.primitives.shaping import cast
 from fungrad.scipy import (
     special_bessel,
     special_distributions,
@@ -68,7 +70,7 @@ def zeta(x: Any, q: Any = None) -> Any:
 
 def polygamma(n: Any, x: Any) -> Any:
     """The derivative of order n of digamma, as scipy.special.polygamma; n holds whole numbers,
-    also as floats, that are not traced.
+    also as floats. It has no derivative by n.
 
     >>> float(polygamma(0, 1.0)) == float(_special.psi(1.0))
     True
@@ -76,12 +78,20 @@ def polygamma(n: Any, x: Any) -> Any:
     if current() is EVAL:
         return _special.polygamma(n, x)
     x = floating(x)
+    if if_known(n) is None:
+        return _polygamma_of_traced_orders(cast(n, typeof(x).dtype), x)
     orders = np.asarray(n, typeof(x).dtype)
     if not orders.any():
         return special_gamma.digamma(x + orders if orders.ndim else x)
     factor = np.where(orders % 2 == 1, 1.0, -1.0).astype(orders.dtype) * _special.gamma(orders + 1)
     higher = special_gamma.zeta(np.maximum(orders, 1) + 1, x) * factor
     return higher if orders.all() else np.where(orders == 0, special_gamma.digamma(x), higher)
+
+
+def _polygamma_of_traced_orders(orders: Any, x: Any) -> Any:
+    factor = np.where(orders % 2 == 1, 1.0, -1.0) * special_gamma.gamma(orders + 1)
+    higher = special_gamma.zeta(np.maximum(orders, 1) + 1, x) * cast(factor, typeof(orders).dtype)
+    return np.where(orders == 0, special_gamma.digamma(x), higher)
 
 
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:

@@ -42,6 +42,15 @@ def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]])
     _tables.append(_Table(module, replacements))
 
 
+def original(function: Any) -> Any:
+    """The function that another of the table takes the place of; any other as it is."""
+    for table in _tables:
+        for name, replacement in table.replacements.items():
+            if replacement is function:
+                return table.originals[name]
+    return function
+
+
 def begin(holder: Any) -> None:
     """Replaces the functions, if `holder` is the first outermost trace that runs."""
     with _lock:

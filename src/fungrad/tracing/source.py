@@ -12,6 +12,7 @@ import inspect
 import os
 import re
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable
@@ -20,7 +21,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fungrad.errors import ArgumentError, FungradError, UnsupportedFunctionError
+from fungrad.errors import (
+    AbstractValueError,
+    ArgumentError,
+    FungradError,
+    UnsupportedFunctionError,
+)
 from fungrad.ir.graph import Source
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -163,6 +169,36 @@ _ADVICE = {
 """What to add to NumPy's own messages, which name no cause that a user could mend."""
 
 
+class _Refused(threading.local):
+    """Where a traced value was last asked for an index, and had no number to give."""
+
+    index: Source | None = None
+
+
+REFUSED = _Refused()
+_INDEXING = ("only integers, slices (`:`)", "arrays used as indices must be of integer")
+"""How NumPy's errors begin where an ndarray was indexed by what is none, whatever that said."""
+
+
+def _indexed(error: IndexError) -> AbstractValueError | None:
+    """The error for an ndarray that was indexed by a traced value, if that is what happened."""
+    traceback, line = error.__traceback__, None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not _is_library(code.co_filename):
+            line = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    if line is None or line != REFUSED.index or not str(error).startswith(_INDEXING):
+        return None
+    return AbstractValueError(
+        f"An ndarray was indexed by a traced value at {line}. It asks an index for its numbers, "
+        "and this one is only known as a type. Write np.take(a, i, axis=0) for a[i], and "
+        "fg.numpy.at(a)[i, j].get() for more axes and slices: both take traced integers. For "
+        "a mask write np.where(mask, a, 0), or where= of a reduction: how many elements it picks "
+        "is not known."
+    )
+
+
 def _is_traced(value: Any) -> bool:
     """Whether a local variable is a traced value, or an ndarray made of some."""
     if isinstance(value, (tuple, list)):
@@ -262,6 +298,10 @@ def shortened(error: Exception) -> Exception:
     if os.environ.get("FUNGRAD_TRACEBACK") == "full":
         return error
     short = _without_library_frames(error.__traceback__)
+    indexed = _indexed(error) if type(error) is IndexError else None
+    if indexed is not None:
+        indexed.__suppress_context__ = True  # the context is NumPy's error
+        return indexed.with_traceback(short)
     mistaken = isinstance(error, (TypeError, ValueError, AttributeError))
     if mistaken and not isinstance(error, np.linalg.LinAlgError):
         called = _called_of_scipy(error.__traceback__)

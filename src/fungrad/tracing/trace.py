@@ -27,7 +27,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.tracing import interception
-from fungrad.tracing.source import in_a_package, user_line
+from fungrad.tracing.source import REFUSED, in_a_package, user_line, user_source
 
 
 class Trace:
@@ -241,7 +241,11 @@ class Tracer:
     __trunc__ = __int__
 
     def __index__(self) -> int:
-        return operator.index(self.owner.concrete(self, AbstractValueError, "an index"))
+        try:
+            return operator.index(self.owner.concrete(self, AbstractValueError, "an index"))
+        except AbstractValueError:  # ndarray[i] throws this away, and says what i is not
+            REFUSED.index = user_source()
+            raise
 
     def __floor__(self) -> int:
         return int(np.floor(self.owner.concrete(self, AbstractValueError, "math.floor()")))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -515,6 +517,19 @@ def test_files_that_do_not_load(run, tmp_path, text, said):
     assert (code, out) == (2, "") and said in err and "Traceback" not in err
 
 
+def npy(shape):
+    """A .npy file whose header claims a shape, and nothing behind it."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+def npz(member):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.npy", member)
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "selection", "said"),
     [
@@ -530,6 +545,10 @@ def test_files_that_do_not_load(run, tmp_path, text, said):
         ("x.npy", b"not an array", "", "not a .npy file"),
         ("x.npy", b"", "", "not a .npy file"),
         ("x.npz", b"not an archive", "", "not a .npz file"),
+        ("x.npy", npy("(99999999999,)"), "", "Unable to allocate"),
+        ("x.npy", npy("(1,"), "", "not a .npy file"),
+        ("x.npz", npz(npy("(99999999999,)")), "", "Unable to allocate"),
+        ("x.npz", npz(npy("(1,")), "", "not a .npz file"),
     ],
 )
 def test_bad_data_files(run, tmp_path, name, content, selection, said):

@@ -37,7 +37,7 @@ FLOORS = (
         "tree_util",
         "tree_parts",
     ),
-    ("testing", "inspect", "data", "saving", "saving_graphs", "saving_values"),
+    ("testing", "inspect", "data", "saving", "saving_graphs", "saving_members", "saving_values"),
     ("__init__",),
     ("demo",),
     (

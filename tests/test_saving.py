@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import io
 import json
@@ -15,6 +16,7 @@ from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import damage
 import numpy as np
 import pytest
 from single import graphs
@@ -22,6 +24,7 @@ from single import graphs
 import fungrad as fg
 from fungrad import extend
 from fungrad.errors import ArgumentError, FungradError, SavedFileError, StructureMismatchError
+from fungrad.ir import check as ir_check
 from fungrad.ir.graph import Graph, Literal
 from fungrad.primitives.declare import Primitive
 from fungrad.saving import Exported
@@ -505,3 +508,79 @@ def test_a_primitive_of_your_own_is_found_once_it_is_declared(tmp_path):
 def test_errors_of_saving_are_fungrads():
     assert issubclass(SavedFileError, FungradError) and issubclass(SavedFileError, ValueError)
     assert importlib.import_module("fungrad.saving").load is fg.load
+
+
+# -- files from strangers --------------------------------------------------------------------------
+
+
+def nest(levels):
+    """A function whose Graph has an inner Graph for each level, read twice by the next one."""
+    f = fg.jit(np.sin)
+    for _ in range(levels):
+        f = fg.jit(lambda x, f=f: f(f(x)))
+    return f
+
+
+def test_shared_inner_graphs_are_looked_at_once(path, monkeypatch):
+    looked = []
+    check = ir_check._check
+    monkeypatch.setattr(ir_check, "_check", lambda graph: (looked.append(1), check(graph)))
+    exported = fg.export(nest(40))(1.0)
+    assert len(looked) < 5000  # that of each level when it is traced, with those inside; not 2**40
+    del looked[:]
+    fg.save(exported, path)
+    found = fg.load(path)
+    assert len(looked) < 200 and path.stat().st_size < 3000
+    assert len(found.graph.equations) == 1
+
+
+def test_what_is_unpacked_has_a_limit_that_can_be_raised(path):
+    constant = np.zeros(10**7)
+    fg.save(fg.make_jaxpr(lambda x: x + constant)(1.0), path)
+    assert path.stat().st_size < 10**5
+    with pytest.raises(SavedFileError, match=r"unpacks to more than \d{8} bytes.*max_bytes="):
+        fg.load(path)
+    assert len(fg.load(path, max_bytes=10**8).equations) == 1
+    with pytest.raises(SavedFileError, match="more than 1000 bytes"):
+        fg.load(path, max_bytes=1000)
+    incompressible = np.random.default_rng(0).integers(0, 2**62, 10**6)
+    fg.save(fg.make_jaxpr(lambda x: x + incompressible)(1.0), path)
+    fg.load(path)
+
+
+def test_an_array_that_claims_more_than_is_there_allocates_nothing(path):
+    fg.save(fg.make_jaxpr(lambda x: x + np.arange(3.0))(np.ones(3)), path)
+    parts = damage.members(path.read_bytes())
+    for shape in (b"(99999999999,)", b"(-3,)", b"(4,)", b"(2,)"):
+        bad = parts["0.npy"].replace(b"(3,)", shape).replace(b" " * (len(shape) - 4), b"", 1)
+        path.write_bytes(damage.packed({**parts, "0.npy": bad}))
+        with pytest.raises(SavedFileError, match=r"takes .* bytes; 24 are there|damaged"):
+            fg.load(path)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 3), (3, 2, 2)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_all_shapes_and_orders_come_back(shape, order, path):
+    constant = np.asarray(np.random.default_rng(0).normal(size=shape), order=order)
+    fg.save(fg.make_jaxpr(lambda x: x * constant)(np.ones(shape)), path)
+    np.testing.assert_array_equal(fg.evaluate(fg.load(path), np.ones(shape))[0], constant)
+
+
+def test_every_damage_is_answered_by_one_error():
+    rng = random.Random(0)
+    originals = damage.files()
+    assert {damage.answer(data) for data in originals} == {"loaded"}
+    damaged = damage.every_byte(originals[0], rng)
+    damaged += [damage.mutant(rng.choice(originals), rng) for _ in range(1500)]
+    answers = collections.Counter(map(damage.answer, damaged))
+    assert set(answers) == {"loaded", "SavedFileError"}, answers
+    assert answers["SavedFileError"] > answers["loaded"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * 10**5, b'{"a":' * 10**5, b"9" * 10**5, b"\xff", b"", b"null", b"[]", b"{}"]
+)
+def test_json_that_is_none_of_ours(text, path):
+    path.write_bytes(damage.packed({"graph.json": text}))
+    with pytest.raises(SavedFileError):
+        fg.load(path)

@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -186,7 +185,9 @@ def read_file(text: str, name: str) -> Any:
             f"--arg {name}: there is no file {str(path)!r} in {Path.cwd()}; check the path."
         ) from None
     except OSError as error:
-        raise InputError(f"--arg {name}: {path} cannot be read: {error.strerror}.") from None
+        raise InputError(
+            f"--arg {name}: {path} cannot be read: {error.strerror or error}."
+        ) from None
     except UnicodeDecodeError:
         raise InputError(f"--arg {name}: {path} is not a text file in UTF-8; convert it.") from None
     except csv.Error as error:
@@ -206,10 +207,12 @@ def _read_npy(path: Path, part: str | None, name: str) -> Any:
         raise InputError(f"--arg {name}: a .npy file holds one array; drop ':{part}'.")
     try:
         return _numeric(np.load(path, allow_pickle=False), path, name)
-    except (ValueError, EOFError):
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # NumPy tokenises the header, and allocates what it says
         raise InputError(
-            f"--arg {name}: {path} is not a .npy file of numbers (damaged, or of Python objects); "
-            "write it with np.save."
+            f"--arg {name}: {path} is not a .npy file of numbers (damaged, or of Python objects): "
+            f"{_short(error)}; write it with np.save."
         ) from None
 
 
@@ -229,11 +232,19 @@ def _read_npz(path: Path, part: str | None, name: str) -> Any:
                     + nearest(key, keys)
                 )
             return _numeric(archive[key], path, name)
-    except (ValueError, EOFError, BadZipFile, AttributeError, TypeError):
-        # what np.load, or its result, raises for a file that is no archive of numbers
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # of zipfile, of zlib, and of NumPy as above
         raise InputError(
-            f"--arg {name}: {path} is not a .npz file of numbers; write it with np.savez."
+            f"--arg {name}: {path} is not a .npz file of numbers: {_short(error)}; write it with "
+            "np.savez."
         ) from None
+
+
+def _short(error: Exception) -> str:
+    """The first line of an error's text, or its class where it has none."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")
 
 
 def _read_csv(path: Path, part: str | None, name: str) -> Any:

@@ -10,6 +10,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +24,7 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.jit import Jitted
 from fungrad.saving_graphs import Reader, Writer
+from fungrad.saving_members import Members
 from fungrad.saving_values import Unsavable
 from fungrad.structural.call import call
 from fungrad.structural.staging import native, stage_tree
@@ -35,11 +37,6 @@ from fungrad.transforms.arguments import input_type, leaf_names, owned
 Target = str | PathLike[str] | IO[bytes]
 FORMAT, VERSION, CONTENT = "fungrad", 1, "graph.json"
 PICTURES = (".html", ".svg", ".dot", ".mmd")
-DAMAGE = (
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError,
-    OSError, RecursionError, TypeError, ValueError, zipfile.BadZipFile,
-)  # fmt: skip
-"""What reading raises where a file is not as it was written."""
 
 
 class Exported:
@@ -220,21 +217,31 @@ def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 @boundary
-def load(path: Target) -> Any:
+def load(path: Target, *, max_bytes: int | None = None) -> Any:
     """What `save` wrote: an `Exported`, which is called like the function, or a Graph.
 
-    Nothing in the file is run or unpickled; primitives are found by their names.
+    Nothing in the file is run or unpickled; primitives are found by their names. Time and memory
+    are linear in the size of what is unpacked.
+
+    Args:
+      path: the file, or an open binary one.
+      max_bytes: how much may be unpacked; by default 64 MiB and 20 times the size of the file,
+        which compressed zeros alone exceed.
 
     Raises:
-      SavedFileError: where the file is not one of `save`'s, is damaged, of another version, or
-        needs a primitive or a container that is not declared here.
+      SavedFileError: where the file is not one of `save`'s, is damaged, of another version,
+        unpacks to more than `max_bytes`, or needs a primitive or a container that is not declared
+        here.
       FileNotFoundError: where there is no such file.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            content = json.loads(archive.read(CONTENT))
+        with (
+            nullcontext(path) if not isinstance(path, (str, PathLike)) else open(path, "rb") as file
+        ):
+            members = Members(file, max_bytes)
+            content = json.loads(members.read(CONTENT))
             _check_head(content)
-            reader = Reader(_arrays(archive), content["longdouble"])
+            reader = Reader(members.arrays(), content["longdouble"])
         for item in content["graphs"]:
             reader.graph(item)
         graph = check_graph(reader.graphs[-1])
@@ -251,7 +258,7 @@ def load(path: Target) -> Any:
         raise
     except FungradError as error:
         raise SavedFileError(f"{_shown(path)} cannot be loaded: {error.message}") from error
-    except DAMAGE as error:
+    except Exception as error:  # whatever zipfile, zlib, NumPy and the rules of types raise
         raise SavedFileError(
             f"{_shown(path)} cannot be loaded: it is not a file that fg.save wrote, or it is "
             f"damaged ({type(error).__name__}: {error})."
@@ -272,14 +279,6 @@ def _check_head(content: Any) -> None:
         )
     if content["kind"] not in ("graph", "function"):
         raise SavedFileError(f"it holds a {content['kind']!r}.")
-
-
-def _arrays(archive: zipfile.ZipFile) -> list[Any]:
-    count = sum(name.endswith(".npy") for name in archive.namelist())
-    return [
-        np.lib.format.read_array(io.BytesIO(archive.read(f"{number}.npy")), allow_pickle=False)
-        for number in range(count)
-    ]
 
 
 __all__ = ["Exported", "export", "load", "save"]

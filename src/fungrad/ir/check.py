@@ -18,11 +18,25 @@ from fungrad.ir.types import Type, of_value
 
 
 def check_graph(graph: Graph) -> Graph:
-    """Returns the Graph where it is well formed.
+    """Returns the Graph where it is well formed; a Graph inside that many share is looked at once.
 
     Raises:
       InvalidGraphError: naming the equation and what is wrong with it.
     """
+    seen = {id(graph)}
+    waiting = [graph]
+    while waiting:
+        found = waiting.pop()
+        _check(found)
+        for inner in found.subgraphs():
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                waiting.append(inner)
+    return graph
+
+
+def _check(graph: Graph) -> None:
+    """Checks one Graph, without those inside."""
     defined: set[int] = set()
     inference = Inference()
 
@@ -60,9 +74,6 @@ def check_graph(graph: Graph) -> Graph:
         _check_types(equation, inference, here)
         define(equation.outputs, here)
     use(graph.outputs, lambda: "the list of outputs")
-    for inner in graph.subgraphs():
-        check_graph(inner)
-    return graph
 
 
 def _check_types(equation: Equation, inference: Inference, where: Callable[[], str]) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import fungrad as fg
-from fungrad.backend import blocked, regions, rows, sizes, threads
+from fungrad.backend import blas, blocked, regions, rows, sizes, threads
 from fungrad.backend import products as of_blocks
 from fungrad.backend.regions import Region, scheduled
 from fungrad.backend.straight import build
@@ -70,6 +68,10 @@ CASES = {
         lambda x, y: np.sum(np.sin(np.einsum("ij,ij->i", x, y)[:, None] * x)),
         [normal(200, 60), normal(200, 60)],
     ),
+    "vector first": (
+        lambda w, x, y: np.sum(np.tanh(w @ x.T) * y) + np.sum(np.sin((y * y) @ x)),
+        [normal(60), normal(300, 60), normal(300)],
+    ),
     "outer": (lambda x, y: np.sum(np.sin(np.multiply.outer(x, y) @ y)), [normal(200), normal(60)]),
     "columns": (columns, [normal(150, 150), normal(150, 100)]),
     "float32": (attention, [normal(130, 70, dtype=np.float32) for _ in range(4)]),
@@ -80,16 +82,47 @@ CASES = {
 }
 
 
+class Told:
+    """An OpenBLAS that takes as many threads as it is told to."""
+
+    def __init__(self, count=4):
+        self.count = count
+        self.told = []
+
+    def get(self):
+        return self.count
+
+    def set(self, count):
+        self.told.append(count)
+        self.count = count
+
+
 @pytest.fixture(
-    params=[(1, True), (2, True), (3, True), (2, False)],
+    params=[
+        (1, "single"),
+        (2, "single"),
+        (3, "single"),
+        (1, "told"),
+        (2, "told"),
+        (1, "pieces"),
+        (2, "pieces"),
+    ],
     ids="threads{0[0]}-{0[1]}".format,
     autouse=True,
 )
 def one_blas_thread(request, monkeypatch):
-    count, single = request.param
+    """Products in regions take one thread: all do, the BLAS is told to, or they are small."""
+    count, how = request.param
+    told = blas.Alone(Told()) if how == "told" else None
     monkeypatch.setattr(of_blocks, "_openblas", lambda: True)
-    monkeypatch.setattr(threads._state, "single_blas", single)
+    monkeypatch.setattr(blas, "alone", lambda: told)
+    monkeypatch.setattr(blas._State, "single", how == "single")
     monkeypatch.setattr(threads._state, "count", count)
+
+
+def heavy_join():
+    """Whether heavy products join regions."""
+    return blas.single_blas() or (blas.single_in_regions() and threads.num_threads() > 1)
 
 
 def same(f, args):
@@ -115,8 +148,12 @@ def test_values_gradients_and_products_with_the_hessian(name):
     f, args = CASES[name]
     every = tuple(range(len(args)))
     graph = same(fg.value_and_grad(f, every), args)
-    light = threads.single_blas() or name in ("k-means", "network", "logistic")
-    assert name in ("batches", "outer") or not light or sum(map(products, found(graph))) >= 1
+    light = heavy_join() or name in ("k-means", "network", "logistic")
+    assert (
+        name in ("batches", "outer", "vector first")
+        or not light
+        or sum(map(products, found(graph))) >= 1
+    )
     same(lambda *xs: fg.jvp(fg.grad(f, every), xs, xs)[1], args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(regions, "LARGE", 2)
@@ -128,7 +165,7 @@ def test_values_gradients_and_products_with_the_hessian(name):
 
 
 def test_attention_and_k_means_are_one_region_that_keeps_no_matrix():
-    for name, count in (("attention", 6), ("k-means", 2))[not threads.single_blas() :]:
+    for name, count in (("attention", 6), ("k-means", 2))[not heavy_join() :]:
         f, args = CASES[name]
         (region,) = found(optimised(fg.make_jaxpr(fg.value_and_grad(f, 0))(*args)))
         assert products(region) >= count - 2
@@ -139,7 +176,7 @@ def test_attention_and_k_means_are_one_region_that_keeps_no_matrix():
 def test_heavier_products_join_where_threads_share_their_region(rows, joins):
     args = [normal(rows, 64) for _ in range(4)]
     graph = same(fg.value_and_grad(attention, (0, 1, 2)), args)
-    assert max(map(products, found(graph))) == 6 * (joins or threads.single_blas())
+    assert max(map(products, found(graph))) == 6 * (joins or heavy_join())
 
 
 def test_large_matrices_and_large_sums_stay_whole():
@@ -150,7 +187,8 @@ def test_large_matrices_and_large_sums_stay_whole():
         args = x, normal(x.shape[1], 300)
         assert not any(map(products, found(optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(*args)))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads._state, "single_blas", False)
+        patch.setattr(blas._State, "single", False)
+        patch.setattr(blas, "alone", lambda: None)
         patch.setattr(of_blocks, "_openblas", lambda: False)
         for f, args in CASES.values():
             assert not any(map(products, found(optimised(fg.make_jaxpr(f)(*args)))))
@@ -208,7 +246,7 @@ def test_numbers_that_are_none():
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_random_programs_in_tiny_blocks(program):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads._state, "single_blas", True)
+        patch.setattr(blas._State, "single", True)
         patch.setattr(regions, "LARGE", 2)
         patch.setattr(sizes, "BLOCK", 3)
         patch.setattr(rows, "PRODUCT", 1)
@@ -217,21 +255,11 @@ def test_random_programs_in_tiny_blocks(program):
         same(f, program.args)
 
 
-def test_whether_the_blas_has_one_thread(monkeypatch):
-    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
-    assert not threads._single_blas()
-    monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
-    assert threads._single_blas()
-    monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "4")
-    assert not threads._single_blas()
-
-
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("terms", [0, of_blocks.SMALL])
 def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
     """Where a product takes one thread; those that no BLAS reads as they stand are copied."""
-    monkeypatch.setattr(threads._state, "single_blas", single)
+    monkeypatch.setattr(blas._State, "single", single)
     monkeypatch.setattr(of_blocks, "SMALL", terms)
     w, x = normal(64, 20), normal(600, 20)
 
@@ -243,7 +271,7 @@ def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
         same(fg.grad(f, (0, 1)), [x, y])
     (region,) = [s for s in scheduled(optimised(fg.make_jaxpr(f)(x, w))) if isinstance(s, Region)]
     text, _ = blocked.written(region)
-    stands = single and terms == 0
+    stands = blas.single_in_regions() and terms == 0
     assert ("_for_blas(x1)" in text) is stands
     assert ("ascontiguousarray(x1)" in text) is not stands
     assert np.shares_memory(of_blocks.second(1)(w.T), w) is stands

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fungrad.backend import threads
+from fungrad.backend import blas, threads
 from fungrad.errors import ArgumentError
 from fungrad.ir import regrouping
 from fungrad.optimise import kernels
@@ -45,11 +45,11 @@ class Config:
         products are small, or where the work is shared among threads or processes already. Needs
         threadpoolctl, which the extra `blas` brings; None where no BLAS is found.
         """
-        return threads.blas_threads()
+        return blas.blas_threads()
 
     @blas_threads.setter
     def blas_threads(self, count: int) -> None:
-        threads.set_blas_threads(count)
+        blas.set_blas_threads(count)
 
     @property
     def kernels(self) -> str:

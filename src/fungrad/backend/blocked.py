@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend import columns, pool, threads
+from fungrad.backend import blas, columns, pool, threads
 from fungrad.backend.blocks import Block
 from fungrad.backend.forms import ENDED
 from fungrad.backend.parts import Part, filled, reach, rows_of
@@ -80,13 +80,17 @@ def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict
     lines.append("    def work(start, stop):")
     lines += _indented(2, [f"{name} = None" for name in (*writer.sums.values(), *made.edges)])
     lines += ["        arena = take(size)", *_indented(2, before), "        try:"]
-    lines += _indented(3, _arrays(writer))
-    lines.append(f"            for i in range(start, stop, {writer.step}):")
-    lines += _indented(4, _block(writer) + read + made.read + writer.lines + made.after)
+    body = [*_arrays(writer), f"for i in range(start, stop, {writer.step}):"]
+    body += _indented(1, _block(writer) + read + made.read + writer.lines + made.after)
+    lines += _indented(3, body)
     lines += ["        finally:", *_indented(3, after), "            give(arena)"]
     found = "".join(f"{name}, " for name in (*writer.sums.values(), *made.edges))
     lines.append(f"        return ({found}start,)")
-    lines.append(f"    parts = share(work, {region.length}, {writer.step}, {count})")
+    shared = [f"parts = share(work, {region.length}, {writer.step}, {count})"]
+    if writer.alone and blas.alone() is not None:
+        namespace["alone"] = blas.alone()
+        shared = ["with alone:", *_indented(1, shared)]
+    lines += _indented(1, shared)
     lines += _indented(1, _totals(writer) + made.joined(len(writer.sums)))
     lines.append(f"    return ({', '.join(f'o{i}' for i in range(len(region.made)))},)")
     return "\n".join(lines), namespace

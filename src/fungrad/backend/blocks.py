@@ -20,7 +20,7 @@ from fungrad.backend.joint import kernel, sines_with_cosines, sorted_pair, sums_
 from fungrad.backend.kernels import EXTREMA, SCRATCH, dot
 from fungrad.backend.masking import Masking, joined, sum_where
 from fungrad.backend.regions import Region
-from fungrad.backend.rows import CASTS, REDUCTIONS, multiplies, views
+from fungrad.backend.rows import CASTS, REDUCTIONS, matrix_first, multiplies, views
 from fungrad.backend.targets import Targets
 from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
@@ -50,6 +50,8 @@ class Block:
         self.spread: set[int] = set()
         self.matrices: dict[str, str] = {}
         self.begin: list[str] = []
+        self.alone = False
+        """Whether a line calls the BLAS for products that it could take several threads for."""
         self.pairs = sines_with_cosines(region)
         self.products = sums_of_products(region, self.step, self.columns)
         self.elsewhere = {id(e) for e in (*self.pairs.values(), *self.products.values())}
@@ -275,11 +277,16 @@ class Block:
 
     def _product(self, equation: Equation, given: list[str], rest: str = "") -> str:
         """The text of a product of matrices, by rows or over them, with more arguments."""
-        (over_x,), (over_y,) = equation.params["contract"]
-        x, y = given[0] + ".T" * (over_x == 0), given[1] + ".T" * (over_y == 1)
-        if self.forms[id(equation)].inputs[1] is None:
-            y = self._matrix(y, self.step * equation.inputs[1].type.size)
-        return f"{self.function('product', products.product())}({x}, {y}{rest})"
+        (over_x,), (over_y,) = matrix_first(equation, equation.params["contract"])
+        x, y = matrix_first(equation, given)
+        _, axis = matrix_first(equation, self.forms[id(equation)].inputs)
+        _, second = matrix_first(equation, equation.inputs)
+        x, y = x + ".T" * (over_x == 0), y + ".T" * (over_y == 1)
+        if axis is None:
+            y = self._matrix(y, self.step * second.type.size)
+        self.alone = True
+        called = products.product(second.type.ndim)
+        return f"{self.function(called.__name__, called)}({x}, {y}{rest})"
 
     def _matrix(self, text: str, terms: int) -> str:
         """The name of the second factor of the products of all blocks, of so many terms each."""
@@ -337,6 +344,7 @@ class Block:
             ones = self.constant(np.ones(shape[-1], x.type.dtype))
             row_sums = reducing.row_sums(len(shape))
             text = f"{self.function(row_sums.__name__, row_sums)}({source}, {ones}, out={target})"
+            self.alone |= row_sums is np.matmul
         elif last and ufunc in EXTREMA:
             name = f"n{len(self.lines)}"
             by_places = self.function(EXTREMA[ufunc].__name__, EXTREMA[ufunc])

@@ -1,8 +1,9 @@
 """Floor 6: products of matrices in blocks, each on the thread that asks for it.
 
 Several threads that multiply at once would wait for those that a BLAS has of its own. OpenBLAS
-takes none for real products of few terms (its interface/gemm.c and gemv.c); larger ones are done in
-such pieces. Knows NumPy and how many threads its BLAS has.
+takes none for real products of few terms (its interface/gemm.c and gemv.c): where it cannot be told
+to take one thread (blas.py), larger products are done in such pieces. Knows NumPy and how many
+threads its BLAS has.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.backend.blas import single_in_regions
 from fungrad.backend.kernels import PIECE
-from fungrad.backend.threads import single_blas
 
 TERMS = 262_144
 """The most terms of a product of matrices that OpenBLAS computes on one thread."""
@@ -24,7 +25,7 @@ factor is transposed (dgemm_small_kernel_permit); larger products copy their fac
 
 def one_thread(dtype: np.dtype[Any]) -> bool:
     """Whether products of a dtype are the BLAS's, and can be done so that each takes one thread."""
-    return dtype.char in ("fdFD" if single_blas() else "fd" if _openblas() else "")
+    return dtype.char in ("fdFD" if single_in_regions() else "fd" if _openblas() else "")
 
 
 @functools.cache
@@ -33,16 +34,20 @@ def _openblas() -> bool:
     return "openblas" in built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
 
 
-def product() -> Any:
-    """The function that multiplies: `f(x, y)`, `f(x, y, out=z)` for a z in C order."""
-    return np.dot if single_blas() else in_pieces
+def product(ndim: int) -> Any:
+    """The function that multiplies a matrix by an array of so many axes: `f(x, y)`,
+    `f(x, y, out=z)` for a z in C order.
+    """
+    if not single_in_regions():
+        return in_pieces
+    return np.dot if ndim > 1 else np.matmul  # which copies no matrix that lies in columns
 
 
 def second(terms: int) -> Any:
     """The function of the second factor of many products, of so many terms each: the factor as it
     is multiplied fastest, in C order or as it stands.
     """
-    return _for_blas if single_blas() and terms > SMALL else np.ascontiguousarray
+    return _for_blas if single_in_regions() and terms > SMALL else np.ascontiguousarray
 
 
 def in_pieces(x: Any, y: Any, out: Any = None) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.threads import single_blas
+from fungrad.backend.blas import single_in_regions
 from fungrad.ir.graph import Equation
 
 FEW = 8
@@ -51,7 +51,7 @@ def row_sums(ndim: int) -> Any:
     """The function f(x, ones, out=z) that adds up rows: a BLAS's product of a matrix and a vector
     where that takes one thread.
     """
-    return np.matmul if ndim == 2 and single_blas() else np.vecdot
+    return np.matmul if ndim == 2 and single_in_regions() else np.vecdot
 
 
 def spreads(equation: Equation) -> bool:

@@ -21,6 +21,7 @@ from fungrad.backend.rows import (
     axis_of,
     elementwise,
     form,
+    matrix_first,
     multiplies,
     product,
     views,
@@ -155,8 +156,9 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
     if joining.gathers(equation) and equation.outputs[0].type.size >= LARGE:
         return form(equation, (None, None), 0), equation.inputs[1].type.size
     if multiplies(equation) and equation.outputs[0].type.size >= LARGE:
-        for axis, length in enumerate(equation.inputs[0].type.shape):
-            found = product(equation, (axis, None))
+        matrix, _ = matrix_first(equation, equation.inputs)
+        for axis, length in enumerate(matrix.type.shape):
+            found = product(equation, matrix_first(equation, (axis, None)))
             if found is not None and found.output != ENDED:
                 return found, length
     return None, 0

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend import joining
+from fungrad.backend.blas import single_blas, single_in_regions
 from fungrad.backend.forms import ENDED, Form
 from fungrad.backend.products import one_thread
-from fungrad.backend.threads import single_blas
+from fungrad.backend.threads import num_threads
 from fungrad.ir.graph import Equation
 from fungrad.optimise.rewrite import VIEWS
 from fungrad.primitives.contracting import dot_general
@@ -104,38 +105,48 @@ def views(equation: Equation) -> bool:
 
 def multiplies(equation: Equation) -> bool:
     """Whether an equation is a product with a matrix."""
-    return equation.primitive is dot_general and equation.inputs[0].type.ndim > 1
+    return equation.primitive is dot_general and any(a.type.ndim > 1 for a in equation.inputs)
+
+
+def matrix_first(equation: Equation, both: Sequence[Any]) -> Sequence[Any]:
+    """What belongs to the factors of a product, a matrix before a vector: which of them is the
+    first makes no difference.
+    """
+    return both[::-1] if equation.inputs[0].type.ndim == 1 else both
 
 
 def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
     """How a product of matrices is done by rows: those of the first times the whole second, or a
     sum over the rows of both.
     """
-    x, y = (atom.type for atom in equation.inputs)
+    x, y = matrix_first(equation, [atom.type for atom in equation.inputs])
     contract, batch = equation.params["contract"], equation.params["batch"]
     blas = x.dtype == y.dtype and one_thread(x.dtype)
     flat = x.ndim == 2 and 1 <= y.ndim <= 2 and len(contract[0]) == 1 and not batch[0]
     if not (blas and flat):
         return None
-    (over_x,), (over_y,) = contract
-    if axes[0] == over_x or axes[1] == over_y:
-        ended = axes[0] in (None, over_x) and axes[1] in (None, over_y)
+    (over_x,), (over_y,) = matrix_first(equation, contract)
+    at_x, at_y = matrix_first(equation, axes)
+    if at_x == over_x or at_y == over_y:
+        alike = at_x in (None, over_x) and at_y in (None, over_y)
         rows = x.shape[over_x]
         fits = equation.outputs[0].type.size <= SUM and rows > PRODUCT
         fits = fits and _light(rows, x.size // rows, y.size // rows)
-        return Form((over_x, over_y), ENDED) if ended and fits else None
-    if axes[0] is None or axes[1] is not None:
-        return None
-    rows = x.shape[1 - over_x]
-    fits = y.size <= MATRIX and max(y.shape) <= SIDE and rows > PRODUCT
-    fits = fits and _light(rows, x.shape[over_x], equation.outputs[0].type.size // rows)
-    return Form((1 - over_x, None), 0) if fits else None
+        found, output = (over_x, over_y), ENDED
+    else:
+        alike = at_x is not None and at_y is None
+        rows = x.shape[1 - over_x]
+        fits = y.size <= MATRIX and max(y.shape) <= SIDE and rows > PRODUCT
+        fits = fits and _light(rows, x.shape[over_x], equation.outputs[0].type.size // rows)
+        found, output = (1 - over_x, None), 0
+    return Form(tuple(matrix_first(equation, found)), output) if alike and fits else None
 
 
 def _light(rows: int, read: int, written: int) -> bool:
     """Whether a product joins regions, by how many rows it has, and their elements on each side."""
     most = SHARED_LIGHT if rows * read * written >= TERMS else LIGHT
-    return single_blas() or read * written <= most * (read + written)
+    alone = single_blas() or (single_in_regions() and num_threads() > 1)
+    return alone or read * written <= most * (read + written)
 
 
 def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:
@@ -201,6 +212,7 @@ __all__ = [
     "axis_of",
     "elementwise",
     "form",
+    "matrix_first",
     "multiplies",
     "product",
     "views",

@@ -8,7 +8,6 @@ forked child begins without one. The number of threads is that of the cores one 
 from __future__ import annotations
 
 import contextvars
-import importlib
 import math
 import os
 import queue
@@ -16,13 +15,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.errors import ArgumentError, MissingExtraError
+from fungrad.errors import ArgumentError
 
 PAGE = 512
 """Doubles in a page: stretches begin at multiples of this where steps do."""
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -53,7 +53,6 @@ class _State:
         self.lock = threading.Lock()
         self.pool: Pool | None = None
         self.count = _wished()
-        self.single_blas = _usable_cores() == 1 or _single_blas()
 
     def after_fork(self) -> None:
         self.lock = threading.Lock()
@@ -62,14 +61,7 @@ class _State:
 
 def _wished() -> int:
     text = os.environ.get("FUNGRAD_NUM_THREADS", "")
-    return int(text) if text.isdigit() and int(text) > 0 else _usable_cores()
-
-
-def _single_blas() -> bool:
-    """Whether the environment gives the BLAS one thread."""
-    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
-    wished = [os.environ[name] for name in names if os.environ.get(name)]
-    return bool(wished) and all(text == "1" for text in wished)
+    return int(text) if text.isdigit() and int(text) > 0 else usable_cores()
 
 
 _state = _State()
@@ -89,45 +81,16 @@ def set_num_threads(count: int) -> None:
       ArgumentError: where the count is not a positive integer.
     """
     with _state.lock:
-        _state.count = _positive(count)
+        _state.count = positive(count)
         _state.pool = None
 
 
-def blas_threads() -> int | None:
-    """How many threads NumPy's BLAS uses for one product; None where no BLAS says it."""
-    counts = [library["num_threads"] for library in _blas().threadpool_info()
-              if library["user_api"] == "blas"]  # fmt: skip
-    return max(counts) if counts else None
-
-
-def set_blas_threads(count: int) -> None:
-    """Sets how many threads NumPy's BLAS uses for one product, in the whole process.
+def positive(count: Any) -> int:
+    """The count.
 
     Raises:
-      ArgumentError: where the count is not a positive integer.
-      MissingExtraError: where threadpoolctl is not installed.
+      ArgumentError: where it is not a positive integer.
     """
-    _blas().threadpool_limits(_positive(count), user_api="blas")
-    _state.single_blas = count == 1
-
-
-def single_blas() -> bool:
-    """Whether a product is known to take one thread, so that several may run side by side."""
-    return _state.single_blas
-
-
-def _blas() -> Any:
-    try:
-        return importlib.import_module("threadpoolctl")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"fungrad.config.blas_threads needs threadpoolctl ({error}). Install it with "
-            "pip install 'fungrad[blas]', or set OPENBLAS_NUM_THREADS or MKL_NUM_THREADS before "
-            "NumPy is imported."
-        ) from error
-
-
-def _positive(count: Any) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ArgumentError(f"The number of threads has to be a positive integer, not {count!r}.")
     return count
@@ -181,11 +144,4 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
     return results
 
 
-__all__: Sequence[str] = [
-    "blas_threads",
-    "num_threads",
-    "set_blas_threads",
-    "set_num_threads",
-    "share",
-    "single_blas",
-]
+__all__: Sequence[str] = ["num_threads", "positive", "set_num_threads", "share", "usable_cores"]

@@ -203,6 +203,22 @@ def test_blocks_of_products_have_many_rows():
     assert sizes.length(region, 1) == rows.PRODUCT > sizes.BLOCK // 900
 
 
+def test_what_a_product_reads_makes_no_blocks_smaller():
+    """Nor the product with it on the way back, which finds a block where the first one has read."""
+
+    def f(w, x, y):
+        z = x @ w
+        return np.mean(np.logaddexp(0.0, z) - y * z)
+
+    args = normal(100), normal(20_000, 100), normal(20_000)
+    (region,) = found(same(fg.value_and_grad(f), args))
+    assert products(region) == 3  # two with the matrix, one of vectors
+    for count in (1, 2):
+        assert 4_000 <= sizes.length(region, count) <= sizes.STREAM // 100
+    once = found(same(lambda w, x: np.sum(np.tanh(x @ w)), args[:2]))
+    assert sizes.length(once[0], 1) >= 20_000 and sizes.length(once[0], 2) >= 10_000
+
+
 @pytest.mark.parametrize("terms", [1, 300, 10_000, 10**7])
 def test_pieces(terms, monkeypatch):
     monkeypatch.setattr(of_blocks, "TERMS", terms)

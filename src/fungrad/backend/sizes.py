@@ -22,6 +22,9 @@ SIDE_BY_SIDE = 2
 """How many times `BLOCK` an equation has in a block in the mean, where threads share the blocks:
 these meet at each call of NumPy, and wait if it is a short one: for longer than what does not stay
 in cache takes."""
+STREAM = 1 << 19
+"""The most elements in a block of what several products and sums of a region read from outside:
+blocks that the second one finds in the cache that cores share, or half of it."""
 SHARED = 2_000_000
 """The cost of a region from which on threads share it: 0.4 ms, of which to wake a thread, and the
 waits of two for each other, take half (measured on two cores)."""
@@ -39,6 +42,7 @@ def length(region: Region, threads: int) -> int:
     block = BLOCK if threads == 1 else SIDE_BY_SIDE * BLOCK
     if threads > 1 and wide > 1:
         block = max(BLOCK, int(block * wide / _mean(region)))
+    block = min(block, STREAM * wide // _streamed(region))
     step = _step(region.length, wide, threads, block)
     if any(map(multiplies, region.equations)):
         step = max(step, min(rows.PRODUCT, 4 * BLOCK // wide, region.length))
@@ -62,12 +66,25 @@ def _cost(equation: Equation) -> int:
 
 
 def _widest(region: Region) -> int:
-    """The number of elements of the longest row."""
+    """The number of elements of the longest row that an equation makes: what a product or a sum
+    reads from outside of the region passes by, and takes no place in cache.
+    """
     found = [1]
     for equation, how in zip(region.equations, region.forms, strict=True):
-        atoms = [*zip(equation.inputs, how.inputs, strict=True), (equation.outputs[0], how.output)]
-        found += [a.type.size // region.length for a, axis in atoms if axis not in (None, ENDED)]
+        if how.output != ENDED:
+            found.append(equation.outputs[0].type.size // region.length)
     return max(found)
+
+
+def _streamed(region: Region) -> int:
+    """The number of elements of the longest row that several equations read from outside."""
+    reads = region.reads()
+    long = [
+        variable.type.size // region.length
+        for variable, axis in zip(region.inputs, region.slices, strict=True)
+        if axis is not None and reads[id(variable)] > 1
+    ]
+    return max([1, *long])
 
 
 def _mean(region: Region) -> float:
@@ -82,7 +99,7 @@ def _step(length: int, widest: int, threads: int, block: int) -> int:
     Smaller blocks need less memory, and leave no thread idle while another one has a block more.
     """
     count = -(-length * widest // block) if widest < block else length
-    if length * widest > BLOCK:
+    if threads > 1 or length * widest > BLOCK:
         count = -(-count // threads) * threads
     step = -(-length // min(count, length))
     for doubles in (PAGE, LINE):
@@ -93,12 +110,14 @@ def _step(length: int, widest: int, threads: int, block: int) -> int:
 
 
 def _work(equation: Equation) -> int:
-    """Elements that an equation computes; eight terms of a product of matrices count as one."""
+    """Elements that an equation computes; eight terms of a product of matrices count as one, and
+    each element that it reads.
+    """
     size: int = equation.outputs[0].type.size
     if not multiplies(equation):
         return size
     terms: int = equation.inputs[0].type.shape[equation.params["contract"][0][0]]
-    return size * terms // 8
+    return max(size * terms // 8, *(atom.type.size for atom in equation.inputs))
 
 
 __all__ = ["BLOCK", "length", "shared"]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 
 import numpy as np
+import pytest
+from fuzz.campaign import seeds, verdict
 from fuzz.case import Case
 from fuzz.generate import FAMILIES, generate
+from fuzz.minimise import minimise
+from mutation import UNMUTATED, applied, mutants
 
 
 def test_a_seed_makes_one_program():
@@ -32,3 +37,58 @@ def test_programs_print_as_what_they_compute():
 def test_programs_reach_every_family():
     steps = Counter(step.family for i in range(400) for step in generate(f"9-{i}").steps)
     assert {name for name in FAMILIES if steps[name] >= 4} == set(FAMILIES)
+
+
+# --- planted faults: each is found among a few hundred programs, and made small
+# ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def planted(name, **rules):
+    """Rules of a primitive, for the time of the block."""
+    primitive = UNMUTATED[name]
+    before = {rule: getattr(primitive, rule) for rule in rules}
+    for rule, new in rules.items():
+        object.__setattr__(primitive, rule, new)
+    try:
+        yield
+    finally:
+        for rule, old in before.items():
+            object.__setattr__(primitive, rule, old)
+
+
+def mutated(name, change):
+    """One of the mutants of tests/mutation.py."""
+    return next(applied(m) for m in mutants(UNMUTATED[name]) if change in str(m))
+
+
+def nan_lost(x):
+    return np.where(np.isnan(x), np.zeros_like(x), x)
+
+
+FAULTS = {
+    "wrong sign": ("differences", lambda: mutated("tanh", "jvp: argument 0 wrong sign")),
+    "a dropped term": ("transposes", lambda: mutated("mul", "partials: argument 1 dropped")),
+    "a small factor": ("transposes", lambda: mutated("reduce_sum", "vjp: argument 0 off by 0.1%")),
+    "one example for all": ("vmap", lambda: mutated("sin", "first example for all")),
+    "NaN lost": ("eager", lambda: planted("mul", eval=lambda x, y: nan_lost(x * y))),
+    "the sign of zero": ("eager", lambda: planted("mul", eval=lambda x, y: x * y + 0)),
+    "one ulp": ("eager", lambda: planted("div", eval=lambda x, y: x * (1.0 / y))),
+    "an infinity lost": ("eager", lambda: planted("exp", eval=lambda x: np.exp(np.minimum(x, 9)))),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_planted_faults_are_found_and_made_small(fault):
+    oracle, plant = FAULTS[fault]
+
+    def shows(program):
+        with plant():
+            message = verdict(oracle, program, "planted")
+        return message and not verdict(oracle, program, "planted")
+
+    programs = (generate(seed) for seed in seeds("planted", 0, 600))
+    found = next((p for p in programs if shows(p)), None)
+    assert found is not None, "600 programs show nothing"
+    small = minimise(found, shows, seconds=10.0)
+    assert small.source.count("\n") <= 5, small.source

@@ -110,9 +110,8 @@ class Case:
 
         def weight(value: Any) -> Any:
             value = np.asarray(value)
-            real = rng.integers(-4, 5, value.shape) / 4.0
-            imag = rng.integers(-4, 5, value.shape) / 4.0 if value.dtype.kind == "c" else 0.0
-            return np.asarray(real + (1j * imag if value.dtype.kind == "c" else 0.0), value.dtype)
+            real, imag = (rng.integers(0, 8, (2, *value.shape)) - 3.5) / 4.0  # none is zero
+            return np.asarray(real + 1j * imag if value.dtype.kind == "c" else real, value.dtype)
 
         return tuple(weight(value) for value in like)
 

@@ -21,6 +21,12 @@ def same(a: Any, b: Any) -> bool:
     return bool(np.all(_equal(_parts(a), _parts(b))))
 
 
+def _native(a: Any) -> Any:
+    """In the machine's order of bytes: fungrad's results are, and NumPy's mostly."""
+    a = np.asarray(a)
+    return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
+
+
 def _parts(a: Any) -> Any:
     """Real and imaginary parts along a first axis."""
     return np.stack([a.real, a.imag]) if a.dtype.kind == "c" else a[None]
@@ -41,7 +47,7 @@ def difference(
     if len(expected) != len(found):
         return f"{len(found)} results for {len(expected)}"
     for i, (e, f) in enumerate(zip(expected, found, strict=True)):
-        e, f = np.asarray(e), np.asarray(f)
+        e, f = _native(e), _native(f)
         if e.dtype != f.dtype or e.shape != f.shape:
             return f"output {i} is {f.dtype}{list(f.shape)} for {e.dtype}{list(e.shape)}"
         if same(e, f):

@@ -159,16 +159,19 @@ class Builder:
 
     def body(
         self, params: tuple[Any, ...], result: Callable[[], str | None],
-        length: int = 0, families: Callable[[str], bool] | None = None,
+        families: Callable[[str], bool] | None = None, closed: bool = False,
     ) -> str | None:  # fmt: skip
-        """A function of values like `params`, for the step that is being written: its name."""
+        """A function of values like `params`, for the step that is being written: its name.
+
+        It may close over what is there, unless it has to be `closed`.
+        """
         outer = self.names, self.steps, self.bodies, self.between
         name, letters = self.fresh("body"), tuple(self.fresh("v") for _ in params)
-        seen = [n for n in self.names if self.rng.random() < 0.5]
+        seen = [n for n in self.names if not closed and self.rng.random() < 0.5]
         self.names, self.steps, self.bodies, self.between = [*seen, *letters], [], [], []
         self.scope.update(zip(letters, params, strict=True))
         self.depth += 1
-        for _ in range(length or self.rng.randint(1, 4)):
+        for _ in range(self.rng.randint(1, 4)):
             self.step(families)
         text = result()
         body = Body(name, letters, tuple(self.steps), text or "")

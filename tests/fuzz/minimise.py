@@ -86,6 +86,20 @@ def _bodies(program: Program) -> Iterator[Program]:
                 yield _with_step(program, i, replace(step, bodies=bodies))
 
 
+def _opened(program: Program) -> Iterator[Program]:
+    """The steps of a body in the place of the loop, branch or call that runs it."""
+    for i, step in enumerate(program.steps):
+        for body in step.bodies:
+            result = NAME.findall(body.result)
+            for name in dict.fromkeys([*sorted(step.reads()), *program.names]) if result else ():
+                names = dict.fromkeys(body.params, name)
+                inner = tuple(renamed(s, names) for s in body.steps)
+                for given in dict.fromkeys(result):
+                    target = dict.fromkeys(step.targets, names.get(given, given))
+                    rest = _renamed_after(program, i, target)
+                    yield replace(rest, steps=(*rest.steps[:i], *inner, *rest.steps[i:]))
+
+
 def _smaller_bodies(body: Body) -> Iterator[Body]:
     for i in reversed(range(len(body.steps))):
         step = body.steps[i]
@@ -159,6 +173,7 @@ PASSES = (
     _earlier_outputs,
     _cut,
     _without_steps,
+    _opened,
     _bodies,
     _shorter,
     _simpler_values,
@@ -166,15 +181,16 @@ PASSES = (
 
 
 def minimise(program: Program, holds: Holds, seconds: float = 20.0) -> Program:
-    """The smallest program found for which `holds` still says that it disagrees."""
-    end = time.monotonic() + seconds
+    """The smallest program found, in so much CPU time, for which `holds` still says that it
+    disagrees."""
+    end = time.process_time() + seconds
     best, seen = program, {str(program)}
     shrunk = True
-    while shrunk and time.monotonic() < end:
+    while shrunk and time.process_time() < end:
         shrunk = False
         for candidates in PASSES:
             found: Program | None = best
-            while found is not None and time.monotonic() < end:
+            while found is not None and time.process_time() < end:
                 found = _first(candidates(best), holds, seen, end, _size(best))
                 if found is not None:
                     best, shrunk = found, True
@@ -185,7 +201,7 @@ def _first(
     candidates: Iterator[Program], holds: Holds, seen: set[str], end: float, limit: tuple[int, ...]
 ) -> Program | None:
     for candidate in candidates:
-        if time.monotonic() > end:
+        if time.process_time() > end:
             return None
         candidate = candidate.live()
         text = str(candidate)

@@ -55,15 +55,15 @@ def joining(b: Builder) -> str | None:
         return None
     shape = b.shape(x)
     y = b.pick("f" if b.smooth else "bifc", lambda v: np.shape(v) == shape) or x
-    axis = b.axis(x)
+    axis, dtype = b.axis(x), "complex" if "c" in b.kind(x) + b.kind(y) else "float"
     return b.rng.choice((
         f"np.concatenate([{x}, {y}], axis={axis})", f"np.stack([{x}, {y}])",
         f"np.stack([{x}, {y}, {x}], axis=-1)",
         f"np.concatenate([{y}, {x}, {y}], axis={axis})", f"np.hstack([{x}, {y}])",
         f"np.vstack([{x}, {y}])",
         f"np.where({y} > 0, {x}, {y})" if "c" not in b.kind(x) + b.kind(y)
-         else f"np.array([{x}, {y}])",
-        f"np.array([{x}, {y}])", f"np.concatenate([{x}, {x}[:0], {y}], axis=0)",
+         else f"np.array([{x}, {y}], dtype=complex)",
+        f"np.array([{x}, {y}], dtype={dtype})", f"np.concatenate([{x}, {x}[:0], {y}], axis=0)",
         f"np.column_stack([{x}, {y}])",
     ))  # fmt: skip
 

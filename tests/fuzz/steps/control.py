@@ -22,7 +22,9 @@ def _same_type(b: Builder, value: Any) -> Any:
     dtype, shape = np.asarray(value).dtype, np.shape(value)
 
     def choose() -> str | None:
-        return b.pick("bifc", lambda v: np.shape(v) == shape and getattr(v, "dtype", None) == dtype)
+        return b.pick(
+            "bifc", lambda v: hasattr(v, "dtype") and np.shape(v) == shape and v.dtype is dtype
+        )
 
     return choose
 
@@ -127,7 +129,7 @@ def wrapped(b: Builder) -> str | None:
         return None if body is None else f"fg.{how}({body})({x})"
     if b.kind(x) not in "fc":
         return None
-    body = b.body((start,), _same_type(b, start), families=_inner(b))
+    body = b.body((start,), _same_type(b, start), families=_inner(b), closed=True)
     if body is None:
         return None
     rule = b.fresh("rule")

@@ -81,7 +81,7 @@ INTEGERS = (
     "np.bitwise_count({x})", "{x} // {y}", "{x} % {y}", "np.ldexp(0.7, {x})", "np.invert({x})",
 )  # fmt: skip
 CASTS = (
-    "{x}.astype(np.complex128)", "{x}.astype(bool)", "np.asarray({x})", "{x} + 0j",
+    "{x}.astype(np.complex128)", "{x}.astype(bool)", "np.asarray({x}, dtype=complex)", "{x} + 0j",
     "np.float64(0.3) * {x}",
 )  # fmt: skip
 REAL_CASTS = (
@@ -104,6 +104,9 @@ def _filled(b: Builder, templates: tuple[str, ...], kinds: str) -> str | None:
     y = b.like(x, kinds) if "{y}" in template else ""
     if y is None:
         return None
+    python = [n for n in (x, y) if n and type(b.value(n)) in (int, float, complex, bool)]
+    if python and any(sign in template for sign in ("*", "/", "%", "<<", ">>", "~")):
+        return None  # Python's own arithmetic: other errors, other types
     if ".copy()" in template or ".astype(" in template or ".real" in template:
         if not hasattr(b.value(x), "astype"):
             return None

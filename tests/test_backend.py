@@ -866,3 +866,31 @@ def test_regions_write_over_what_only_they_read(thread_count):
         np.testing.assert_array_equal(got, copy)
     np.testing.assert_array_equal((x, w), copies)
     assert not any(np.shares_memory(a, b) for i, a in enumerate(first) for b in first[:i])
+
+
+def test_the_source_shows_what_a_program_calls():
+    def scanned(w, xs):
+        return fg.lax.scan(lambda c, x: (np.tanh(w @ c + x), c), np.zeros(30), xs)
+
+    text = fg.jit(scanned).lower(np.eye(30), np.ones((50, 30))).source
+    assert "\n# scan of run\n" in text and "def scan(" in text and "tanh(" in text
+    text = fg.jit(lambda x: np.sum(np.exp(x[1:]) * x[:-1])).lower(np.ones(100_000)).source
+    assert "region(v1, v0)" in text and "\n# region of run\ndef region(" in text and "exp(" in text
+
+    def chosen(x):
+        return fg.lax.cond(x[0] > 0, np.sin, lambda x: np.cos(x) * np.exp(x), x)
+
+    text = fg.jit(chosen).lower(np.ones(100_000)).source
+    assert "def branches0(" in text and "# region of run.branches0" in text and "cos(" in text
+    assert "def branches1(v0):\n    v0 = sin(v0)" in text
+
+    def doubled(x):
+        return fg.lax.while_loop(lambda c: c[0] < 10.0, lambda c: np.sin(c) + 2.0 * c, x)
+
+    text = fg.jit(doubled).lower(np.ones(100_000)).source
+    assert "# step of run" in text and "# cond of run" in text and "sin(" in text
+
+
+def test_the_source_is_that_of_the_program_on_numbers_where_it_runs():
+    text = fg.jit(lambda x: np.sum(np.sin(x) * x)).lower(np.ones(2)).source
+    assert "x0_0, x0_1, = x0.ravel().tolist()" in text and "sin(x0_0)" in text

@@ -237,3 +237,28 @@ def test_bad_input():
         fg.vmap(lambda x: fg.profile(np.sin)(x) and x)(np.ones(3))
     with pytest.raises(ArgumentError, match="static_argnames"):
         fg.profile(lambda x, name: x)(1.0, "a")
+
+
+def test_products_behind_a_scan_have_the_line_that_asked_for_them():
+    def recurrent(w, xs):
+        def step(h, x):
+            h = np.tanh(h @ w + x)
+            return h, h
+
+        return np.sum(fg.lax.scan(step, np.zeros((2, 3)), xs)[1] ** 2)
+
+    graph = fg.jit(fg.grad(recurrent)).lower(np.eye(3), np.ones((9, 2, 3))).optimised
+    behind = [e for e in graph.equations if e.primitive.name in ("dot_general", "add")]
+    assert behind and {e.source.line for e in behind} == {recurrent.__code__.co_firstlineno + 2}
+    assert {e.backward for e in behind} == {1}
+
+    def total(xs):
+        def step(c, x):
+            y = np.cos(x)
+            return c + y * y, y
+
+        return fg.lax.scan(step, np.zeros(3), xs)
+
+    graph = fg.jit(total).lower(np.ones((90, 3))).optimised
+    lines = {e.source.line - total.__code__.co_firstlineno for e in graph.equations}
+    assert lines <= {2, 3, 5}, graph.show(source=True)

@@ -122,8 +122,8 @@ class ItemAssignmentError(FungradError, TypeError):
 class GradientCutError(FungradError, TypeError):
     """A traced value was turned into a Python number, which would cut its gradient silently.
 
-    By `float(x)`, by a function of `math`, or by what writes it into an ndarray:
-    `np.asarray(x, dtype=float)`, `array[i] = x`.
+    By `float(x)`, by a function of `math`, or by what writes it into an ndarray: `array[i] = x`, or
+    an `asarray(x, dtype=float)` of NumPy's that was imported by its own name.
 
     Fails::
 

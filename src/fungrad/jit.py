@@ -73,8 +73,10 @@ class Lowered:
 
     @property
     def source(self) -> str:
-        """The Python program that is run, one line an equation."""
-        return source(self.optimised)
+        """The Python program that is run, one line an equation; behind it what it calls, each under
+        its name: regions that go block by block, loops, branches.
+        """
+        return source(self.graph)
 
     def cost(self) -> Any:
         """What a call costs, counted without running it.

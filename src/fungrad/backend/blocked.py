@@ -22,6 +22,7 @@ from fungrad.backend.parts import Part, filled, reach, rows_of
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import REDUCTIONS
 from fungrad.backend.targets import part_name
+from fungrad.backend.texts import defined
 from fungrad.ir.graph import Variable
 
 _keys = itertools.count()
@@ -35,9 +36,7 @@ def build(region: Region, spare: Collection[Variable] = ()) -> Callable[..., tup
       spare: inputs that it may write over.
     """
     text, namespace = written(region, spare)
-    exec(compile(text, "<region>", "exec"), namespace)
-    run: Callable[..., tuple[Any, ...]] = namespace["region"]
-    return run
+    return defined(text, "<region>", namespace, "region")
 
 
 def _part(name: str, axis: int, stop: str) -> str:

@@ -19,6 +19,7 @@ from fungrad.backend.expressions import expressed
 from fungrad.backend.programs import of_equation
 from fungrad.backend.regions import Region, scheduled, spare
 from fungrad.backend.scalars import structural
+from fungrad.backend.texts import defined
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
 from fungrad.later import ByPrimitive
 from fungrad.primitives.elementwise import ARITHMETIC
@@ -75,9 +76,7 @@ class Lines:
 
     def function(self, lines: list[str]) -> Runner:
         """The function `run` that the lines define."""
-        exec(compile("\n".join(lines), f"<graph {self.graph.name}>", "exec"), self.namespace)
-        runner: Runner = self.namespace["run"]
-        return runner
+        return defined("\n".join(lines), f"<graph {self.graph.name}>", self.namespace)
 
     def body(self) -> list[str]:
         """The lines of all equations."""

@@ -52,6 +52,7 @@ def in_place(equation: Equation, spare: Collection[Variable], shared: bool) -> R
             carry = list(step(*body_consts, *carry))
         return carry
 
+    loop.graphs = {"step": step, "cond": cond}  # type: ignore[attr-defined]
     return loop
 
 

@@ -18,6 +18,7 @@ from fungrad.backend import scalar_arrays as scalar_arrays
 from fungrad.backend.scalar_forms import BOOL, DTYPES, FLOAT, INT, NAMES
 from fungrad.backend.scalars import SIZE, Elements, Unsupported, Writer, flattened, text
 from fungrad.backend.stacks import HELD, LISTED, Stack, rows
+from fungrad.backend.texts import defined
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.structural.trails import TRAIL, as_trail
 
@@ -78,9 +79,7 @@ def program(graph: Graph, instead: Program) -> Program | None:
     except Unsupported:
         return None
     namespace["instead"] = instead
-    exec(compile(body, f"<numbers {graph.name}>", "exec"), namespace)
-    result: Program = namespace["run"]
-    return result
+    return defined(body, f"<numbers {graph.name}>", namespace)
 
 
 def of_equation(equation: Equation, instead: Program) -> Program | None:

@@ -12,11 +12,12 @@ from typing import Any
 
 from fungrad.backend.lines import Lines, loops
 from fungrad.backend.programs import of_equation, program
+from fungrad.backend.texts import written_out
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.optimise.passes import optimised
 from fungrad.primitives.declare import Primitive
-from fungrad.structural.call import Backend, Runner
+from fungrad.structural.call import Backend, Runner, compiled
 
 
 class StraightLine(Backend):
@@ -53,8 +54,8 @@ class _Later:
 
 
 def source(graph: Graph) -> str:
-    """The text of the program that runs a Graph."""
-    return "\n".join(_written(Lines(graph)))
+    """The text of the program that runs a Graph, and of what it calls: regions, loops, branches."""
+    return written_out(compiled(graph))
 
 
 def build(graph: Graph, given: Sequence[Variable] = ()) -> Callable[..., Sequence[Any]]:

@@ -180,7 +180,7 @@ def sum_behind(loop: Loop, regroup: bool) -> None:
         if term is None or term.type.size * loop.length > FREE:
             kept.append(item)
         else:
-            loop.summed(item, reduce_sum, (loop.stack(term),), axes=(0,))
+            loop.summed(item, made.get(id(term)), reduce_sum, (loop.stack(term),), axes=(0,))
     loop.carry = kept
     loop.prune()
 

@@ -128,14 +128,25 @@ class Loop:
         self.ys.append((value, stack))
         return stack
 
-    def summed(self, item: Any, primitive: Any, inputs: tuple[Atom, ...], **params: Any) -> None:
-        """Writes behind the loop what a carry is at its end: what it began with, and a sum."""
+    def summed(
+        self,
+        item: Any,
+        term: Equation | None,
+        primitive: Any,
+        inputs: tuple[Atom, ...],
+        **params: Any,
+    ) -> None:
+        """Writes behind the loop what a carry is at its end: what it began with, and a sum.
+
+        It has the line of the equation of the term, where there is one, and not the scan's.
+        """
         _, start, _, output = item
-        made = [applied(self.equation, primitive, *inputs, **params)]
+        like = term or self.equation
+        made = [applied(like, primitive, *inputs, **params)]
         dtype = output.type.dtype
         if made[0].outputs[0].type.dtype != dtype:  # NumPy sums short integers in long ones
-            made.append(applied(self.equation, convert, *made[0].outputs, dtype=dtype))
-        whole = placed(self.equation, add, (start, *made[-1].outputs), (output,), {})
+            made.append(applied(like, convert, *made[0].outputs, dtype=dtype))
+        whole = placed(like, add, (start, *made[-1].outputs), (output,), {})
         self.sums += *made, whole
 
     def for_all_steps(

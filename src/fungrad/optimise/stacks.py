@@ -91,12 +91,12 @@ def _sum_behind(loop: Loop, regroup: bool) -> None:
         left, right = (loop.stack(a) for a in product.inputs)
         first, second = product.params["contract"]
         pairs = ((0, *(i + 1 for i in first)), (0, *(i + 1 for i in second)))
-        loop.summed(item, dot_general, (left, right), contract=pairs, batch=((), ()))
+        loop.summed(item, product, dot_general, (left, right), contract=pairs, batch=((), ()))
     available = {id(v) for v, _ in (*loop.xs, *loop.ys)}
     for item, term in later:
         if id(term) in available and len(kept) < len(loop.carry):
             kept = [k for k in kept if k is not item]
-            loop.summed(item, reduce_sum, (loop.stack(term),), axes=(0,))
+            loop.summed(item, made.get(id(term)), reduce_sum, (loop.stack(term),), axes=(0,))
     loop.carry = kept
     loop.prune()
 

@@ -1,6 +1,8 @@
 """All benchmarks, against hand-written NumPy and what peers are installed: `python -m benchmarks`.
 
-The BLAS reads its number of threads when NumPy is imported, so options are read before.
+All settings are those that users have by default: the BLAS has as many threads as it likes, and
+nothing is reassociated. The BLAS reads its number of threads when NumPy is imported, so options are
+read before.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+
+from benchmarks import DEFAULT_THREADS, LIMITED, REASSOCIATE, THREADS
 
 SECTIONS = ("gradients", "first", "imports", "staging", "memory")
 
@@ -24,7 +28,10 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="also cases that take gigabytes")
     parser.add_argument("--torch-compile", action="store_true", help="also torch.compile")
     parser.add_argument("--rounds", type=int, default=21, help="turns of each library (21)")
-    parser.add_argument("--blas-threads", type=int, default=1, help="for all libraries (1)")
+    parser.add_argument("--blas-threads", type=int, help="for all libraries (NumPy's own number)")
+    parser.add_argument(
+        "--reassociate", action="store_true", help="fungrad with fg.config.reassociate = True"
+    )
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="figures as JSON")
     parser.add_argument("--picture", metavar="FILE", help="a chart, SVG or PNG (matplotlib)")
     parser.add_argument("--list", action="store_true", help="names of cases, and no more")
@@ -34,8 +41,14 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Runs what was asked for."""
     chosen = options()
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(chosen.blas_threads)
+    if chosen.blas_threads is None:
+        os.environ[DEFAULT_THREADS] = "1"
+        for name in LIMITED:
+            os.environ.pop(name, None)
+    else:
+        os.environ.update(dict.fromkeys(THREADS, str(chosen.blas_threads)))
+    if chosen.reassociate:
+        os.environ[REASSOCIATE] = "1"
     if chosen.list:
         print("\n".join(case.name for case in importlib.import_module("benchmarks.cases").ALL))
         return

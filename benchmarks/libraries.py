@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import REASSOCIATE
 from benchmarks.cases.case import Case
 
 FUNGRAD, EAGER, HAND = "fungrad jit", "fungrad eager", "by hand"
@@ -74,6 +75,8 @@ class _FungradTerms:
 def _fungrad(staged: bool) -> Library:
     import fungrad as fg
 
+    if os.environ.get(REASSOCIATE):
+        fg.config.reassociate = True
     return Library(np, _FungradTerms(fg), fg.jit if staged else lambda f: f)
 
 
@@ -171,7 +174,8 @@ class _TorchNamespace:
 def _torch(compiled: bool) -> Library:
     import torch
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if "OMP_NUM_THREADS" in os.environ:
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.set_default_dtype(torch.float64)
 
     def gradients(f: Any, argnums: Any, with_value: bool) -> Any:

@@ -15,6 +15,23 @@ LEAST = 3
 """Rounds that even the slowest candidate takes part in."""
 
 
+def settle(seconds: float = 0.3) -> bool:
+    """Waits until no other thread of this process works, but no longer than so many seconds.
+
+    Threads of a BLAS look for work for 0.1 s after a product: what runs meanwhile has a core less,
+    which would be booked to the candidate behind. Returns whether there was something to wait for.
+    """
+    waited = False
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        work, start = time.process_time(), time.perf_counter()
+        time.sleep(0.01)
+        if time.process_time() - work < 0.5 * (time.perf_counter() - start):
+            break
+        waited = True
+    return waited
+
+
 def sampled(
     candidates: Mapping[str, Callable[[], Any]],
     rounds: int = 40,
@@ -24,7 +41,9 @@ def sampled(
     """The times of one call of each candidate, in seconds, one for each round it took part in.
 
     Each candidate runs in bursts of about `seconds`, one burst of each in turn, `rounds` times. One
-    that would take longer than `budget` seconds for that sits some rounds out.
+    that would take longer than `budget` seconds for that sits some rounds out. A burst begins when
+    the threads of the one before are at rest; if they were not, with a call that does not count, so
+    that its own threads are awake as in a program of its own.
     """
     repeats, turns = {}, {}
     for name, call in candidates.items():
@@ -41,6 +60,8 @@ def sampled(
         for name, call in candidates.items():
             if (i + 1) * turns[name] // rounds == i * turns[name] // rounds:
                 continue
+            if settle():
+                call()
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 call()

@@ -53,6 +53,63 @@ def softmax(np: Any, ad: Any) -> Any:
     return ad.value_and_grad(partial(cross_entropy, np))
 
 
+def weights_of_rows(np: Any, ad: Any) -> Any:
+    """The squared error of the softmax of rows, and its gradient."""
+
+    def loss(z: Any, y: Any) -> Any:
+        e = np.exp(z - np.max(z, 1, keepdims=True))
+        return np.mean((e / np.sum(e, 1, keepdims=True) - y) ** 2)
+
+    return ad.value_and_grad(loss)
+
+
+def weights_of_rows_by_hand(z: Any, y: Any) -> tuple[Any, Any]:
+    """The softmax's pullback takes the row's mean cotangent off."""
+    p = np.exp(z - np.max(z, 1, keepdims=True))
+    p /= np.sum(p, 1, keepdims=True)
+    errors = p - y
+    value = np.mean(errors * errors)
+    errors *= 2.0 / errors.size
+    errors -= np.sum(errors * p, 1, keepdims=True)
+    errors *= p
+    return value, errors
+
+
+def layer_norm(np: Any, ad: Any) -> Any:
+    """The squared error of normalised rows, and its gradient by rows, scales and shifts."""
+
+    def loss(x: Any, scales: Any, shifts: Any, target: Any) -> Any:
+        centred = x - np.mean(x, 1, keepdims=True)
+        variance = np.mean(centred * centred, 1, keepdims=True)
+        y = centred / np.sqrt(variance + 1e-5) * scales + shifts
+        return np.mean((y - target) ** 2)
+
+    return ad.value_and_grad(loss, (0, 1, 2))
+
+
+def layer_norm_by_hand(
+    x: Any, scales: Any, shifts: Any, target: Any
+) -> tuple[Any, tuple[Any, ...]]:
+    """The pullback takes off the mean cotangent, and its part along the normalised row."""
+    width = x.shape[1]
+    normed = x - np.mean(x, 1, keepdims=True)
+    inverse = 1.0 / np.sqrt(np.sum(normed * normed, 1, keepdims=True) / width + 1e-5)
+    normed *= inverse
+    errors = normed * scales
+    errors += shifts
+    errors -= target
+    value = np.mean(errors * errors)
+    errors *= 2.0 / errors.size
+    by_shifts = np.sum(errors, 0)
+    by_scales = np.sum(errors * normed, 0)
+    errors *= scales
+    along = np.sum(errors * normed, 1, keepdims=True) / width
+    errors -= np.mean(errors, 1, keepdims=True)
+    errors -= normed * along
+    errors *= inverse
+    return value, (errors, by_scales, by_shifts)
+
+
 def perceptron(np: Any, ad: Any) -> Any:
     """One step of gradient descent of a network with one hidden layer."""
 
@@ -222,6 +279,12 @@ def logits(rows: int, classes: int) -> tuple[Any, ...]:
     return normal(rows, classes), one_hot(rows, classes)
 
 
+def rows_to_norm(rows: int, width: int) -> tuple[Any, ...]:
+    """Rows, scales, shifts and a target."""
+    scales = uniform(width, low=0.5, high=1.5, seed=1)
+    return normal(rows, width), scales, normal(width, seed=2), normal(rows, width, seed=3)
+
+
 def heads(length: int, width: int) -> tuple[Any, ...]:
     """Queries, keys, values and a target."""
     return tuple(normal(length, width, seed=i) for i in range(4))
@@ -246,6 +309,8 @@ def case(name: str, functions: tuple[Any, Any], make: Any, sizes: Any, tiny: Any
 _LOGISTIC = logistic_regression, logistic_regression_by_hand
 _PERCEPTRON = perceptron, perceptron_by_hand
 _SOFTMAX = softmax, cross_entropy_by_hand
+_WEIGHTS = weights_of_rows, weights_of_rows_by_hand
+_LAYER_NORM = layer_norm, layer_norm_by_hand
 _ATTENTION = attention, attention_by_hand
 _BOLTZMANN = boltzmann, boltzmann_by_hand
 _K_MEANS = k_means, k_means_by_hand
@@ -253,10 +318,15 @@ _CONVOLUTION = convolution, convolution_by_hand
 
 CASES = (
     case("logistic regression 2000x30", _LOGISTIC, labelled, (2000, 30), (6, 3)),
+    case("logistic regression 20000x100", _LOGISTIC, labelled, (20_000, 100), (7, 4)),
+    case("logistic regression 100x5", _LOGISTIC, labelled, (100, 5), (5, 2)),
     case("MLP step 32x784x64", _PERCEPTRON, network, (32, 784, 64), (4, 5, 3)),
     case("MLP step 256x784x512", _PERCEPTRON, network, (256, 784, 512), (4, 5, 3)),
     case("softmax cross-entropy 2000x100", _SOFTMAX, logits, (2000, 100), (4, 3)),
+    case("softmax 2000x100", _WEIGHTS, logits, (2000, 100), (4, 3)),
+    case("layer norm 1000x256", _LAYER_NORM, rows_to_norm, (1000, 256), (4, 3)),
     case("attention 256x64", _ATTENTION, heads, (256, 64), (5, 4)),
+    case("attention 512x64", _ATTENTION, heads, (512, 64), (6, 4)),
     case("RBM step 100x784x128", _BOLTZMANN, visible, (100, 784, 128), (5, 4, 3)),
     case("k-means 100x10000x16", _K_MEANS, clouds, (100, 10_000, 16), (3, 9, 2)),
     case("convolution 512x512, 5x5", _CONVOLUTION, picture, (512, 5), (7, 3)),

@@ -1,5 +1,5 @@
-"""np.asarray and its kin make traced arrays of complex traced values, and of all that are to have a
-dtype; they are NumPy's own at all other times.
+"""np.asarray and its kin make traced arrays of lists of traced values and where a dtype is given;
+they are NumPy's own at all other times.
 """
 
 from __future__ import annotations
@@ -75,6 +75,22 @@ def test_shapes_are_those_of_numpy():
     agrees(lambda x: np.array([np.array([x[0], 1.0]), [2.0, x[1]]], float), values((2,)))
     pair = collections.namedtuple("pair", "first second")
     agrees(lambda x: np.array(pair(x[0], x[1] * x[0]), float), values((2,)))
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.int64, np.float32, np.complex64])
+def test_dtypes_are_those_of_numpy(dtype):
+    x = values((2,), dtype)
+    for f in (lambda x: np.array([x[0], x[1]]), lambda x: np.array([x, x]), np.array):
+        same(fg.jit(lambda x, f=f: f(x))(x), f(x), "jit")
+    if np.dtype(dtype).kind in "bi":
+        for f in (lambda x: np.array(x), lambda x: np.asanyarray(x)):
+            same(fg.vmap(f)(x[:, None]), x[:, None], "vmap")
+
+
+def test_empty_axes_are_kept():
+    for shape in ((0,), (2, 0), (0, 3)):
+        agrees(lambda x: np.array(x) * 2.0, values(shape))
+        agrees(lambda x: np.array([x, x * 2.0]), values(shape))
 
 
 def test_object_arrays_are_made_where_they_are_asked_for():

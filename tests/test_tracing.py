@@ -240,9 +240,9 @@ def test_methods_and_attributes_are_those_of_the_array(f):
 def test_object_arrays_of_tracers_are_stacked():
     def f(x):
         a, b = x[0], x[1]
-        right = np.array([a * b, b - 1.0, 2.0 * a])
-        assert right.dtype == object  # NumPy lets nobody override this
-        return np.sin(right) @ np.asarray([a, b, a])
+        right = np.array([a * b, b - 1.0, 2.0 * a], dtype=object)
+        assert right.dtype == object
+        return np.sin(right) @ np.asarray([a, b, a], dtype=object)
 
     def plain(x):
         return np.sin(np.stack([x[0] * x[1], x[1] - 1.0, 2.0 * x[0]])) @ np.stack(

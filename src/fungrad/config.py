@@ -88,9 +88,8 @@ class Config:
 
     @property
     def intercept(self) -> bool:
-        """Whether np.asarray makes a traced array where a dtype is given or a traced value
-        is complex, and its kin alike: functions of fungrad take their place while one traces.
-        Without it NumPy makes object arrays of traced values.
+        """Whether functions of fungrad take the place of np.array, np.asarray and their kin while a
+        transform traces. Without it NumPy makes object arrays of traced values.
 
         >>> import fungrad as fg
         >>> fg.config.intercept

@@ -32,8 +32,7 @@ def array(
     x = array_of(object)
     if x.__class__ is not Tracer:
         return np.array(x, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
-    if dtype is not None:
-        x = cast(x, dtype)
+    x = cast(x, x.dtype if dtype is None else dtype)  # a Python number becomes an array
     shape = x.shape
     return x if len(shape) >= ndmin else s.reshape(x, shape=(1,) * (ndmin - len(shape)) + shape)
 
@@ -52,7 +51,7 @@ def asarray(
         raise ValueError(f"Device not understood. Only 'cpu' is allowed, but received: {device}")
     if copy is False and dtype is not None and np.dtype(dtype) != x.dtype:
         raise ValueError(f"An array of {x.dtype} cannot become {np.dtype(dtype)} without a copy.")
-    return x if dtype is None else cast(x, dtype)
+    return cast(x, x.dtype if dtype is None else dtype)
 
 
 @implements(np.copy)

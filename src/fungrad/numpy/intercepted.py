@@ -2,8 +2,8 @@
 
 NumPy asks a traced value nothing when it makes an array of it: `np.asarray(z)` is an object array,
 whose `.imag` is 0, and `np.asarray(x, float)` asks each item for a plain number. Each function here
-looks at its arguments: ours takes traced values that are complex, or are to have a dtype; NumPy's
-everything else. Object arrays of real values stay NumPy's, since they can be written into.
+looks at its arguments: ours takes what holds traced values, NumPy's everything else. The object
+array of one real floating array without a dtype stays NumPy's, since it can be written into.
 Others, `np.take(table, i)` among them, ask their array for its protocol, and not the traced index.
 """
 
@@ -53,9 +53,11 @@ def _intercepted(original: Callable[..., Any], ours: Callable[..., Any]) -> Call
 
 def _is_ours(value: Any, dtype: Any = None, **others: Any) -> bool:
     """Whether an array of a value, in a dtype if one is given, has to be a traced one."""
-    if dtype is None:
-        return any(tracer.dtype.kind == "c" for tracer in tracers(value))
-    return np.dtype(dtype).char != "O" and any(True for _ in tracers(value))
+    if dtype is not None:
+        return np.dtype(dtype).char != "O" and any(True for _ in tracers(value))
+    if isinstance(value, (list, tuple)):
+        return any(True for _ in tracers(value))
+    return any(tracer.dtype.kind != "f" or not tracer.size for tracer in tracers(value))
 
 
 def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:

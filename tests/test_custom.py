@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
 
@@ -565,3 +566,85 @@ def test_a_forward_rule_may_push_through_what_gives_output_and_tangent_at_once(f
         assert_close(of(ours)(XS), want)
         assert_close(fg.jit(of(ours))(XS), want)
         assert_close(fg.vmap(of(ours))(XS[None])[0], want)
+
+
+def rate(x, n=2):
+    return x**n
+
+
+@pytest.mark.parametrize(
+    ("f", "slope"),
+    [
+        (np.sin, np.cos),
+        (functools.partial(rate, n=3), lambda x: 3.0 * x**2),
+        (functools.partial(np.multiply, 2.0), lambda x: 2.0),
+        (rate, lambda x: 2.0 * x),
+    ],
+)
+@pytest.mark.parametrize("transform", [fg.grad, lambda f: fg.jit(fg.grad(f)), lambda f: jvp_of(f)])
+def test_ufuncs_and_partial_functions(f, slope, transform):
+    """Their keyword defaults are no arguments of the rules."""
+    defaults = () if f is not rate else (2,)
+    reverse = fg.custom_vjp(f)
+    reverse.defvjp(
+        lambda x, *more: (f(x), (x, more)),
+        lambda saved, g: (5.0 * g * slope(saved[0]), *[None for _ in saved[1]]),
+    )
+    forward = fg.custom_jvp(f)
+    forward.defjvp(lambda primals, tangents: (f(primals[0]), 5.0 * tangents[0] * slope(primals[0])))
+    parts = fg.custom_jvp(f)
+    parts.defjvps(lambda t, y, x, *more: 5.0 * t * slope(x), *[None for _ in defaults])
+    for g in (reverse, forward, parts):
+        assert float(transform(g)(X)) == pytest.approx(5.0 * slope(X))
+        assert float(g(X)) == f(X)
+
+
+def jvp_of(f):
+    """The derivative in forward mode."""
+    return lambda x: fg.jvp(f, (x,), (1.0,))[1]
+
+
+def test_keywords_of_the_call_reach_the_rules_of_a_partial_function():
+    f = fg.custom_vjp(functools.partial(rate, n=3))
+    f.defvjp(lambda x, n=7: (x**n, (x, n)), lambda saved, g: (g * saved[1],))
+    assert float(fg.grad(f)(X)) == 7.0
+    assert float(fg.grad(lambda x: f(x, n=4))(X)) == 4.0
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, fg.jit, lambda f: lambda x: batch_of(f, x)])
+def test_a_forward_rule_that_applies_the_function_to_the_tangent(transform):
+    """The function is linear then, and its operations are transposed."""
+
+    @fg.custom_jvp
+    def minus(x):
+        return -x
+
+    @minus.defjvp
+    def rule(primals, tangents):
+        return minus(*primals), minus(*tangents)
+
+    assert float(transform(fg.grad(minus))(X)) == -1.0
+    assert float(transform(fg.grad(lambda x: minus(x) ** 3))(X)) == pytest.approx(-3.0 * X**2)
+    second = transform(fg.grad(fg.grad(lambda x: minus(x * x) ** 3)))(X)
+    assert float(second) == pytest.approx(-30.0 * X**4)
+    assert float(transform(fg.grad(lambda x: fg.jvp(minus, (x * x,), (x,))[1]))(X)) == -1.0
+    assert float(fg.grad(lambda x: np.sum(fg.vmap(minus)(np.stack([x, x]))))(X)) == -2.0
+    np.testing.assert_array_equal(fg.jacrev(fg.jit(minus))(np.ones(2)), -np.eye(2))
+
+
+def batch_of(f, x):
+    """The first result of a batch."""
+    return fg.vmap(f)(np.stack([np.float64(x), 2.0 * x]))[0]
+
+
+@pytest.mark.parametrize("n", [3, 5000])
+def test_a_backward_rule_may_write_into_its_cotangent(n):
+    double = fg.custom_vjp(lambda x: 2.0 * x)
+
+    def backward(_, g):
+        g *= 2.0
+        return (g,)
+
+    double.defvjp(lambda x: (2.0 * x, None), backward)
+    gradient = fg.grad(lambda x: np.sum((x + double(x)) * np.ones(n)))(np.ones(n))
+    np.testing.assert_array_equal(gradient, np.full(n, 3.0))

@@ -7,6 +7,8 @@ batching; knows no rule and no structural primitive.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,10 +31,12 @@ class Signature:
     """Binds keywords and defaults of a function to its positional parameters."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
-        try:
-            self._signature: inspect.Signature | None = inspect.signature(f)
-        except (TypeError, ValueError):  # builtins without a signature take what they are given
-            self._signature = None
+        self._signature: inspect.Signature | None = None
+        self._partial = isinstance(f, functools.partial)
+        inner = f.func if isinstance(f, functools.partial) else f
+        if not isinstance(inner, np.ufunc):  # its keywords (out, where) are NumPy's
+            with contextlib.suppress(TypeError, ValueError):  # builtins without a signature
+                self._signature = inspect.signature(f)
         parameters = self._signature.parameters.values() if self._signature else ()
         positional = all(p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
         self._complete = len(parameters) if positional else -1
@@ -44,6 +48,8 @@ class Signature:
             return list(args), kwargs
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
+        if self._partial:  # what it holds already is its own: rules are of what is left
+            return list(bound.args), {k: v for k, v in bound.kwargs.items() if k in kwargs}
         return list(bound.args), bound.kwargs
 
 

@@ -7,6 +7,7 @@ Knows rules and retracing; does not know how users declare rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from fungrad import trees
@@ -20,13 +21,25 @@ from fungrad.structural.retrace import batch, strong
 from fungrad.structural.rules import BatchedRule, Rule
 from fungrad.tracing.source import describe, user_line
 from fungrad.tracing.stage import stage
-from fungrad.tracing.trace import EVAL, typeof
+from fungrad.tracing.trace import EVAL, Trace, Tracer, typeof
 from fungrad.transforms.forward import pulled_back_twice
 from fungrad.transforms.reverse import linearized
+
+_transposed: ContextVar[tuple[tuple[Any, Trace], ...]] = ContextVar(
+    "fungrad_transposed", default=()
+)
+"""The functions whose forward rules are being transposed, each with the trace of its tangents."""
 
 
 def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
     """The output tree of a function with rules, under the current trace."""
+    for functions, trace in _transposed.get():
+        if functions is rule.functions and any(_is_above(x, trace) for x in inputs):
+            # A rule that applies the function to its tangent says that the function is linear:
+            # its own operations are transposed, since the rule would lead back here for ever.
+            leaves = rule.run(*inputs)
+            assert rule.out is not None
+            return trees.unflatten(rule.out, list(leaves))
     graph: Graph | None = None
     if recording() or (rule.functions.closes and valueless()):
         graph, closure = captured(rule.run, inputs, rule.f)
@@ -36,6 +49,15 @@ def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
     leaves = custom(*rule.closure, *inputs, rule=rule, graph=graph)
     assert rule.out is not None
     return trees.unflatten(rule.out, leaves)
+
+
+def _is_above(value: Any, trace: Trace) -> bool:
+    """Whether a value was computed from the tracers of a trace."""
+    while value.__class__ is Tracer:
+        if value.owner is trace:
+            return True
+        value = value.value
+    return False
 
 
 def _eval(*args: Any, rule: Rule, graph: Graph | None) -> tuple[Any, ...]:
@@ -79,7 +101,12 @@ def _linearized(rule: Rule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple
         tangents: list[Any] = [None] * len(args)
         for i, tangent in zip(moved, given, strict=True):
             tangents[i] = tangent
-        found, pushed = rule.push(args, tangents)
+        entry = (rule.functions, given[0].owner) if given else None
+        token = _transposed.set((*_transposed.get(), entry) if entry else _transposed.get())
+        try:
+            found, pushed = rule.push(args, tangents)
+        finally:
+            _transposed.reset(token)
         made.append(len(found))
         return [*found, *pushed]
 

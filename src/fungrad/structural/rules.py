@@ -126,7 +126,7 @@ class Rule:
         """A cotangent, or None, for each value."""
         treedef, out, types = meta
         closure, nondiff, residuals = trees.unflatten(treedef, saved)
-        given = [_materialised(c, t) for c, t in zip(cotangents, types, strict=True)]
+        given = [_private(_materialised(c, t)) for c, t in zip(cotangents, types, strict=True)]
         told = self._told(wanted[len(closure) :])
         bwd: Any = self.functions.bwd
 
@@ -320,6 +320,11 @@ def _materialised(value: Any, type_: Type) -> Any:
     if not type_.inexact:
         return None
     return zeros(strong(type_)) if value is None else value
+
+
+def _private(cotangent: Any) -> Any:
+    """A cotangent for the user's rule, which may write into it: other records hold it, too."""
+    return cotangent.copy("K") if cotangent.__class__ is np.ndarray else cotangent
 
 
 def _fits(value: Any, type_: Type) -> bool:

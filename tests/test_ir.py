@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.errors import InvalidGraphError, StructureMismatchError
+from fungrad.errors import ArgumentError, InvalidGraphError, StructureMismatchError
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.ir.show import name_of
 from fungrad.ir.types import Type, of_value
@@ -392,6 +392,38 @@ def test_evaluation_retraces():
     assert fg.grad(f)(2.0) == np.cos(2.0) * 2.0 + np.sin(2.0)
     np.testing.assert_allclose(fg.vmap(fg.grad(f))(np.array([2.0, 3.0]))[0], fg.grad(f)(2.0))
     assert str(fg.make_jaxpr(f)(F64)) == str(graph)
+
+
+def test_results_of_evaluate_are_new_arrays():
+    x, c = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    graph = fg.make_jaxpr(lambda x: (x, x, x[::-1], np.exp(x), c, c))(x)
+    results = fg.evaluate(graph, x)
+    for i, result in enumerate(results):
+        assert not any(np.shares_memory(result, other) for other in [x, c, *results[:i]])
+        result[:] = 0.0
+    np.testing.assert_array_equal(fg.evaluate(graph, x)[-1], [3.0, 4.0])
+    np.testing.assert_array_equal(x, [1.0, 2.0])
+    np.testing.assert_array_equal(fg.grad(lambda x: np.sum(fg.evaluate(graph, x)[0]))(x), [1, 1])
+
+
+class Foreign:
+    """An array of another library."""
+
+    shape = (2,)
+    dtype = np.dtype(float)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones(2)
+
+    def __mul__(self, other):
+        return "not NumPy's"
+
+
+@pytest.mark.parametrize("value", [Foreign(), [1.0, 2.0], "text", None])
+def test_evaluate_takes_arrays_and_numbers_only(value):
+    graph = fg.make_jaxpr(lambda x, y: x * y)(np.ones(2), 1.0)
+    with pytest.raises(ArgumentError, match=r"Argument 0 of fg.evaluate is a"):
+        fg.evaluate(graph, value, 2.0)
 
 
 def test_the_number_of_arguments_is_checked():

@@ -260,11 +260,26 @@ def evaluate(graph: Graph, *args: Any) -> list[Any]:
     Called on traced values it retraces the Graph, so that a Graph can be differentiated and
     batched.
 
+    Returns:
+      One array or number for each output. They are new arrays, which share no memory with the
+      arguments, the constants of the Graph or each other.
+
+    Raises:
+      ArgumentError: where an argument is no array and no number.
+      StructureMismatchError: where their number is another one than that of the Graph's inputs.
+
     >>> import numpy as np
     >>> evaluate(make_jaxpr(np.square)(1.0), 3.0)
     [np.float64(9.0)]
     """
-    return _evaluate(graph, args)
+    for position, arg in enumerate(args):
+        if not has_type(arg):
+            raise ArgumentError(
+                f"Argument {position} of fg.evaluate is a {type(arg).__name__}{user_line()}, not "
+                "an array or a number. Make it one by np.asarray(x)."
+            )
+    results = _evaluate(graph, args)
+    return owned(results, args) if current() is EVAL else results
 
 
 __all__ = ["eval_shape", "evaluate", "make_jaxpr", "typeof", "vmap"]

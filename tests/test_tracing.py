@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.errors import LeakedTracerError
+from fungrad.errors import ItemAssignmentError, LeakedTracerError
 from fungrad.ir.types import Type
 from fungrad.tracing import source
 from fungrad.tracing.scope import current_scope
@@ -364,3 +364,62 @@ def test_members_of_enums_are_numbers_beside_traced_values():
     ):
         assert fg.jit(f)(x).dtype == f(x).dtype
         np.testing.assert_array_equal(fg.jit(f)(x), f(x))
+
+
+TARGETS = [int, np.int8, bool, float, np.float32, complex]
+EVERYWHERE = {
+    "grad": fg.grad,
+    "vjp": lambda f: lambda x: fg.vjp(f, x),
+    "jvp": lambda f: lambda x: fg.jvp(f, (x,), (x,)),
+    "hvp": lambda f: lambda x: fg.hvp(f, (x,), (x,)),
+    "jit": fg.jit,
+    "vmap": lambda f: lambda x: fg.vmap(f)(np.stack([x, x])),
+    "jit of grad": lambda f: fg.jit(fg.grad(f)),
+    "linearize": lambda f: lambda x: fg.linearize(f, x),
+}
+
+
+def _whole(k, x):
+    k[:] = x
+
+
+def _element(k, x):
+    k[1] = x[0]
+
+
+def _some(k, x):
+    k[0:2] = [x[0], 2]
+
+
+def _added(k, x):
+    k[0] += x[1]
+
+
+@pytest.mark.parametrize("transform", EVERYWHERE.values(), ids=EVERYWHERE)
+@pytest.mark.parametrize("write", [_whole, _element, _some, _added])
+@pytest.mark.parametrize("dtype", TARGETS)
+def test_traced_values_are_not_written_into_ndarrays(transform, write, dtype):
+    def f(x):
+        k = np.zeros(3, dtype)
+        write(k, x)
+        return np.sum(x) + np.sum(k.real * 1.0)
+
+    with pytest.raises(
+        ItemAssignmentError, match=rf"ndarray at .*test_tracing.py:\d+ \({write.__name__}\)"
+    ):
+        transform(f)(np.array([1.5, 2.5, -3.5]))
+
+
+def test_numbers_may_still_be_asked_for_beside_an_assignment():
+    def f(x):
+        found, values = {}, [0, 0, 0]
+        found[int(x[1])] = x[0]
+        values[int(x[0])] = x
+        counts = np.zeros(3, int)
+        counts[int(x[0])] = int(x[1])
+        counts[2] = fg.stop_gradient(x)[2]
+        flags = np.zeros(3, bool)
+        flags[x > 1.5] = True
+        return found[2] * values[1][1] + counts.sum() * x[2] + (flags.sum() if x[0] > 0 else 0.0)
+
+    np.testing.assert_array_equal(fg.grad(f)(np.array([1.0, 2.0, 3.0])), [2.0, 1.0, 5.0])

@@ -103,6 +103,17 @@ def in_a_package() -> bool:
     return False
 
 
+def line_of(traceback: types.TracebackType | None) -> str:
+    """The user's innermost line in a traceback as text for messages."""
+    found = ""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not _is_library(code.co_filename):
+            found = f" at {_source(code.co_filename, traceback.tb_lineno, code.co_name)}"
+        traceback = traceback.tb_next
+    return found
+
+
 def describe(f: Callable[..., Any]) -> str:
     """The name of a function with the place of its definition, for messages: that of the user,
     whatever is wrapped around it.
@@ -164,6 +175,10 @@ _ADVICE = {
     "dtype object": _OBJECTS,
     "must be real number, not Tracer": _OBJECTS,
     "a single integer, got 'Tracer(": _NUMBER,
+    "Error setting single item of array": (
+        "NumPy asked a traced value for a number, to write it into an ndarray, where its "
+        "derivative would be lost. Build the array of its parts, by np.stack or np.concatenate."
+    ),
     "'Tracer' object cannot be interpreted as an integer": _NUMBER,
 }
 """What to add to NumPy's own messages, which name no cause that a user could mend."""

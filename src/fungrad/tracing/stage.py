@@ -15,6 +15,7 @@ from fungrad.errors import instead_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.inference import Inference
 from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.tracing.residuals import same_bits
 from fungrad.tracing.scope import place
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, leaked, typeof
@@ -26,7 +27,7 @@ LARGE = 8_192
 class GraphTrace(Trace):
     """Records. Its tracers are variables: they have a Type and no value."""
 
-    __slots__ = ("_inference", "constants", "equations", "input_names", "inputs")
+    __slots__ = ("_held", "_inference", "constants", "equations", "input_names", "inputs")
 
     def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
         super().__init__(parent, label)
@@ -35,10 +36,11 @@ class GraphTrace(Trace):
         self.input_names: list[str] = []
         self.equations: list[Equation] = []
         self._inference = Inference()
-        self.constants: dict[int, tuple[Any, Variable, Any]] = {}
-        """By identity of the user's value: (that value, its variable, what it held when
-        recorded).
-        """
+        self.constants: dict[int, tuple[Variable, Any]] = {}
+        """By identity of a value that is not changed any more: its variable, and that value."""
+        self._held: dict[int, tuple[Any, Any]] = {}
+        """By identity of an array: (that array, what it held when it was last read)."""
+        self.keeper = self
 
     def input(self, type_: Type, name: str) -> Tracer:
         """A new input variable; the name is for messages."""
@@ -62,14 +64,23 @@ class GraphTrace(Trace):
                 ancestor = ancestor.parent
         elif value.__class__ in PYTHON_SCALARS or isinstance(value, np.generic):
             return Literal(value)
+        if isinstance(value, np.ndarray):
+            value = self.keep(value)
         known = self.constants.get(id(value))
-        if known is None or not _unchanged(*known):
-            if known is not None:  # written to since: the earlier equations keep what they read
-                self.constants[-id(known[1])] = known
-            held = _held(value) if isinstance(value, np.ndarray) else value
+        if known is None:
             variable = Variable(self._inference.shared(typeof(value)))
-            known = self.constants[id(value)] = (value, variable, held)
-        return known[1]
+            known = self.constants[id(value)] = (variable, value)
+        return known[0]
+
+    def keep(self, value: np.ndarray) -> np.ndarray:
+        """What an array holds now, read-only; the same one as long as nobody writes into it."""
+        known = self._held.get(id(value))
+        if known is None or (known[1] is not value and not same_bits(value, known[1])):
+            held = _held(value)
+            self._held[id(held)] = (held, held)
+            known = self._held[id(value)] = (value, held)
+        held = known[1]
+        return held
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         atoms = tuple([self.atom(arg) for arg in args])
@@ -122,8 +133,9 @@ class GraphTrace(Trace):
     def graph(self, outputs: Sequence[Any], name: str = "") -> Graph:
         """The finished Graph with the given output values."""
         atoms = tuple([self.atom(value) for value in outputs])
-        constants = tuple([(variable, held) for _, variable, held in self.constants.values()])
-        return Graph(tuple(self.inputs), constants, tuple(self.equations), atoms, name)
+        return Graph(
+            tuple(self.inputs), tuple(self.constants.values()), tuple(self.equations), atoms, name
+        )
 
 
 def _held(value: np.ndarray) -> np.ndarray:
@@ -135,12 +147,6 @@ def _held(value: np.ndarray) -> np.ndarray:
     held = value.copy()
     held.flags.writeable = False
     return held
-
-
-def _unchanged(value: Any, variable: Variable, held: Any) -> bool:
-    if not isinstance(value, np.ndarray):
-        return True
-    return value.shape == held.shape and bool(np.all((value == held) | (value != value)))
 
 
 def stage(

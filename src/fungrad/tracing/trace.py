@@ -8,7 +8,9 @@ where the floors above install NumPy's functions and Tracer's operators.
 
 from __future__ import annotations
 
+import opcode
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FunctionType
@@ -33,15 +35,20 @@ from fungrad.tracing.source import REFUSED, in_a_package, user_line, user_source
 class Trace:
     """One observer of a running program: a transform in the middle of its work."""
 
-    __slots__ = ("label", "parent", "records")
+    __slots__ = ("keeper", "label", "parent", "records")
 
     records: bool
     """Whether what is done here ends up in a Graph, so that sources are worth finding."""
+    keeper: Any
+    """What `keep(array)` is asked of before an array of the program is held on to: the Graph that
+    is recorded, or the `Residuals` of the outermost reverse mode; None where there is neither.
+    """
 
     def __init__(self, parent: Trace | None, label: Callable[[], str]) -> None:
         self.parent = parent
         self.label = label
         self.records = parent is not None and parent.records
+        self.keeper = None if parent is None else parent.keeper
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """Applies a primitive to values, some of which may be tracers of this trace."""
@@ -233,9 +240,13 @@ class Tracer:
         return f"Tracer({self.type}, {self.owner.label()})"
 
     def __bool__(self) -> bool:
+        if _is_stored():
+            raise self._refused_store()
         return bool(self.owner.concrete(self, AbstractBooleanError, "bool()"))
 
     def __int__(self) -> int:
+        if _is_stored():
+            raise self._refused_store()
         return int(self.owner.concrete(self, AbstractValueError, "int()"))
 
     __trunc__ = __int__
@@ -254,10 +265,23 @@ class Tracer:
         return int(np.ceil(self.owner.concrete(self, AbstractValueError, "math.ceil()")))
 
     def __float__(self) -> NoReturn:
+        if _is_stored():
+            raise self._refused_store()
         self._refuse_number("float")
 
     def __complex__(self) -> NoReturn:
+        if _is_stored():
+            raise self._refused_store()
         self._refuse_number("complex")
+
+    def _refused_store(self) -> ItemAssignmentError:
+        return ItemAssignmentError(
+            f"A traced value is written into an ndarray{user_line()}, which holds plain numbers "
+            f"only: a number in it ({self.type}) would lose its derivative, and be rounded where "
+            "the ndarray holds integers or booleans. Build the array of its parts (np.stack, "
+            "np.concatenate, np.where), or write `a = fg.numpy.at(a)[index].set(value)` for "
+            "`a[index] = value`. On purpose: `a[index] = fg.stop_gradient(value)`."
+        )
 
     def _refuse_number(self, kind: str) -> NoReturn:
         self.owner.concrete(self, AbstractValueError, f"{kind}()")
@@ -330,6 +354,21 @@ class Tracer:
         """Functional updates: `x.at[index].set(value)` returns a new array."""
         assert registry.at is not None
         return registry.at(self)
+
+
+_STORES = frozenset(
+    [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]
+)
+
+
+def _is_stored() -> bool:
+    """Whether Python asks a tracer for a number at `array[index] = tracer`.
+
+    NumPy asks for it by the methods that `int(x)` calls, too, and says nothing of its purpose; the
+    instruction that the caller's code stands at does.
+    """
+    frame = sys._getframe(2)
+    return frame.f_code.co_code[frame.f_lasti] in _STORES
 
 
 PLAIN.add(Tracer)

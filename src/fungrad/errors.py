@@ -100,7 +100,8 @@ class NonDifferentiableInputError(FungradError, TypeError):
 
 
 class ItemAssignmentError(FungradError, TypeError):
-    """An assignment into a traced array, or in place by a traced value: traced arrays are values.
+    """An assignment into a traced array, of a traced value into an ndarray, or into a large ndarray
+    whose value a derivative still needs: arrays are values.
 
     Fails::
 

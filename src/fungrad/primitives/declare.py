@@ -69,6 +69,8 @@ class Primitive:
       batch: `batch(args, batched, size, **params)`: the output with the batch axis first.
       keep: `keep(args)`, what reverse mode holds on to of the arguments, where that is not all: an
         entry may be a Type where vjp does not need the value. The output is then not kept.
+      reads: the positions of arguments whose values the reverse rule reads, out of what `keep`
+        leaves; None for all. Arrays of the program among them are kept as they were.
       forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in
         place of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args`.
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
@@ -90,7 +92,7 @@ class Primitive:
 
     __slots__ = (
         "_ufunc", "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module",
-        "moves", "multiple", "name", "partials", "plain", "pure", "type", "vjp",
+        "moves", "multiple", "name", "partials", "plain", "pure", "reads", "type", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +105,7 @@ class Primitive:
         vjp: Rule | None = None,
         batch: Rule | None = None,
         keep: Rule | None = None,
+        reads: Sequence[int] | None = None,
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
@@ -122,6 +125,9 @@ class Primitive:
         write(self, "vjp", vjp)
         write(self, "batch", batch)
         write(self, "keep", keep)
+        if reads is None and partials is not None:
+            reads = range(len(partials))
+        write(self, "reads", None if reads is None else frozenset(reads))
         write(self, "forward", forward)
         write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
         write(self, "partials", partials)
@@ -145,6 +151,7 @@ class Primitive:
     vjp: Rule | None
     batch: Rule | None
     keep: Rule | None
+    reads: frozenset[int] | None
     forward: Rule | None
     cuts: bool | frozenset[int]
     partials: tuple[Any, ...] | None

@@ -64,6 +64,7 @@ def elementwise(
     partials: Sequence[Partial],
     ufunc: np.ufunc | None = None,
     types: Mapping[Kinds, Kind] = MappingProxyType({}),
+    reads: Sequence[int] | None = None,
 ) -> Primitive:
     """Declares an elementwise primitive; see the module's docstring for the partials.
 
@@ -74,6 +75,7 @@ def elementwise(
       ufunc: the NumPy ufunc that shall reach it, where `eval` is not that itself.
       types: what is known without a call of `eval`: for dtypes and weak bits of arguments those of
         the output.
+      reads: the positions of the arguments that the partials read, where those are not all.
     """
     partials = tuple(partials)
     scalers = tuple([_scaler(partial) for partial in partials])
@@ -112,8 +114,10 @@ def elementwise(
     source = found if isinstance(found, np.ufunc | Later) else None
     cuts = tuple(i for i, partial in enumerate(partials) if partial is None)
     constant = all(partial is None or partial.__class__ in PYTHON_SCALARS for partial in partials)
+    if reads is None:
+        reads = () if constant else range(len(partials))
     primitive = Primitive(
-        name, eval=eval, type=type, jvp=jvp, batch=batch, partials=scalers,
+        name, eval=eval, type=type, jvp=jvp, batch=batch, partials=scalers, reads=reads,
         degree="linear" if constant else "", ufunc=source,
         cuts=True if len(cuts) == len(partials) else cuts,
     )  # fmt: skip
@@ -261,7 +265,8 @@ sub = elementwise("sub", operator.sub, ufunc=np.subtract, partials=[1, -1])
 mul = elementwise("mul", operator.mul, ufunc=np.multiply,
                   partials=[lambda z, x, y: y, lambda z, x, y: x])  # fmt: skip
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
-                  partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)])  # fmt: skip
+                  partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)],
+                  reads=(1,))  # fmt: skip
 
 ARITHMETIC = (add, sub, mul, div)
 
@@ -272,7 +277,10 @@ def _eval_select(condition: Any, x: Any, y: Any) -> Any:
 
 
 select = elementwise(
-    "select", _eval_select, partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)]
+    "select",
+    _eval_select,
+    partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)],
+    reads=(0,),
 )
 """`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from fungrad import trees
 from fungrad.errors import ArgumentError
 from fungrad.primitives.declare import Primitive
+from fungrad.tracing.residuals import own
 from fungrad.tracing.scope import named_scope
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, registry
 from fungrad.tracing.transformed import Transformed
@@ -25,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 stop: Primitive = Primitive(
     "stop_gradient",
-    eval=lambda x, *, name: x,
+    eval=lambda x, *, name: own(x),
     type=lambda x, *, name: x,
     batch=lambda args, batched, size, *, name: stop(args[0], name=name),
     cuts=True,
@@ -45,7 +46,7 @@ def _below(x: Any, name: str | None, order: int) -> Any:
 
 stop_order: Primitive = Primitive(
     "stop_gradient_order",
-    eval=lambda x, *, name, order: x,
+    eval=lambda x, *, name, order: own(x),
     type=lambda x, *, name, order: x,
     jvp=lambda primals, tangents, *, name, order: (_below(primals[0], name, order), tangents[0]),
     vjp=lambda ct, output, args, wanted, *, name, order: [ct],
@@ -77,7 +78,8 @@ def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
         the Hessian of what is computed from the result (docs/sharp-bits.md: from where it stands).
 
     Returns:
-      The same tree; values, dtypes and buffers are the same ones (nothing is copied).
+      The same tree, of the same values and dtypes. While a transform runs, its arrays are the
+      caller's own: small ones are copies, large ones are read-only views (nothing is copied).
 
     >>> import fungrad as fg
     >>> float(fg.grad(lambda x: x * fg.stop_gradient(x))(3.0))

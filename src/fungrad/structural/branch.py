@@ -25,6 +25,7 @@ from fungrad.structural.pullbacks import Reverse, Rules
 from fungrad.structural.retrace import batch, derive, differentiate, push, spread, strong
 from fungrad.structural.trails import as_trail
 from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.residuals import TRUSTED
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.batching import Unbatched
 from fungrad.transforms.reverse import linearized
@@ -160,7 +161,9 @@ def _batch_replay(
             merged[position] = x
         return list(_batch(merged, batched, size, branches=branches))
 
-    outputs, pullback = linearized(f, [args[i] for i in positions], lambda: "grad of switch")
+    outputs, pullback = linearized(
+        f, [args[i] for i in positions], lambda: "grad of switch", TRUSTED
+    )
     given = iter(cts)
     found = pullback([next(given) if typeof(o).inexact else None for o in outputs])
     return [or_zero(c, args[i]) for i, c in zip(positions, found, strict=True)]

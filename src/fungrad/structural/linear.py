@@ -125,6 +125,8 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
     out_types = [leaf_type(value) for value in values[:count]]
     passive = {i: (leaves[i], names[i]) for i in range(len(leaves)) if i not in active}
     pushforward = Pushforward(graph, treedef, passive, out_def, out_types, moving, describe(f))
+    if current() is EVAL:
+        values = owned(values, leaves)
     output = trees.unflatten(out_def, values[:count])
     if has_aux:
         return output, pushforward, trees.unflatten(aux_def, values[count:])

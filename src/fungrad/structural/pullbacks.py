@@ -24,6 +24,7 @@ from fungrad.records import Record
 from fungrad.structural.call import in_one
 from fungrad.structural.retrace import strong
 from fungrad.structural.trails import TRAIL, as_trail
+from fungrad.tracing.residuals import TRUSTED
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.forward import pushed_forward
 from fungrad.transforms.reverse import linearized
@@ -149,7 +150,10 @@ class Reverse:
             return [or_zero(t, o) for o, t in zip(outputs, moved, strict=True) if typeof(o).inexact]
 
         return linearized(
-            pushed, [args[i] for i in positions], lambda: f"grad of {self.name}_pullback"
+            pushed,
+            [args[i] for i in positions],
+            lambda: f"grad of {self.name}_pullback",
+            TRUSTED,
         )
 
     def pullback_jvp(

@@ -16,6 +16,7 @@ from fungrad.primitives.declare import Primitive
 from fungrad.structural.calling import Substituted
 from fungrad.structural.policies import Budget, Policy, save_nothing, size_in_bytes, work
 from fungrad.structural.schedule import again
+from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.trace import Trace, Tracer, current, typeof
 from fungrad.transforms.reverse import VjpTrace, linearized
 
@@ -181,7 +182,7 @@ def _first(
         outputs = list(recomputed(below, plain, policy))
         return outputs, notes[0].met, {}
     saving = Saving(current(), policy)
-    forgetful = VjpTrace(saving, saving.label)
+    forgetful = VjpTrace(saving, saving.label, trace.keeper)
     forgetful.tape = _Nowhere()
     wrap = forgetful.tracer
     given = [forgetful.tracer(v) if i in mine else v for i, v in enumerate(plain)]
@@ -193,8 +194,14 @@ def _first(
 def _vjp(cotangents: Any, saved: Any, args: Any, wanted: Any) -> list[Any]:
     below, primals, kept = saved
     above = Replayed(current(), kept) if kept else current()
-    _, pullback = again(above.run)(linearized, below, primals, lambda: "a checkpointed function")
-    return list(pullback(cotangents))
+    keeper = Residuals(copies=False)
+    try:
+        _, pullback = again(above.run)(
+            linearized, below, primals, lambda: "a checkpointed function", keeper
+        )
+        return list(pullback(cotangents))
+    finally:
+        keeper.release()
 
 
 def _never(*args: Any, **params: Any) -> Any:

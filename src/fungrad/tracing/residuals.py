@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import mmap
 import threading
+import types
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
 from fungrad.errors import FungradError, ItemAssignmentError
+from fungrad.ir.graph import Source
 from fungrad.ir.types import of_value
-from fungrad.tracing.source import line_of
+from fungrad.tracing.source import _is_library
 
 SMALL = 8_192
 """The most bytes of an array that is copied rather than made read-only: less than 1 us."""
@@ -62,11 +64,22 @@ class Residuals:
             return None
         found = sorted({str(of_value(value)) for value, _ in self.locked.values()})
         return ItemAssignmentError(
-            f"An array is written into in place{line_of(error.__traceback__)} that a traced "
+            f"An array is written into in place{_line_of(error.__traceback__)} that a traced "
             f"operation has read ({' or '.join(found)}): its derivative needs what the array held "
             "then. Make a new array: `c = c * 2` for `c *= 2`, `c = c.copy()` before "
             "`c[i] = value`."
         )
+
+
+def _line_of(traceback: types.TracebackType | None) -> str:
+    """The user's innermost line in a traceback as text for messages."""
+    found = ""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not _is_library(code.co_filename):
+            found = f" at {Source(code.co_filename, traceback.tb_lineno, code.co_name)}"
+        traceback = traceback.tb_next
+    return found
 
 
 class Trusted(Residuals):

@@ -103,17 +103,6 @@ def in_a_package() -> bool:
     return False
 
 
-def line_of(traceback: types.TracebackType | None) -> str:
-    """The user's innermost line in a traceback as text for messages."""
-    found = ""
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not _is_library(code.co_filename):
-            found = f" at {_source(code.co_filename, traceback.tb_lineno, code.co_name)}"
-        traceback = traceback.tb_next
-    return found
-
-
 def describe(f: Callable[..., Any]) -> str:
     """The name of a function with the place of its definition, for messages: that of the user,
     whatever is wrapped around it.

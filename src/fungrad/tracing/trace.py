@@ -8,9 +8,7 @@ where the floors above install NumPy's functions and Tracer's operators.
 
 from __future__ import annotations
 
-import opcode
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FunctionType
@@ -22,14 +20,13 @@ from fungrad import trees
 from fungrad.errors import (
     AbstractBooleanError,
     AbstractValueError,
-    GradientCutError,
-    ItemAssignmentError,
     LeakedTracerError,
     UnsupportedFunctionError,
 )
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.tracing import interception
-from fungrad.tracing.source import REFUSED, in_a_package, user_line, user_source
+from fungrad.tracing.refusals import refused_assignment, refused_number, refused_store, stored
+from fungrad.tracing.source import REFUSED, user_line, user_source
 
 
 class Trace:
@@ -240,13 +237,13 @@ class Tracer:
         return f"Tracer({self.type}, {self.owner.label()})"
 
     def __bool__(self) -> bool:
-        if _is_stored():
-            raise self._refused_store()
+        if stored():
+            raise refused_store(self.type)
         return bool(self.owner.concrete(self, AbstractBooleanError, "bool()"))
 
     def __int__(self) -> int:
-        if _is_stored():
-            raise self._refused_store()
+        if stored():
+            raise refused_store(self.type)
         return int(self.owner.concrete(self, AbstractValueError, "int()"))
 
     __trunc__ = __int__
@@ -265,54 +262,25 @@ class Tracer:
         return int(np.ceil(self.owner.concrete(self, AbstractValueError, "math.ceil()")))
 
     def __float__(self) -> NoReturn:
-        if _is_stored():
-            raise self._refused_store()
-        self._refuse_number("float")
+        if stored():
+            raise refused_store(self.type)
+        self._refuse("float")
 
     def __complex__(self) -> NoReturn:
-        if _is_stored():
-            raise self._refused_store()
-        self._refuse_number("complex")
+        if stored():
+            raise refused_store(self.type)
+        self._refuse("complex")
 
-    def _refused_store(self) -> ItemAssignmentError:
-        return ItemAssignmentError(
-            f"A traced value is written into an ndarray{user_line()}, which holds plain numbers "
-            f"only: a number in it ({self.type}) would lose its derivative, and be rounded where "
-            "the ndarray holds integers or booleans. Build the array of its parts (np.stack, "
-            "np.concatenate, np.where), or write `a = fg.numpy.at(a)[index].set(value)` for "
-            "`a[index] = value`. On purpose: `a[index] = fg.stop_gradient(value)`."
-        )
-
-    def _refuse_number(self, kind: str) -> NoReturn:
+    def _refuse(self, kind: str) -> NoReturn:
         self.owner.concrete(self, AbstractValueError, f"{kind}()")
-        if in_a_package():
-            remedy = (
-                "A package that makes plain numbers or arrays of its arguments asked: give it "
-                "fg.stop_gradient(x), or wrap its function by fg.external, with a derivative."
-            )
-        else:
-            remedy = (
-                "Write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float), np.stack "
-                "or `a = fg.numpy.at(a)[i].set(x)` for array[i] = x, and NumPy's function for "
-                "Python's (np.sin for math.sin). To cut it on purpose: "
-                f"{kind}(fg.stop_gradient(x))."
-            )
-        raise GradientCutError(
-            f"Python asked for {kind}() of a traced value of type {self.type}{user_line()}, which "
-            f"would cut its gradient silently. {remedy}"
-        )
+        raise refused_number(self.type, kind)
 
     def tolist(self) -> Any:
         """The value as nested lists; not available where that would cut a gradient."""
-        return self._refuse_number("float")
+        return self._refuse("float")
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise ItemAssignmentError(
-            f"Assignment into a traced array of type {self.type}{user_line()}. Arrays are values "
-            "here: write `a = fg.numpy.at(a)[index].set(value)` for `a[index] = value`, "
-            "`.add(value)` for `+=`, or `a = np.where(mask, value, a)`; these take plain arrays, "
-            "too."
-        )
+        raise refused_assignment(self.type)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         trace = current()
@@ -354,21 +322,6 @@ class Tracer:
         """Functional updates: `x.at[index].set(value)` returns a new array."""
         assert registry.at is not None
         return registry.at(self)
-
-
-_STORES = frozenset(
-    [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]
-)
-
-
-def _is_stored() -> bool:
-    """Whether Python asks a tracer for a number at `array[index] = tracer`.
-
-    NumPy asks for it by the methods that `int(x)` calls, too, and says nothing of its purpose; the
-    instruction that the caller's code stands at does.
-    """
-    frame = sys._getframe(2)
-    return frame.f_code.co_code[frame.f_lasti] in _STORES
 
 
 PLAIN.add(Tracer)

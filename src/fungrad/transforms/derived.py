@@ -15,6 +15,7 @@ from fungrad import trees
 from fungrad.errors import ShapeError, StructureMismatchError
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
+from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed import Transformed
@@ -106,25 +107,29 @@ def elementwise_grad(
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, argnums, args, kwargs, False, "elementwise_grad")
-        values, pullback = linearized(call.flat, call.leaves, call.label)
-        if call.outputs is not trees.LEAF:
-            raise StructureMismatchError(
-                f"elementwise_grad needs a function that returns one array, but {describe(f)} "
-                f"returned {call.outputs}."
-            )
-        out = typeof(values[0])
-        for leaf, name in zip(call.leaves, call.names, strict=True):
-            if shape_of(leaf) != out.shape:
-                raise ShapeError(
-                    f"elementwise_grad of {describe(f)}: the output has shape {out.shape}, but "
-                    f"{name} has {shape_of(leaf)}, so f is not elementwise in it. Use jacobian, or "
-                    "grad of a sum."
+        keeper = Residuals(copies=False)
+        try:
+            values, pullback = linearized(call.flat, call.leaves, call.label, keeper)
+            if call.outputs is not trees.LEAF:
+                raise StructureMismatchError(
+                    f"elementwise_grad needs a function that returns one array, but {describe(f)} "
+                    f"returned {call.outputs}."
                 )
-        ones = np.ones(out.shape, out.dtype)
-        slopes = [
-            zeros(Type(out.shape, typeof(leaf).dtype)) if slope is None else slope
-            for leaf, slope in zip(call.leaves, pullback([ones]), strict=True)
-        ]
+            out = typeof(values[0])
+            for leaf, name in zip(call.leaves, call.names, strict=True):
+                if shape_of(leaf) != out.shape:
+                    raise ShapeError(
+                        f"elementwise_grad of {describe(f)}: the output has shape {out.shape}, but "
+                        f"{name} has {shape_of(leaf)}, so f is not elementwise in it. Use "
+                        "jacobian, or grad of a sum."
+                    )
+            ones = np.ones(out.shape, out.dtype)
+            slopes = [
+                zeros(Type(out.shape, typeof(leaf).dtype)) if slope is None else slope
+                for leaf, slope in zip(call.leaves, pullback([ones]), strict=True)
+            ]
+        finally:
+            keeper.release()
         return trees.unflatten(call.inputs, owned(slopes) if current() is EVAL else slopes)
 
     return Transformed(run, elementwise_grad, f, argnums)

@@ -12,6 +12,7 @@ from typing import Any
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
+from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.reverse import linearized, match
@@ -93,8 +94,12 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
 
         outputs = output if primitive.multiple else (output,)
         at_zero = [zeros(_strong(o)) for o in outputs]
-        _, push = linearized(pull, at_zero, lambda: f"the jvp of `{primitive.name}`")
-        pushed = push([tangents[i] for i in moved])
+        keeper = Residuals(copies=False)
+        try:
+            _, push = linearized(pull, at_zero, lambda: f"the jvp of `{primitive.name}`", keeper)
+            pushed = push([tangents[i] for i in moved])
+        finally:
+            keeper.release()
         return (output, tuple(pushed)) if primitive.multiple else (output, pushed[0])
 
     return jvp

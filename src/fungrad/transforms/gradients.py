@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fungrad import trees
 from fungrad.errors import (
-    ArgumentError,
-    NonScalarOutputError,
     StructureMismatchError,
 )
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import or_zero, zeros
 from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.source import boundary, check_function, describe
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, current, typeof
@@ -35,11 +32,11 @@ from fungrad.transforms.arguments import (
     refuse_leaf,
     resolve,
     results_and_aux,
-    to_one_number,
 )
 from fungrad.transforms.forward import pushed_forward
 from fungrad.transforms.inputs import NONDIFF, UNCONNECTED, Inputs, check_choice
 from fungrad.transforms.reverse import linearized
+from fungrad.transforms.seeds import require_complex, seed_of
 
 
 def _pullback_of(
@@ -48,8 +45,12 @@ def _pullback_of(
     inputs: Inputs,
     has_aux: bool,
     verb: str,
+    keeper: Residuals | None = None,
 ) -> tuple[list[Any], trees.TreeDef, Any, Any]:
-    """Runs f; returns the output leaves, their structure, the aux tree and the flat pullback."""
+    """Runs f; returns the output leaves, their structure, the aux tree and the flat pullback.
+
+    Where there is no keeper the pullback goes to the user, who may call it when he wants.
+    """
     shapes: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
@@ -58,9 +59,12 @@ def _pullback_of(
         return found
 
     values, pullback = linearized(
-        flat, inputs.differentiated(), lambda: f"{verb} of {describe(f)}", prune=verb == "vjp"
-    )
+        flat, inputs.differentiated(), lambda: f"{verb} of {describe(f)}", keeper,
+        handed=keeper is None,
+    )  # fmt: skip
     count, treedef, aux_def = shapes
+    if current() is EVAL:
+        values = owned(values, inputs.leaves)
     aux = trees.unflatten(aux_def, values[count:]) if has_aux else None
     padding = [None] * (len(values) - count)
     return values[:count], treedef, aux, lambda cts: pullback([*cts, *padding])
@@ -126,10 +130,14 @@ def value_and_grad(
 
         inputs = Inputs(parts, lambda: leaf_names(f, keys, parts), "grad", nondiff)
         if holomorphic:
-            _require_complex(inputs, "input")
-        values, treedef, aux, pullback = _pullback_of(f, call, inputs, has_aux, "grad")
-        seed = _seed(f, values, treedef, holomorphic)
-        gradients = inputs.cotangents(pullback([seed]), unconnected)
+            require_complex(inputs, "input")
+        keeper = Residuals(copies=False)
+        try:
+            values, treedef, aux, pullback = _pullback_of(f, call, inputs, has_aux, "grad", keeper)
+            seed = seed_of(f, values, treedef, holomorphic)
+            gradients = inputs.cotangents(pullback([seed]), unconnected)
+        finally:
+            keeper.release()
         value = trees.unflatten(treedef, values)
         gradient = tuple(gradients) if several else gradients[0]
         return ((value, aux), gradient) if has_aux else (value, gradient)
@@ -138,43 +146,6 @@ def value_and_grad(
         run, value_and_grad, f, argnums, has_aux, holomorphic,
         unconnected=unconnected, nondiff=nondiff,
     )  # fmt: skip
-
-
-_ONE = np.float64(1.0)
-
-
-def _require_complex(inputs: Inputs, what: str) -> None:
-    for i in inputs.active:
-        if typeof(inputs.leaves[i]).dtype.kind != "c":
-            raise ArgumentError(
-                f"holomorphic=True needs complex inputs, but {inputs.names()[i]} is "
-                f"{typeof(inputs.leaves[i])}. Leave holomorphic out for real functions."
-            )
-
-
-def _seed(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: bool) -> Any:
-    """The cotangent 1 of the one output."""
-    if treedef is trees.LEAF and values[0].__class__ is np.float64 and not holomorphic:
-        return _ONE
-    type_ = leaf_type(values[0]) if treedef is trees.LEAF else None
-    if type_ is None or type_.shape != ():
-        seen: Any = type_.shape if type_ is not None else treedef
-        if treedef is trees.LEAF and type_ is None:
-            seen = type(values[0]).__name__
-        raise NonScalarOutputError(
-            f"grad needs a function that returns one number (shape ()), but {describe(f)} returned "
-            f"{seen}. {to_one_number(treedef)}"
-        )
-    if type_.dtype.kind == "c" and not holomorphic:
-        raise NonScalarOutputError(
-            f"grad needs a real output, but {describe(f)} returned a complex number ({type_}). "
-            "Take its real part, or pass holomorphic=True, or use fg.vjp."
-        )
-    if holomorphic and type_.dtype.kind != "c":
-        raise ArgumentError(
-            f"holomorphic=True needs a complex output, but {describe(f)} returned {type_}."
-        )
-    return type_.dtype.type(1)
 
 
 def grad(
@@ -384,7 +355,8 @@ def jvp(
         for v, t in zip(values[:count], pushed[:count], strict=True)
     ]
     if current() is EVAL:
-        full = owned(full, moved)
+        new = owned([*values, *full], [*leaves, *moved])
+        values, full = new[: len(values)], new[len(values) :]
     result = (trees.unflatten(out_def, values[:count]), trees.unflatten(out_def, full))
     return (*result, trees.unflatten(aux_def, values[count:])) if has_aux else result
 

@@ -19,6 +19,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
 from fungrad.primitives.shaping import broadcast_to, moveaxis, reshape, slice_axis
 from fungrad.primitives.stacking import basis
+from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.source import describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed import Transformed
@@ -111,7 +112,10 @@ class Call:
         tree = trees.unflatten(self.outputs, rows)
         if self.aux is None:
             return tree
-        return tree, trees.unflatten(self.aux, values[self.count :])
+        aux = values[self.count :]
+        return tree, trees.unflatten(
+            self.aux, owned(aux, self.leaves) if current() is EVAL else aux
+        )
 
 
 def _basis(types: Sequence[Type]) -> list[Any]:
@@ -185,11 +189,18 @@ def _forward(call: Call, holomorphic: bool) -> Any:
     return call.result(jacobian, values)
 
 
-def _reverse(call: Call, holomorphic: bool, values: Any = None, pullback: Any = None) -> Any:
+def _reverse(call: Call, holomorphic: bool) -> Any:
+    keeper = Residuals(copies=False)
+    try:
+        values, pullback = linearized(call.flat, call.leaves, call.label, keeper)
+        return _pulled(call, holomorphic, values, pullback)
+    finally:
+        keeper.release()
+
+
+def _pulled(call: Call, holomorphic: bool, values: Sequence[Any], pullback: Any) -> Any:
     if holomorphic:
         call.require("c", call.leaves, "complex inputs", _NOT_COMPLEX)
-    if pullback is None:
-        values, pullback = linearized(call.flat, call.leaves, call.label)
     outputs = values[: call.count]
     kind, what = ("c", "complex outputs") if holomorphic else ("f", "real outputs")
     call.require(kind, outputs, what, _NOT_COMPLEX if holomorphic else _NOT_HOLOMORPHIC)
@@ -299,12 +310,16 @@ def jacobian(
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, argnums, args, kwargs, has_aux, "jacobian")
-        values, pullback = linearized(call.flat, call.leaves, call.label)
-        inputs = [typeof(leaf) for leaf in call.leaves]
-        outputs = [typeof(value) for value in values[: call.count]]
-        plane = not holomorphic and any(type_.dtype.kind == "c" for type_ in inputs)
-        if plane or sum(t.size for t in outputs) < sum(t.size for t in inputs):
-            return _reverse(call, holomorphic, values, pullback)
+        keeper = Residuals(copies=False)
+        try:
+            values, pullback = linearized(call.flat, call.leaves, call.label, keeper)
+            inputs = [typeof(leaf) for leaf in call.leaves]
+            outputs = [typeof(value) for value in values[: call.count]]
+            plane = not holomorphic and any(type_.dtype.kind == "c" for type_ in inputs)
+            if plane or sum(t.size for t in outputs) < sum(t.size for t in inputs):
+                return _pulled(call, holomorphic, values, pullback)
+        finally:
+            keeper.release()
         return _forward(call, holomorphic)
 
     return Transformed(run, jacobian, f, argnums, has_aux, holomorphic)

@@ -18,6 +18,7 @@ from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
 from fungrad.primitives.elementwise import Masked, add_cotangents, plain, scale_masked
 from fungrad.primitives.shaping import broadcast_to, convert, sum_to
+from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.scope import place_behind, replayed
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, shape_of, typeof
@@ -35,10 +36,14 @@ class VjpTrace(Trace):
 
     __slots__ = ("slots", "tape")
 
-    def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
+    def __init__(
+        self, parent: Trace, label: Callable[[], str], keeper: Residuals | None = None
+    ) -> None:
         super().__init__(parent, label)
         self.tape: list[tuple[Any, ...]] = []
         self.slots = 0
+        if self.keeper is None:
+            self.keeper = keeper
 
     def tracer(self, value: Any) -> Tracer:
         """A new tracer of a differentiated value."""
@@ -68,6 +73,11 @@ class VjpTrace(Trace):
                     y = y.value
                 if (slot_x or slot_y) and x.__class__ is not Tracer and y.__class__ is not Tracer:
                     output = primitive.eval(x, y)
+                    if slot_x == 0:
+                        if x.__class__ is ndarray and 0 in primitive.reads:
+                            x = self.keeper.keep(x)
+                    elif slot_y == 0 and y.__class__ is ndarray and 1 in primitive.reads:
+                        y = self.keeper.keep(y)
                     self.slots = slot = self.slots + 1
                     self.tape.append(
                         (primitive, params, (slot_x, slot_y), (x, y), output, slot, None)
@@ -94,6 +104,8 @@ class VjpTrace(Trace):
                 active = cuts is not True and any(slots)
             if active and primitive.forward is not None:
                 return self._forward(primitive, values, slots, params)
+        if self.records and active:  # so that the Graph has the residual as the same constant
+            values = self._kept(primitive, values, slots)
         if parent is EVAL and not foreign:
             output = primitive.eval(*values, **params)
         else:
@@ -104,9 +116,22 @@ class VjpTrace(Trace):
         if primitive.keep is not None:
             values = primitive.keep(values)
             saved = None
+        if not self.records:
+            values = self._kept(primitive, values, slots)
         return self._record(primitive, params, slots, values, output, saved)
 
+    def _kept(self, primitive: Any, values: Any, slots: Any) -> list[Any]:
+        """The arguments, with what the program may write into as it is now."""
+        reads = primitive.reads
+        return [
+            self.keeper.keep(value)
+            if value.__class__ is ndarray and not slots[i] and (reads is None or i in reads)
+            else value
+            for i, value in enumerate(values)
+        ]
+
     def _forward(self, primitive: Any, values: Any, slots: Any, params: Any) -> Any:
+        values = self._kept(primitive, values, slots)
         token = enter(self.parent)  # type: ignore[arg-type]
         try:
             output, saved, kept = primitive.forward(values, slots, **params)
@@ -139,6 +164,21 @@ class VjpTrace(Trace):
                 live.update((slots,) if slots.__class__ is int else filter(None, slots))
                 kept.append(record)
         self.tape = kept[::-1]
+
+    def apart(self, values: Sequence[Any]) -> list[Any]:
+        """The values as arrays that the tape does not hold."""
+        held: set[int] = set()
+        opaque = False
+        for primitive, _, _, args, output, _, _ in self.tape:
+            opaque = opaque or primitive.multiple or primitive.forward is not None
+            for array in (*args, output):
+                if array.__class__ is ndarray:
+                    held.add(id(array))
+                    held.add(id(array.base))
+        return [
+            v.copy("K") if v.__class__ is ndarray and (opaque or id(v) in held) else v
+            for v in values
+        ]
 
     def origin(self, tracer: Tracer) -> str:
         for primitive, _, _, _, _, out, _ in self.tape:
@@ -280,24 +320,46 @@ def linearized(
     f: Callable[..., Sequence[Any]],
     inputs: Sequence[Any],
     label: Callable[[], str],
-    prune: bool = False,
+    keeper: Residuals | None = None,
+    handed: bool = False,
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """Runs a function of flat inexact arguments; returns its flat outputs and its flat pullback.
 
     The pullback takes one cotangent or None for each output, and gives one or None for each input.
     It may be called many times, and under other traces than the one it was made under.
+
+    Args:
+      f: the function.
+      inputs: its arguments.
+      label: says what this is, for messages.
+      keeper: what holds the arrays of the program that the pullback needs, where that is called
+        before `keeper.release()`; without one they are copied.
+      handed: whether outputs and pullback go to the user: then no output is an array that the
+        pullback needs, and nothing is kept that it does not need.
     """
-    trace = VjpTrace(current(), label)
-    tracers = [trace.tracer(value) for value in inputs]
-    results = list(trace.run(f, *tracers))
+    trace = VjpTrace(current(), label, keeper or Residuals(copies=True))
+    keep = trace.keeper.keep
+    tracers = [trace.tracer(keep(v) if v.__class__ is ndarray else v) for v in inputs]
+    try:
+        results = list(trace.run(f, *tracers))
+    except ValueError as error:
+        refused = None if trace.records else trace.keeper.refused(error)
+        if refused is None:
+            raise
+        raise refused.with_traceback(error.__traceback__) from None
+    finally:
+        if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
+            trace.keeper.release()
     values = []
     slots = []
     for result in results:
         mine = result.__class__ is Tracer and result.owner is trace
         values.append(result.value if mine else result)
         slots.append(result.extra if mine else 0)
-    if prune:
+    if handed:
         trace.prune([slot for slot in slots if slot])
+        if trace.parent is EVAL:
+            values = trace.apart(values)
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
         seeds = [(s, c) for s, c in zip(slots, cotangents, strict=True) if s and c is not None]

@@ -1,0 +1,71 @@
+"""Floor 2: what Python asks of a traced value and may not have: numbers, and places to write to.
+
+Each refusal names the user's line and the rewrite. Knows types, frames and errors; no trace.
+"""
+
+from __future__ import annotations
+
+import opcode
+import sys
+
+from fungrad.errors import GradientCutError, ItemAssignmentError
+from fungrad.ir.types import Type
+from fungrad.tracing.source import in_a_package, user_line
+
+_STORES = frozenset(
+    [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]
+)
+
+
+def stored() -> bool:
+    """Whether the method that calls this is asked for a number at `array[index] = tracer`.
+
+    NumPy asks for it by the methods that `int(x)` calls, too, and says nothing of its purpose; the
+    instruction that the caller's code stands at does.
+    """
+    frame = sys._getframe(2)
+    return frame.f_code.co_code[frame.f_lasti] in _STORES
+
+
+def refused_store(type_: Type) -> ItemAssignmentError:
+    """The error for a traced value that is written into an ndarray."""
+    return ItemAssignmentError(
+        f"A traced value is written into an ndarray{user_line()}, which holds plain numbers "
+        f"only: a number in it ({type_}) would lose its derivative, and be rounded where "
+        "the ndarray holds integers or booleans. Build the array of its parts (np.stack, "
+        "np.concatenate, np.where), or write `a = fg.numpy.at(a)[index].set(value)` for "
+        "`a[index] = value`. On purpose: `a[index] = fg.stop_gradient(value)`."
+    )
+
+
+def refused_assignment(type_: Type) -> ItemAssignmentError:
+    """The error for an assignment into a traced value."""
+    return ItemAssignmentError(
+        f"Assignment into a traced array of type {type_}{user_line()}. Arrays are values "
+        "here: write `a = fg.numpy.at(a)[index].set(value)` for `a[index] = value`, "
+        "`.add(value)` for `+=`, or `a = np.where(mask, value, a)`; these take plain arrays, "
+        "too."
+    )
+
+
+def refused_number(type_: Type, kind: str) -> GradientCutError:
+    """The error for a traced value that Python makes a `float` or a `complex` of."""
+    if in_a_package():
+        remedy = (
+            "A package that makes plain numbers or arrays of its arguments asked: give it "
+            "fg.stop_gradient(x), or wrap its function by fg.external, with a derivative."
+        )
+    else:
+        remedy = (
+            "Write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float), np.stack "
+            "or `a = fg.numpy.at(a)[i].set(x)` for array[i] = x, and NumPy's function for "
+            "Python's (np.sin for math.sin). To cut it on purpose: "
+            f"{kind}(fg.stop_gradient(x))."
+        )
+    return GradientCutError(
+        f"Python asked for {kind}() of a traced value of type {type_}{user_line()}, which "
+        f"would cut its gradient silently. {remedy}"
+    )
+
+
+__all__ = ["refused_assignment", "refused_number", "refused_store", "stored"]

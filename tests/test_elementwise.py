@@ -68,6 +68,9 @@ def test_differences_of_booleans_and_integers():
 def test_angle():
     agrees(np.angle, values((3,), C128))
     agrees(lambda z: np.angle(z, deg=True), values((3,), C128))
+    for dtype in (bool, np.int8, np.float16, np.float32):  # of which NumPy keeps all but the first
+        x = np.array([0, 1], dtype)
+        assert fg.jit(np.angle)(x).dtype == np.angle(x).dtype
     agrees(np.angle, values((3,)), order=1)
 
 

@@ -117,3 +117,10 @@ def test_bad_input_is_refused_as_by_numpy():
         fg.grad(lambda x: np.quantile(x, 0.5, method="best"))(x)
     with pytest.raises(TypeError, match="out="):
         fg.grad(lambda x: np.median(x, out=np.zeros(())))(x)
+
+
+def test_a_quantile_of_one_number_is_that_number():
+    for x in (-0.0, 0.0, 3.0):
+        for q in (0.0, 0.3, 0.75, 1.0):
+            found = fg.jit(lambda x, q=q: np.quantile(x, q))(np.array([x]))
+            assert (found, np.signbit(found)) == (x, np.signbit(x))

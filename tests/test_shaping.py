@@ -362,3 +362,11 @@ def test_shifts_and_diagonals_may_be_traced():
     f = fg.vmap(lambda x, s: np.roll(x, s) ** 2, in_axes=(None, 0))
     slopes = fg.jacrev(lambda x: f(x, np.array([1, 3])))(x)
     np.testing.assert_array_equal(slopes[1], np.roll(np.diag(2 * x), 3, axis=0))
+
+
+def test_vander_multiplies_as_numpy_does():
+    for x in (np.array([complex(0.0, -0.0), 1e155 + 1e155j, -2j]), np.array([0.1, 1e103, -0.0])):
+        with np.errstate(all="ignore"):
+            for n in (0, 1, 5):
+                expected, found = np.vander(x, n), fg.jit(lambda x, n=n: np.vander(x, n))(x)
+                assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())

@@ -92,6 +92,9 @@ class At:
         write(result)
         return result
 
+    def get(self) -> Any:
+        return np.asarray(self.array)[self.index]
+
     def set(self, values: Any) -> Any:
         return self._with(lambda x: x.__setitem__(self.index, values))
 

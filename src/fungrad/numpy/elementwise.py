@@ -43,7 +43,7 @@ def imag(val: Any) -> Any:
 def angle(z: Any, deg: bool = False) -> Any:
     """The argument of a complex number, as np.angle; its derivative is zero for real numbers."""
     z = array_of(z)
-    result = np.arctan2(imag(z), real(z))
+    result = np.arctan2(imag(z) if z.dtype.kind == "c" else 0, real(z))
     return result * (180 / math.pi) if deg else result
 
 

@@ -66,6 +66,7 @@ def _between(n: Any, q: Any, method: str) -> tuple[Any, Any, Any]:
     elif method == "midpoint":
         part = select(part == 0, 0.0, 0.5)
     outside = np.logical_or(place < 0, place >= n - 1)
+    part = select(outside, 1.0, part)  # both neighbours are one: all of the second is exactly that
     below = np.minimum(np.maximum(below, 0), n - 1)
     return below, np.minimum(below + np.logical_not(outside), n - 1), part
 

@@ -291,11 +291,12 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     x = array_of(x)
     if len(x.shape) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
-    exponents = np.arange(x.size if N is None else N)
-    dtype = np.promote_types(x.dtype, int)
-    return cast(s.reshape(x, shape=(x.size, 1)), dtype) ** (
-        exponents if increasing else exponents[::-1]
-    )
+    count = x.size if N is None else N
+    column = cast(s.reshape(x, shape=(x.size, 1)), np.promote_types(x.dtype, int))
+    ones = np.ones((x.size, min(count, 1)), column.dtype)
+    factors = s.broadcast_to(column, shape=(x.size, max(count - 1, 0)))
+    powers = np.concatenate([ones, np.cumprod(factors, axis=1)], axis=1)  # multiplied as NumPy does
+    return powers if increasing else powers[:, ::-1]
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)

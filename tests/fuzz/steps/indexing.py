@@ -45,9 +45,14 @@ def read(b: Builder) -> str | None:
     shape = b.shape(x)
     i = None if b.smooth else b.pick("i", lambda v: np.ndim(v) <= 1)
     if i is not None and shape[0] and b.rng.random() < 0.4:
-        return b.rng.choice((f"np.take({x}, {i} % {shape[0]}, axis=0)", f"{x}[{i} % {shape[0]}]",
-        f"np.take({x}, {i}, axis=0, mode='clip')",
-                             f"{x}[np.clip({i}, 0, {shape[0] - 1})]"))  # fmt: skip
+        return b.rng.choice(
+            (
+                f"np.take({x}, {i} % {shape[0]}, axis=0)",
+                f"at({x})[{i} % {shape[0]}].get()",
+                f"np.take({x}, {i}, axis=0, mode='clip')",
+                f"at({x})[np.clip({i}, 0, {shape[0] - 1})].get()",
+            )
+        )
     m = None if b.smooth else b.pick("b", lambda v: np.shape(v) == shape)
     if m is not None and b.rng.random() < 0.3:
         return b.rng.choice(

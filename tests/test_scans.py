@@ -523,7 +523,7 @@ def test_residuals_of_a_loop_that_is_the_same_in_all_steps():
     close(fg.jit(fg.grad(f))(x), fg.grad(f)(x))
 
 
-def test_a_gradient_s_way_back_is_short():
+def test_a_gradient_s_way_back_is_short(regrouping):
     args = numbers(7)[gates]
     _, (there, back) = loops_of(fg.grad(lambda *a: gates(lax.scan, *a), (0, 1, 2)), *args)
     inside = names(optimised(there.params["body"]))

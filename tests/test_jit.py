@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import pickle
 import warnings
 from collections import namedtuple
@@ -328,3 +330,67 @@ def test_the_text_of_a_jitted_function_names_it():
         return x
 
     assert repr(fg.jit(model)) == f"<jit of `model` ({__file__}:{model.__code__.co_firstlineno})>"
+
+
+INTEGERS = [0, 1, -1, 2, 7, -7, 63, 64, 2**40, 2**53 + 1, 2**63 - 1, -(2**63), 2**70, True, False]
+OF_TWO = (
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.and_,
+    operator.or_, operator.xor, operator.lt, operator.le, operator.eq, operator.truediv, divmod,
+)  # fmt: skip
+
+
+def outcome(f, *args):
+    try:
+        return f(*args)
+    except (ArithmeticError, ValueError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("f", OF_TWO)
+def test_python_integers_compute_as_python_does(f):
+    """They have no bound, and their quotients and rests by zero are errors."""
+    run = fg.jit(lambda a, b: f(a, b))
+    for a, b in itertools.product(INTEGERS, repeat=2):
+        if f is operator.truediv and b == 0:
+            continue  # a float, and so NumPy's inf
+        found, want = outcome(run, a, b), outcome(f, a, b)
+        assert found == want and type(found) is type(want)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: -a, lambda a: +a, abs, lambda a: a * a, lambda a: a**2, lambda a: a**3 % 7,
+        lambda a: a * a * a % 7, lambda a: a * a - a * a, lambda a: (a << 70) >> 69,
+        lambda a: a * 2**70 // 3, lambda a: np.sum(a * a), lambda a: (a // 7, a % -7),
+    ],
+)  # fmt: skip
+def test_functions_of_one_python_integer(f):
+    for a in INTEGERS[:-2]:
+        want = f(a)
+        space = {}
+        exec(fg.to_source(lambda a: f(a), a), space)
+        for run in (fg.jit(f), fg.jit(fg.jit(f)), space["function"]):
+            found = run(a)
+            assert found == want
+            assert type(found) is type(want) or f(1).__class__ is np.int64
+
+
+def test_what_python_integers_cannot_be_while_compiled():
+    with pytest.raises(ZeroDivisionError):
+        fg.jit(lambda a, b: a // b)(7, 0)
+    with pytest.raises(ValueError, match=r"2 \*\* -1 of two integers is a float"):
+        fg.jit(lambda a, b: a**b)(2, -1)
+    with np.errstate(all="ignore"):
+        assert fg.jit(lambda a, b: a / b)(7, 0) == np.inf
+        assert fg.jit(lambda a: a * a)(np.int64(2**40)) == 0  # NumPy's wrap around
+
+
+def test_python_integers_beside_arrays_are_numpys():
+    for f in (lambda a, x: a * x, lambda a, x: x // a, lambda a, x: x**a, lambda a, x: x << a):
+        for x in (np.arange(3), np.arange(3, dtype=np.int8), np.int64(5)):
+            found, want = fg.jit(f)(3, x), f(3, x)
+            np.testing.assert_array_equal(found, want)
+            assert found.dtype == want.dtype
+    with pytest.raises(OverflowError):
+        fg.jit(lambda a, x: a * x)(2**70, np.arange(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -352,3 +353,101 @@ def test_logical_values_and_numbers_keep_their_kind(f, x):
 )
 def test_integers_wrap_around_as_numpys_do(f):
     np.testing.assert_array_equal(fg.jit(f)(WHOLE), f(WHOLE))
+
+
+SPECIAL = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan, 5e-324, 1e-300, 1e300, 2.0**53]
+BIG = [0, 1, -1, 7, 2**53 + 1, 2**62, -(2**63), 2**63 - 1]
+EXACT = (
+    np.negative, np.add, np.subtract, np.multiply, np.divide, np.less, np.less_equal, np.greater,
+    np.greater_equal, np.equal, np.not_equal, np.square, np.reciprocal, np.absolute, np.fabs,
+    np.maximum, np.minimum, np.remainder, np.isnan, np.isinf, np.isfinite, np.copysign, np.fmod,
+    np.sqrt, np.logical_and, np.logical_or, np.logical_not,
+)  # fmt: skip
+
+
+def same_bits(got, want):
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+    if got.dtype.kind == "f":
+        assert np.array_equal(np.signbit(got) | (got != got), np.signbit(want) | (want != want))
+
+
+@pytest.mark.parametrize("ufunc", EXACT, ids=lambda ufunc: ufunc.__name__)
+def test_special_values_give_the_bits_that_numpy_gives(ufunc):
+    """Of floats, integers that no float holds, and truth values, in every mixture."""
+    kinds = [list(map(np.float64, SPECIAL)), list(map(np.int64, BIG)), [np.True_, np.False_]]
+    written = 0
+    for chosen in itertools.product(kinds, repeat=ufunc.nin):
+        try:
+            graph = optimised(fg.make_jaxpr(lambda *args: ufunc(*args))(*[x[1] for x in chosen]))
+        except fg.errors.ShapeError:  # NumPy knows no negative truth values
+            continue
+        run = forced(graph, build(graph))
+        if run is None:
+            continue
+        written += 1
+        for args in itertools.product(*chosen):
+            with np.errstate(all="ignore"):
+                same_bits(run(*args)[0], ufunc(*args))
+    assert written
+
+
+def in_scan(x):
+    return lax.scan(lambda c, y: (c * y, c), x[0], x[1:])
+
+
+def in_for(x):
+    return lax.fori_loop(0, 2, lambda i, c: c * x[1] + x[2] * i, x[0])
+
+
+def in_while(x):
+    step = lambda s: (s[0] * x[1] + x[2], s[1] + 1)  # noqa: E731
+    return lax.while_loop(lambda s: s[1] < 2, step, (x[0], 0))[0]
+
+
+ROWS = [
+    np.array([0.0, -0.0, 0.0, -0.0, 0.0, -0.0]),
+    np.full(6, -0.0),
+    np.array([-0.0, np.inf, 0.0, np.nan, -0.0, 1.0]),
+    np.array([np.inf, -0.0, 1.0, -0.0, -np.inf, 3.0]),
+    np.array([1e300, 1e8, -1e300, 5e-324, -5e-324, 2.0]),
+]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        np.sum, np.prod, np.max, np.min, np.cumsum, np.cumprod, np.mean,
+        lambda x: np.sum(x.reshape(2, 3), axis=0),
+        lambda x: np.sum(x[:1]),
+        lambda x: x[:3] @ x[3:],
+        lambda x: x[:4].reshape(2, 2) @ np.array([[0.0, 1.0], [1.0, 0.0]]),
+        lambda x: np.pad(x, 1) + np.pad(-x, 1),
+        lambda x: np.pad(x, 1) - np.pad(x, 1)[::-1],
+        lambda x: lax.scan(lambda c, x: (np.maximum(c, x), np.minimum(c, x)), x[0], x[1:]),
+        lambda x: lax.scan(lambda c, x: (c + x, c * x), -x[0], x[1:]),
+        lambda x: lax.fori_loop(0, 3, lambda i, c: c * x[1] - x[i], x[0]),
+        lambda x: lax.cond(x[0] >= 0.0, lambda x: -x, lambda x: x * x, x),
+        lambda x: fg.vjp(in_scan, x)[1]((x[1], x[1:])),
+        lambda x: fg.vjp(in_for, x)[1](x[2]),
+        lambda x: fg.vjp(in_while, x)[1](x[3]),
+    ],
+)  # fmt: skip
+def test_special_values_in_programs_have_the_bits_of_the_evaluator(f):
+    for x in ROWS:
+        with np.errstate(all="ignore"):
+            graph = optimised(fg.make_jaxpr(f)(x))
+            run = forced(graph, build(graph))
+            assert run is not None
+            for got, want in zip(run(x), fg.evaluate(graph, x), strict=True):
+                same_bits(got, want)
+
+
+def test_a_counter_that_wraps_around_ends_its_loop():
+    def f(x):
+        return lax.while_loop(lambda s: s[0] > 0, lambda s: (s[0] + 1, s[1] + 1.0), (x, 0.0))[1]
+
+    start = np.int64(2**63 - 3)
+    with np.errstate(all="ignore"):
+        assert f(start) == fg.jit(f)(start) == 3.0

@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.backend.copies import Copies
 from fungrad.backend.embed import NotWritable, TooLarge, shape_text
 from fungrad.backend.emit_loops import STATEMENTS
-from fungrad.backend.expressions import expressed
+from fungrad.backend.expressions import OF_INTEGERS, expressed
 from fungrad.backend.layout import block
 from fungrad.backend.phrases import bare, index_text, literal, phrased
 from fungrad.errors import ArgumentError
@@ -292,10 +292,14 @@ class Function:
         applied = applied or expressed(equation, arguments, self.values.value)
         if applied is not None:
             return applied
+        weak = bool(equation.inputs) and all(atom.type.weak for atom in equation.inputs)
+        if weak and all(atom.type.dtype.kind in "bi" for atom in equation.inputs):
+            operator = OF_INTEGERS.get(primitive)
+            if operator is not None:
+                return operator.format(*arguments)
         arguments = [bare(a) for a in arguments]
         if any(isinstance(p, Graph) for p in equation.params.values()):
             raise NotWritable("to run a Graph in a way of its own")
-        weak = bool(equation.inputs) and all(atom.type.weak for atom in equation.inputs)
         if primitive.ufunc is not None:
             called = self.values.value(primitive.name, primitive.ufunc)
             made = primitive.eval.__class__ is np.ufunc

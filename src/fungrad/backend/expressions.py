@@ -17,6 +17,7 @@ from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import Type
 from fungrad.later import ByPrimitive
 from fungrad.primitives import elementwise as arithmetic
+from fungrad.primitives import ufuncs
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, getitem
@@ -48,6 +49,22 @@ _OPERATORS: dict[Any, str] = {
     arithmetic.ne: "{0} != {1}",
     power: "{0} ** {1}",
 }
+_CHECKED = (arithmetic.div, power)
+"""Those that do otherwise than Python's operators do of Python's numbers alone."""
+OF_INTEGERS: dict[Any, str] = {
+    ufuncs.floor_divide: "{0} // {1}",
+    ufuncs.remainder: "{0} % {1}",
+    ufuncs.left_shift: "{0} << {1}",
+    ufuncs.right_shift: "{0} >> {1}",
+    ufuncs.bitwise_and: "{0} & {1}",
+    ufuncs.bitwise_or: "{0} | {1}",
+    ufuncs.bitwise_xor: "{0} ^ {1}",
+    ufuncs.invert: "~{0}",
+    ufuncs.abs: "abs({0})",
+    ufuncs.positive: "+{0}",
+    power: "{0} ** {1}",
+}
+"""What is written of Python's integers alone, which have no bound."""
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
 
@@ -56,9 +73,8 @@ def expressed(equation: Equation, arguments: Sequence[str], constant: Constant) 
     primitive: Any = equation.primitive
     operator = _OPERATORS.get(primitive)
     if operator is not None:
-        if all(atom.type.weak for atom in equation.inputs):
-            return None
-        return operator.format(*arguments)
+        weak = all(atom.type.weak for atom in equation.inputs)
+        return None if weak and primitive in _CHECKED else operator.format(*arguments)
     ufunc = REDUCTIONS.get(primitive)
     if ufunc is not None:
         return _reduced(equation, ufunc, arguments[0], constant)
@@ -179,4 +195,4 @@ def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[s
     return ufunc, arguments
 
 
-__all__ = ["WRITTEN", "Constant", "as_ufunc", "expressed"]
+__all__ = ["OF_INTEGERS", "WRITTEN", "Constant", "as_ufunc", "expressed"]

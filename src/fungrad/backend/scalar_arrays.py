@@ -5,12 +5,13 @@ Knows the Writer and the primitives that are written here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fungrad.backend.scalar_forms import BOOL, OPERATION
+from fungrad.backend.scalar_forms import BOOL, FLOAT, OPERATION
 from fungrad.backend.scalars import (
     ZERO,
     Elements,
@@ -106,10 +107,17 @@ def _dot(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Ele
         first = left[(*at, *row)]
         second = right[(*at, *place[len(shape) + len(rows) :])]
         pairs = zip(np.ravel(objects(first)), np.ravel(objects(second)), strict=True)
-        terms = [f"{text(a)} * {text(b)}" for a, b in pairs if not (is_zero(a) or is_zero(b))]
+        terms = [f"{text(a)} * {text(b)}" for a, b in pairs if not _vanishes(a, b)]
+        terms += ["0.0"] if equation.outputs[0].type.dtype == FLOAT else []  # so BLAS's sums begin
         value = writer.named(" + ".join(terms), OPERATION * (2 * len(terms))) if terms else ZERO
         result[place] = value
     return [result]
+
+
+def _vanishes(a: Any, b: Any) -> bool:
+    """Whether a product is 0.0 or -0.0, which a sum that begins with 0.0 does not see."""
+    first, second = (a, b) if is_zero(a) else (b, a)
+    return is_zero(first) and isinstance(second, float) and math.isfinite(second)
 
 
 def _full(writer: Writer, equation: Equation, inputs: list[Elements]) -> list[Elements]:

@@ -30,6 +30,9 @@ NAMES = {name: getattr(math, name) for name in (
 )}  # fmt: skip
 """What the expressions call, by the names that they use."""
 
+LARGER = "{0} if {0} > {1} or {0} != {0} else {1}"
+SMALLER = "{0} if {0} < {1} or {0} != {0} else {1}"
+"""Of two zeros NumPy takes the second."""
 OPERATION, FUNCTION = 28, 55
 """Nanoseconds of an operation of Python's, and of a call of a function of `math` (measured)."""
 
@@ -58,8 +61,8 @@ def _power(equation: Equation, x: str, y: str) -> str:
         return f"1.0 / {x}"
     if isinstance(exponent, Literal) and exponent.value == 0.5:
         return f"sqrt({x})"
-    if equation.outputs[0].type.dtype != FLOAT:
-        return f"{x} ** {y}"
+    if exponent.type.shape == () != equation.inputs[0].type.shape:  # as NumPy does with arrays
+        return f"sqrt({x}) if {y} == 0.5 else pow({x}, {y})"
     return f"pow({x}, {y})"
 
 
@@ -90,8 +93,8 @@ FORMS: dict[Any, Form] = {
     ufuncs.positive: _plain("{0}"),
     ufuncs.abs: Form(lambda equation, x: f"abs({x})", 35),
     ufuncs.fabs: Form(lambda equation, x: f"abs({x})", 35),
-    ufuncs.maximum: _plain("{0} if {0} >= {1} or {0} != {0} else {1}"),
-    ufuncs.minimum: _plain("{0} if {0} <= {1} or {0} != {0} else {1}"),
+    ufuncs.maximum: _plain(LARGER),
+    ufuncs.minimum: _plain(SMALLER),
     ufuncs.remainder: _plain("{0} % {1}"),
     ufuncs.isnan: _plain("{0} != {0}"),
     ufuncs.power: Form(_power, 40),
@@ -113,7 +116,11 @@ FORMS: dict[Any, Form] = {
 
 
 def expressed(equation: Equation) -> Form | None:
-    """The Form of an elementwise equation, if numbers of Python's give what NumPy gives."""
+    """The Form of an elementwise equation, if numbers of Python's give what NumPy gives.
+
+    Where NumPy computes with floats, integers are made floats first: Python compares and divides
+    them exactly, and chooses one of them as it is.
+    """
     found = FORMS.get(equation.primitive)
     if found is None or not _known([a.type.dtype for a in (*equation.inputs, *equation.outputs)]):
         return None
@@ -121,11 +128,27 @@ def expressed(equation: Equation) -> Form | None:
     output = equation.outputs[0].type.dtype
     if BOOL in inputs and output != FLOAT and equation.primitive in _ARITHMETIC:
         return None  # True + True is True for NumPy, and -True an error
-    if output == INT and equation.primitive in (ufuncs.power, ufuncs.reciprocal):
-        return None  # integer powers wrap around
+    if output == INT and equation.primitive in (ufuncs.power, ufuncs.reciprocal, ufuncs.fmod):
+        return None  # integer powers wrap around, and fmod computes with floats
     if equation.primitive is ufuncs.remainder and output == FLOAT:
         return None  # of infinities, Python's raises or differs
+    first = 1 if equation.primitive is arithmetic.select else 0
+    whole = [i for i, dtype in enumerate(inputs) if i >= first and dtype != FLOAT]
+    if not whole or equation.primitive in (convert, to_discrete) or found.cost == FUNCTION:
+        return found
+    if output == FLOAT or FLOAT in inputs[first:]:
+        return _of_floats(found, whole)
     return found
+
+
+def _of_floats(form: Form, places: Sequence[int]) -> Form:
+    """A Form of which the arguments at some places are made floats."""
+
+    def write(equation: Equation, *args: str) -> str:
+        given = [f"float({x})" if i in places else x for i, x in enumerate(args)]
+        return form.write(equation, *given)
+
+    return Form(write, form.cost + OPERATION * len(places))
 
 
 _ARITHMETIC = (
@@ -139,6 +162,6 @@ def _known(dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 __all__ = [
-    "BOOL", "DTYPES", "FLOAT", "FUNCTION", "INT", "NAMES", "OPERATION", "Form", "expressed",
-    "function",
+    "BOOL", "DTYPES", "FLOAT", "FUNCTION", "INT", "LARGER", "NAMES", "OPERATION", "SMALLER", "Form",
+    "expressed", "function",
 ]  # fmt: skip

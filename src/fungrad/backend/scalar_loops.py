@@ -20,6 +20,7 @@ from fungrad.backend.scalars import (
     Writer,
     assigned,
     flattened,
+    is_zero,
     structural,
     text,
 )
@@ -128,7 +129,8 @@ def _while_pullback(writer: Writer, equation: Equation, inputs: list[Elements]) 
         for i, total in totals.items():
             if i in found:
                 pairs = zip(total.reshape(-1), found[i].reshape(-1), strict=True)
-                assigned(writer, flattened([total]), [writer.total(pair) for pair in pairs])
+                sums = [x if is_zero(y) else writer.total((x, y)) for x, y in pairs]
+                assigned(writer, flattened([total]), sums)  # which begin with 0.0
         new = [found.get(constants + i, _zeros(t)) for i, t in zip(inexact, cts, strict=True)]
         assigned(writer, flattened(cts), flattened(new))
 

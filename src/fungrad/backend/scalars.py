@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.scalar_forms import DTYPES, INT, OPERATION, Form, expressed
+from fungrad.backend.scalar_forms import (
+    DTYPES,
+    FLOAT,
+    INT,
+    LARGER,
+    OPERATION,
+    SMALLER,
+    Form,
+    expressed,
+)
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.later import ByPrimitive
 from fungrad.optimise.passes import optimised
@@ -204,14 +213,8 @@ class Writer:
         return found(self, equation, inputs)
 
     def wrapped(self, equation: Equation, outputs: list[Elements]) -> None:
-        """Gives up where an integer leaves 64 bits: NumPy's wrap around, Python's grow.
-
-        The steps of a loop are counted without a look: it would take 2**31 of them.
-        """
+        """Gives up where an integer leaves 64 bits: NumPy's wrap around, Python's grow."""
         if equation.outputs[0].type.dtype != INT or equation.primitive not in _GROWS:
-            return
-        counts = any(isinstance(a, Literal) and abs(a.value) < 1 << 32 for a in equation.inputs)
-        if self.weight > 1 and counts and equation.primitive in (add, sub):
             return
         for name in flattened(outputs):
             if name.__class__ is str:
@@ -245,17 +248,20 @@ class Writer:
 
     def element(self, equation: Equation, form: Form, parts: Sequence[Any]) -> Any:
         """An expression of the elements at one place."""
-        if equation.primitive is add and any(map(is_zero, parts)):
-            return parts[0] if is_zero(parts[1]) else parts[1]
+        if equation.primitive is add and all(map(is_zero, parts)):
+            return ZERO
         if equation.primitive is sub and is_zero(parts[1]):
             return parts[0]
         texts = [text(p) for p in parts]
         return self.named(form.write(equation, *texts), form.cost)
 
     def total(self, parts: Sequence[Any], template: str = "{0} + {1}") -> Any:
-        """The elements put together by an operation, one after the other."""
-        if template == "{0} + {1}":
-            parts = [p for p in parts if not is_zero(p)] or [ZERO]
+        """The elements put together by an operation, one after the other.
+
+        Of zeros one is added: it makes 0.0 of -0.0.
+        """
+        if template == "{0} + {1}" and any(map(is_zero, parts)):
+            parts = [*(p for p in parts if not is_zero(p)), ZERO]
         result = parts[0]
         for part in parts[1:]:
             result = self.named(template.format(text(result), text(part)))
@@ -275,6 +281,8 @@ class Writer:
             parts = list(rows[place])
             if before != after:  # one part alone would stay of its own kind
                 parts = [start, *parts]
+            elif template == "{0} + {1}" and after == FLOAT:
+                parts = [*parts, ZERO]  # so NumPy's sums begin
             result[place] = self.total(parts, template) if parts else start
         return result
 
@@ -336,8 +344,8 @@ _REDUCE: dict[Any, tuple[str, Any]] = {
     reduce_all: ("bool({0} and {1})", True),
     reduce_sum: ("{0} + {1}", 0.0),
     reduce_prod: ("{0} * {1}", 1.0),
-    reduce_max: ("{0} if {0} >= {1} or {0} != {0} else {1}", None),
-    reduce_min: ("{0} if {0} <= {1} or {0} != {0} else {1}", None),
+    reduce_max: (LARGER, None),
+    reduce_min: (SMALLER, None),
 }
 
 

@@ -236,22 +236,43 @@ def _dtype_by_example(name: str, eval: Any, args: Sequence[Type]) -> tuple[np.dt
     return (typeof(result).dtype, weak)
 
 
-def python_operator(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
-    """Python's operator for a ufunc, without Python's exceptions and complex results for floats.
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "power": operator.pow,
+    "left_shift": operator.lshift,
+    "right_shift": operator.rshift,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+    "invert": operator.invert,
+}
 
-    What is made of Python scalars alone stays one, and so stays weak, as in unwrapped code.
+
+def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
+    """Python's operator for a ufunc.
+
+    What is made of Python's numbers alone stays one, and so stays weak, as in unwrapped code.
+    Integers are Python's: they have no bound, and `//` and `%` by zero are errors. Floats are
+    NumPy's, without Python's errors and complex results.
     """
-    apply = {
-        "divide": operator.truediv,
-        "floor_divide": operator.floordiv,
-        "remainder": operator.mod,
-        "power": operator.pow,
-    }[ufunc.__name__]
+    name = ufunc.__name__
+    apply = _OPERATORS[name]
 
-    def eval(x: Any, y: Any) -> Any:
-        if x.__class__ in PYTHON_SCALARS and y.__class__ in PYTHON_SCALARS:
-            return ufunc(x, y).item()
-        return apply(x, y)
+    def eval(*args: Any) -> Any:
+        if any(arg.__class__ not in PYTHON_SCALARS for arg in args):
+            return apply(*args)
+        if any(arg.__class__ is complex for arg in args):
+            return ufunc(*args).item()
+        if any(arg.__class__ is float for arg in args) or (name == "divide" and not args[1]):
+            return ufunc(*map(float, args)).item()
+        if name == "power" and args[1] < 0:
+            raise ValueError(
+                f"{args[0]} ** {args[1]} of two integers is a float, though a positive power is "
+                "one: what is compiled has one type for both. Make the base a float."
+            )
+        return apply(*args)
 
     return eval
 

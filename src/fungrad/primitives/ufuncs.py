@@ -237,11 +237,21 @@ isnan = elementwise("isnan", np.isnan, partials=[None])
 isinf = elementwise("isinf", np.isinf, partials=[None])
 isfinite = elementwise("isfinite", np.isfinite, partials=[None])
 logical_xor = elementwise("logical_xor", np.logical_xor, partials=[None, None])
-bitwise_and = elementwise("bitwise_and", np.bitwise_and, partials=[None, None])
-bitwise_or = elementwise("bitwise_or", np.bitwise_or, partials=[None, None])
-bitwise_xor = elementwise("bitwise_xor", np.bitwise_xor, partials=[None, None])
-invert = elementwise("invert", np.invert, partials=[None])
-left_shift = elementwise("left_shift", np.left_shift, partials=[None, None])
-right_shift = elementwise("right_shift", np.right_shift, partials=[None, None])
+bitwise_and = elementwise(
+    "bitwise_and", python_operator(np.bitwise_and), ufunc=np.bitwise_and, partials=[None, None]
+)
+bitwise_or = elementwise(
+    "bitwise_or", python_operator(np.bitwise_or), ufunc=np.bitwise_or, partials=[None, None]
+)
+bitwise_xor = elementwise(
+    "bitwise_xor", python_operator(np.bitwise_xor), ufunc=np.bitwise_xor, partials=[None, None]
+)
+invert = elementwise("invert", python_operator(np.invert), ufunc=np.invert, partials=[None])
+left_shift = elementwise(
+    "left_shift", python_operator(np.left_shift), ufunc=np.left_shift, partials=[None, None]
+)
+right_shift = elementwise(
+    "right_shift", python_operator(np.right_shift), ufunc=np.right_shift, partials=[None, None]
+)
 gcd = elementwise("gcd", np.gcd, partials=[None, None])
 lcm = elementwise("lcm", np.lcm, partials=[None, None])

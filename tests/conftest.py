@@ -1,4 +1,6 @@
-"""Fixtures of the command line's tests: a module's `functions` is the path of a user's file."""
+"""Fixtures: of the command line's tests (a module's `functions` is the path of a user's file), and
+of what is compiled with sums and products regrouped.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import json
 
 import pytest
 
+import fungrad as fg
 from fungrad.cli import main
 
 
@@ -33,3 +36,11 @@ def run_json(run):
         return json.loads(out)
 
     return command
+
+
+@pytest.fixture
+def reassociated():
+    """What is compiled in the test may regroup sums and products."""
+    fg.config.reassociate = True
+    yield
+    fg.config.reassociate = False

@@ -568,6 +568,7 @@ def test_ufuncs_get_small_buffers_where_their_loops_are_long():
     assert np.getbufsize() == before
 
 
+@pytest.mark.usefixtures("reassociated")
 def test_products_are_added_up_in_the_blocks():
     f, args = CASES["dots"]
     steps = scheduled(optimised(fg.make_jaxpr(f)(*args)))

@@ -9,6 +9,8 @@ from test_optimise import check_rewritten, names
 import fungrad as fg
 from fungrad.optimise.passes import optimised
 
+pytestmark = pytest.mark.usefixtures("reassociated")
+
 SETTINGS = pytest.mark.parametrize("thread_count", [1, 2])
 
 

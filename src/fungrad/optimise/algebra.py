@@ -1,29 +1,32 @@
 """Floor 6: rules that replace an equation by a cheaper one that gives the same numbers.
 
-Only what holds for every float, rounding, NaN and infinities included: x * 1 is x, -a * b is
--(a * b), x / 8 is x * 0.125; but x * 0 is not 0, and nothing is reassociated. The sign of a zero is
-kept by all but the rules that say otherwise. Each rule is (primitive names, reason, function).
+What holds for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
+-a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0, and nothing is reassociated. Rules that
+hold in exact arithmetic only are asked where a Graph allows it (regrouped.py).
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.regrouping import regrouping
 from fungrad.optimise.boxes import BOXES
 from fungrad.optimise.choices import chosen_before, chosen_between, chosen_twice
-from fungrad.optimise.kernels import ROUNDED, setting
-from fungrad.optimise.products import negated
+from fungrad.optimise.kernels import KERNELS, setting
+from fungrad.optimise.known import floats, real, with_zeros_added
+from fungrad.optimise.quotients import RESHAPED_QUOTIENT
+from fungrad.optimise.regrouped import REGROUPED
 from fungrad.optimise.rewrite import CONSTANT, Rule, Writer, exchanged, simplified_by
 from fungrad.optimise.signs import SIGNS
 from fungrad.optimise.slices import filled
-from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.declare import full
-from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, select
+from fungrad.primitives.elementwise import add, broadcast_shapes, div, mul, neg, select, sub
 from fungrad.primitives.indexing import Index, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import broadcast_to, convert, reshape, transpose
@@ -53,11 +56,14 @@ def _inexact(equation: Equation) -> bool:
 
 def _times_one(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
+    if not real(*equation.outputs):
+        return None
     return _same(x, equation) if _is(y, 1) else _same(y, equation) if _is(x, 1) else None
 
 
 def _over_one(writer: Writer, equation: Equation) -> Atom | None:
-    return _same(equation.inputs[0], equation) if _is(equation.inputs[1], 1) else None
+    one = _is(equation.inputs[1], 1) and real(*equation.outputs)
+    return _same(equation.inputs[0], equation) if one else None
 
 
 def _nothing_done(writer: Writer, equation: Equation) -> Atom | None:
@@ -73,6 +79,7 @@ def _axes_in_order(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _power_of_two(number: Any) -> bool:
+    """Whether a number is one, and it and its reciprocal are of no extreme size."""
     if number.__class__ not in (int, float) or number == 0 or not math.isfinite(number):
         return False
     return abs(math.frexp(number)[0]) == 0.5 and 2.0**-64 <= abs(number) <= 2.0**64
@@ -80,7 +87,8 @@ def _power_of_two(number: Any) -> bool:
 
 def _double(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
-    return writer.add(equation, mul, x, Literal(2.0)) if x is y and _inexact(equation) else None
+    twice = x is y and floats(*equation.outputs)
+    return writer.add(equation, mul, x, Literal(2.0)) if twice else None
 
 
 def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
@@ -88,7 +96,7 @@ def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
     x, number = (y, _number(x)) if isinstance(x, Literal) else (x, _number(y))
     made = writer.made_by(x, mul)
-    if made is None or number.__class__ not in (int, float) or not x.type.inexact:
+    if made is None or number.__class__ not in (int, float) or not floats(x):
         return None
     first, second = made.inputs
     inner, other = (second, first) if isinstance(first, Literal) else (first, second)
@@ -102,8 +110,11 @@ def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
 
 def _over_power_of_two(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
-    if not isinstance(y, Literal) or not _power_of_two(y.value) or not x.type.inexact:
+    if not isinstance(y, Literal) or not _power_of_two(y.value) or not floats(x):
         return None
+    limits = np.finfo(x.type.dtype)
+    if not limits.tiny <= min(abs(y.value), 1.0 / abs(y.value)):
+        return None  # of half precision: it, or its reciprocal, is not there, or has too few bits
     return writer.add(equation, mul, x, Literal(1.0 / y.value))
 
 
@@ -125,13 +136,12 @@ def _of_constant(value: Any) -> Literal | None:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "fc" or value.size < 2:
         return None
     first = value.flat[0]
-    if (
-        value.flat[-1] != first
-        or not np.isfinite(first)
-        or np.signbit(value.real).any() != (np.signbit(first.real))
-    ):
+    if value.flat[-1] != first or not np.isfinite(first) or not bool(np.all(value == first)):
         return None
-    return Literal(first) if bool(np.all(value == first)) else None
+    for part in (np.real, np.imag):  # 0.0 is equal to -0.0
+        if np.any(np.signbit(part(value)) != np.signbit(part(first))):
+            return None
+    return Literal(first)
 
 
 def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
@@ -238,23 +248,42 @@ def _writes_all(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
-    """A sum with an array that is zero but for a part: only that part is added."""
+    """A sum with an array that is zero but for a part, or a difference: only that part is added.
+
+    The zeros are 0.0: of them x - 0.0 is x, and x + 0.0 has no -0.0.
+    """
     x, y = equation.inputs
-    parts = [writer.made_here(a, scatter) for a in (x, y)]
-    first, second = [p if p is not None and len(p.inputs) == 1 else None for p in parts]
+    minus = equation.primitive is sub
     if x.type != y.type or x is y:
         return None
-    for part in (first, second):
-        if part is not None:
-            writer.drop(part)
+    first, second = [_in_place(writer, a) for a in (x, y)]
     if first is not None and second is not None and first.params == second.params:
-        values = writer.add(equation, add, first.inputs[0], second.inputs[0])
+        writer.drop(first)
+        writer.drop(second)
+        values = writer.add(equation, equation.primitive, first.inputs[0], second.inputs[0])
         return writer.add(equation, scatter, values, **first.params)
-    if second is not None:
-        return writer.add(equation, index_add, x, second.inputs[0], index=second.params["index"])
-    if first is not None:
-        return writer.add(equation, index_add, y, first.inputs[0], index=first.params["index"])
-    return None
+    if second is None:
+        first, second, x = None, first, y
+    if second is None or (minus and x is y):
+        return None
+    writer.drop(second)
+    values = second.inputs[0]
+    if minus:
+        values = writer.add(equation, neg, values)
+    elif first is None:
+        x = with_zeros_added(writer, equation, x)
+    else:  # that is 0.0 where it has no values
+        own = with_zeros_added(writer, equation, first.inputs[0])
+        if own is not first.inputs[0]:
+            writer.drop(first)
+            x = writer.add(equation, scatter, own, **first.params)
+    return writer.add(equation, index_add, x, values, index=second.params["index"])
+
+
+def _in_place(writer: Writer, atom: Atom) -> Equation | None:
+    """The scatter by slices that has made a value for the equation in hand alone."""
+    made = writer.made_here(atom, scatter)
+    return made if made is not None and len(made.inputs) == 1 else None
 
 
 _UNIFORM = (CONSTANT, broadcast_to, full)
@@ -272,32 +301,17 @@ RULES = (
     *BOXES,
     Rule((reshape, transpose, broadcast_to), "one value, moved about", _moved_uniform, _UNIFORM),
     *SIGNS,
-    Rule((dot_general,), "-x @ y is -(x @ y), but for the sign of 0", negated, (neg,)),
     Rule((select,), "what is not chosen need not be made", chosen_twice, (select,)),
     Rule(
         (select,), "what is done to a choice is done to what is chosen", chosen_before, (neg, mul)
     ),
-    Rule(
-        (add,),
-        "what is chosen here and there is chosen between, but for the sign of 0",
-        chosen_between,
-        (select,),
-    ),
+    Rule((add,), "what is chosen here and there is chosen between", chosen_between, (select,)),
     Rule((add,), "x + x is x * 2", _double),
     Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice, (mul,)),
     Rule((div,), "x / 8 is x * 0.125", _over_power_of_two, (Literal,)),
-    Rule(
-        (add,),
-        "the zeros of a scatter are not added, but for the sign of 0",
-        _added_in_place,
-        (scatter,),
-    ),
-    Rule(
-        (index_add,),
-        "zeros that slices cover: the slices, but for the sign of 0",
-        filled,
-        (index_add, scatter),
-    ),
+    Rule((add, sub), "the zeros of a scatter are not added", _added_in_place, (scatter,)),
+    Rule((index_add,), "zeros that slices cover: the slices", filled, (index_add, scatter)),
+    RESHAPED_QUOTIENT,
 )
 ELEMENTWISE = (
     Rule((), "a number for an array of that number", _of_uniform, (Literal, *_UNIFORM)),
@@ -305,26 +319,34 @@ ELEMENTWISE = (
 )
 
 
-_BY_PRIMITIVE: dict[Any, tuple[Rule, ...]] = {}
-for _rule in RULES:
-    for _primitive in _rule.primitives:
-        _BY_PRIMITIVE[_primitive] = (*_BY_PRIMITIVE.get(_primitive, ()), _rule)
+def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
+    found: dict[Any, tuple[Rule, ...]] = {}
+    for rule in rules:
+        for primitive in rule.primitives:
+            found[primitive] = (*found.get(primitive, ()), rule)
+    return found
+
+
+_EXACT, _KERNELS, _REGROUPED = map(_by_primitive, (RULES, KERNELS, REGROUPED))
 
 
 @functools.cache
-def rules_of(primitive: Any) -> tuple[Rule, ...]:
-    """The rules that may hold for equations of a primitive."""
-    special = _BY_PRIMITIVE.get(primitive, ())
-    return special if primitive.partials is None else ELEMENTWISE + special
+def rules_of(primitive: Any, kernels: bool, regroup: bool) -> tuple[Rule, ...]:
+    """The rules that may hold for equations of a primitive: those that change no number, and where
+    they are wanted those for other kernels than NumPy's, and those that hold in exact arithmetic.
+    """
+    rules: tuple[Rule, ...] = () if primitive.partials is None else ELEMENTWISE
+    rules += _EXACT.get(primitive, ())
+    if regroup:
+        rules += _REGROUPED.get(primitive, ())
+    return rules + (_KERNELS.get(primitive, ()) if kernels else ())
+
+
+def rules_for(graph: Graph) -> Callable[[Any], tuple[Rule, ...]]:
+    """The rules of each primitive in a Graph."""
+    return functools.partial(rules_of, kernels=setting() != "numpy", regroup=regrouping(graph))
 
 
 def simplified(graph: Graph) -> Graph:
     """Applies the rules once along the Graph."""
-    if setting() == "numpy":
-        return simplified_by(graph, rules_of)
-    return simplified_by(graph, _with_rounded)
-
-
-@functools.cache
-def _with_rounded(primitive: Any) -> tuple[Rule, ...]:
-    return (*rules_of(primitive), *ROUNDED.get(primitive, ()))
+    return simplified_by(graph, rules_for(graph))

@@ -1,8 +1,9 @@
 """Floor 6: rules for boxes: slices, each along its axis, without steps.
 
 However a box is written, it is one slice, and an array with zeros around it one scatter of a slice:
-of a slice too, and behind what is done to each element. They hold for every float, but for the sign
-of a zero where they say so. Knows the IR, and equations that are done element by element.
+of a slice too, and behind what is done to each element. They hold for every float; what turns zeros
+around an array into -0.0, or adds them to -0.0, is left. Knows the IR, and equations that are done
+element by element.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.optimise.known import unsigned
 from fungrad.optimise.rewrite import Rule, Writer, exchanged
 from fungrad.primitives.elementwise import mul, neg
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
@@ -70,6 +74,8 @@ def _sliced_twice(writer: Writer, equation: Equation) -> Atom | None:
 def _scattered_twice(writer: Writer, equation: Equation) -> Atom | None:
     """scatter(scatter(x)) as a scatter of x, and so a scatter that is added to an array."""
     *before, part = equation.inputs[: 2 if equation.primitive is index_add else 1]
+    if before and not writer.regroup and not unsigned(writer, before[0]):
+        return None
     made, shape = writer.made_by(part, scatter), equation.outputs[0].type.shape
     inner = None if made is None else box(made.params["index"], part.type.shape)
     outer = box(equation.params["index"], shape)
@@ -99,13 +105,17 @@ def _sliced_before(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _scattered_behind(writer: Writer, equation: Equation) -> Atom | None:
-    """-scatter(x) as scatter(-x), and so for products with a number."""
+    """c * scatter(x) as scatter(c * x) for a finite number c from 0.0 on, of which 0.0 * c is 0.0;
+    and where the sign of a zero does not count also for others, and -scatter(x).
+    """
     for position, whole in enumerate(equation.inputs):
         made = writer.made_by(whole, scatter)
         if made is None or box(made.params["index"], whole.type.shape) is None:
             continue
         others = [a for i, a in enumerate(equation.inputs) if i != position]
         if not all(isinstance(a, Literal) and math.isfinite(abs(a.value)) for a in others):
+            continue
+        if not (writer.regroup or (others and all(_keeps_zero(a) for a in others))):
             continue
         writer.pass_by(whole)
         inputs = exchanged(equation.inputs, position, made.inputs[0])
@@ -114,18 +124,19 @@ def _scattered_behind(writer: Writer, equation: Equation) -> Atom | None:
     return None
 
 
+def _keeps_zero(atom: Atom) -> bool:
+    """Whether it is a number of which the product with 0.0 is 0.0."""
+    value = atom.value if isinstance(atom, Literal) else None
+    return isinstance(value, (int, float, np.floating)) and not np.signbit(value)
+
+
 BOXES = (
     Rule((slice_axis,), "a stretch of an axis is a slice", _as_slice),
     Rule((pad,), "zeros around an array: a slice of zeros", _as_scatter),
     Rule((getitem,), "a slice of a slice is one", _sliced_twice, (getitem,)),
     Rule((getitem,), "what is not in a slice need not be made", _sliced_before),
-    Rule(
-        (scatter, index_add),
-        "zeros around zeros, but for the sign of 0",
-        _scattered_twice,
-        (scatter,),
-    ),
-    Rule((neg, mul), "zeros stay, but for the sign of 0", _scattered_behind, (scatter,)),
+    Rule((scatter, index_add), "zeros around zeros", _scattered_twice, (scatter,)),
+    Rule((neg, mul), "zeros stay", _scattered_behind, (scatter,)),
 )
 
 __all__ = ["BOXES", "box"]

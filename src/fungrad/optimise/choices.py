@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.optimise.known import positive_zero, with_zeros_added
 from fungrad.optimise.rewrite import DEEP, Writer
 from fungrad.primitives.elementwise import (
     broadcast_shapes,
@@ -64,14 +65,14 @@ def chosen_before(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def chosen_between(writer: Writer, equation: Equation) -> Atom | None:
-    """select(c, x, 0) + select(not c, y, 0), which nothing else reads, is select(c, x, y)."""
+    """select(c, x, 0) + select(not c, y, 0), which nothing else reads, is select(c, x, y), with the
+    zeros added.
+    """
     made = [writer.made_here(a, select) for a in equation.inputs]
     first, second = made
     if first is None or second is None or first is second:
         return None
-    if not all(
-        isinstance(e.inputs[2], Literal) and e.inputs[2].value == 0 for e in (first, second)
-    ):
+    if not all(positive_zero(e.inputs[2]) for e in (first, second)):
         return None
     for one, other in ((first, second), (second, first)):
         condition, x, _ = one.inputs
@@ -83,7 +84,8 @@ def chosen_between(writer: Writer, equation: Equation) -> Atom | None:
             return None
         writer.drop(first)
         writer.drop(second)
-        return writer.add(equation, select, condition, x, y)
+        chosen = writer.add(equation, select, condition, x, y)
+        return with_zeros_added(writer, equation, chosen)
     return None
 
 

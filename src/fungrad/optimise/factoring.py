@@ -92,7 +92,7 @@ def _product(writer: Writer, equation: Equation, factors: Iterable[Atom]) -> Ato
     return result
 
 
-TWICE = Rule((add,), "(x + y) + y is x + 2 * y, to rounding", _twice, (add,))
-FACTORED = Rule((add, sub), "x * a + x * b is x * (a + b), to rounding", _factored, (mul,))
+TWICE = Rule((add,), "(x + y) + y is x + 2 * y", _twice, (add,))
+FACTORED = Rule((add, sub), "x * a + x * b is x * (a + b)", _factored, (mul,))
 
 __all__ = ["FACTORED", "TWICE"]

@@ -23,7 +23,7 @@ def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
     return made.inputs[0]
 
 
-def negated(writer: Writer, equation: Equation) -> Atom | None:
+def _negated(writer: Writer, equation: Equation) -> Atom | None:
     """-x @ y as -(x @ y), of which what adds it up makes a difference."""
     for position, atom in enumerate(equation.inputs):
         large = equation.outputs[0].type.size > max(SMALL, atom.type.size)
@@ -97,7 +97,8 @@ def _together(writer: Writer, equation: Equation, first: Equation, second: Equat
     return None
 
 
-TURNED = Rule((transpose,), "(x @ y).T is y.T @ x.T, to rounding", _turned, (dot_general,))
-ONE = Rule((add, sub), "x @ a + y @ a is (x + y) @ a, to rounding", _one_product, (dot_general,))
+TURNED = Rule((transpose,), "(x @ y).T is y.T @ x.T", _turned, (dot_general,))
+ONE = Rule((add, sub), "x @ a + y @ a is (x + y) @ a", _one_product, (dot_general,))
+NEGATED = Rule((dot_general,), "-x @ y is -(x @ y)", _negated, (neg,))
 
-__all__ = ["ONE", "TURNED", "negated", "opposite_of"]
+__all__ = ["NEGATED", "ONE", "TURNED", "opposite_of"]

@@ -190,9 +190,9 @@ OUT_OF_SUM = Rule(
     (mul, div),
 )
 RESHAPED_QUOTIENT = Rule((reshape,), "one shape of a divisor for two", _reshaped, (div,))
-ONE_DIVISOR = Rule((add, sub), "a / t - b / t is (a - b) / t, to rounding", _one_divisor, (div,))
+ONE_DIVISOR = Rule((add, sub), "a / t - b / t is (a - b) / t", _one_divisor, (div,))
 KNOWN_QUOTIENT = Rule(
-    (mul,), "(a / t) * y is a * (y / t) where that is known, to rounding", _known_quotient, (div,)
+    (mul,), "(a / t) * y is a * (y / t) where that is known", _known_quotient, (div,)
 )
 
 __all__ = ["KNOWN_QUOTIENT", "ONE_DIVISOR", "OUT_OF_SUM", "RESHAPED_QUOTIENT"]

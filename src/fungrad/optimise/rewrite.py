@@ -21,6 +21,7 @@ from fungrad.ir.graph import (
     Variable,
     inner_graphs,
 )
+from fungrad.ir.regrouping import regrouping
 from fungrad.primitives.elementwise import add, mul
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.shaping import broadcast_to, reshape, transpose
@@ -170,6 +171,9 @@ class Writer:
 
     def __init__(self, graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> None:
         self._rules = rules
+        self.regroup = regrouping(graph)
+        """Whether rules may do what holds in exact arithmetic only, or but for the sign of a zero.
+        """
         self._chosen: dict[Hashable, tuple[Rule, ...]] = {}
         self._made: dict[int, Equation] = {}
         self._seen: dict[Hashable, Equation] = {}
@@ -180,6 +184,8 @@ class Writer:
         """How many rules are writing, one for another."""
         self.covered: dict[int, int] = {}
         """How many elements were added to zeros to make a value, where a rule has counted them."""
+        self.unsigned: set[int] = set()
+        """Values that have no -0.0, where a rule has found that out."""
         self.equations: list[Equation] = []
 
     def made_by(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
@@ -297,14 +303,24 @@ def _key(equation: Equation) -> Hashable:
         atoms.reverse()
     if not equation.params:
         return (id(equation.primitive), *atoms)
-    params = tuple(
-        [(k, id(v) if isinstance(v, Graph) else (type(v), v)) for k, v in equation.params.items()]
-    )
+    params = tuple([(k, _part(v)) for k, v in equation.params.items()])
     try:
         hash(params)
     except TypeError:
         return None
     return (id(equation.primitive), *atoms, params)
+
+
+def _part(value: Any) -> Hashable:
+    """What a parameter is known by: 0.0, -0.0, 0 and False are four."""
+    if isinstance(value, Graph):
+        return id(value)
+    if isinstance(value, (float, complex, np.generic)):
+        return (type(value), repr(value))
+    if value.__class__ is tuple:
+        return tuple(map(_part, value))
+    found: Hashable = (type(value), value)
+    return found
 
 
 def _equal_constants(graph: Graph) -> Renaming:

@@ -142,14 +142,10 @@ def _factors(equation: Equation) -> tuple[Atom, Literal | None]:
     return (x, None) if found is None else (found[0], Literal(found[1]))
 
 
-ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15, to rounding", _one_factor, (mul, div))
-BY_SMALLER = Rule((mul,), "x * r * 3 is x * (r * 3) for small r, to rounding", _by_smaller, (mul,))
-DOUBLED_BELOW = Rule((div,), "x / (y * 2) is x / y * 0.5, to rounding", _doubled_below, (mul,))
-SCALED_BEFORE = Rule(
-    (mul, div), "(x @ y) * 3 is x @ (y * 3) for small y, to rounding", _before, (dot_general,)
-)
-SCALED_BEHIND = Rule(
-    (dot_general,), "(x * 3) @ y is (x @ y) * 3 for large x, to rounding", _behind, (mul, div)
-)
+ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15", _one_factor, (mul, div))
+BY_SMALLER = Rule((mul,), "x * r * 3 is x * (r * 3) for small r", _by_smaller, (mul,))
+DOUBLED_BELOW = Rule((div,), "x / (y * 2) is x / y * 0.5", _doubled_below, (mul,))
+SCALED_BEFORE = Rule((mul, div), "(x @ y) * 3 is x @ (y * 3) for small y", _before, (dot_general,))
+SCALED_BEHIND = Rule((dot_general,), "(x * 3) @ y is (x @ y) * 3 for large x", _behind, (mul, div))
 
 __all__ = ["BY_SMALLER", "DOUBLED_BELOW", "ONE_FACTOR", "SCALED_BEFORE", "SCALED_BEHIND", "scaled"]

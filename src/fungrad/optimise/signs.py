@@ -1,7 +1,7 @@
 """Floor 6: rules for signs: a negation is undone by another one, or goes where it costs nothing.
 
-The numbers are the same for every float; the sign of a zero is kept by all but the rules that say
-otherwise. Knows the IR and arithmetic.
+The numbers are the same for every float, and so are the signs of zeros, but for the rules in LOOSE.
+Of complex numbers only sums are looked at. Knows the IR and arithmetic.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.optimise.known import floats
 from fungrad.optimise.products import opposite_of
 from fungrad.optimise.rewrite import Rule, Writer, exchanged
 from fungrad.primitives.elementwise import add, div, mul, neg, sub
-from fungrad.primitives.shaping import reduce_sum, reshape
+from fungrad.primitives.shaping import reduce_sum, reshape, transpose
 
 
 def _minus_one(atom: Atom) -> bool:
@@ -38,7 +39,7 @@ def _times_minus_one(writer: Writer, equation: Equation) -> Atom | None:
     other = x if _minus_one(y) else y if _minus_one(x) else None
     if other is None or other.type.dtype != equation.outputs[0].type.dtype:
         return None
-    return writer.add(equation, neg, other) if equation.outputs[0].type.inexact else None
+    return writer.add(equation, neg, other) if floats(other) else None
 
 
 def _made_for(writer: Writer, equation: Equation, *primitives: Any) -> Equation | None:
@@ -50,7 +51,7 @@ def _made_for(writer: Writer, equation: Equation, *primitives: Any) -> Equation 
 def _scaled_negatively(writer: Writer, equation: Equation) -> Atom | None:
     """-(x * c) is x * -c, and -(c / x) is -c / x, for a number c."""
     made = _made_for(writer, equation, mul, div)
-    if made is None:
+    if made is None or not floats(*equation.outputs):
         return None
     first, second = made.inputs
     number = _opposite(second)
@@ -79,6 +80,8 @@ def _sum_negated(writer: Writer, equation: Equation) -> Atom | None:
 
 def _factor_negated(writer: Writer, equation: Equation) -> Atom | None:
     """-x * y is -(x * y), and -x * c is x * -c for a number c."""
+    if not floats(*equation.outputs):
+        return None
     for position, atom in enumerate(equation.inputs):
         positive = opposite_of(writer, atom)
         if positive is None:
@@ -101,7 +104,7 @@ def _minus(writer: Writer, equation: Equation) -> Atom | None:
     return None if positive is None else writer.add(equation, sub, y, positive)
 
 
-def _sum_of_negated(writer: Writer, equation: Equation) -> Atom | None:
+def _moved_negated(writer: Writer, equation: Equation) -> Atom | None:
     positive = opposite_of(writer, equation.inputs[0])
     if positive is None:
         return None
@@ -115,8 +118,12 @@ SIGNS = (
     Rule((mul,), "x * -1 is -x", _times_minus_one, (Literal,)),
     Rule((mul, div), "-x * y is -(x * y)", _factor_negated, (neg,)),
     Rule((add, sub), "x + -y is x - y", _minus, (neg,)),
-    Rule((neg,), "-(x - y) is y - x, but for the sign of 0", _sum_negated, (add, sub)),
-    Rule((reduce_sum, reshape), "the sum of -x, but for the sign of 0", _sum_of_negated, (neg,)),
+    Rule((reshape, transpose), "-x, moved about", _moved_negated, (neg,)),
 )
+LOOSE = (
+    Rule((neg,), "-(x - y) is y - x", _sum_negated, (add, sub)),
+    Rule((reduce_sum,), "sum(-x) is -sum(x)", _moved_negated, (neg,)),
+)
+"""Rules that hold but for the sign of a zero."""
 
-__all__ = ["SIGNS"]
+__all__ = ["LOOSE", "SIGNS"]

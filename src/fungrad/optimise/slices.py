@@ -7,13 +7,14 @@ equations and slices.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from operator import itemgetter
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.optimise.boxes import box
+from fungrad.optimise.known import positive_zero, unsigned, with_zeros_added
 from fungrad.optimise.rewrite import SMALL, Renaming, Writer, applied, renamed, rewired
+from fungrad.primitives.elementwise import add
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
 from fungrad.primitives.scattering import index_add
 from fungrad.primitives.shaping import concatenate, reshape
@@ -55,7 +56,10 @@ def one_slice(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | No
 
 
 def filled(writer: Writer, equation: Equation) -> Atom | None:
-    """Zeros to which slices are added that cover them, each once: the slices, side by side."""
+    """Zeros to which slices are added that cover them, each once: the slices, side by side.
+
+    What is added to 0.0 has no -0.0 then.
+    """
     (output,) = equation.outputs
     chain, inner = [equation], equation
     if _covered(writer, equation) != output.type.size:
@@ -66,28 +70,49 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
             return None
         chain.append(found)
         inner = found
-    parts = [
-        (_stretch(e.params["index"], output.type.shape), e.inputs[e.primitive is index_add])
-        for e in chain
-    ]
     if any(len(e.inputs) > 2 for e in chain):
         return None
-    if any(part is None for part, _ in parts):
+    parts = [_stretch(e.params["index"], output.type.shape) for e in chain]
+    places = [part for part in parts if part is not None]
+    if len(places) < len(chain):
         return _rows_filled(writer, chain)
-    places = sorted(((part, atom) for part, atom in parts if part is not None), key=itemgetter(0))
-    axes = {part[0] for part, _ in places}
-    ends = [0, *(part[2] for part, _ in places)]
-    (axis, *others) = axes
+    atoms = [e.inputs[e.primitive is index_add] for e in chain]
+    if any(not _fills(atom, output, part) for part, atom in zip(places, atoms, strict=True)):
+        return None
+    order = sorted(range(len(chain)), key=places.__getitem__)
+    ends = [0, *(places[i][2] for i in order)]
+    (axis, *others) = {part[0] for part in places}
     if others or ends[-1] != output.type.shape[axis]:
         return None
-    if any(part[1] != end for (part, _), end in zip(places, ends, strict=False)):
-        return None
-    if any(not _fills(atom, output, part) for part, atom in places):
+    if any(places[i][1] != end for i, end in zip(order, ends, strict=False)):
         return None
     for made in chain[1:]:
         writer.drop(made)
-    wide = [_with_axis(writer, equation, atom, output, part) for part, atom in places]
-    return writer.add(equation, concatenate, *wide, axis=axis)
+    values, last = _after_zeros(writer, chain)
+    wide = [_with_axis(writer, equation, values[i], output, places[i]) for i in order]
+    return last(writer.add(equation, concatenate, *wide, axis=axis))
+
+
+def _after_zeros(
+    writer: Writer, chain: Sequence[Equation]
+) -> tuple[list[Atom], Callable[[Atom], Atom]]:
+    """What stands in the slices in the end, but for what is done to all of them side by side.
+
+    The first is written, and those that are added to zeros have no -0.0 then: zeros are added to
+    each, or to all in one where that is the same for the first.
+    """
+    *later, first = chain
+    values = [e.inputs[1] for e in later]
+    own, like = first.inputs[0], chain[0]
+    if writer.regroup or all(unsigned(writer, value) for value in values):
+        return [*values, own], lambda whole: whole
+    if not unsigned(writer, own):
+        return [*(with_zeros_added(writer, like, value) for value in values), own], lambda w: w
+    made = writer.made_here(own, add)
+    if made is not None and positive_zero(made.inputs[1]):
+        writer.drop(made)
+        own = made.inputs[0]
+    return [*values, own], lambda whole: with_zeros_added(writer, like, whole)
 
 
 def _covered(writer: Writer, equation: Equation) -> int:
@@ -111,7 +136,7 @@ def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
     """The same of small arrays that are covered by their items along axis 0: these, stacked."""
     (output,) = chain[0].outputs
     shape, rows = output.type.shape, {}
-    for equation in chain:
+    for place, equation in enumerate(chain):
         atom = equation.inputs[equation.primitive is index_add]
         first, *rest = expanded(equation.params["index"], len(shape)) or [None]
         whole = all(e.__class__ is slice and e == slice(None) for e in rest)
@@ -121,12 +146,13 @@ def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
             return None
         if atom.type.dtype != output.type.dtype or atom.type.weak:
             return None
-        rows[first % shape[0]] = atom
+        rows[first % shape[0]] = place
     if len(rows) != shape[0] or len(chain) != shape[0]:
         return None
     for made in chain[1:]:
         writer.drop(made)
-    return writer.add(chain[0], stack, *(rows[i] for i in range(shape[0])))
+    values, last = _after_zeros(writer, chain)
+    return last(writer.add(chain[0], stack, *(values[rows[i]] for i in range(shape[0]))))
 
 
 def _stretch(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | None:

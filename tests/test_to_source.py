@@ -454,14 +454,13 @@ def gradient(w, b, x, y):
     c = a + b
     d = np.tanh(c)
     e = d - y
-    f = e * 2.0
-    g = 0.2 * f
-    h = d * d
-    i = 1.0 - h
-    j = g * i
-    k = np.sum(j)
-    l = j @ x
-    return (l, k)
+    f = 0.4 * e
+    g = d * d
+    h = 1.0 - g
+    i = f * h
+    j = np.sum(i)
+    k = i @ x
+    return (k, j)
 '''
 
 

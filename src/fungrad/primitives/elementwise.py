@@ -11,9 +11,10 @@ A partial is one of
   a function      `partial(output, *args)`, the local derivative
   Over(function)  one over that: the cotangent is divided by it
 A partial that returns booleans is a mask: the cotangent passes where true and is exactly zero
-elsewhere; one that returns `Masked(factor, mask)` also scales it. The mask travels on with the
-cotangent, as `Masked`, through the elementwise equations behind it, so that an infinite derivative
-there times that zero is zero and never NaN ("the double where", done once, here).
+elsewhere; one that returns `Masked(factor, mask)` also scales it; one that returns `Times(number,
+factor)` does that by the number first. The mask travels on with the cotangent, as `Masked`, through
+the elementwise equations behind it, so that an infinite derivative there times that zero is zero
+and never NaN ("the double where", done once, here).
 """
 
 from __future__ import annotations
@@ -50,6 +51,18 @@ class Masked:
     def __init__(self, value: Any, mask: Any) -> None:
         self.value = value
         self.mask = mask
+
+
+class Times:
+    """A factor of a cotangent that is a number times a value: the cotangent is multiplied by the
+    number first, which meets the numbers of sums and means there.
+    """
+
+    __slots__ = ("number", "value")
+
+    def __init__(self, number: float, value: Any) -> None:
+        self.number = number
+        self.value = value
 
 
 Kind = tuple[np.dtype[Any], bool]
@@ -153,6 +166,8 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
                 return cotangent * factor
         elif kind is float:
             return cotangent * factor
+        elif kind is Times:
+            return cotangent * factor.number * factor.value
         elif kind is Masked:
             return Masked(select(factor.mask, cotangent * factor.value, 0), factor.mask)
         if kind is bool or (kind not in PYTHON_SCALARS and factor.dtype == _BOOL):
@@ -317,7 +332,7 @@ eq = elementwise("eq", operator.eq, ufunc=np.equal, partials=[None, None])
 ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
 
 __all__ = [
-    "ARITHMETIC", "Masked", "Over", "add", "add_cotangents", "broadcast_shapes", "div",
+    "ARITHMETIC", "Masked", "Over", "Times", "add", "add_cotangents", "broadcast_shapes", "div",
     "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt",
     "mul", "ne", "neg", "plain", "select", "sub",
 ]  # fmt: skip

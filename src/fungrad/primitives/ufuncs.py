@@ -16,7 +16,14 @@ import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.declare import Primitive, general
-from fungrad.primitives.elementwise import Masked, Over, elementwise, python_operator, select
+from fungrad.primitives.elementwise import (
+    Masked,
+    Over,
+    Times,
+    elementwise,
+    python_operator,
+    select,
+)
 from fungrad.primitives.shaping import conj
 from fungrad.tracing.trace import registry, typeof
 
@@ -75,7 +82,7 @@ hypot = elementwise("hypot", np.hypot, partials=[
 
 sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)])
 cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)])
-square = elementwise("square", np.square, partials=[lambda y, x: x * 2.0])
+square = elementwise("square", np.square, partials=[lambda y, x: Times(2.0, x)])
 reciprocal = elementwise("reciprocal", np.reciprocal, partials=[lambda y, x: -(y * y)])
 
 
@@ -85,7 +92,7 @@ def _power_by_base(z: Any, x: Any, y: Any) -> Any:
         if y in (0, 1):
             return 0.0 if y == 0 else 1.0
         if y == 2:
-            return x * 2.0
+            return Times(2.0, x)
         return np.power(x, y - 1) * y
     corner = np.logical_and(x == 0, y == 0)
     return y * np.power(select(corner, 1.0, x), y - 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.signal
@@ -50,6 +51,9 @@ FORMULAS = {
     "hard_silu": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "squareplus": lambda x: (x + np.sqrt(x**2 + 4)) / 2,
+    "tanh": np.tanh,
+    "sparse_plus": lambda x: np.where(x > 1, x, np.maximum(x + 1, 0) ** 2 / 4),
+    "sparse_sigmoid": lambda x: np.clip(x + 1, 0, 2) / 2,
     "gelu_exact": lambda x: x * scipy.special.ndtr(x),
     "glu": lambda x: x[..., :2] * scipy.special.expit(x[..., 2:]),
 }
@@ -86,7 +90,8 @@ def test_activations_at_large_arguments(name, dtype):
         first = fg.elementwise_grad(f)(x)
         assert np.isfinite(first).all()
         assert np.isfinite(fg.elementwise_grad(fg.elementwise_grad(f))(x)).all()
-    if name not in ("identity", "sigmoid", "hard_sigmoid", "hard_tanh", "soft_sign", "relu6"):
+    if name not in ("identity", "sigmoid", "hard_sigmoid", "hard_tanh", "soft_sign", "relu6",
+                    "tanh", "sparse_sigmoid"):  # fmt: skip
         assert first[-1] == pytest.approx(1.0, rel=0.06) or name == "log_sigmoid"
     with np.errstate(invalid="ignore"):
         assert np.isnan(f(np.array([np.nan], dtype))).all()
@@ -96,7 +101,9 @@ def test_activations_at_large_arguments(name, dtype):
     ("name", "at", "slope"),
     [
         ("relu", 0.0, 0.0), ("relu6", 0.0, 0.0), ("relu6", 6.0, 0.0), ("leaky_relu", 0.0, 1.0),
-        ("hard_tanh", 1.0, 0.0), ("hard_tanh", -1.0, 0.0), ("elu", 0.0, 1.0), ("celu", 0.0, 1.0),
+        ("hard_tanh", 1.0, 0.0), ("hard_tanh", -1.0, 0.0), ("sparse_sigmoid", 1.0, 0.0),
+        ("sparse_sigmoid", -1.0, 0.0), ("sparse_plus", 1.0, 1.0), ("elu", 0.0, 1.0),
+        ("celu", 0.0, 1.0),
         ("soft_sign", 0.0, 1.0), ("sigmoid", 0.0, 0.25), ("softplus", 0.0, 0.5),
         ("silu", 0.0, 0.5), ("gelu", 0.0, 0.5), ("gelu_exact", 0.0, 0.5), ("squareplus", 0.0, 0.5),
     ],
@@ -105,7 +112,8 @@ def test_slopes_at_kinks_and_seams(name, at, slope):
     f = function(name)
     assert fg.grad(f)(at) == pytest.approx(slope, abs=1e-15)
     assert fg.jvp(f, (at,), (1.0,))[1] == pytest.approx(slope, abs=1e-15)
-    if name not in ("relu", "relu6", "leaky_relu", "hard_tanh", "elu", "celu", "soft_sign"):
+    if name not in ("relu", "relu6", "leaky_relu", "hard_tanh", "elu", "celu", "soft_sign",
+                    "sparse_plus", "sparse_sigmoid"):  # fmt: skip
         check_grads(f, [at])
 
 
@@ -117,6 +125,24 @@ def test_tails_are_precise():
     np.testing.assert_allclose(nn.squareplus(-1e8), 1e-8, rtol=1e-14)
     tail = nn.gelu(-30.0, approximate=False)
     np.testing.assert_allclose(tail, -30 * scipy.special.ndtr(-30.0), rtol=1e-12)
+
+
+def test_log1mexp():
+    x = np.array([1e-300, 1e-20, 1e-8, 0.1, 0.5, math.log(2.0), 0.7, 2.0, 40.0, 700.0])
+    with mpmath.workdps(60):
+        values = [float(mpmath.log(1 - mpmath.exp(-mpmath.mpf(v)))) for v in x[1:9]]
+        slopes = [float(1 / mpmath.expm1(mpmath.mpf(v))) for v in x]
+    for dtype, rtol in ((np.float64, 1e-14), (np.float32, 1e-5)):
+        given = x[1:9].astype(dtype)
+        np.testing.assert_allclose(nn.log1mexp(given), values, rtol=rtol)
+        assert nn.log1mexp(given).dtype == dtype
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(fg.elementwise_grad(nn.log1mexp)(x), slopes, rtol=1e-13)
+        np.testing.assert_allclose(fg.jit(nn.log1mexp)(x), nn.log1mexp(x), rtol=1e-14)
+    agrees(nn.log1mexp, np.array([0.3, 0.6, 0.9, 3.0]))
+    with np.errstate(all="ignore"):
+        assert nn.log1mexp(0.0) == -np.inf and np.isnan(nn.log1mexp(-1.0))
 
 
 def test_activations_with_parameters():
@@ -338,6 +364,8 @@ def test_initializers():
         bound = math.sqrt(3 * variance) if flat else 2 * math.sqrt(variance) / 0.8796
         assert np.abs(w).max() == pytest.approx(bound, rel=0.01)
         np.testing.assert_array_equal(w, getattr(initializers, name)()(rng(), shape))
+    geometric = initializers.variance_scaling(1.0, "fan_geo_avg", "normal")(rng(), shape)
+    assert geometric.var() == pytest.approx(1 / math.sqrt(300 * 200), rel=0.03)
     kernel = initializers.he_normal(in_axis=1, out_axis=0)(rng(), (64, 32, 3, 3), np.float32)
     assert kernel.dtype == np.float32
     assert kernel.var() == pytest.approx(2 / (32 * 9), rel=0.05)
@@ -355,6 +383,20 @@ def test_orthogonal(shape):
     w = initializers.orthogonal(2.0)(rng(), shape).reshape(-1, shape[-1])
     product = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
     np.testing.assert_allclose(product, 4 * np.eye(len(product)), atol=1e-12)
+
+
+def test_delta_orthogonal():
+    x = rng().standard_normal((1, 3, 7, 7))
+    kernel = initializers.delta_orthogonal(2.0)(rng(), (3, 5, 3, 4), np.float32)
+    assert kernel.dtype == np.float32 and np.count_nonzero(kernel) == 12
+    y = nn.conv(x, np.transpose(kernel, (3, 2, 0, 1)), padding="SAME")
+    np.testing.assert_allclose(np.sum(y**2, 1), 4 * np.sum(x**2, 1), rtol=1e-5)
+    for shape in ((3, 4), (3, 4, 2), (1, 1, 1, 1, 2, 2)):
+        with pytest.raises(ArgumentError, match="delta_orthogonal needs"):
+            initializers.delta_orthogonal()(rng(), shape)
+    key = fg.random.key(0)
+    jitted = fg.jit(lambda key: initializers.delta_orthogonal()(key, (3, 2, 2)))
+    np.testing.assert_allclose(jitted(key), initializers.delta_orthogonal()(key, (3, 2, 2)))
 
 
 @pytest.mark.parametrize("name", ["uniform", "normal", "truncated_normal", "he_normal",

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fungrad as fg
+from fungrad import tree_util
 from fungrad.errors import ArgumentError, StructureMismatchError
 
 TREES = st.recursive(
@@ -231,3 +232,84 @@ def test_partial_is_a_tree():
     assert slope.keywords["b"] == 2.0
     assert fg.jit(lambda f, x: f(x))(f, 2.0) == 10.0
     assert [path for path, _ in fg.tree_flatten_with_path(f)[0]] == [".args[0]", ".keywords['b']"]
+
+
+def test_what_a_structure_says_of_itself():
+    tree = {"a": (1.0, 2.0), "b": None, "c": [3.0]}
+    treedef = fg.tree_structure(tree)
+    assert (treedef.num_leaves, treedef.num_nodes) == (3, 7)
+    assert treedef.node_data() == (dict, ("a", "b", "c"))
+    assert fg.tree_structure(1.0).node_data() is None
+    parts = treedef.flatten_up_to({"a": ([1], {"x": 2}), "b": None, "c": [None]})
+    assert parts == [[1], {"x": 2}, None]
+    with pytest.raises(StructureMismatchError, match="another structure"):
+        treedef.flatten_up_to({"a": [1, 2], "b": None, "c": [3]})
+    inner = fg.tree_structure((0, 0))
+    composed = treedef.compose(inner)
+    assert composed == fg.tree_structure(fg.tree_map(lambda x: (x, x), tree))
+    assert fg.tree_structure(0).compose(inner) == inner == inner.compose(fg.tree_structure(0))
+
+
+def test_a_structure_is_walked_from_the_leaves_up():
+    tree = {"a": (1, 2), "b": [3], "c": None}
+    leaves, treedef = fg.tree_flatten(tree)
+    seen = []
+
+    def node(values, data):
+        seen.append(data[0])
+        return sum(values)
+
+    assert treedef.walk(node, lambda x: 10 * x, leaves) == 60
+    assert treedef.walk(node, None, leaves) == 6
+    assert seen[:4] == [tuple, list, type(None), dict]
+
+
+def test_transpose_finds_the_inner_structure():
+    outer = fg.tree_structure([0, 0])
+    tree = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    assert fg.tree_transpose(outer, None, tree) == {"a": [1, 3], "b": [2, 4]}
+    with pytest.raises(StructureMismatchError, match="give inner_treedef"):
+        fg.tree_transpose(fg.tree_structure([]), None, [])
+
+
+def test_all_leaves():
+    assert tree_util.all_leaves([1.0, "text", np.ones(2)]) and tree_util.all_leaves([])
+    assert not tree_util.all_leaves([1.0, None])
+    assert tree_util.all_leaves([1.0, (2.0,)], is_leaf=lambda x: isinstance(x, tuple))
+
+
+def test_children_with_keys():
+    class Model:
+        def __init__(self, weight, name, order):
+            self.weight, self.name, self.order = weight, name, order
+
+    tree_util.register_pytree_with_keys(
+        Model,
+        lambda m: (((".weight", m.weight), (m.order, m.weight)), m.name),
+        lambda name, children: Model(children[0], name, 0),
+    )
+    model = Model({"w": 2.0}, "first", 7)
+    paths = [path for path, _ in fg.tree_flatten_with_path(model)[0]]
+    assert paths == [".weight['w']", "[7]['w']"]
+    gradient = fg.grad(lambda m, x: m.weight["w"] * x)(model, 5.0)
+    assert gradient.weight["w"] == 5.0 and gradient.name == "first"
+    assert fg.jit(lambda m, x: m.weight["w"] * x)(model, 5.0) == 10.0
+    with pytest.raises(fg.errors.NonDifferentiableInputError, match=r"m\.weight\['w'\]"):
+        fg.grad(lambda m: 1.0)(Model({"w": 2}, "first", 7))
+
+
+def test_static_trees():
+    @tree_util.register_static
+    class Kind(str):
+        pass
+
+    traced = []
+
+    @fg.jit
+    def f(x, y, kind):
+        traced.append(kind)
+        return x + y if kind == "add" else x - y
+
+    assert f(1.0, 2.0, Kind("add")) == 3.0 == f(5.0, -2.0, Kind("add"))
+    assert f(1.0, 2.0, Kind("sub")) == -1.0 and traced == ["add", "sub"]
+    assert fg.grad(f)(1.0, 2.0, Kind("sub")) == 1.0

@@ -53,26 +53,6 @@ def tree_structure(tree: Any, is_leaf: Predicate | None = None) -> TreeDef:
     return trees.structure(tree, is_leaf)
 
 
-def _up_to(treedef: TreeDef, tree: Any) -> list[Any]:
-    """The parts of a tree that stand where the leaves of a structure are."""
-    if treedef.type is None:
-        return [tree]
-    parts: list[Any] = []
-    top = trees.structure(tree, is_leaf=lambda x: x is not tree)
-    if (
-        top.type is not treedef.type
-        or top.aux != treedef.aux
-        or len(top.children) != len(treedef.children)
-    ):
-        raise StructureMismatchError(
-            f"A tree has another structure than the first one: {top} where that has {treedef}."
-        )
-    children = trees.leaves(tree, is_leaf=lambda x: x is not tree)
-    for child, part in zip(treedef.children, children, strict=True):
-        parts += _up_to(child, part)
-    return parts
-
-
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | None = None) -> Any:
     """Applies f to the leaves of a tree, and to what stands in their places in further trees.
 
@@ -89,7 +69,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | 
     {'a': 4, 'b': 5}
     """
     leaves, treedef = trees.flatten(tree, is_leaf)
-    others = [_up_to(treedef, other) for other in rest]
+    others = [treedef.flatten_up_to(other) for other in rest]
     return trees.unflatten(treedef, [f(*xs) for xs in zip(leaves, *others, strict=True)])
 
 
@@ -122,14 +102,32 @@ def tree_all(tree: Any, is_leaf: Predicate | None = None) -> bool:
     return all(trees.leaves(tree, is_leaf))
 
 
-def tree_transpose(outer_treedef: TreeDef, inner_treedef: TreeDef, tree: Any) -> Any:
+def all_leaves(iterable: Iterable[Any], is_leaf: Predicate | None = None) -> bool:
+    """Whether all items are leaves, and none is a container of others.
+
+    >>> all_leaves([1.0, 2.0]), all_leaves([1.0, (2.0,)])
+    (True, False)
+    """
+    return all(trees.structure(item, is_leaf) is trees.LEAF for item in iterable)
+
+
+def tree_transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, tree: Any) -> Any:
     """A tree of trees turned inside out: outer structure of inner ones to inner of outer.
+
+    Where `inner_treedef` is None it is the structure of the first inner tree.
 
     >>> pairs = {"a": (1, 2), "b": (3, 4)}
     >>> tree_transpose(tree_structure({"a": 0, "b": 0}), tree_structure((0, 0)), pairs)
     ({'a': 1, 'b': 3}, {'a': 2, 'b': 4})
     """
-    rows = [trees.match(inner_treedef, part, "inner tree") for part in _up_to(outer_treedef, tree)]
+    parts = outer_treedef.flatten_up_to(tree)
+    if inner_treedef is None:
+        if not parts:
+            raise StructureMismatchError(
+                f"The outer tree {outer_treedef} has no inner one: give inner_treedef."
+            )
+        inner_treedef = trees.structure(parts[0])
+    rows = [trees.match(inner_treedef, part, "inner tree") for part in parts]
     columns = [[row[i] for row in rows] for i in range(inner_treedef.leaf_count)]
     return trees.unflatten(
         inner_treedef, [trees.unflatten(outer_treedef, column) for column in columns]
@@ -201,6 +199,82 @@ def register_pytree_node_class(cls: Any) -> Any:
     [3.0]
     """
     trees.register(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
+    return cls
+
+
+def register_pytree_with_keys(
+    nodetype: type,
+    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]],
+    unflatten_func: Callable[[Any, Sequence[Any]], Any],
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
+) -> None:
+    """Makes instances of a class trees, whose children have names in paths.
+
+    Args:
+      nodetype: the class.
+      flatten_with_keys: takes an instance; returns (pairs of key and child, aux), aux hashable. A
+        key that is text beginning with "." or "[" stands in paths as it is, another as `[key]`.
+      unflatten_func: takes aux and children; returns an instance.
+      flatten_func: JAX's short way to the children without keys; not needed here.
+
+    >>> class Point:
+    ...     def __init__(self, x, y):
+    ...         self.x, self.y = x, y
+    >>> register_pytree_with_keys(
+    ...     Point, lambda p: (((".x", p.x), (".y", p.y)), None), lambda _, xs: Point(*xs)
+    ... )
+    >>> tree_flatten_with_path([Point(1, 2)])[0]
+    [('[0].x', 1), ('[0].y', 2)]
+    """
+
+    def flatten(x: Any) -> tuple[Sequence[Any], Any]:
+        pairs, aux = flatten_with_keys(x)
+        found = list(pairs)
+        return [child for _, child in found], (aux, tuple(_key(key) for key, _ in found))
+
+    trees.register(
+        nodetype,
+        flatten,
+        lambda aux, children: unflatten_func(aux[0], children),
+        lambda aux, count: aux[1],
+    )
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) and key[:1] in (".", "[") else f"[{key!r}]"
+
+
+def register_pytree_with_keys_class(cls: Any) -> Any:
+    """A class decorator: registers a class by `tree_flatten_with_keys` and `tree_unflatten`.
+
+    >>> @register_pytree_with_keys_class
+    ... class Layer:
+    ...     def __init__(self, w):
+    ...         self.w = w
+    ...     def tree_flatten_with_keys(self):
+    ...         return [("w", self.w)], None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux, children):
+    ...         return cls(*children)
+    >>> tree_flatten_with_path(Layer(3.0))[0]
+    [("['w']", 3.0)]
+    """
+    register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), cls.tree_unflatten)
+    return cls
+
+
+def register_static(cls: Any) -> Any:
+    """A class decorator: instances are trees without leaves, all of them structure.
+
+    `jit` traces once for each value of them, as for a static argument; they have to be hashable.
+
+    >>> @register_static
+    ... class Kind(str):
+    ...     pass
+    >>> tree_leaves((1.0, Kind("sum")))
+    [1.0]
+    """
+    trees.register(cls, lambda x: ((), x), lambda x, _: x)
     return cls
 
 
@@ -277,9 +351,13 @@ trees.register(
 
 __all__ = [
     "Partial",
+    "all_leaves",
     "register_dataclass",
     "register_pytree_node",
     "register_pytree_node_class",
+    "register_pytree_with_keys",
+    "register_pytree_with_keys_class",
+    "register_static",
     "tree_all",
     "tree_flatten",
     "tree_flatten_with_path",

@@ -68,6 +68,53 @@ class TreeDef:
         """The tree of this structure with the given leaves."""
         return unflatten(self, leaves)
 
+    num_leaves = property(lambda self: self.leaf_count, doc="How many leaves it has.")
+
+    @property
+    def num_nodes(self) -> int:
+        """How many containers and leaves the structure has."""
+        return 1 + sum(child.num_nodes for child in self.children)
+
+    def node_data(self) -> tuple[type, Hashable] | None:
+        """The type of the outermost container and what else tells it apart; None of a leaf."""
+        return None if self.type is None else (self.type, self.aux)
+
+    def flatten_up_to(self, tree: Tree) -> list[Tree]:
+        """The parts of a tree that stand where this structure has its leaves.
+
+        Raises:
+          StructureMismatchError: where the tree has other containers.
+        """
+        if self.type is None:
+            return [tree]
+        children, top = flatten(tree, lambda x: x is not tree)
+        alike = top.type is self.type and top.aux == self.aux
+        if not alike or len(top.children) != len(self.children):
+            raise StructureMismatchError(
+                f"A tree has another structure than the first one: {top} where that has {self}."
+            )
+        parts = zip(self.children, children, strict=True)
+        return [found for child, part in parts for found in child.flatten_up_to(part)]
+
+    def compose(self, inner: TreeDef) -> TreeDef:
+        """The structure with another one in the place of each leaf."""
+        if self.type is None:
+            return inner
+        return TreeDef(self.type, self.aux, tuple([c.compose(inner) for c in self.children]))
+
+    def walk(
+        self, f_node: Callable[..., Any], f_leaf: Callable[[Any], Any] | None, leaves: Iterable[Any]
+    ) -> Any:
+        """From the leaves up: `f_node(values of the children, node_data)` of each container, and of
+        each leaf `f_leaf(leaf)`, or the leaf itself where that is None.
+        """
+        rest = iter(leaves)
+        if self.type is None:
+            leaf = next(rest)
+            return leaf if f_leaf is None else f_leaf(leaf)
+        values = tuple([child.walk(f_node, f_leaf, rest) for child in self.children])
+        return f_node(values, self.node_data())
+
 
 class _Star:
     def __repr__(self) -> str:

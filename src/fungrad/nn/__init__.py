@@ -13,6 +13,7 @@ from fungrad.nn.activations import hard_swish as hard_swish
 from fungrad.nn.activations import hard_tanh as hard_tanh
 from fungrad.nn.activations import identity as identity
 from fungrad.nn.activations import leaky_relu as leaky_relu
+from fungrad.nn.activations import log1mexp as log1mexp
 from fungrad.nn.activations import log_sigmoid as log_sigmoid
 from fungrad.nn.activations import mish as mish
 from fungrad.nn.activations import relu as relu
@@ -22,8 +23,11 @@ from fungrad.nn.activations import sigmoid as sigmoid
 from fungrad.nn.activations import silu as silu
 from fungrad.nn.activations import soft_sign as soft_sign
 from fungrad.nn.activations import softplus as softplus
+from fungrad.nn.activations import sparse_plus as sparse_plus
+from fungrad.nn.activations import sparse_sigmoid as sparse_sigmoid
 from fungrad.nn.activations import squareplus as squareplus
 from fungrad.nn.activations import swish as swish
+from fungrad.nn.activations import tanh as tanh
 from fungrad.nn.layers import avg_pool as avg_pool
 from fungrad.nn.layers import conv as conv
 from fungrad.nn.layers import dot_product_attention as dot_product_attention

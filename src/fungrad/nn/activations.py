@@ -248,8 +248,52 @@ def glu(x: Any, axis: int = -1) -> Any:
     return first * sigmoid(slice_axis(x, axis=axis, start=length // 2, stop=length))
 
 
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent: `np.tanh`.
+
+    >>> float(tanh(0.0))
+    0.0
+    """
+    return np.tanh(x)
+
+
+def sparse_plus(x: Any) -> Any:
+    """0 up to -1, x from 1 on, and (x + 1)^2 / 4 between: softplus with a finite support.
+
+    >>> sparse_plus(np.array([-2.0, 0.0, 3.0]))
+    array([0.  , 0.25, 3.  ])
+    """
+    x = _floats(x)
+    inner = np.where((x <= -1) | (x >= 1), 0, x)  # whose square does not overflow
+    return np.where(x <= -1, 0, np.where(x >= 1, x, (inner + 1) ** 2 / 4))[()]
+
+
+def sparse_sigmoid(x: Any) -> Any:
+    """0 up to -1, 1 from 1 on, and (x + 1) / 2 between: the derivative of sparse_plus (Blondel,
+    Martins and Niculae 2019, section 6.2), with the derivative 0 at -1 and at 1.
+
+    >>> sparse_sigmoid(np.array([-2.0, 0.0, 3.0]))
+    array([0. , 0.5, 1. ])
+    """
+    x = _floats(x)
+    return np.where(x <= -1, 0, np.where(x >= 1, 1, (x + 1) / 2))[()]
+
+
+def log1mexp(x: Any) -> Any:
+    """log(1 - e^-x) of x >= 0, precise for small and for large x; NaN below 0. Maechler 2012.
+
+    >>> log1mexp(np.array([1e-20, 50.0]))
+    array([-4.60517019e+01, -1.92874985e-22])
+    """
+    x = _floats(x)
+    small = x < math.log(2.0)
+    near = np.log(-np.expm1(-np.where(small, x, 1)))
+    return np.where(small, near, np.log1p(-np.exp(-np.where(small, 1, x))))[()]
+
+
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
-    "identity", "leaky_relu", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu",
-    "soft_sign", "softplus", "squareplus", "swish",
+    "identity", "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu",
+    "sigmoid", "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus",
+    "swish", "tanh",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
+from fungrad.numpy.updates import At as at
 from fungrad.primitives.shaping import cast
 from fungrad.random import continuous
 from fungrad.tracing.trace import Tracer
@@ -150,15 +151,17 @@ def variance_scaling(
     """An initializer of the variance scale / n, n being the inputs, the outputs or their mean.
 
     Args:
-      scale: the factor. mode: "fan_in", "fan_out" or "fan_avg". distribution: "truncated_normal",
-      "normal" or "uniform". in_axis, out_axis, batch_axis: which axes are which (kernels of
-      `conv` have in_axis=1, out_axis=0).
+      scale: the factor. mode: "fan_in", "fan_out", "fan_avg", or "fan_geo_avg", their geometric
+      mean. distribution: "truncated_normal", "normal" or "uniform". in_axis, out_axis, batch_axis:
+      which axes are which (kernels of `conv` have in_axis=1, out_axis=0).
 
     >>> variance_scaling(1.0, "fan_in", "normal")(np.random.default_rng(0), (3, 2)).shape
     (3, 2)
     """
-    if mode not in ("fan_in", "fan_out", "fan_avg"):
-        raise ArgumentError(f"mode={mode!r} is not 'fan_in', 'fan_out' or 'fan_avg'.")
+    if mode not in ("fan_in", "fan_out", "fan_avg", "fan_geo_avg"):
+        raise ArgumentError(
+            f"mode={mode!r} is not 'fan_in', 'fan_out', 'fan_avg' or 'fan_geo_avg'."
+        )
     if distribution not in ("truncated_normal", "normal", "uniform"):
         raise ArgumentError(
             f"distribution={distribution!r} is not 'truncated_normal', 'normal' or 'uniform'."
@@ -166,7 +169,12 @@ def variance_scaling(
 
     def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
         fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
-        n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
+        n = {
+            "fan_in": fan_in,
+            "fan_out": fan_out,
+            "fan_avg": (fan_in + fan_out) / 2,
+            "fan_geo_avg": math.sqrt(fan_in * fan_out),
+        }[mode]
         deviation = math.sqrt(scale / n)
         shape = tuple(shape)
         if distribution == "uniform":
@@ -229,8 +237,33 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = np.float6
     return init
 
 
+def delta_orthogonal(
+    scale: float = 1.0, column_axis: int = -1, dtype: Any = np.float64
+) -> Initializer:
+    """An initializer of kernels of 1 to 3 axes of space, (..., inputs, outputs): orthogonal at the
+    centre, zero elsewhere, so that a convolution keeps lengths. Xiao et al. 2018, arXiv:1806.05393.
+
+    >>> kernel = delta_orthogonal()(np.random.default_rng(0), (3, 2, 2))
+    >>> bool(np.allclose(kernel[1].T @ kernel[1], np.eye(2))), float(np.sum(np.abs(kernel[::2])))
+    (True, 0.0)
+    """
+
+    def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
+        if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
+            raise ArgumentError(
+                "delta_orthogonal needs 1 to 3 axes of space and no fewer outputs than inputs, not "
+                f"shape {tuple(shape)}."
+            )
+        centre = tuple([(n - 1) // 2 for n in shape[:-2]])
+        matrix = orthogonal(scale, column_axis, dtype)(rng, shape[-2:])
+        return at(np.zeros(shape, dtype))[centre].set(matrix)
+
+    return init
+
+
 __all__ = [
-    "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "kaiming_normal",
-    "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
-    "truncated_normal", "uniform", "variance_scaling", "xavier_normal", "xavier_uniform", "zeros",
+    "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
+    "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones",
+    "orthogonal", "truncated_normal", "uniform", "variance_scaling", "xavier_normal",
+    "xavier_uniform", "zeros",
 ]  # fmt: skip

@@ -707,6 +707,6 @@ def test_tolerances_may_be_traced():
         rows = fg.vmap(f, in_axes=(None, 0))(a, cutoffs)
         np.testing.assert_allclose(rows, np.stack([f(a, k) for k in cutoffs]), atol=1e-13)
     stack = values((2, 4, 3))
-    rows = fg.vmap(np.linalg.pinv, in_axes=(None, 0))(stack, cutoffs)
+    rows = fg.vmap(lambda a, k: np.linalg.pinv(a, k), in_axes=(None, 0))(stack, cutoffs)
     expected = np.stack([np.linalg.pinv(stack, k) for k in cutoffs])
     np.testing.assert_allclose(rows, expected, atol=1e-13)

@@ -75,6 +75,7 @@ FLAT: dict[str, str] = {
     "isfinite": "fc",
     "logical_not": "fib",
     "invert": "ib",
+    "bitwise_count": "i",
 }
 for name, kinds in FLAT.items():
     dtypes = {"f": (F64, F32), "c": (C128,), "i": (I64, I32), "b": (BOOL,)}
@@ -106,6 +107,7 @@ BINARY: dict[str, tuple[tuple[float, float], tuple[float, float], str]] = {
     "power": ((0.3, 2), (-2, 2), "c"),
     "arctan2": ((0.2, 2), (-2, 2), ""),
     "hypot": ((0.2, 2), (-2, 2), ""),
+    "complex_of": ((-2, 2), (-2, 2), ""),
     "maximum": ((-2, 2), (-2.3, 2.1), "i"),
     "minimum": ((-2, 2), (-2.3, 2.1), "i"),
     "fmax": ((-2, 2), (-2.3, 2.1), "i"),

@@ -65,6 +65,11 @@ for dtype in (F64, F32, C128, I64):
         add("checked", x, x == x, message="{} is wrong", fixed=(1,))
         add("checked", x, np.True_, message="wrong", fixed=(1,))
 
+for dtype, wanted in ((F64, "i8"), (F32, "u4"), (I64, "f4"), (C128, "u8"), (I32, "i1")):
+    for shape in ((3,), (2, 0), (2, 4)):
+        add("bitcast", draw("bitcast", shape, dtype), dtype=np.dtype(wanted))
+add("bitcast", draw("bitcast", (), F64), dtype=I64)
+
 for side in ("left", "right"):
     for shape in ((), (3,), (2, 3), (0,)):
         edges = np.array([-1.5, -0.5, 0.0, 0.0, 1.0])

@@ -543,3 +543,11 @@ def test_loops_and_branches_that_are_not_linear_are_refused_by_the_line_inside(f
     for run in (lambda g: g, fg.jit):
         with pytest.raises(NonLinearError, match=says):
             run(lambda y: fg.linear_transpose(f, X)(y))(f(X))
+
+
+def test_jacobians_of_what_returns_no_array():
+    for transform in (fg.jacrev, fg.jacfwd, fg.jacobian, fg.hessian):
+        assert transform(lambda x: None)(1.0) is None
+        assert transform(lambda x: ())(np.ones(2)) == ()
+        assert fg.jit(transform(lambda x: {}))(1.0) == {}
+    assert fg.jacrev(lambda x: (x * x, None))(3.0) == (6.0, None)

@@ -328,3 +328,9 @@ def test_convolutions_that_do_not_fit():
     with pytest.raises(ArgumentError, match="does not hold"):
         f(x, w, (1,), "VALID", dimension_numbers=("NCW", "OIX", "NCW"))
     assert f(x, np.ones((2, 4, 9)), (1,), "VALID").shape == (1, 2, 0)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5])
+def test_a_batch_of_map_holds_one_slice_at_least(size):
+    with pytest.raises(fg.errors.ArgumentError, match=rf"batch_size={size}.*test_lax"):
+        lax.map(lambda x: x, np.ones(3), batch_size=size)

@@ -157,6 +157,8 @@ def test_scipys_own_dispatch():
         "x = np.array([0.3, 1.2, 0.7])\n"
         "for f, slope in (\n"
         "    (sp.gammaln, sp.digamma),\n"
+        "    (sp.digamma, lambda x: sp.polygamma(1, x)),\n"
+        "    (sp.psi, lambda x: sp.polygamma(1, x)),\n"
         "    (lambda x: sp.polygamma(1, x), lambda x: sp.polygamma(2, x)),\n"
         "    (sp.erf, lambda x: 2 / np.sqrt(np.pi) * np.exp(-x * x)),\n"
         "    (lambda x: sp.multigammaln(x + 3, 1), lambda x: sp.digamma(x + 3)),\n"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from surface import agrees, values
 
 import fungrad as fg
+from fungrad.testing import check_grads
 
 F32, F64, C128, I64 = np.float32, np.float64, np.complex128, np.int64
 
@@ -273,10 +274,6 @@ def test_arguments_without_meaning_are_refused_by_name():
     x = np.ones((2, 2))
     with pytest.raises(fg.errors.UnsupportedArgumentError, match="out"):
         fg.vjp(lambda x: np.concatenate([x, x], out=np.zeros((4, 2))), x)
-    with pytest.raises(fg.errors.UnsupportedArgumentError, match="linear_ramp"):
-        fg.vjp(lambda x: np.pad(x, 1, mode="linear_ramp"), x)
-    with pytest.raises(fg.errors.UnsupportedArgumentError, match="reflect_type"):
-        fg.vjp(lambda x: np.pad(x, 1, mode="reflect", reflect_type="odd"), x)
 
 
 def test_outside_of_transforms_the_functions_are_numpys():
@@ -370,3 +367,63 @@ def test_vander_multiplies_as_numpy_does():
             for n in (0, 1, 5):
                 expected, found = np.vander(x, n), fg.jit(lambda x, n=n: np.vander(x, n))(x)
                 assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
+
+
+PADS = {
+    "linear_ramp": [{}, {"end_values": (1.5, -2)}, {"end_values": ((1, 2), (3, 4))}],
+    "maximum": [{}, {"stat_length": 2}],
+    "minimum": [{"stat_length": (1, 2)}],
+    "mean": [{}, {"stat_length": 1}],
+    "median": [{"stat_length": (2, 3)}],
+    "reflect": [{"reflect_type": "odd"}],
+    "symmetric": [{"reflect_type": "odd"}],
+}
+
+
+@pytest.mark.parametrize("mode", PADS)
+def test_borders_made_of_values(mode):
+    for options in PADS[mode]:
+
+        def f(x, width, options=options):
+            return np.pad(x, width, mode, **options)
+
+        for shape in ((2, 3), (3, 1)):
+            for width in (((1, 2), (7, 0)), 3):
+                check_grads(lambda x, w=width: f(x, w), [values(shape)], order=2)
+                for dtype in (F64, F32, C128, np.int8, np.uint8, bool):
+                    each_way(lambda x, w=width: f(x, w), values(shape, dtype))
+        for shape in ((0, 2), (0, 0)):
+            each_way(lambda x: f(x, ((0, 0), (0, 0))), values(shape))
+            with pytest.raises(ValueError, match="can't extend empty axis 0"):
+                fg.jit(lambda x: f(x, 1))(values(shape))
+
+
+def test_borders_that_a_function_writes():
+    def write(vector, width, axis, options):
+        vector[: width[0]] = options.get("value", 10.0)
+        if width[1]:
+            vector[-width[1] :] = vector[width[0]] * 2
+
+    for x in (values((3,)), values((2, 3)), np.arange(6).reshape(2, 3)):
+        each_way(lambda x: np.pad(x, 2, write), x)
+        each_way(lambda x: np.pad(x, (0, 1), write, value=3), x)
+    check_grads(lambda x: np.pad(x, 2, write), [values((2, 3))], order=2)
+    each_way(lambda x: np.pad(x, 2, "empty")[2:-2], values((3,)))
+    for x, options in ((values((2,)), {"mode": "bad"}), (values((2,)), {"stat_length": 1})):
+        for run in (lambda f: f, fg.jit, lambda f: lambda *args: fg.vjp(f, *args)):
+            with pytest.raises(ValueError, match="mode '"):
+                run(lambda x, o=options: np.pad(x, 1, **o))(x)
+
+
+def test_ends_of_ramps_have_derivatives():
+    def f(x, ends):
+        return np.pad(x, 2, "linear_ramp", end_values=ends)
+
+    check_grads(f, [values((2, 3)), np.array([1.0, 2.0])], order=2)
+    check_grads(f, [values((2, 3)), np.array([[1.0, 2.0], [3.0, 4.0]])], order=2)
+
+
+def test_a_number_repeated_along_its_axis():
+    each_way(lambda x: np.repeat(x, 3, axis=0), np.float64(2.0))
+    each_way(lambda x: np.repeat(x, [2], axis=-1), np.float64(2.0))
+    each_way(lambda x: np.squeeze(x, 0), np.array(2.0))

@@ -60,6 +60,19 @@ def test_methods():
         fg.grad(lambda x: np.sum(x.sort()))(X[0])
 
 
+def test_orders_of_numbers():
+    for axis in (0, -1):
+        agrees(lambda x, a=axis: np.argsort(x, axis=a), np.float64(3.5), order=0)
+        agrees(lambda x, a=axis: np.argpartition(x, 0, axis=a), np.float64(3.5), order=0)
+        agrees(lambda x, a=axis: np.lexsort(x, axis=a), np.array([3.0, 1.0, 2.0]), order=0)
+        agrees(lambda x, a=axis: np.cumulative_sum(x, axis=a), np.float64(3.5))
+    for run in (lambda f: f, fg.jit):
+        with pytest.raises(TypeError, match="len > 0"):
+            run(np.lexsort)(np.array(3.0))
+        with pytest.raises(TypeError, match="cannot accumulate on a scalar"):
+            run(np.add.accumulate)(np.array(3.0))
+
+
 def test_lexsort():
     keys = np.array([[1.0, 0.0, 1.0, 0.0], [2.0, 2.0, 1.0, 1.0]])
     agrees(lambda a, b: np.lexsort((a, b)), keys[0], keys[1])

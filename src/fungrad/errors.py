@@ -144,7 +144,7 @@ class UnsupportedFunctionError(FungradError, TypeError):
 
     Fails::
 
-        fg.grad(lambda x: np.packbits(x))(x)
+        fg.grad(lambda x: np.sum(np.where(np.isnat(x), 0.0, x)))(x)
 
     Repaired: the message names a supported function whose name is alike, or, for a function of
     SciPy's, the one of `fungrad.scipy`; or write it from supported functions, or declare a

@@ -259,6 +259,11 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     """
     if batch_size is None:
         return scan(lambda _, x: ((), f(x)), (), xs)[1]
+    if not isinstance(batch_size, int | np.integer) or batch_size < 1:
+        raise ArgumentError(
+            f"lax.map was called with batch_size={batch_size!r}{user_line()}, which has to be a "
+            "whole number, 1 or more; leave it out to go one by one."
+        )
     _, treedef, types = types_of(xs, "xs")
     count = _scan_length(types, treedef, None)
     whole = count - count % batch_size

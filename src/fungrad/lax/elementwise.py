@@ -15,6 +15,7 @@ import numpy as np
 from fungrad.errors import ArgumentError
 from fungrad.numpy.prepare import array_of, promoted
 from fungrad.primitives import shaping as s
+from fungrad.primitives.ufuncs import complex_of
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import typeof
 
@@ -105,19 +106,7 @@ def complex(x: Any, y: Any) -> Any:
     array([1.-infj])
     """
     x, y = promoted([array_of(x), array_of(y)])
-    dtype = np.result_type(x.dtype, np.complex64)
-    # Infinity times i would have a real part of NaN.
-    moved = s.cast(np.where(np.isfinite(y), y, 0), dtype) * dtype.type(1j)
-    for value in (np.inf, -np.inf):
-        moved = np.where(np.equal(y, value), _imaginary(value, dtype), moved)
-    moved = np.where(np.isnan(y), _imaginary(np.nan, dtype), moved)
-    return (s.cast(x, dtype) + moved)[()]
-
-
-def _imaginary(value: float, dtype: np.dtype[Any]) -> Any:
-    number = np.zeros((), dtype)
-    number.imag = value
-    return number[()]
+    return complex_of(x, y)
 
 
 # --- bits -----------------------------------------------------------------------------------------

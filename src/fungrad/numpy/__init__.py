@@ -21,12 +21,14 @@ from fungrad.numpy import operators as operators
 from fungrad.numpy import ufunc_methods as ufunc_methods
 from fungrad.numpy import updates as updates
 from fungrad.numpy.averages import *
+from fungrad.numpy.bits import *
 from fungrad.numpy.contractions import *
 from fungrad.numpy.creation import *
 from fungrad.numpy.dtypes import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.indexing import *
 from fungrad.numpy.joining import *
+from fungrad.numpy.padding import *
 from fungrad.numpy.rearranging import *
 from fungrad.numpy.reductions import *
 from fungrad.numpy.shaping import *

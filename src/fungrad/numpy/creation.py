@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.prepare import array_of, axis_index, refuse_assignment, sizes
+from fungrad.numpy.prepare import array_of, axis_index, common_dtype, refuse_assignment, sizes
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives.checking import checked
@@ -137,20 +137,33 @@ def linspace(
     count = operator.index(num)
     if count < 0:
         raise ValueError(f"Number of samples, {count}, must be non-negative.")
-    first, last = array_of(start) * 1.0, array_of(stop) * 1.0
-    found = np.result_type(first.dtype, last.dtype, float(count))
+    found = common_dtype(start, stop)
+    found = found if found.kind in "fc" else np.dtype(np.float64)
+    first, last = cast(array_of(start), found), cast(array_of(stop), found)
     dtype = found if dtype is None else np.dtype(dtype)
     steps = count - 1 if endpoint else count
     delta = last - first
-    positions = np.arange(count).reshape((count,) + (1,) * len(delta.shape))
+    positions = np.arange(count, dtype=found).reshape((count,) + (1,) * len(delta.shape))
     step = delta / steps if steps > 0 else np.nan
-    points = first + positions * step if steps > 0 else first + positions * delta
+    points = _multiples(positions, delta, step, steps) + first
     if endpoint and count > 1:
         points = select(positions == count - 1, last, points)
     if dtype.kind in "iu":
         points = np.floor(points)
     points = s.moveaxis(cast(points, dtype), 0, axis_index(axis, len(points.shape)))
     return (points, step) if retstep else points
+
+
+def _multiples(positions: Any, delta: Any, step: Any, steps: int) -> Any:
+    """positions * step; where a step is 0, too small a number maybe, NumPy divides the positions in
+    its place.
+    """
+    if steps <= 0:
+        return positions * delta
+    tiny: Any = np.any(step == 0)
+    if tiny.__class__ is not Tracer:
+        return positions / steps * delta if tiny else positions * step
+    return select(tiny, positions / steps, positions) * select(tiny, delta, step)
 
 
 @implements(np.logspace)

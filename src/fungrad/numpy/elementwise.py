@@ -145,7 +145,7 @@ def nan_to_num(
     x = array_of(x)
     if x.dtype.kind == "c":
         parts = [nan_to_num(part, copy, nan, posinf, neginf) for part in (u.real(x), u.imag(x))]
-        return cast(parts[0] + parts[1] * 1j, x.dtype)
+        return u.complex_of(*parts)
     if x.dtype.kind != "f":
         return x
     bounds = np.finfo(x.dtype)

@@ -15,6 +15,7 @@ import numpy as np
 from fungrad.errors import AbstractValueError
 from fungrad.numpy import (
     averages,
+    bits,
     contractions,
     elementwise,
     indexing,
@@ -72,7 +73,7 @@ def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
 
 
 _MODULES: tuple[Any, ...] = (
-    averages, contractions, elementwise, indexing, rearranging, reductions, shaping,
+    averages, bits, contractions, elementwise, indexing, rearranging, reductions, shaping,
     sorting, standard,
 )  # fmt: skip
 
@@ -101,7 +102,7 @@ def _ufunc_method(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-_BYTES = ("byteswap", "dump", "dumps", "getfield", "setflags", "tobytes", "tofile", "view")
+_BYTES = ("byteswap", "dump", "dumps", "getfield", "setflags", "tobytes", "tofile")
 """Methods that ask for the bytes of an array, which a traced value may not have."""
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.contractions import last_two
 from fungrad.numpy.prepare import array_of, axis_index, axis_indices, sizes
 from fungrad.numpy.shaping import ravel
@@ -22,8 +21,7 @@ from fungrad.primitives import shaping as s
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.shaping import cast
-from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import Tracer, registry
+from fungrad.tracing.trace import registry
 
 
 def _pick(x: Any, positions: Any, axis: int) -> Any:
@@ -116,7 +114,7 @@ def tile(A: Any, reps: Any) -> Any:
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Each element repeated, as np.repeat; `repeats` is a number or one number for each element."""
     x = array_of(a)
-    if axis is None:
+    if axis is None or not x.shape:
         x = s.reshape(x, shape=(x.size,))
     place = axis_index(0 if axis is None else axis, len(x.shape))
     counts = np.asarray(known(repeats, "the repeats of np.repeat"))
@@ -138,82 +136,6 @@ def resize(a: Any, new_shape: Any) -> Any:
     if x.size == 0:
         return np.zeros(shape, x.dtype)
     return s.reshape(_pick(s.reshape(x, shape=(x.size,)), positions, 0), shape=shape)
-
-
-# --- padding --------------------------------------------------------------------------------------
-
-_PLACES = ("edge", "reflect", "symmetric", "wrap")
-"""The modes of np.pad that repeat elements, so that padding positions tells which."""
-
-
-def _pairs(width: Any, ndim: int, what: str) -> list[tuple[int, int]]:
-    if isinstance(width, dict):
-        pairs = [(0, 0)] * ndim
-        for axis, given in width.items():
-            before, after = (given, given) if isinstance(given, int) else given
-            pairs[axis_index(axis, ndim)] = (before, after)
-        return pairs
-    spread = np.broadcast_to(np.asarray(known(width, what)), (ndim, 2))
-    if spread.dtype.kind not in "iu":
-        raise TypeError("`pad_width` must be of integral type.")
-    if np.any(spread < 0):
-        raise ValueError("index can't contain negative values")
-    return [(int(before), int(after)) for before, after in spread]
-
-
-@implements(np.pad)
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """The array with a border, as np.pad: constant, edge, reflect, symmetric and wrap."""
-    x = array_of(array)
-    widths = _pairs(pad_width, len(x.shape), "the pad_width of np.pad")
-    if mode == "constant":
-        values = kwargs.pop("constant_values", 0)
-        _refuse_options(mode, kwargs)
-        return _pad_constant(x, widths, values)
-    if mode not in _PLACES:
-        raise UnsupportedArgumentError(
-            f"np.pad was called with mode={mode!r}{user_line()}, which fungrad does not have for "
-            f"traced values. The modes are constant, {', '.join(_PLACES)}; join other borders on "
-            "by np.concatenate."
-        )
-    kind = kwargs.pop("reflect_type", "even")
-    _refuse_options(mode, kwargs)
-    if kind != "even":
-        raise UnsupportedArgumentError(
-            f"np.pad was called with reflect_type={kind!r}{user_line()}; for traced values it is "
-            "'even' only."
-        )
-    for axis, width in enumerate(widths):
-        if width != (0, 0):
-            positions = np.pad(np.arange(x.shape[axis]), width, mode=mode)
-            x = _pick(x, positions, axis)
-    return x
-
-
-def _refuse_options(mode: str, options: dict[str, Any]) -> None:
-    if options:
-        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {set(options)}")
-
-
-def _pad_constant(x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
-    values = array_of(values)
-    if values.__class__ is not Tracer and not np.any(values):
-        return s.pad(x, widths=tuple(widths)) if any(map(any, widths)) else x
-    ndim = len(x.shape)
-    values = cast(values, x.dtype)
-    if values.shape != (ndim, 2):
-        values = s.broadcast_to(values, shape=(ndim, 2))
-    for axis, (before, after) in enumerate(widths):
-        before_shape = (*x.shape[:axis], before, *x.shape[axis + 1 :])
-        after_shape = (*x.shape[:axis], after, *x.shape[axis + 1 :])
-        first, last = _entry(values, axis, 0), _entry(values, axis, 1)
-        border = s.broadcast_to(first, shape=before_shape), s.broadcast_to(last, shape=after_shape)
-        x = s.concatenate(border[0], x, border[1], axis=axis)
-    return x
-
-
-def _entry(x: Any, row: int, column: int) -> Any:
-    return getitem(x, index=Index((row, column)))
 
 
 # --- diagonals and triangles ----------------------------------------------------------------------
@@ -333,6 +255,6 @@ METHODS: dict[str, Any] = {
 }
 
 __all__ = [
-    "diag", "diagflat", "diagonal", "eye", "flip", "fliplr", "flipud", "pad", "repeat", "resize",
+    "diag", "diagflat", "diagonal", "eye", "flip", "fliplr", "flipud", "repeat", "resize",
     "roll", "rot90", "sliding_window_view", "tile", "tri", "tril", "triu", "vander",
 ]  # fmt: skip

@@ -232,9 +232,9 @@ def _cumulative(
     out: Any, include_initial: bool,
 ) -> Any:  # fmt: skip
     x = as_array(x)
+    if not shape_of(x):
+        x = flattened(x)
     shape = shape_of(x)
-    if not shape:
-        raise ValueError("Input array must be at least 1D, but it has no axes.")
     if axis is None:
         if len(shape) != 1:
             raise ValueError(

@@ -167,6 +167,8 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     a = array_of(a)
     if axis is None:
         return s.reshape(a, shape=tuple([n for n in a.shape if n != 1])) if 1 in a.shape else a
+    if not a.shape and axis in (0, -1):  # NumPy takes a number for an array of one
+        return a
     places = axis_indices(axis, len(a.shape))
     if any(a.shape[i] != 1 for i in places):
         raise ValueError(

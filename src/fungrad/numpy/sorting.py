@@ -29,6 +29,13 @@ def _along(a: Any, axis: Any) -> tuple[Any, int]:
     return a, axis_index(axis, len(shape_of(a)))
 
 
+def _positions_along(a: Any, axis: Any) -> tuple[Any, int]:
+    """As `_along`, of a number too: NumPy takes one for an axis of length 1 here."""
+    a = array_of(a)
+    lone = not shape_of(a) and axis in (0, -1)
+    return _along(a, None if lone else axis)
+
+
 def _refuse_fields(function: str, order: Any) -> None:
     if order is not None:
         raise UnsupportedArgumentError(
@@ -53,7 +60,7 @@ def argsort(
     _refuse_fields("numpy.argsort", order)
     if kind is not None and stable is not None:
         raise ValueError("`kind` and `stable` parameters can't be provided at the same time.")
-    a, axis = _along(a, axis)
+    a, axis = _positions_along(a, axis)
     return s.argsort(a, axis=axis, kind="stable" if stable else kind)
 
 
@@ -70,10 +77,12 @@ def sort_complex(a: Any) -> Any:
 def lexsort(keys: Any, axis: Any = -1) -> Any:
     """The positions in ascending order, by the last key first, as numpy.lexsort."""
     if keys.__class__ is Tracer:
-        keys = list(keys)
+        keys = list(keys) if shape_of(keys) else []
     keys = [array_of(key) for key in keys]
     if not keys:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
+    if not any(map(shape_of, keys)) and axis in (0, -1):  # numbers are in order as they are
+        return np.intp(0)
     return s.lexsort(*keys, axis=axis_index(axis, len(shape_of(keys[0]))))
 
 
@@ -107,7 +116,7 @@ def argpartition(
 ) -> Any:
     """Positions that partition an array, as numpy.argpartition."""
     _refuse_fields("numpy.argpartition", order)
-    a, axis = _along(a, axis)
+    a, axis = _positions_along(a, axis)
     return s.argpartition(a, kth=_kth(kth, shape_of(a)[axis]), axis=axis)
 
 

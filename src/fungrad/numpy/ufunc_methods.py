@@ -45,6 +45,8 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
         logical: dict[Any, Any] = _LOGICAL if method == "reduce" else {}
         function = known.get(ufunc) or logical.get(ufunc)
         if function is not None:
+            if method == "accumulate" and not array_of(inputs[0]).shape:
+                raise TypeError("cannot accumulate on a scalar")
             return function(*inputs, **kwargs)
         raise UnsupportedArgumentError(
             f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, and fungrad "

@@ -219,6 +219,16 @@ def _jvp_phase(x: Any, t: Any) -> tuple[Any, Any]:
     return y, conj(_turned(conj(t), y, x))
 
 
+def _eval_complex_of(x: Any, y: Any) -> Any:
+    x, y = np.asarray(x), np.asarray(y)
+    made = np.empty(np.broadcast_shapes(x.shape, y.shape), np.result_type(x, y, np.complex64))
+    made.real, made.imag = x, y
+    return made[()]
+
+
+complex_of = elementwise("complex_of", _eval_complex_of, partials=[1, 1j])
+"""`complex_of(x, y)`: x + i y of real numbers, infinities and zeros of both signs included."""
+
 real = elementwise("real", np.real, partials=[1])
 imag = elementwise("imag", np.imag, partials=[-1j])
 registry.ufuncs[np.conjugate] = conj
@@ -260,5 +270,6 @@ left_shift = elementwise(
 right_shift = elementwise(
     "right_shift", python_operator(np.right_shift), ufunc=np.right_shift, partials=[None, None]
 )
+bitwise_count = elementwise("bitwise_count", np.bitwise_count, partials=[None])
 gcd = elementwise("gcd", np.gcd, partials=[None, None])
 lcm = elementwise("lcm", np.lcm, partials=[None, None])

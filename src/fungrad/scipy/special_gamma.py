@@ -28,7 +28,7 @@ zeta: Primitive = elementwise(
 )
 """The Hurwitz zeta function (DLMF 25.11.17)."""
 
-digamma = elementwise("digamma", sp.digamma, partials=[lambda y, x: zeta(2.0, real("digamma", x))])
+digamma = elementwise("digamma", sp.psi, partials=[lambda y, x: zeta(2.0, real("digamma", x))])
 gammaln = elementwise("gammaln", sp.gammaln, partials=[lambda y, x: digamma(x)])
 loggamma = elementwise("loggamma", sp.loggamma, partials=[lambda y, x: digamma(x)])
 gamma = elementwise("gamma", sp.gamma, partials=[lambda y, x: y * digamma(x)])

@@ -133,7 +133,7 @@ def _pieces(x: Any, types: Sequence[Type]) -> list[Any]:
     if len(types) == 1:
         return [x]
     stops = np.cumsum([type_.size for type_ in types]).tolist()
-    starts = [0, *stops[:-1]]
+    starts = [0, *stops][: len(stops)]
     return [
         slice_axis(x, axis=0, start=start, stop=stop)
         for start, stop in zip(starts, stops, strict=True)

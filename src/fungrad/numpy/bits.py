@@ -1,0 +1,103 @@
+"""Floor 8: NumPy's functions of the bits of traced values: packbits, unpackbits and ndarray.view.
+
+Bits have no derivatives. Complex numbers viewed as pairs of real ones, and pairs viewed as complex
+numbers, have.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.axes import axis_index, flattened
+from fungrad.numpy.prepare import array_of
+from fungrad.numpy.wrap import implements
+from fungrad.primitives import shaping as s
+from fungrad.primitives import ufuncs as u
+from fungrad.primitives.bitcasting import bitcast
+from fungrad.tracing.trace import Tracer
+
+
+def _weights(bitorder: str) -> Any:
+    """What each of the eight bits of a byte counts."""
+    if bitorder not in ("big", "little"):
+        raise ValueError("'order' must be either 'little' or 'big'")
+    weights = (1 << np.arange(8)).astype(np.uint8)
+    return weights if bitorder == "little" else weights[::-1]
+
+
+def _last(a: Any, axis: Any) -> tuple[Any, int]:
+    """The array with an axis moved to the end, and that axis; flattened for None."""
+    if axis is None or not a.shape:
+        return flattened(a), 0
+    place = axis_index(axis, len(a.shape))
+    return s.moveaxis(a, place, len(a.shape) - 1), place
+
+
+@implements(np.packbits)
+def packbits(a: Any, /, axis: Any = None, bitorder: str = "big") -> Any:
+    """Booleans, or integers that are not 0, as the bits of bytes, as numpy.packbits."""
+    a = array_of(a)
+    if a.dtype.kind not in "iub":
+        raise TypeError("Expected an input array of integer or boolean data type")
+    weights = _weights(bitorder)
+    last, place = _last(a != 0, axis)
+    *lead, count = last.shape
+    last = s.pad(last, widths=(*[(0, 0)] * len(lead), (0, -count % 8)))
+    eights = s.reshape(last, shape=(*lead, -(-count // 8), 8))
+    packed = np.sum(s.cast(eights, np.uint8) * weights, axis=-1, dtype=np.uint8)
+    return s.moveaxis(packed, len(lead), place)
+
+
+@implements(np.unpackbits)
+def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "big") -> Any:
+    """The bits of bytes, each as a byte that is 0 or 1, as numpy.unpackbits."""
+    a = array_of(a)
+    if a.dtype != np.uint8:
+        raise TypeError("Expected an input array of unsigned byte data type")
+    weights = _weights(bitorder)
+    last, place = _last(a, axis)
+    *lead, length = last.shape
+    column = s.reshape(last, shape=(*lead, length, 1))
+    bits = s.cast(np.bitwise_and(column, weights) != 0, np.uint8)
+    bits = s.reshape(bits, shape=(*lead, 8 * length))
+    wanted = 8 * length if count is None else operator.index(count)
+    if wanted < 0:
+        wanted += 8 * length
+        if wanted < 0:
+            raise ValueError("-count larger than number of elements")
+    bits = s.slice_axis(bits, axis=len(lead), start=0, stop=min(wanted, 8 * length))
+    if wanted > 8 * length:
+        bits = s.pad(bits, widths=(*[(0, 0)] * len(lead), (0, wanted - 8 * length)))
+    return s.moveaxis(bits, len(lead), place)
+
+
+def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
+    """The bits in another dtype, as ndarray.view."""
+    if dtype is None or (isinstance(dtype, builtin_type) and issubclass(dtype, np.ndarray)):
+        return self
+    wanted, found = np.dtype(dtype), self.dtype
+    if wanted == found:
+        return self
+    shape = np.empty(self.shape, found).view(wanted).shape  # raises as NumPy does
+    if found.kind == "c" and wanted == _real_of(found):
+        pairs = np.stack([u.real(self), u.imag(self)], axis=-1)
+        return s.reshape(pairs, shape=shape)
+    if wanted.kind == "c" and found == _real_of(wanted):
+        pairs = s.reshape(self, shape=(*shape, 2))
+        return u.complex_of(pairs[..., 0], pairs[..., 1])
+    return bitcast(self, dtype=wanted)
+
+
+builtin_type = type
+
+
+def _real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.empty(0, dtype).real.dtype
+
+
+METHODS: dict[str, Any] = {"view": _view}
+
+__all__ = ["packbits", "unpackbits"]

@@ -1,0 +1,212 @@
+"""Floor 8: np.pad for traced values: every mode, one axis after another, as in NumPy.
+
+A border of copies is one indexing; one of other values is joined on, and has their derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.creation import linspace
+from fungrad.numpy.prepare import array_of, axis_index
+from fungrad.numpy.wrap import implements, known
+from fungrad.primitives import shaping as s
+from fungrad.primitives.indexing import ARRAY, Index, getitem
+from fungrad.primitives.shaping import cast
+from fungrad.tracing.trace import Tracer
+
+Pair = tuple[Any, Any]
+"""Something for the border in front of an axis, and something for the one behind."""
+
+_OPTIONS = {
+    "constant": "constant_values", "edge": "", "empty": "", "linear_ramp": "end_values",
+    "maximum": "stat_length", "mean": "stat_length", "median": "stat_length",
+    "minimum": "stat_length", "reflect": "reflect_type", "symmetric": "reflect_type", "wrap": "",
+}  # fmt: skip
+"""The modes, and the one option that each takes."""
+
+_STATISTICS: dict[str, Callable[..., Any]] = {
+    "maximum": np.max, "mean": np.mean, "median": np.median, "minimum": np.min,
+}  # fmt: skip
+
+
+@implements(np.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """The array with a border, as np.pad.
+
+    mode="empty" gives zeros. A function as the mode writes into vectors: it gets them as arrays of
+    objects, whose items are traced.
+    """
+    x = array_of(array)
+    widths = _widths(pad_width, len(x.shape))
+    if callable(mode):
+        return _by_function(x, widths, mode, kwargs)
+    if mode not in _OPTIONS:
+        raise ValueError(f"mode '{mode}' is not supported")
+    if set(kwargs) - {_OPTIONS[mode]}:
+        wrong = set(kwargs) - {_OPTIONS[mode]}
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {wrong}")
+    if mode == "constant":
+        return _by_constants(x, widths, kwargs.get("constant_values", 0))
+    if mode == "empty":
+        return s.pad(x, widths=tuple(widths)) if any(map(any, widths)) else x
+    for axis, width in enumerate(widths):
+        if not x.shape[axis] and any(width):
+            raise ValueError(
+                f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'"
+            )
+    if not x.size:
+        return s.pad(x, widths=tuple(widths))
+    if mode in _STATISTICS:
+        return _by_statistics(x, widths, _STATISTICS[mode], kwargs.get("stat_length"))
+    if mode == "linear_ramp":
+        return _by_ramps(x, widths, kwargs.get("end_values", 0))
+    odd = kwargs.get("reflect_type", "even") == "odd"
+    for axis, width in enumerate(widths):
+        if width == (0, 0):
+            continue
+        if odd and x.shape[axis] > 1:
+            x = _reflected(x, axis, width, mode == "symmetric")
+        else:
+            positions = np.pad(np.arange(x.shape[axis]), width, mode=mode)
+            x = getitem(x, positions, index=Index((*[slice(None)] * axis, ARRAY)))
+    return x
+
+
+# --- arguments as pairs for each axis -------------------------------------------------------------
+
+
+def _widths(width: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(width, dict):
+        pairs = [(0, 0)] * ndim
+        for axis, given in width.items():
+            before, after = (given, given) if isinstance(given, int) else given
+            pairs[axis_index(axis, ndim)] = (before, after)
+        return pairs
+    found = np.asarray(known(width, "the pad_width of np.pad"))
+    if found.dtype.kind != "i":
+        raise TypeError("`pad_width` must be of integral type.")
+    if np.any(found < 0):
+        raise ValueError("index can't contain negative values")
+    return [(int(before), int(after)) for before, after in np.broadcast_to(found, (ndim, 2))]
+
+
+def _pairs(values: Any, ndim: int) -> list[Pair]:
+    """Values for each border of each axis, one for all, or a pair for all axes."""
+    values = array_of(values)
+    if np.size(values) == 1:
+        return [(s.reshape(values, shape=()),) * 2] * ndim
+    wide = s.broadcast_to(values, shape=(ndim, 2))
+    if values.__class__ is Tracer or values.shape in ((2,), (1, 2)):
+        return [(wide[axis, 0], wide[axis, 1]) for axis in range(ndim)]
+    return [(before, after) for before, after in np.broadcast_to(values, (ndim, 2)).tolist()]
+
+
+def _joined(x: Any, axis: int, before: Any, after: Any) -> Any:
+    """x between two borders, in its own dtype."""
+    return s.concatenate(cast(before, x.dtype), x, cast(after, x.dtype), axis=axis)
+
+
+def _spread(value: Any, x: Any, axis: int, width: int) -> Any:
+    """A border of a width, all of one value, or of one value for each place along the axis."""
+    shape = (*x.shape[:axis], width, *x.shape[axis + 1 :])
+    return s.broadcast_to(cast(value, x.dtype), shape=shape)
+
+
+# --- borders --------------------------------------------------------------------------------------
+
+
+def _by_constants(x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
+    values = array_of(values)
+    if not any(map(any, widths)):
+        return x
+    if values.__class__ is not Tracer and not np.any(values):
+        return s.pad(x, widths=tuple(widths))
+    for axis, (width, pair) in enumerate(zip(widths, _pairs(values, len(widths)), strict=True)):
+        before, after = (_spread(v, x, axis, w) for v, w in zip(pair, width, strict=True))
+        x = _joined(x, axis, before, after)
+    return x
+
+
+def _part(x: Any, axis: int, start: int, stop: int) -> Any:
+    return s.slice_axis(x, axis=axis, start=start, stop=stop)
+
+
+def _by_statistics(
+    x: Any, widths: list[tuple[int, int]], function: Callable[..., Any], lengths: Any
+) -> Any:
+    pairs: list[Pair] = [(None, None)] * len(widths)
+    if lengths is not None:
+        given = np.round(known(lengths, "the stat_length of np.pad")).astype(np.intp)
+        if np.any(given < 0):
+            raise ValueError("index can't contain negative values")
+        pairs = [(int(a), int(b)) for a, b in np.broadcast_to(given, (len(widths), 2))]
+    for axis, (width, pair) in enumerate(zip(widths, pairs, strict=True)):
+        whole = x.shape[axis]
+        first, last = (whole if n is None else min(n, whole) for n in pair)
+        if 0 in (first, last) and function in (np.max, np.min):
+            raise ValueError("stat_length of 0 yields no value for padding")
+        before = _statistic(x, function, axis, 0, first)
+        after = before
+        if not first == last == whole:
+            after = _statistic(x, function, axis, whole - last, whole)
+        x = _joined(x, axis, _spread(before, x, axis, width[0]), _spread(after, x, axis, width[1]))
+    return x
+
+
+def _statistic(x: Any, function: Callable[..., Any], axis: int, start: int, stop: int) -> Any:
+    found = function(_part(x, axis, start, stop), axis=axis, keepdims=True)
+    return np.round(found) if x.dtype.kind in "iu" else found
+
+
+def _by_ramps(x: Any, widths: list[tuple[int, int]], ends: Any) -> Any:
+    for axis, (width, pair) in enumerate(zip(widths, _pairs(ends, len(widths)), strict=True)):
+        edges = x[(slice(None),) * axis + (0,)], x[(slice(None),) * axis + (-1,)]
+        before, after = (
+            linspace(end, edge, n, endpoint=False, dtype=x.dtype, axis=axis)
+            for end, edge, n in zip(pair, edges, width, strict=True)
+        )
+        x = _joined(x, axis, before, s.flip(after, axes=(axis,)))
+    return x
+
+
+def _reflected(x: Any, axis: int, width: tuple[int, int], with_edge: bool) -> Any:
+    """Reflected at the points of both ends, as often as the width needs."""
+    period = x.shape[axis] if with_edge else x.shape[axis] - 1
+    left, right = width
+    while left or right:
+        length = x.shape[axis]
+        first, last = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
+        whole = (length if with_edge else length - 1) // period * period
+        skipped = 0 if with_edge else 1
+        before, after = min(whole, left), min(whole, right)
+        stop = length - skipped
+        ahead = s.flip(_part(x, axis, skipped, skipped + before), axes=(axis,))
+        behind = s.flip(_part(x, axis, stop - after, stop), axes=(axis,))
+        x = _joined(x, axis, 2 * first - ahead, 2 * last - behind)
+        left, right = left - before, right - after
+    return x
+
+
+def _by_function(
+    x: Any, widths: list[tuple[int, int]], function: Callable[..., Any], options: dict[str, Any]
+) -> Any:
+    x = s.pad(x, widths=tuple(widths))
+    dtype = x.dtype
+    for axis, width in enumerate(widths):
+        last = len(x.shape) - 1
+        moved = s.moveaxis(x, axis, last)
+        rows = np.empty(moved.shape, object)
+        for place in np.ndindex(moved.shape):
+            rows[place] = moved[place]
+        for place in np.ndindex(moved.shape[:-1]):
+            function(rows[place], width, axis, options)
+        if rows.size:
+            x = s.moveaxis(cast(array_of(rows), dtype), last, axis)
+    return x
+
+
+__all__ = ["pad"]

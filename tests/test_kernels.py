@@ -11,14 +11,14 @@ import pytest
 import scipy.special
 
 import fungrad as fg
-from fungrad.backend import blocked, joint, kernels, regions
+from fungrad.backend import blocked, joint, kernels, reducing, regions
 from fungrad.backend.kernels import SCRATCH
 from fungrad.backend.regions import Region, scheduled
 from fungrad.optimise.passes import optimised
 
 RNG = np.random.default_rng(0)
 BOTH = kernels.sincos_by_tangent, kernels.sincos
-SPECIAL = np.array([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e300, 5e-324])
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e300, 5e-324])
 
 
 def call(kernel, *arrays, outputs=1):
@@ -244,6 +244,7 @@ def test_the_error_function_at_special_arguments():
     with np.errstate(all="raise"):
         (found,) = call(kernels.erf, x)
     np.testing.assert_array_equal(found, scipy.special.erf(x))
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(x))
     with np.errstate(all="raise"):
         assert call(kernels.erf, x[x == 0.0])[0].tolist() == [0.0, 0.0]
         assert np.isnan(call(kernels.erf, np.array([np.nan]))[0]).all()
@@ -257,7 +258,49 @@ def test_special_arguments_are_numpys(name):
         for i in range(x.size):
             pair = np.array([x[i], 0.5]), np.array([y[i], 0.25])
             (found,) = call(getattr(kernels, name), *pair)
-            np.testing.assert_allclose(found, getattr(np, name)(*pair), rtol=4.5e-16)
+            want = getattr(np, name)(*pair)
+            np.testing.assert_allclose(found, want, rtol=4.5e-16)
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(want))
+
+
+@pytest.mark.parametrize("kernel", BOTH)
+def test_sines_of_zeros_and_of_the_smallest_angles_are_numpys(kernel):
+    tiny = np.array([0.0, -0.0, 5e-324, -5e-324, 1.5e-323, 2e-308, -2e-310, 1e-300])
+    for x in (tiny, *(np.array([angle, 0.5]) for angle in tiny)):
+        sine, cosine = call(kernel, x, outputs=2)
+        np.testing.assert_array_equal(cosine, np.cos(x))
+        np.testing.assert_allclose(sine, np.sin(x), rtol=4.5e-16)
+        np.testing.assert_array_equal(np.signbit(sine), np.signbit(x))
+
+
+@pytest.mark.parametrize("width", [6, 20, 60, 300])
+def test_extrema_and_sums_of_zeros_have_the_signs_that_numpys_have(width):
+    x = np.where(RNG.random((12_000 // width * 20, width)) < 0.5, 0.0, -0.0)
+    x[::3] = -0.0
+    for f in (np.max, np.min, np.sum):
+        for axis in (0, 1):
+            g = lambda x, f=f, axis=axis: f(x - 0.0, axis=axis)  # noqa: E731
+            assert fg.jit(g)(x).tobytes() == g(x).tobytes()
+
+
+def test_products_are_rounded_before_they_are_added_up():
+    """Unless they may be regrouped with the sum: a BLAS need not round each of them."""
+    third = np.full((3000, 40), 1.0 / 3.0)
+    third[:, 1::2] *= -1.0
+    f = lambda x, y: np.sum(x * y * 1.5, axis=1) + np.sum(x * y, axis=1)  # noqa: E731
+    y = np.abs(third)
+    assert np.all(fg.jit(f)(third, y) == 0.0)
+    calls = []
+    vecdot = np.vecdot
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "vecdot", lambda *args, **kw: calls.append(1) or vecdot(*args, **kw))
+        g = lambda x, y: np.sum(x * y, axis=1)  # noqa: E731
+        np.testing.assert_allclose(fg.jit(g, reassociate=True)(third, y), 0.0, atol=1e-15)
+        assert calls
+        calls.clear()
+        patch.setattr(reducing, "row_sums", lambda ndim: np.matmul)
+        np.testing.assert_array_equal(fg.jit(g)(third, y), 0.0)
+        assert not calls
 
 
 @pytest.mark.parametrize("kernel", SCRATCH)

@@ -184,6 +184,37 @@ def test_bits_are_picked_whatever_they_are(itemsize):
             assert out.tobytes() == want.tobytes()
 
 
+@pytest.mark.parametrize("density", [0.0, 0.05, 0.6, 1.0])
+def test_sums_with_what_is_picked_keep_the_signs_of_zeros(density):
+    """-0.0 + 0.0 is 0.0, also where nothing is picked."""
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, -5e-324, 1e300, 1.0])
+    x, y = np.repeat(special, 8), np.tile(special, 8)
+    mask = RNG.random(64) < density
+    with np.errstate(invalid="ignore"):
+        want = x + np.where(mask, y, 0.0)
+        for known in ways(mask, 8):
+            for out in (np.empty_like(x), x.copy()):
+                known.added(x if out[0] != x[0] else out, y, out, np.empty_like(out))
+                np.testing.assert_array_equal(out, want)
+                np.testing.assert_array_equal(
+                    np.signbit(out[want == 0.0]), np.signbit(want[want == 0.0])
+                )
+
+
+@pytest.mark.parametrize("bound", [-9.0, 0.3, 2.9, 9.0])
+def test_choices_between_zeros_in_regions_are_numpys(bound):
+    x = np.where(RNG.random(200_000) < 0.3, -0.0, RNG.normal(size=200_000))
+    for f in (
+        lambda x: np.where(x > bound, x, -0.0) - 0.0,
+        lambda x: np.where(x > bound, x, 0.0) - 0.0,
+        lambda x: np.where(x > bound, x, 0) + x,
+        lambda x: x + np.where(x > bound, x, -0.0),
+        lambda x: np.where(x > bound, -0.0, x * x),
+        lambda x: np.maximum(x, 0.0) - np.minimum(-0.0, x),
+    ):
+        assert fg.jit(f)(x).tobytes() == f(x).tobytes()
+
+
 @pytest.mark.parametrize("thread_count", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.int64, bool])
 def test_choices_agree_in_regions(dtype, thread_count, monkeypatch):

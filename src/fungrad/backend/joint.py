@@ -74,8 +74,9 @@ def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equa
     """For each sum of a product that nothing else reads, by identity, the product, where that need
     not be made.
 
-    In columns along a short axis, whose terms are added one at a time; else of all elements, or
-    along the last axis, of rows that a BLAS would not share among threads of its own.
+    In columns along a short axis, whose terms are added one at a time; else, where products may be
+    regrouped with sums, of all elements, or along the last axis, of rows that a BLAS would not
+    share among threads of its own: it does not round each product.
     """
     read = region.reads()
     made = {}
@@ -99,7 +100,12 @@ def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equa
         else:
             long = step if axis == len(shape) - 1 else shape[-1]
             along = axes == (len(shape) - 1,) and how.output != ENDED
-            fits = len(shape) > 1 and (along or len(axes) == len(shape)) and long <= ROW
+            fits = (
+                region.regroup
+                and len(shape) > 1
+                and (along or len(axes) == len(shape))
+                and long <= ROW
+            )
         if fits and all(a.type.shape == shape for a in both):
             found[id(equation)] = product
     return found

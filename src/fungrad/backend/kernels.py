@@ -3,9 +3,10 @@
 Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
 14, here 3 (of singles here 1.6); hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs
 SciPy 11 to 35 ns, here 9 to 13, without its import; the maximum of a row of 100 130 ns, here 70.
-Functions are within 2 ulp of the right value (tests/test_kernels.py), but for the sign of a zero,
-and what is taken where the setting is "fast" within 3; where the short way does not hold, NumPy's
-own is called. Knows NumPy only; which are used is set in optimise/kernels.py.
+Functions are within 2 ulp of the right value (tests/test_kernels.py), and what is taken where the
+setting is "fast" within 3; special results are NumPy's, signs of zeros among them. Where the short
+way does not hold, NumPy's own is called. Knows NumPy only; which are used is set in
+optimise/kernels.py.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ _ROUND, _TO_SIGN = _numbers(1.5 * 2.0**52, 63)
 # has 50 bits: twice it is exact.
 _PARTS = _numbers(1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063e-21)
 _PARTS_OF_FEW = _numbers(1.5707963267948966, 6.123233995736766e-17)
+_TINY = 1e-300
+"""Half of an angle below this may be none, and the sine of -0.0 would be 0.0."""
 _FEW = 3.9
 """Angles below this are at most two quarter turns from 0, and less than half of one more."""
 _FEWER = 2.35
@@ -74,8 +77,9 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     is fast, else fdlibm's polynomials; the quadrant picks by multiplication with 0 and 1, which is
     exact. What only larger angles need is left out where the block has none.
     """
-    largest = _magnitude(x)
-    if not largest < LARGEST:  # NaN is not either
+    np.absolute(x, k)
+    largest = k.max(initial=0.0)
+    if not (largest < LARGEST and k.min(initial=1.0) > _TINY):  # NaN is not either
         _by_numpy(x, sine, cosine)
         return
     np.multiply(x, _TWO_OVER_PI, k)
@@ -280,7 +284,9 @@ def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
 def _error_function() -> Any:
     """The error function at the points of the grid, by the C library: from 0 up, then from -8."""
     half = _POINTS // 2
-    return np.array([math.erf(i / 512) for i in (*range(half), *range(-half, 0))])
+    found = np.array([math.erf(i / 512) for i in (*range(half), *range(-half, 0))])
+    found[0] = -0.0  # to which 0.0 and -0.0 are added
+    return found
 
 
 def dot(x: Any, y: Any) -> Any:
@@ -316,6 +322,8 @@ def _extrema(ufunc: np.ufunc, places_of: Any, x: Any, out: Any) -> Any:
     places = places_of(x, -1).reshape(-1)
     places += np.arange(0, x.size, width)
     x.reshape(-1).take(places, out=out.reshape(-1), mode="clip")
+    if not out.all():  # of 0.0 and -0.0 NumPy takes another than the first
+        ufunc.reduce(x, -1, None, out)
     return places
 
 

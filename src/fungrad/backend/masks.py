@@ -3,8 +3,7 @@
 Where few are, as at the places of a maximum, these are read and written alone. Else all bits of an
 element are picked, or none: 0.3 ns an element and 0.1 to 0.4 for each choice, whatever the mask is;
 np.where guesses which side comes next, and takes 0.5 where it is right and 3.5 where a mask is
-random. The numbers are the same but for the sign of a zero that nothing is added to. Knows NumPy
-only.
+random. The numbers are the same to the bit. Knows NumPy only.
 """
 
 from __future__ import annotations
@@ -89,13 +88,13 @@ class Few(Mask):
         out.reshape(-1)[self.elements] = self._at(x)
 
     def added(self, x: Any, y: Any, out: Any, t: Any = None) -> None:
-        """Writes x, and adds y at the places."""
+        """Writes x + 0, which is not x where that is -0.0, and x + y at the places."""
         if not self._places_of(out):
             Mask.added(self, x, y, out)
             return
-        if out is not x:
-            np.copyto(out, x)
-        out.reshape(-1)[self.elements] += self._at(y)
+        sums = self._at(x) + self._at(y)
+        np.add(x, 0, out=out)
+        out.reshape(-1)[self.elements] = sums
 
     def halved(self, x: Any, out: Any, t: Any) -> None:
         """Writes x, and halves it at the places."""

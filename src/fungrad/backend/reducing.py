@@ -45,6 +45,8 @@ def by_terms(ufunc: np.ufunc, x: Any, places: Places, out: Any) -> None:
     ufunc(x[first], x[second], out=out)
     for place in others:
         ufunc(out, x[place], out=out)
+    if ufunc is np.add:  # NumPy begins with 0.0, which -0.0 does not outlive
+        ufunc(out, 0.0, out=out)
 
 
 def row_sums(ndim: int) -> Any:

@@ -27,6 +27,7 @@ from fungrad.backend.rows import (
     views,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.regrouping import regrouping
 from fungrad.optimise.rewrite import is_pure
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.declare import full
@@ -64,6 +65,8 @@ class Region(Record):
     slices: list[int | None]
     outputs: list[Variable]
     made: list[list[Part]]
+    regroup: bool = False
+    """Whether products may be added up without a rounding of each."""
 
     def reads(self) -> Counter[int]:
         """How often each value is read, by identity: by the equations, and to make outputs."""
@@ -193,6 +196,8 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
             if at == level:
                 alone = len(members) == 1 and _size(members[0][0]) < ALONE
                 found = members[0][0] if alone else _region(length, members, read_by, absorbed)
+                if isinstance(found, Region):
+                    found = found._replace(regroup=regrouping(graph))
                 result.append(found)
     return _lean(result, graph.outputs)
 

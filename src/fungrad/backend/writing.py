@@ -88,7 +88,8 @@ def _summed(equation: Equation, places: Places) -> Call:
 
     def lines(place: str) -> list[str]:
         sums = [f"{add}({rows[0]}, {rows[1]}, {place})"]
-        return sums + [f"{add}({place}, {row}, {place})" for row in rows[2:]]
+        sums += [f"{add}({place}, {row}, {place})" for row in rows[2:]]
+        return [*sums, f"{add}({place}, 0.0, {place})"]  # as NumPy begins: of -0.0 it makes 0.0
 
     return Call(lines)
 

@@ -14,7 +14,9 @@ import pytest
 import fungrad as fg
 from fungrad.backend import blas, sizes, threads
 from fungrad.backend import products as of_blocks
+from fungrad.backend.straight import source
 from fungrad.errors import ArgumentError, MissingExtraError
+from fungrad.optimise.passes import optimised
 
 RNG = np.random.default_rng(0)
 
@@ -170,6 +172,45 @@ def test_regions_multiply_with_one_thread_and_nothing_else_does(count, fake, mon
     fg.jit(lambda x: np.sum(np.exp(x)))(x)  # no product
     fg.jit(lambda x, y: x @ y)(RNG.normal(size=(300, 3000)), RNG.normal(size=(3000, 300)))
     assert fake.told == []  # products outside of regions are the BLAS's threads' work
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_rows_or_columns_of_a_product_are_shared(count, dtype, fake, monkeypatch):
+    monkeypatch.setattr(threads._state, "count", count)
+    for m, k, n in ((70, 5, 9), (9, 5, 70), (1, 3, 1), (2, 0, 3), (0, 4, 0), (0, 4, 3), (3, 4, 0)):
+        x, y = (RNG.normal(size=s).astype(dtype) for s in ((m, k), (k, n)))
+        for a in (x, x.T.copy().T, np.repeat(x, 2, 0)[::2]):
+            for b in (y, y.T.copy().T, np.repeat(y, 2, 1)[:, ::2]):
+                got = of_blocks.by_threads(a, b)
+                assert got.dtype == dtype and got.flags.c_contiguous
+                np.testing.assert_allclose(got, x @ y, rtol=0, atol=1e-5)
+    assert fake.count == 4 and set(fake.told) <= {1, 4}
+
+
+def test_heavy_products_are_ours_where_threads_of_ours_share_a_region(fake, monkeypatch):
+    """And those of the BLAS where none do."""
+    monkeypatch.setattr(threads._state, "count", 2)
+    w, x = RNG.normal(size=(300, 300)), RNG.normal(size=(400, 300))
+
+    def f(w, x):
+        return np.sum(np.tanh(x @ w))
+
+    def shared():
+        program = source(optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(w, x)))
+        return program.count("by_threads")
+
+    assert shared() == 0
+    monkeypatch.setattr(sizes, "SHARED", 100_000)
+    assert shared() == 3
+    expected = fg.grad(f, (0, 1))(w, x)
+    for got, want in zip(fg.jit(fg.grad(f, (0, 1)))(w, x), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+    fake.told.clear()
+    fg.jit(lambda w, x: x @ w)(w, x)
+    assert fake.told == []  # no region
+    monkeypatch.setattr(threads._state, "count", 1)
+    assert shared() == 0
 
 
 def test_numbers_are_those_of_a_blas_that_has_one_thread(fake, monkeypatch):

@@ -16,9 +16,11 @@ import numpy as np
 
 from fungrad.backend.blocked import build as build_region
 from fungrad.backend.expressions import expressed
+from fungrad.backend.products import by_threads
 from fungrad.backend.programs import of_equation
 from fungrad.backend.regions import Region, scheduled, spare
 from fungrad.backend.scalars import structural
+from fungrad.backend.sizes import heavy, shared
 from fungrad.backend.texts import defined
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses
 from fungrad.later import ByPrimitive
@@ -185,10 +187,27 @@ class Lines:
         in_place = self._in_place(equation, arguments, results)
         if in_place:
             return in_place
-        applied = expressed(equation, arguments, self.constant)
+        applied = self._by_threads(equation, arguments)
+        if applied is None:
+            applied = expressed(equation, arguments, self.constant)
         if applied is None:
             applied = f"{self._function(equation)}({', '.join(arguments)})"
         return [f"{results}{',' * primitive.multiple} = {applied}" if results else applied]
+
+    @functools.cached_property
+    def _shared(self) -> bool:
+        """Whether threads of ours share a region of the program."""
+        return any(isinstance(step, Region) and shared(step) for step in self.steps)
+
+    def _by_threads(self, equation: Equation, arguments: Sequence[str]) -> str | None:
+        """The text of a heavy product in a program whose regions threads of ours share: those of
+        the BLAS would keep a core from the next region, since they go on to look for work.
+        """
+        if not heavy(equation) or not self._shared:
+            return None
+        (over_x,), (over_y,) = equation.params["contract"]
+        x, y = arguments[0] + ".T" * (over_x == 0), arguments[1] + ".T" * (over_y == 1)
+        return f"{self.constant('by_threads', by_threads)}({x}, {y})"
 
     def _in_place(self, equation: Equation, arguments: list[str], result: str) -> list[str]:
         """The lines of a sum with a part of an array that only this equation reads."""

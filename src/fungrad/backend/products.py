@@ -8,13 +8,15 @@ threads its BLAS has.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
 import numpy as np
 
-from fungrad.backend.blas import single_in_regions
+from fungrad.backend.blas import alone, single_in_regions
 from fungrad.backend.kernels import PIECE
+from fungrad.backend.threads import num_threads, share
 
 TERMS = 262_144
 """The most terms of a product of matrices that OpenBLAS computes on one thread."""
@@ -83,6 +85,24 @@ def in_pieces(x: Any, y: Any, out: Any = None) -> Any:
     return out
 
 
+def by_threads(x: Any, y: Any) -> Any:
+    """x @ y of two matrices of one dtype, its rows or its columns shared among threads of ours."""
+    out = np.empty((len(x), y.shape[1]), x.dtype)
+    rows, columns = out.shape
+    threads = num_threads()
+    step = max(1, -(-max(out.shape) // threads))
+
+    def of_rows(start: int, stop: int) -> None:
+        np.matmul(x[start:stop], y, out=out[start:stop])
+
+    def of_columns(start: int, stop: int) -> None:
+        np.matmul(x, y[:, start:stop], out=out[:, start:stop])
+
+    with alone() or contextlib.nullcontext():
+        share(of_rows if rows >= columns else of_columns, max(out.shape), step, threads)
+    return out
+
+
 def _for_blas(x: Any) -> Any:
     """The array, a copy where np.matmul would not hand it to the BLAS as it stands."""
     (least, length), *others = sorted(zip(x.strides, x.shape, strict=True))
@@ -90,4 +110,4 @@ def _for_blas(x: Any) -> Any:
     return x if fits else np.ascontiguousarray(x)
 
 
-__all__ = ["in_pieces", "one_thread", "product", "second"]
+__all__ = ["by_threads", "in_pieces", "one_thread", "product", "second"]

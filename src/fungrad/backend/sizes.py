@@ -9,10 +9,12 @@ import math
 from typing import Any
 
 from fungrad.backend import rows
+from fungrad.backend.blas import single_in_regions
 from fungrad.backend.forms import ENDED
+from fungrad.backend.products import one_thread
 from fungrad.backend.regions import Region
 from fungrad.backend.rows import REDUCTIONS, multiplies, views
-from fungrad.backend.threads import PAGE
+from fungrad.backend.threads import PAGE, num_threads
 from fungrad.ir.graph import Equation
 from fungrad.primitives.elementwise import ARITHMETIC
 
@@ -52,6 +54,15 @@ def length(region: Region, threads: int) -> int:
 def shared(region: Region) -> bool:
     """Whether threads share a region: where it is too small they take longer than one."""
     return sum(map(_cost, region.equations)) >= SHARED
+
+
+def heavy(equation: Equation) -> bool:
+    """Whether an equation is a product of two matrices that threads of ours may share."""
+    if not multiplies(equation) or num_threads() == 1 or not single_in_regions():
+        return False
+    x, y = (atom.type for atom in equation.inputs)
+    flat = x.ndim == y.ndim == 2 == equation.outputs[0].type.ndim
+    return flat and x.dtype == y.dtype and one_thread(x.dtype) and _work(equation) >= SHARED
 
 
 def _cost(equation: Equation) -> int:
@@ -120,4 +131,4 @@ def _work(equation: Equation) -> int:
     return max(size * terms // 8, *(atom.type.size for atom in equation.inputs))
 
 
-__all__ = ["BLOCK", "length", "shared"]
+__all__ = ["BLOCK", "heavy", "length", "shared"]

@@ -211,12 +211,123 @@ def test_a_loop_over_items_takes_linear_time():
     assert len(graph.equations) < 6 * len(x)
 
 
+# --- cotangents of many reads of one array, which are collected in place -------------------------
+
+READS = [*INDICES, MASK, FULL_MASK, np.array([[0, 2], [2, 2]]), (slice(1, None), [0, 0, 3])]
+
+
+def read_often(x, reads, masked):
+    """The sum of squares of parts of x, with an operation on all of x before, between and after."""
+    total = np.sum(x * x)
+    for i, index in enumerate(reads):
+        part = x[index]
+        if masked and i % 2:
+            part = np.where(part > 2.0, np.sqrt(part - 2.0), 0.0)  # infinite slopes, thrown away
+        total = total + np.sum((i + 1.0) * part * part)
+        if i == len(reads) // 2:
+            total = total + np.sum(x[::-1] * x.T.T)
+    return total.real
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("seed", range(3))
+def test_many_reads_of_one_array(dtype, masked, seed):
+    if masked and dtype == "complex128":
+        return
+    order = np.random.default_rng(seed).permutation(len(READS))
+    reads = [READS[i] for i in order]
+    x = np.full(X.shape, 2.0, dtype) if masked else X.astype(dtype)
+    with np.errstate(all="ignore"):
+        found = fg.grad(lambda x: read_often(x, reads, masked))(x)
+        compiled = fg.jit(fg.grad(lambda x: read_often(x, reads, masked)))(x)
+        batched = fg.vmap(fg.grad(lambda x: read_often(x, reads, masked)))(np.stack([x, x]))[1]
+    tolerance = {"float16": 2e-2, "float32": 1e-5}.get(dtype, 1e-12)
+    assert found.dtype == x.dtype and np.all(np.isfinite(found))
+    np.testing.assert_allclose(compiled, found, rtol=tolerance)
+    np.testing.assert_allclose(batched, found, rtol=tolerance)
+    if dtype == "float64" and not masked:
+        check_grads(lambda x: read_often(x, reads, masked), [x], order=2)
+
+
+def test_what_no_read_names_stays_exactly_zero():
+    def f(x):
+        y = np.sqrt(x)  # an infinite slope at 0
+        return np.sum(y[MASK]) + np.sum(y[[0, 2, 2]]) + np.sum(np.where(MASK, y, 0.0)[[0, 2]])
+
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(fg.grad(f)(np.array([1.0, 0.0, 4.0])), [1.5, 0.0, 1.0])
+        np.testing.assert_allclose(fg.jit(fg.grad(f))(np.array([1.0, 0.0, 4.0])), [1.5, 0.0, 1.0])
+        plain = fg.grad(lambda x: np.sum(np.sqrt(x)[MASK]) + np.sqrt(x)[0] + np.sqrt(x)[2])
+        assert np.isnan(plain(np.array([1.0, 0.0, 4.0]))[1])  # x[0] says nothing of the others
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_collecting_writes_into_no_array_of_the_users(order):
+    x = np.asarray(X[:, :, 0], order=order)
+    _, pullback = fg.vjp(lambda x: (x, x.T, x[0], x[1:, 1], x[[0, 0]], np.sum(x)), x)
+    cotangent = np.ones(x.shape, order=order)
+    parts = (cotangent, cotangent.T, np.ones(4), np.ones(2), np.ones((2, 4)), 1.0)
+    first = pullback(parts)[0].copy()
+    second = pullback(parts)[0]
+    np.testing.assert_array_equal(cotangent, np.ones(x.shape))
+    np.testing.assert_array_equal(first, second)
+    expected = np.full(x.shape, 3.0)
+    expected[0] += 3.0
+    expected[1:, 1] += 1.0
+    np.testing.assert_array_equal(first, expected)
+    shared = np.ones(3)
+
+    def f(x, y):
+        z = x + y  # one cotangent for both, which neither may write into
+        return np.sum(z * shared) + x[0] + x[1] + y[2] + y[2]
+
+    for found, wanted in zip(
+        fg.grad(f, (0, 1))(shared, shared), ([2, 2, 1], [1, 1, 3]), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_number_and_an_empty_array_may_be_read_often():
+    assert fg.grad(lambda x: x[()] * x[None][0] + x[...] ** 2)(np.float64(3.0)) == 12.0
+    empty = fg.grad(lambda x: np.sum(x[1:]) + np.sum(x[:0]) + np.sum(x[[]]))(np.zeros(0))
+    assert empty.shape == (0,)
+
+
+@pytest.mark.parametrize("read", [lambda x, i: x[i], lambda x, i: np.sum(x[i : i + 2])])
+@pytest.mark.parametrize("relu", [True, False])
+def test_a_loop_of_reads_makes_no_array_for_each(read, relu, monkeypatch):
+    n = 500
+    made = []
+    for name in ("zeros", "zeros_like"):
+        plain = getattr(np, name)
+
+        def counted(*args, plain=plain, **kwargs):
+            made.append(plain(*args, **kwargs))
+            return made[-1]
+
+        monkeypatch.setattr(np, name, counted)
+
+    def f(x):
+        total = 0.0
+        for i in range(n):
+            part = read(x, i)
+            total = total + (np.maximum(part, 0.25) if relu else part) ** 2
+        return total
+
+    x = np.linspace(0.0, 1.0, n)
+    found = fg.grad(f)(x)
+    assert sum(array.size for array in made) < 10 * n
+    monkeypatch.undo()
+    np.testing.assert_allclose(found, fg.jit(fg.grad(f))(x), rtol=1e-12)
+
+
 def test_assignment_is_refused():
     def f(x):
         x[0] = 1.0
         return x
 
-    with pytest.raises(ItemAssignmentError, match=r"\.at\[index\]\.set"):
+    with pytest.raises(ItemAssignmentError, match=r"at\(a\)\[index\]\.set"):
         fg.grad(f)(X)
 
 

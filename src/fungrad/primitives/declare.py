@@ -71,6 +71,8 @@ class Primitive:
         entry may be a Type where vjp does not need the value. The output is then not kept.
       reads: the positions of arguments whose values the reverse rule reads, out of what `keep`
         leaves; None for all. Arrays of the program among them are kept as they were.
+      collect: `collect(total, cotangent, args, **params)`, where the cotangent of the first
+        argument is that of the output at some places: adds it there in place to a `Collected`.
       forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in
         place of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args`.
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
@@ -91,8 +93,8 @@ class Primitive:
     """
 
     __slots__ = (
-        "_ufunc", "batch", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep", "module",
-        "moves", "multiple", "name", "partials", "plain", "pure", "reads", "type", "vjp",
+        "_ufunc", "batch", "collect", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep",
+        "module", "moves", "multiple", "name", "partials", "plain", "pure", "reads", "type", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +108,7 @@ class Primitive:
         batch: Rule | None = None,
         keep: Rule | None = None,
         reads: Sequence[int] | None = None,
+        collect: Rule | None = None,
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
@@ -125,6 +128,7 @@ class Primitive:
         write(self, "vjp", vjp)
         write(self, "batch", batch)
         write(self, "keep", keep)
+        write(self, "collect", collect)
         if reads is None and partials is not None:
             reads = range(len(partials))
         write(self, "reads", None if reads is None else frozenset(reads))
@@ -151,6 +155,7 @@ class Primitive:
     vjp: Rule | None
     batch: Rule | None
     keep: Rule | None
+    collect: Rule | None
     reads: frozenset[int] | None
     forward: Rule | None
     cuts: bool | frozenset[int]
@@ -230,6 +235,7 @@ def linear(
     batch: Rule | None = None,
     arguments: Sequence[int] | None = None,
     moves: bool = False,
+    collect: Rule | None = None,
 ) -> Primitive:
     """Declares a primitive that is linear in its arguments taken together (reshape, sum, indexing).
 
@@ -243,6 +249,7 @@ def linear(
       batch: the batch rule; a loop over the axis where it is missing.
       moves: whether the transpose only moves elements (no sum, no product).
       arguments: positions of the linear arguments where not all are (an index is not).
+      collect: see `Primitive`.
     """
 
     def is_linear(position: int) -> bool:
@@ -272,6 +279,7 @@ def linear(
         name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, keep=keep, cuts=passive,
         degree="linear",
         moves=moves,
+        collect=collect,
     )  # fmt: skip
     return primitive
 

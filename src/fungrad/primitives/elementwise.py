@@ -65,6 +65,40 @@ class Times:
         self.value = value
 
 
+class Collected:
+    """A cotangent that is summed up in place, in an array that nothing else holds.
+
+    Reads of parts of one array cost what the parts cost, then, and not what the array costs. It
+    becomes an ordinary cotangent, by `total`, before any rule sees it.
+    """
+
+    __slots__ = ("mask", "value")
+
+    def __init__(self, begun: Any) -> None:
+        masked = begun.__class__ is Masked
+        self.value = np.array(begun.value if masked else begun, order="C")
+        self.mask = np.array(begun.mask, order="C") if masked else None
+
+    def add(self, cotangent: Any, place: Callable[[np.ufunc, ndarray, Any], Any]) -> Collected:
+        """Adds a cotangent of a part; `place(ufunc, array, values)` applies a ufunc there."""
+        if cotangent.__class__ is not Masked:
+            place(np.add, self.value, cotangent)
+            self.mask = None
+            return self
+        place(np.add, self.value, cotangent.value)
+        if self.mask is not None:
+            place(np.logical_or, self.mask, cotangent.mask)
+        return self
+
+    def total(self) -> Any:
+        """The sum, which is not added to any more."""
+        return self.value if self.mask is None else Masked(self.value, self.mask)
+
+
+def _everywhere(ufunc: np.ufunc, out: ndarray, values: Any) -> None:
+    ufunc(out, values, out=out)
+
+
 Kind = tuple[np.dtype[Any], bool]
 Kinds = tuple[Kind, ...]
 Partial = Callable[..., Any] | Over | int | float | complex | None
@@ -192,7 +226,9 @@ def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Maske
 
 
 def add_cotangents(x: Any, y: Any) -> Any:
-    """The sum of two cotangents, either of which may be masked."""
+    """The sum of two cotangents, either of which may be masked, and the first one collected."""
+    if x.__class__ is Collected:
+        return x.add(y, _everywhere)
     if x.__class__ is Masked and y.__class__ is Masked:
         return Masked(x.value + y.value, logical_or(x.mask, y.mask))
     return plain(x) + plain(y)
@@ -200,7 +236,8 @@ def add_cotangents(x: Any, y: Any) -> Any:
 
 def plain(cotangent: Any) -> Any:
     """The cotangent without its mask."""
-    return cotangent.value if cotangent.__class__ is Masked else cotangent
+    kind = cotangent.__class__
+    return cotangent.value if kind is Masked or kind is Collected else cotangent
 
 
 def fit(x: Any, type_: Type) -> Any:
@@ -332,7 +369,7 @@ eq = elementwise("eq", operator.eq, ufunc=np.equal, partials=[None, None])
 ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
 
 __all__ = [
-    "ARITHMETIC", "Masked", "Over", "Times", "add", "add_cotangents", "broadcast_shapes", "div",
-    "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt",
+    "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add", "add_cotangents",
+    "broadcast_shapes", "div", "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt",
     "mul", "ne", "neg", "plain", "select", "sub",
 ]  # fmt: skip

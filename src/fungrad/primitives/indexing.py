@@ -260,6 +260,12 @@ def _vjp_getitem(ct: Any, output: Any, args: Any, wanted: Any, *, index: Index) 
     return [result, *[None] * len(arrays)]
 
 
+def _collect_getitem(total: Any, ct: Any, args: Any, *, index: Index) -> None:
+    if ct.__class__ is not Masked and repeatable(args[1:]):  # as above
+        ct = Masked(ct, np.True_)
+    total.add(ct, lambda ufunc, out, values: apply_at(ufunc, out, values, args[1:], index))
+
+
 def _batch_getitem(args: Any, batched: Any, size: int, *, index: Index) -> Any:
     x, *arrays = args
     example = shape_of(x)[1:] if batched[0] else None
@@ -279,6 +285,7 @@ getitem: Primitive = Primitive(
     vjp=_vjp_getitem,
     batch=_batch_getitem,
     keep=lambda args: [typeof(args[0]), *args[1:]],
+    collect=_collect_getitem,
     moves=True,
 )
 """`getitem(x, *arrays, index=)`: NumPy's x[index]; the arrays go into their places."""
@@ -330,9 +337,6 @@ def apply_at(ufunc: np.ufunc, out: Any, values: Any, arrays: Sequence[Any], inde
 
 def _eval_scatter(ct: Any, *arrays: Any, index: Index, shape: Shape) -> Any:
     out = np.zeros(shape, ct.dtype if hasattr(ct, "dtype") else np.asarray(ct).dtype)
-    if not arrays:
-        out[index.entries] = ct
-        return out
     if index.unique or not repeatable(arrays):
         out[index.fill(arrays)] = ct
         return out

@@ -289,12 +289,21 @@ def _transpose_slice(ct: Any, x: Type, *, axis: int, start: int, stop: int) -> A
     return pad(ct, widths=tuple(widths))
 
 
+def _collect_slice(total: Any, ct: Any, args: Any, *, axis: int, start: int, stop: int) -> None:
+    def place(ufunc: np.ufunc, out: Any, values: Any) -> None:
+        part = _eval_slice(out, axis=axis, start=start, stop=stop)
+        ufunc(part, values, out=part)
+
+    total.add(ct, place)
+
+
 slice_axis: Primitive = linear(
     "slice_axis",
     moves=True,
     eval=_eval_slice,
     type=_type_slice,
     transpose=_transpose_slice,
+    collect=_collect_slice,
     batch=lambda args, batched, size, *, axis, start, stop: slice_axis(
         args[0], axis=axis + 1, start=start, stop=stop
     ),

@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
-from fungrad.primitives.elementwise import Masked, add_cotangents, plain, scale_masked
+from fungrad.primitives.elementwise import Collected, Masked, add_cotangents, plain, scale_masked
 from fungrad.primitives.shaping import broadcast_to, convert, sum_to
 from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.scope import place_behind, replayed
@@ -122,6 +122,8 @@ class VjpTrace(Trace):
 
     def _kept(self, primitive: Any, values: Any, slots: Any) -> list[Any]:
         """The arguments, with what the program may write into as it is now."""
+        if 0 not in slots:
+            return values  # type: ignore[no-any-return]
         reads = primitive.reads
         return [
             self.keeper.keep(value)
@@ -220,6 +222,7 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
 
 def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
     """Goes back along a tape, from the cotangents of the outputs to those of the inputs."""
+    eager = current() is EVAL
     for primitive, params, slots, args, output, out, origin in reversed(tape):
         if origin is not None:
             replayed.set(origin)
@@ -228,6 +231,8 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
             if cotangent is None:
                 continue
             cotangents[out] = None
+            if cotangent.__class__ is Collected:
+                cotangent = cotangent.total()
             partials = primitive.partials
             if partials is not None:
                 masked = cotangent.__class__ is Masked
@@ -271,6 +276,13 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                 continue
             for slot in out:
                 cotangents[slot] = None
+        if eager and primitive.collect is not None and slots[0]:
+            held = cotangents[slots[0]]
+            if held is not None and args[0].shape and plain(cotangent).dtype == args[0].dtype:
+                if held.__class__ is not Collected:
+                    held = cotangents[slots[0]] = Collected(held)
+                primitive.collect(held, cotangent, args, **params)
+                continue
         if primitive.vjp is None:
             raise _missing(primitive, slots)
         if cotangent.__class__ is Masked:

@@ -7,11 +7,14 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from fuzz.campaign import seeds, verdict
+from fuzz.campaign import campaign, seeds, verdict
 from fuzz.case import Case
 from fuzz.generate import FAMILIES, generate
 from fuzz.minimise import minimise
+from fuzz.oracles import ORACLES
 from mutation import UNMUTATED, applied, mutants
+
+import fungrad as fg
 
 
 def test_a_seed_makes_one_program():
@@ -39,6 +42,12 @@ def test_programs_reach_every_family():
     assert {name for name in FAMILIES if steps[name] >= 4} == set(FAMILIES)
 
 
+def test_a_few_hundred_programs_agree():
+    tally = campaign(seeds("tests", 0, 400))
+    assert not tally.found, "\n".join(map(str, tally.found))
+    assert {oracle for oracle, how in tally.oracles if how == "agree"} == set(ORACLES)
+
+
 # --- planted faults: each is found among a few hundred programs, and made small
 # ------------------------------------------------------------------------------------------
 
@@ -57,6 +66,16 @@ def planted(name, **rules):
             object.__setattr__(primitive, rule, old)
 
 
+@contextmanager
+def regrouping():
+    """Sums and products are regrouped, as exact arithmetic would have it."""
+    fg.config.reassociate = True
+    try:
+        yield
+    finally:
+        fg.config.reassociate = False
+
+
 def mutated(name, change):
     """One of the mutants of tests/mutation.py."""
     return next(applied(m) for m in mutants(UNMUTATED[name]) if change in str(m))
@@ -71,6 +90,7 @@ FAULTS = {
     "a dropped term": ("transposes", lambda: mutated("mul", "partials: argument 1 dropped")),
     "a small factor": ("transposes", lambda: mutated("reduce_sum", "vjp: argument 0 off by 0.1%")),
     "one example for all": ("vmap", lambda: mutated("sin", "first example for all")),
+    "a factored sum": ("jit", regrouping),
     "NaN lost": ("eager", lambda: planted("mul", eval=lambda x, y: nan_lost(x * y))),
     "the sign of zero": ("eager", lambda: planted("mul", eval=lambda x, y: x * y + 0)),
     "one ulp": ("eager", lambda: planted("div", eval=lambda x, y: x * (1.0 / y))),

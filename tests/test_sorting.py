@@ -170,3 +170,9 @@ def test_set_operations():
     for trim in ("fb", "f", "b"):
         only_eager(lambda x, t=trim: np.trim_zeros(x, t), np.array([0, 0, 1.5, 0, 2, 0]), order=0)
     only_eager(np.trim_zeros, np.zeros(3), order=0)
+
+
+def test_partitions_of_empty_arrays_take_any_place():
+    for shape in ((0,), (3, 0), (0, 3)):
+        agrees(lambda x: np.partition(x, 5), np.zeros(shape))
+        agrees(lambda x: np.argpartition(x, 5), np.zeros(shape), order=0)

@@ -126,7 +126,7 @@ class Case:
 
     def tame(self) -> bool:
         """Whether all numbers are moderate, so that derivatives may be compared loosely."""
-        for value in (*self.args, *self.outputs()):
+        for value in (*self.args, *self.outputs(), *(v.make() for _, v in self.program.captured)):
             value = np.asarray(value)
             if value.dtype.kind in "fc" and value.size:
                 with np.errstate(all="ignore"):

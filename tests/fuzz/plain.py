@@ -99,10 +99,10 @@ class At:
         return self._with(lambda x: x.__setitem__(self.index, values))
 
     def add(self, values: Any) -> Any:
-        return self._with(lambda x: np.add.at(x, self.index, values))
+        return self._with(lambda x: np.add.at(x, self.index, np.asarray(values, x.dtype)))
 
     def multiply(self, values: Any) -> Any:
-        return self._with(lambda x: np.multiply.at(x, self.index, values))
+        return self._with(lambda x: np.multiply.at(x, self.index, np.asarray(values, x.dtype)))
 
     def max(self, values: Any) -> Any:
         return self._with(lambda x: np.maximum.at(x, self.index, values))

@@ -17,6 +17,7 @@ from fungrad.numpy.prepare import array_of, promoted
 from fungrad.numpy.wrap import implements, known
 from fungrad.primitives import sorting as s
 from fungrad.primitives.shaping import cast, concatenate
+from fungrad.tracing import interception
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer, registry, shape_of
 
@@ -89,9 +90,12 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
 # --- partitions -----------------------------------------------------------------------------------
 
 
-def _kth(kth: Any, length: int) -> tuple[int, ...]:
-    """Places in a sorted axis, none of them negative."""
-    result = []
+def _kth(kth: Any, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """Places in a sorted axis, none of them negative. In an empty array NumPy takes any."""
+    result: list[int] = []
+    if 0 in shape:
+        return (0,)
+    length = shape[axis]
     for place in np.atleast_1d(known(kth, "np.partition(kth)")).tolist():
         index = operator.index(place)
         if not -length <= index < length:
@@ -107,7 +111,7 @@ def partition(
     """The elements with the kth in their sorted places, as numpy.partition; ties share."""
     _refuse_fields("numpy.partition", order)
     a, axis = _along(a, axis)
-    return s.partition(a, kth=_kth(kth, shape_of(a)[axis]), axis=axis)
+    return s.partition(a, kth=_kth(kth, shape_of(a), axis), axis=axis)
 
 
 @implements(np.argpartition)
@@ -117,7 +121,7 @@ def argpartition(
     """Positions that partition an array, as numpy.argpartition."""
     _refuse_fields("numpy.argpartition", order)
     a, axis = _positions_along(a, axis)
-    return s.argpartition(a, kth=_kth(kth, shape_of(a)[axis]), axis=axis)
+    return s.argpartition(a, kth=_kth(kth, shape_of(a), axis), axis=axis)
 
 
 # --- searching ------------------------------------------------------------------------------------
@@ -130,7 +134,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         raise ValueError(f"search side must be one of 'left' or 'right' (got {side!r})")
     a, v = promoted([array_of(a), array_of(v)])
     if sorter is not None:
-        a = registry.functions[np.take](a, sorter)
+        a = registry.functions[interception.original(np.take)](a, sorter)
     if len(shape_of(a)) != 1:
         raise ValueError("object of too small depth for desired array")
     return s.searchsorted(a, v, side=side)

@@ -70,7 +70,7 @@ def joining(b: Builder) -> str | None:
 
 @family("sorting", 4)
 def sorting(b: Builder) -> str | None:
-    x = b.array("bif")
+    x = b.array("bif", empty=False)
     if x is None or b.smooth:
         return None
     axis, n = b.axis(x), b.rng.randint(0, 3)

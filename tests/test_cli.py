@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import fungrad as fg
 from fungrad.cli import main
 from fungrad.cli_input import InputError, parse_argument
+from fungrad.cli_report import wrapped
 from fungrad.data import old_faithful
 
 ROOT = Path(__file__).parent.parent
@@ -610,7 +611,7 @@ def test_why_by_default_of_all_arguments(run_json):
         (["FUNC:missing"], "no function 'missing'"),
         (["FUNC:root", "--arg", "x=1.0", "--wrt", "z"], "no argument 'z'"),
         (["FUNC:no_arguments"], "no arguments"),
-        (["FUNC:fills", "--arg", "x=1.0"], "cut its gradient"),
+        (["FUNC:fills", "--arg", "x=1.0"], "fg.stop_gradient"),
     ],
 )
 def test_why_refuses_bad_input(run, command, said):
@@ -734,3 +735,33 @@ def test_explain_lists_all_errors_and_knows_what_a_message_names(run):
 def test_explain_of_no_error_is_bad_input(run):
     code, _, err = run("explain", "GradientCut")
     assert code == 2 and "Did you mean GradientCutError?" in err
+
+
+# -- paths and widths ------------------------------------------------------------------------------
+
+
+def test_paths_below_the_current_folder_are_relative(run, tmp_path, monkeypatch):
+    (tmp_path / "model.py").write_text("import numpy as np\ndef f(x):\n    return np.sin(x)\n")
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run("grad", "model.py:f", "--arg", "x=1.0")
+    assert out.splitlines()[0] == "f(x float)  model.py"
+    _, out, _ = run("ir", "model.py:f", "--arg", "x=1.0", "--lines")
+    assert "# model.py:3 (f)" in out and str(tmp_path) not in out
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    _, out, _ = run("grad", "../model.py:f", "--arg", "x=1.0")
+    assert out.splitlines()[0].endswith(str(tmp_path / "model.py"))
+
+
+def test_plain_lines_break_between_words():
+    text = "  x: zero, the cotangents that reach it from `mul` at file.py:7 add up to zero"
+    lines = wrapped(text, 60).splitlines()
+    assert len(lines) == 2 and max(map(len, lines)) <= 60 and lines[1].startswith("    ")
+    assert " ".join(line.strip() for line in lines) == text.strip()
+    assert wrapped("a" * 90, 60) == "a" * 90 and wrapped("short\n\n  more", 60) == "short\n\n  more"
+
+
+def test_a_gradient_that_is_nan_names_fungrad_why(run, tmp_path):
+    (tmp_path / "model.py").write_text("import numpy as np\ndef f(x):\n    return x ** 0.5\n")
+    code, _, err = run("grad", f"{tmp_path}/model.py:f", "--arg", "x=0.0")
+    assert code == 2 and "`fungrad why` with the same arguments" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -211,8 +212,12 @@ def test_a_completion_names_every_command_and_option(run, shell):
 
 def completed(script, words, folder):
     """What bash offers behind some words."""
+    line = " ".join(words)
+    cut = [part for word in words for part in re.split(r"([:=@]+)", word) if part]
+    cut += [""] * (not words[-1])
     ask = (
-        f"{script}\nCOMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}; "
+        f"{script}\nCOMP_WORDS=({' '.join(map(repr, cut))}); COMP_CWORD={len(cut) - 1}; "
+        f"COMP_LINE={line!r}; COMP_POINT={len(line)}; "
         '_fungrad; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = subprocess.run(
@@ -223,7 +228,10 @@ def completed(script, words, folder):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash to ask")
 def test_bash_completes(run, tmp_path):
-    (tmp_path / "model.py").write_text("")
+    source = "def loss(w): ...\n\ndef lower(x):\n    def inner(): ...\n\ndef _own(x): ...\n"
+    (tmp_path / "model.py").write_text(source)
+    (tmp_path / "data.npy").write_text("")
+    (tmp_path / "data.csv").write_text("")
     _, script, _ = run("completion", "bash")
     assert {"grad", "bench", "completion", "--version"} <= set(
         completed(script, ["fungrad", ""], tmp_path)
@@ -235,9 +243,14 @@ def test_bash_completes(run, tmp_path):
         (["fungrad", "grad", "mo"], ["model.py"]),
         (["fungrad", "bench", "--hand", "mo"], ["model.py"]),
         (["fungrad", "grad", "--order", ""], []),
+        (["fungrad", "grad", "model.py:"], ["loss", "lower"]),
+        (["fungrad", "grad", "model.py:lo"], ["loss", "lower"]),
+        (["fungrad", "bench", "model.py:loss", "--hand", "model.py:low"], ["lower"]),
+        (["fungrad", "grad", "model.py:loss", "--arg", "x=@da"], ["data.csv", "data.npy"]),
+        (["fungrad", "grad", "model.py:loss", "--arg", "x=1"], []),
         (["fungrad", "demo", "--s"], ["--seed"]),
     ]:
-        assert completed(script, words, tmp_path) == offered, words
+        assert sorted(completed(script, words, tmp_path)) == sorted(offered), words
 
 
 # -- the compiled program --------------------------------------------------------------------------

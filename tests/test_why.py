@@ -378,8 +378,8 @@ def test_what_is_not_selected_names_who_selects():
         return np.max(np.stack([x, 5.0]))
 
     found = fg.why(f)(1.0)["x"]
-    assert (found.verdict, found.cause) == ("zero", "not selected")
-    assert "`reduce_max`" in found.notes[0]
+    assert (found.verdict, found.cause) == ("zero", "inactive")
+    assert "`reduce_max`" in found.reason and "`stack`" in found.reason
 
 
 def test_stops_that_vmap_puts_in_are_not_shown():
@@ -519,3 +519,53 @@ def test_ablation_in_loops_forward_mode_vmap_and_orders():
 def test_a_name_that_no_stop_has():
     with pytest.raises(ArgumentError, match=r"no stop named 'c'.*'a', 'b'"):
         fg.grad(fg.ablate_stops(two_stops, "c"))(3.0)
+
+
+def line_at(f, offset):
+    return f.__code__.co_firstlineno + offset
+
+
+def test_where_paths_meet_that_cancel():
+    def f(x):
+        a = np.sin(x)
+        y = 2.0 * a
+        return np.sum(a * 2.0 - y)
+
+    found = fg.why(f)(np.ones(2))["x"]
+    assert (found.cause, found.source.line) == ("cancelled", line_at(f, 1))
+    assert f"reach `sin` at {__file__}:{line_at(f, 1)} (f)" in found.reason
+    for offset in (2, 3):
+        assert f"`mul` at {__file__}:{line_at(f, offset)} (f)" in found.reason
+
+    def g(x):
+        return np.sum(x * 2.0) - np.sum(2.0 * x)
+
+    found = fg.why(g)(np.ones(2))["x"]
+    assert (found.cause, found.source.line) == ("cancelled", line_at(g, 1))
+    assert "reach it from `mul`" in found.reason
+
+
+def test_what_takes_other_entries_is_named_and_not_what_puts_them_together():
+    def largest(x, y):
+        z = np.concatenate([x, y])
+        z = 2.0 * z.reshape(2, 2)
+        return np.max(z)
+
+    found = fg.why(largest)(np.ones(2), np.array([3.0, 4.0]))["x"]
+    assert (found.cause, found.source.line) == ("inactive", line_at(largest, 3))
+    assert "`reduce_max`" in found.reason and "`concatenate`" in found.reason
+
+    def padding(x):
+        z = np.pad(x, 2)
+        return np.sum(z[:2] * 3.0)
+
+    found = fg.why(padding)(np.ones(2))["x"]
+    assert (found.cause, found.source.line) == ("not selected", line_at(padding, 2))
+    assert f"`pad` at {__file__}:{line_at(padding, 1)} (padding)" in found.reason
+
+    def second(x, y):
+        z = np.stack([x, y])
+        return np.sum(z[1])
+
+    found = fg.why(second)(np.ones(2), np.ones(2))["x"]
+    assert (found.cause, found.source.line) == ("not selected", line_at(second, 2))

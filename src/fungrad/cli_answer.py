@@ -6,6 +6,7 @@ Knows Calls and Reports; knows no command. Exit codes: 0 done, 1 a check failed.
 from __future__ import annotations
 
 import inspect
+import os
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -32,8 +33,14 @@ def prepared(options: Namespace) -> tuple[Call, list[str]]:
 def titled(call: Call) -> Report:
     """A Report that begins with the function and the types of its arguments."""
     report = Report()
-    report.heading(f"{call.name}({call.types()})  {call.file}")
+    report.heading(f"{call.name}({call.types()})  {near_path(call.file)}")
     return report
+
+
+def near_path(file: str) -> str:
+    """A file as it is named from here: relative where it lies below the current folder."""
+    relative = os.path.relpath(file)
+    return file if relative.startswith(os.pardir) else relative
 
 
 def head(call: Call, names: Sequence[str]) -> dict[str, Any]:

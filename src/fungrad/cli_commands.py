@@ -6,6 +6,7 @@ Knows all floors of the command line; knows nothing of how options are parsed. E
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
@@ -142,7 +143,9 @@ def ir_command(options: Namespace, output: TextIO) -> int:
     inputs = ", ".join(f"{a} = {b}" for a, b in zip(letters, labels, strict=True))
     of = f"gradient by {', '.join(by)}" if options.grad else "function"
     report.heading(f"IR of the {of}: {len(graph.equations)} equations; inputs {inputs}")
-    report.line(graph.show(source=options.lines))
+    here = os.path.join(os.getcwd(), "")
+    text = graph.show(source=options.lines)
+    report.line(text.replace(f"# {here}", "# ").replace(f", {here}", ", "))
     finish(report, call, output)
     return PASSED
 

@@ -61,19 +61,29 @@ def _takes(action: argparse.Action) -> str:
     return "file" if re.search(r"\.(py|html|svg)\b", metavar) else "value"
 
 
+_FUNCTIONS = r"'s/^def \([A-Za-z][A-Za-z0-9_]*\).*/\1/p'"
+"""What sed does to a file to tell the names of its functions."""
+
+
 def bash(commands: Sequence[Command]) -> str:
     """The script for bash."""
     lines = [
         "# fungrad's completion for bash",
         "_fungrad() {",
-        '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"',
+        "    # The words as they were typed: bash cuts them at : = and @, too.",
+        '    local line="${COMP_LINE:0:COMP_POINT}" typed="${COMP_WORDS[COMP_CWORD]}"',
+        '    local -a parts; read -ra parts <<<"$line"',
+        '    [[ "$line" == *[[:space:]] ]] && parts+=("")',
+        "    local count=${#parts[@]}",
+        '    local current="${parts[count-1]}" previous="${parts[count-2]}"',
+        '    local cut=""',
         "    COMPREPLY=()",
-        '    if [ "$COMP_CWORD" -eq 1 ]; then',
+        '    if [ "$count" -eq 2 ]; then',
         f'        COMPREPLY=($(compgen -W "{_names(commands)} --help --version" -- "$current"))',
         "        return",
         "    fi",
         '    local options="" values="" words=""',
-        '    case "${COMP_WORDS[1]}" in',
+        '    case "${parts[1]}" in',
     ]
     for command in commands:
         options = " ".join(option.name for option in command.options)
@@ -84,6 +94,22 @@ def bash(commands: Sequence[Command]) -> str:
         lines.append(f'            words="{" ".join(command.words)}" ;;')
     lines += [
         "    esac",
+        "    # What stands before the last : = or @ is not offered again where bash cut there.",
+        '    if [[ "$current" == *[:=@]* && "$typed" != "$current" ]]; then',
+        '        cut="${current%"${current##*[:=@]}"}"',
+        "    fi",
+        '    if [[ "$previous" == --arg && "$current" == *=@* ]]; then',
+        "        compopt -o filenames 2>/dev/null",
+        '        local stem="${current%%=@*}=@"',
+        '        COMPREPLY=($(compgen -f -P "$stem" -- "${current#"$stem"}"))',
+        '    elif [[ "$current" == *.py:* && ( "$previous" == --hand || "$count" -eq 3 ) ]]; then',
+        '        local file="${current%%:*}"',
+        f'        local names="$(sed -n {_FUNCTIONS} "$file" 2>/dev/null)"',
+        '        COMPREPLY=($(compgen -P "$file:" -W "$names" -- "${current#*:}"))',
+        "    fi",
+        '    if [ "${#COMPREPLY[@]}" -gt 0 ]; then',
+        '        COMPREPLY=("${COMPREPLY[@]#"$cut"}"); return',
+        "    fi",
         '    if [[ " $values " == *" $previous "* ]]; then return; fi',
         '    if [[ "$current" == -* ]]; then',
         '        COMPREPLY=($(compgen -W "$options" -- "$current"))',

@@ -141,6 +141,7 @@ examples:
   fungrad completion zsh > ~/.zfunc/_fungrad              with ~/.zfunc in fpath
   fungrad completion fish > ~/.config/fish/completions/fungrad.fish
 
-The script is made of this version's options; it runs nothing of fungrad when you press TAB.
+The script is made of this version's options; it runs nothing of fungrad when you press TAB. In
+bash functions are completed behind FILE.py:, and files behind the @ of --arg NAME=@FILE.
 
 {EXITS}"""

@@ -7,6 +7,8 @@ used where it is installed and the output is a terminal; plain text has the same
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
@@ -65,13 +67,15 @@ class Report:
             self._write_plain(file)
 
     def _write_plain(self, file: TextIO) -> None:
+        width = shutil.get_terminal_size().columns if file.isatty() else None
         for kind, content in self.parts:
             if kind == "table":
-                print("\n".join(aligned(*content)), file=file)
+                text = "\n".join(aligned(*content))
             elif kind in ("passed", "failed"):
-                print(f"  {'ok    ' if kind == 'passed' else 'FAILED'}  {content}", file=file)
+                text = f"  {'ok    ' if kind == 'passed' else 'FAILED'}  {content}"
             else:
-                print(content, file=file)
+                text = content
+            print(text if width is None else wrapped(text, width), file=file)
 
     def _write_rich(self, console: Any) -> None:
         from rich.text import Text
@@ -84,6 +88,25 @@ class Report:
                 console.print(Text.assemble("  ", (mark, style), "  ", content))
             else:
                 console.print(Text(content, style="bold" if kind == "heading" else ""))
+
+
+def wrapped(text: str, width: int) -> str:
+    """A text whose lines are broken between words, and go on under their beginning, indented.
+
+    >>> print(wrapped("  the gradient is zero", 14))
+      the gradient
+        is zero
+    """
+    lines = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        found = textwrap.wrap(
+            line, max(width, 20), initial_indent=indent, subsequent_indent=f"{indent}  ",
+            break_long_words=False, break_on_hyphens=False, replace_whitespace=False,
+            drop_whitespace=True,
+        ) if len(line) > width else [line]  # fmt: skip
+        lines += found or [""]
+    return "\n".join(lines)
 
 
 def number_text(value: Any) -> str:

@@ -25,6 +25,7 @@ SATURATING = frozenset(
 )
 PRODUCTS = frozenset(("mul", "dot_general", "convolve", "reduce_prod", "cumprod"))
 EITHER = frozenset(("maximum", "minimum", "fmax", "fmin"))
+EXTREMA = ("reduce_max", "reduce_min", "cummax", "cummin")
 OVERFLOWING = frozenset("exp exp2 expm1 sinh cosh power square mul".split())
 OVERFLOW = (
     "It overflows: use a stable form (subtract the maximum, np.logaddexp, np.expm1, logarithms)."
@@ -121,17 +122,61 @@ def zero(paths: Paths) -> Cause:
         if reaching and all(_is_zero(c) for _, c in mine):
             cause = _vanished(record, step, reaching)
             if cause.word == "not selected":
-                cause = cause._replace(notes=_users(paths, record))
+                cause = _picked(paths, record) or cause._replace(notes=_users(paths, record))
             if unfolds(record.primitive):  # too long a loop: what cuts was found inside of it
                 inside = [c for c in paths.cuts if not set(c.slots).isdisjoint(reaching)]
                 cause = _behind(inside) if inside else cause
             found.append(cause)
     if not found:
-        return Cause("cancelled", "the cotangents that reach it on different paths add up to zero")
+        return _cancelled(paths)
     # The one nearest to the input is the last of a chain; the first found cut all the others off.
     first = found[0]
     notes = tuple(dict.fromkeys(f"also {c.reason}" for c in found[1:4]))
     return first._replace(notes=(*first.notes, *notes))
+
+
+def _cancelled(paths: Paths) -> Cause:
+    """Where the paths meet whose cotangents add up to zero: the value next to the output."""
+    adding: dict[int, list[Record]] = {}  # what gives a value a cotangent
+    for record, step in paths.back():
+        for slot, cotangent in paths.mine(step):
+            if not _is_zero(cotangent):
+                adding.setdefault(slot, []).append(record)
+    meeting: Record | None = None
+    users = adding.get(paths.slot, [])
+    for record, step in paths.back():
+        found = [r for slot in record.out for r in adding.get(slot, [])]
+        if found and all(_is_zero(c) for c in step.given.values()):
+            meeting, users = record, found
+            break
+    paths_ = " and ".join(dict.fromkeys(f"`{r.primitive.name}`{at(r.source)}" for r in users))
+    where = "it" if meeting is None else f"`{meeting.primitive.name}`{at(meeting.source)}"
+    source = users[0].source if meeting is None and users else meeting and meeting.source
+    reason = f"the cotangents that reach {where} from {paths_} add up to zero"
+    return Cause("cancelled", reason, source or None)
+
+
+def _picked(paths: Paths, record: Record) -> Cause | None:
+    """What picks other entries, behind an equation that puts entries together (concatenate, pad):
+    the first equation from the output on that depends on some of what it reads, and not on these.
+    """
+    wanted = set(record.out)
+    chosen: Record | None = None
+    for user, step in reversed(list(paths.back())):  # from the input on
+        partly = [np.asarray(c) for s, c in step.found.items() if s in wanted]
+        given = [np.asarray(c) for c in step.given.values()]
+        if not any(np.any(c == 0) for c in partly) or not any(map(np.any, given)):
+            continue
+        wanted.update(s for s in user.out if s)
+        chosen = user
+        if all(map(np.all, given)):
+            break
+    if chosen is None:
+        return None
+    name, of = chosen.primitive.name, f"`{record.primitive.name}`{at(record.source)}"
+    reason = f"`{name}`{at(chosen.source)} takes other entries than those that {of} makes of it"
+    word = "inactive" if name.startswith(EXTREMA) else "not selected"
+    return Cause(word, reason, chosen.source)
 
 
 def _users(paths: Paths, record: Record) -> tuple[str, ...]:

@@ -41,11 +41,11 @@ def sampled(
     """The times of one call of each candidate, in seconds, one for each round it took part in.
 
     Each candidate runs in bursts of about `seconds`, one burst of each in turn, `rounds` times. One
-    that would take longer than `budget` seconds for that sits some rounds out. A burst begins when
-    the threads of the one before are at rest; if they were not, with a call that does not count, so
-    that its own threads are awake as in a program of its own.
+    that would take longer than `budget` seconds for that sits some rounds out. Behind one that
+    leaves threads at work the next burst begins when they are at rest, with a call that does not
+    count, so that its own threads are awake as in a program of its own.
     """
-    repeats, turns = {}, {}
+    repeats, turns, restless = {}, {}, {}
     for name, call in candidates.items():
         call()
         start = time.perf_counter()
@@ -54,14 +54,18 @@ def sampled(
         repeats[name] = max(1, int(seconds / once))
         afforded = budget / (repeats[name] * once)
         turns[name] = rounds if afforded >= rounds else max(LEAST, int(afforded))
+        restless[name] = settle()
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     gc.collect()
+    disturbed = False
     for i in range(rounds):
         for name, call in candidates.items():
             if (i + 1) * turns[name] // rounds == i * turns[name] // rounds:
                 continue
-            if settle():
+            if disturbed:
+                settle()
                 call()
+            disturbed = restless[name]
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 call()

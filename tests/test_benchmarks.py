@@ -78,10 +78,11 @@ def test_a_burst_begins_when_other_threads_are_at_rest(monkeypatch):
     assert timing.settle()
     assert list(used) == []
     monkeypatch.undo()
-    found = []
-    monkeypatch.setattr(timing, "settle", lambda: True)
-    samples = timing.sampled({"a": lambda: found.append(1)}, rounds=3, seconds=0.0)
-    assert len(found) == 2 + 2 * 3 and len(samples["a"]) == 3
+    order = []
+    leaves = iter([True, False, *[True] * 3])  # a leaves threads at work, b does not
+    monkeypatch.setattr(timing, "settle", lambda: order.append("settled") or next(leaves))
+    timing.sampled({name: lambda name=name: order.append(name) for name in "ab"}, 3, 0.0)
+    assert order[6:] == ["a", "settled", "b", "b"] * 3 and list(leaves) == []
 
 
 def row(name, kind, **times):

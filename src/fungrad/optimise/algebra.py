@@ -19,7 +19,7 @@ from fungrad.ir.regrouping import regrouping
 from fungrad.optimise.boxes import BOXES
 from fungrad.optimise.choices import chosen_before, chosen_between, chosen_twice
 from fungrad.optimise.kernels import KERNELS, setting
-from fungrad.optimise.known import floats, real, with_zeros_added
+from fungrad.optimise.known import floats, loose, real, unsigned, with_zeros_added
 from fungrad.optimise.quotients import RESHAPED_QUOTIENT
 from fungrad.optimise.regrouped import REGROUPED
 from fungrad.optimise.rewrite import CONSTANT, Rule, Writer, exchanged, simplified_by
@@ -250,7 +250,8 @@ def _writes_all(writer: Writer, equation: Equation) -> Atom | None:
 def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
     """A sum with an array that is zero but for a part, or a difference: only that part is added.
 
-    The zeros are 0.0: of them x - 0.0 is x, and x + 0.0 has no -0.0.
+    The zeros are 0.0: x - 0.0 is x, but x + 0.0 has no -0.0, where -0.0 + -0.0 is one. A sum is
+    written so where x or the part has no -0.0, or where that does not count.
     """
     x, y = equation.inputs
     minus = equation.primitive is sub
@@ -266,17 +267,14 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
         first, second, x = None, first, y
     if second is None or (minus and x is y):
         return None
-    writer.drop(second)
     values = second.inputs[0]
+    if not minus:
+        if not (loose(writer, equation) or unsigned(writer, x) or unsigned(writer, values)):
+            return None
+        x = with_zeros_added(writer, equation, x)
+    writer.drop(second)
     if minus:
         values = writer.add(equation, neg, values)
-    elif first is None:
-        x = with_zeros_added(writer, equation, x)
-    else:  # that is 0.0 where it has no values
-        own = with_zeros_added(writer, equation, first.inputs[0])
-        if own is not first.inputs[0]:
-            writer.drop(first)
-            x = writer.add(equation, scatter, own, **first.params)
     return writer.add(equation, index_add, x, values, index=second.params["index"])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.optimise.known import unsigned
+from fungrad.optimise.known import loose, unsigned
 from fungrad.optimise.rewrite import Rule, Writer, exchanged
 from fungrad.primitives.elementwise import mul, neg
 from fungrad.primitives.indexing import Index, expanded, getitem, scatter
@@ -74,7 +74,7 @@ def _sliced_twice(writer: Writer, equation: Equation) -> Atom | None:
 def _scattered_twice(writer: Writer, equation: Equation) -> Atom | None:
     """scatter(scatter(x)) as a scatter of x, and so a scatter that is added to an array."""
     *before, part = equation.inputs[: 2 if equation.primitive is index_add else 1]
-    if before and not writer.regroup and not unsigned(writer, before[0]):
+    if before and not (loose(writer, equation) or unsigned(writer, before[0])):
         return None
     made, shape = writer.made_by(part, scatter), equation.outputs[0].type.shape
     inner = None if made is None else box(made.params["index"], part.type.shape)
@@ -108,12 +108,16 @@ def _scattered_behind(writer: Writer, equation: Equation) -> Atom | None:
     """c * scatter(x) as scatter(c * x) for a finite number c from 0.0 on, of which 0.0 * c is 0.0;
     and where the sign of a zero does not count also for others, and -scatter(x).
     """
+    dtype = equation.outputs[0].type.dtype
+    largest = (
+        np.finfo(dtype).max if dtype.kind in "fc" else math.inf
+    )  # 1e5 is none in half precision
     for position, whole in enumerate(equation.inputs):
         made = writer.made_by(whole, scatter)
         if made is None or box(made.params["index"], whole.type.shape) is None:
             continue
         others = [a for i, a in enumerate(equation.inputs) if i != position]
-        if not all(isinstance(a, Literal) and math.isfinite(abs(a.value)) for a in others):
+        if not all(isinstance(a, Literal) and abs(a.value) <= largest for a in others):
             continue
         if not (writer.regroup or (others and all(_keeps_zero(a) for a in others))):
             continue

@@ -87,13 +87,18 @@ def _made_unsigned(writer: Writer, atom: Atom, made: Equation, deep: int) -> boo
     return real(atom) and (squared or primitive is absolute or primitive is exp)
 
 
-def with_zeros_added(writer: Writer, like: Equation, atom: Atom) -> Atom:
-    """What a value is after zeros were added to it: x + 0.0, or x where that is the same; or where
-    the Graph may lose the sign of a zero.
+def loose(writer: Writer, equation: Equation) -> bool:
+    """Whether a sum may lose the sign of a zero: where the Graph may, and among cotangents, which
+    reverse mode adds up in an order that is no program's.
     """
-    if writer.regroup or unsigned(writer, atom):
+    return writer.regroup or equation.backward > 0
+
+
+def with_zeros_added(writer: Writer, like: Equation, atom: Atom) -> Atom:
+    """What a value is after zeros were added to it: x + 0.0, or x where that is as good."""
+    if loose(writer, like) or unsigned(writer, atom):
         return atom
     return writer.add(like, add, atom, Literal(0.0))
 
 
-__all__ = ["floats", "positive_zero", "real", "unsigned", "with_zeros_added"]
+__all__ = ["floats", "loose", "positive_zero", "real", "unsigned", "with_zeros_added"]

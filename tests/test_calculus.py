@@ -244,3 +244,17 @@ def test_positions_and_sums_without_nan():
     assert np.all(gradient[np.isnan(x)] == 0)
     with pytest.raises(ValueError, match="All-NaN"):
         fg.grad(lambda x: x[np.nanargmax(x)])(np.full(2, np.nan))
+
+
+def test_what_cannot_be_cast_is_refused_as_by_numpy():
+    long = np.zeros(2, np.longdouble)
+    for run in (lambda f: f, fg.jit):
+        with pytest.raises(TypeError, match="boolean subtract"):
+            run(np.gradient)(np.array([True, False, True]))
+        if long.dtype != np.float64:
+            with pytest.raises(TypeError, match="rule 'safe'"):
+                run(lambda x: np.interp(x, [0, 1], [1, 2]))(long)
+            assert run(lambda x: np.float_power(x, 2))(long).dtype == long.dtype
+        with pytest.raises(TypeError, match="not supported for complex128"):
+            run(np.isposinf)(np.array([1j]))
+    agrees(np.polyadd, M, M)

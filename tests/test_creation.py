@@ -140,6 +140,13 @@ def test_the_step_of_one_number_is_nan():
     assert np.ndim(step) == 0 and np.isnan(step)
 
 
+def test_powers_of_a_number_of_pythons_have_the_dtype_of_the_exponents():
+    for dtype in (np.float16, np.float32, np.complex64):
+        agrees(lambda a: np.logspace(a, a + 1, 3), values((2,), dtype), order=0)
+        agrees(lambda a: np.linspace(a, 2, 3), values((2,), dtype), order=0)
+        agrees(lambda a: np.logspace(a, 2, 3, base=np.float64(2)), values((2,), dtype), order=0)
+
+
 def test_meshgrid():
     for options in ({}, {"indexing": "ij"}, {"sparse": True}, {"sparse": True, "indexing": "ij"}):
         agrees(

@@ -74,6 +74,14 @@ def test_traced_edges_have_to_ascend():
             run(np.histogram)(V, np.array([0.0, 2.0, 1.0]))
 
 
+def test_edges_have_the_dtype_of_data_and_ends():
+    for dtype in (np.float16, np.float32):
+        for x in (np.zeros(0, dtype), np.ones(3, dtype)):
+            agrees(lambda x: np.histogram_bin_edges(x, 3), x, order=0)
+            agrees(lambda x: np.histogram_bin_edges(x, 3, (0, 1.5)), x, order=0)
+            agrees(lambda x: np.histogram_bin_edges(x, 3, (0, np.float64(1.5))), x, order=0)
+
+
 # --- functions of functions -----------------------------------------------------------------------
 
 

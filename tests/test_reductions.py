@@ -495,3 +495,12 @@ def test_a_number_is_reduced_along_its_first_axis_as_numpy_does(function, axis, 
     assert fg.grad(lambda x: np.sum(x * x, axis=axis))(3.0) == 6.0
     with pytest.raises(np.exceptions.AxisError):
         fg.jit(lambda x: function(x, axis=1))(2.5)
+
+
+def test_a_deviation_in_integers():
+    x = np.arange(6.0)
+    found = fg.jit(lambda x: np.std(x, dtype=int))(x)
+    assert found == np.std(x, dtype=int)
+    assert found.dtype == np.int64
+    with pytest.raises(TypeError, match="Cannot cast"):
+        fg.jit(lambda x: np.std(x, axis=0, dtype=int))(x.reshape(2, 3))

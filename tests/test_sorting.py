@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from surface import agrees, same, values
@@ -71,6 +73,20 @@ def test_orders_of_numbers():
             run(np.lexsort)(np.array(3.0))
         with pytest.raises(TypeError, match="cannot accumulate on a scalar"):
             run(np.add.accumulate)(np.array(3.0))
+
+
+def test_partitions_and_quantiles_of_nothing():
+    for shape in ((0,), (0, 2), (2, 0)):
+        agrees(
+            lambda x: np.partition(x, 1), np.zeros(shape) if shape[-1] != 2 else np.zeros((0, 2))
+        )
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            same(
+                fg.jit(lambda x: np.nanquantile(x, [0.1, 0.2], axis=0))(np.zeros(shape)),
+                np.nanquantile(np.zeros(shape), [0.1, 0.2], axis=0),
+                "of nothing",
+            )
 
 
 def test_lexsort():

@@ -124,12 +124,15 @@ def std(
 ) -> Any:  # fmt: skip
     """The standard deviation over axes, as numpy.std; derivative 0 at constant data."""
     refuse("numpy.std", out=out)
-    variance = registry.functions[np.var]
-    return root(
-        variance(
-            a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
-        )
+    variance = registry.functions[np.var](
+        a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
     )
+    kind = typeof(variance)
+    if kind.inexact:
+        return root(variance)
+    if kind.shape:
+        raise TypeError(f"Cannot cast ufunc 'sqrt' output from float64 to {kind.dtype}.")
+    return cast(root(variance), kind.dtype)  # as NumPy does for dtype=int
 
 
 def _weights(weights: Any, shape: tuple[int, ...], axis: Any, axes: Axes) -> Any:

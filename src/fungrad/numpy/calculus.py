@@ -64,6 +64,8 @@ def _spacing(varargs: Any, f: Any, axes: tuple[int, ...]) -> list[Any]:
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Differences of second order inside and first or second at the edges, as numpy.gradient."""
     f = array_of(f)
+    if f.dtype.kind == "b" and f.shape:
+        raise TypeError("numpy boolean subtract, the `-` operator, is not supported.")
     if f.dtype.kind not in "fc":
         f = cast(f, np.float64)
     shape = shape_of(f)
@@ -164,8 +166,11 @@ def interp(
 
     At a point where the slope changes, the derivative by x is the mean of both slopes.
     """
-    x, xp = (cast(array_of(v), np.float64) for v in (x, xp))
-    fp = array_of(fp)
+    x, xp, fp = (array_of(v) for v in (x, xp, fp))
+    for v, widest in ((x, np.float64), (xp, np.float64), (fp, np.complex128)):
+        if not np.can_cast(v.dtype, widest):
+            raise TypeError(f"Cannot cast {v.dtype} to {np.dtype(widest)} by the rule 'safe'")
+    x, xp = cast(x, np.float64), cast(xp, np.float64)
     fp = cast(fp, np.complex128 if fp.dtype.kind == "c" else np.float64)
     if len(xp.shape) != 1 or len(fp.shape) != 1:
         raise ValueError("Data points must be 1-D sequences")

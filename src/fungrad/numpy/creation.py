@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.prepare import array_of, axis_index, common_dtype, refuse_assignment, sizes
-from fungrad.numpy.wrap import implements
+from fungrad.numpy.wrap import as_array, implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives.checking import checked
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast
-from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
+from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 
 def array(
@@ -174,8 +174,9 @@ def logspace(
 ) -> Any:  # fmt: skip
     """Powers of a base with evenly spaced exponents, as np.logspace."""
     shape = np.broadcast_shapes(*[array_of(x).shape for x in (start, stop, base)])
-    start, stop = (s.broadcast_to(array_of(x), shape=shape) for x in (start, stop))
-    base = base if base.__class__ in PLAIN and not shape else array_of(base)
+    base = as_array(base)
+    if array_of(base).shape:
+        start, stop = (s.broadcast_to(array_of(x), shape=shape) for x in (start, stop))
     exponents = linspace(start, stop, num, endpoint)
     powers = np.power(base, exponents)
     place = axis_index(axis, len(shape) + 1)

@@ -209,14 +209,23 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 def isposinf(x: Any, out: Any = None) -> Any:
     """Where the value is plus infinity, as np.isposinf."""
     refuse("isposinf", out=out)
-    return array_of(x) == np.inf
+    return _ordered(x) == np.inf
+
+
+def _ordered(x: Any) -> Any:
+    x = array_of(x)
+    if x.dtype.kind == "c":
+        raise TypeError(
+            f"This operation is not supported for {x.dtype} values because it would be ambiguous."
+        )
+    return x
 
 
 @implements(np.isneginf)
 def isneginf(x: Any, out: Any = None) -> Any:
     """Where the value is minus infinity, as np.isneginf."""
     refuse("isneginf", out=out)
-    return array_of(x) == -np.inf
+    return _ordered(x) == -np.inf
 
 
 # --- special functions ----------------------------------------------------------------------------
@@ -266,7 +275,7 @@ def _power(x: Any, y: Any) -> Any:
 
 def _float_power(x: Any, y: Any) -> Any:
     x, y = array_of(x), array_of(y)
-    dtype = np.complex128 if "c" in (x.dtype.kind, y.dtype.kind) else np.float64
+    dtype = np.result_type(x.dtype, y.dtype, np.float64)
     return u.power(cast(x, dtype), cast(y, dtype))
 
 

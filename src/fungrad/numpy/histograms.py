@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.axes import flattened
-from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import implements, known
+from fungrad.numpy.prepare import array_of, common_dtype
+from fungrad.numpy.wrap import as_array, implements, known
 from fungrad.primitives import sorting as s
 from fungrad.primitives.checking import checked
 from fungrad.primitives.elementwise import select
@@ -45,10 +45,12 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     return _summed(weights, places.astype(np.intp), len(np.bincount(places, minlength=minlength)))
 
 
-def _ends(a: Any, range: Any) -> tuple[Any, Any]:
-    """The lowest and the highest edge."""
+def _ends(a: Any, range: Any) -> tuple[Any, Any, Any]:
+    """The lowest and the highest edge, and the dtype that they and the data have in common."""
+    first: Any
+    last: Any
     if range is not None:
-        first, last = array_of(range[0]), array_of(range[1])
+        first, last = as_array(range[0]), as_array(range[1])
         if first.__class__ is not Tracer and last.__class__ is not Tracer and first > last:
             raise ValueError("max must be larger than min in range parameter.")
     elif not a.size:
@@ -58,7 +60,8 @@ def _ends(a: Any, range: Any) -> tuple[Any, Any]:
         if first.__class__ is not Tracer and not (np.isfinite(first) and np.isfinite(last)):
             raise ValueError(f"autodetected range of [{first}, {last}] is not finite")
     same = first == last
-    return select(same, first - 0.5, first), select(same, last + 0.5, last)
+    dtype = common_dtype(first, last, a)
+    return select(same, first - 0.5, first), select(same, last + 0.5, last), dtype
 
 
 def _edges(a: Any, bins: Any, range: Any, weights: Any) -> Any:
@@ -75,8 +78,7 @@ def _edges(a: Any, bins: Any, range: Any, weights: Any) -> Any:
         count = operator.index(bins)
         if count < 1:
             raise ValueError("`bins` must be positive, when an integer")
-        first, last = _ends(a, range)
-        dtype = np.result_type(array_of(first).dtype, array_of(last).dtype, a.dtype)
+        first, last, dtype = _ends(a, range)
         if dtype.kind in "iu":
             dtype = np.result_type(dtype, float)
         return np.linspace(first, last, count + 1, endpoint=True, dtype=dtype)

@@ -28,6 +28,8 @@ def _coefficients(p: Any) -> Any:
 
 def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
     x, y = _coefficients(a1), _coefficients(a2)
+    if len(x.shape) > 1 or len(y.shape) > 1:  # NumPy adds arrays of one length
+        return x, y
     length = max(x.size, y.size)
     return pad(x, widths=((length - x.size, 0),)), pad(y, widths=((length - y.size, 0),))
 

@@ -160,6 +160,8 @@ def _quantile(
     a: Any, q: Any, axis: Any, method: str, keepdims: Any, weights: Any, weak: bool, ignore: bool
 ) -> Any:
     _checked_method(method, weights)
+    if ignore and not a.size:
+        return registry.functions[np.nanmean](a, axis, keepdims=keepdims)
     shape = shape_of(a)
     nan = np.isnan(a) if a.dtype.kind == "f" else None
     ignore = ignore and nan is not None

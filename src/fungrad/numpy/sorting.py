@@ -98,9 +98,9 @@ def _kth(kth: Any, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     length = shape[axis]
     for place in np.atleast_1d(known(kth, "np.partition(kth)")).tolist():
         index = operator.index(place)
-        if not -length <= index < length:
+        if length and not -length <= index < length:
             raise ValueError(f"kth(={index}) out of bounds ({length})")
-        result.append(index % length)
+        result.append(index % length if length else 0)
     return tuple(result)
 
 

@@ -127,6 +127,16 @@ def leaked(tracer: Tracer) -> LeakedTracerError:
     )
 
 
+class _Functions(dict[Any, Callable[..., Any]]):
+    """Functions by those of NumPy, also by what takes the place of these while a transform runs."""
+
+    def __missing__(self, function: Any) -> Callable[..., Any]:
+        found = interception.original(function)
+        if found is function:
+            raise KeyError(function)
+        return self[found]
+
+
 class Registry:
     """Where the floors above install what NumPy's protocols shall reach."""
 
@@ -134,7 +144,7 @@ class Registry:
         self.ufuncs: dict[Any, Any] = {}
         """A primitive, or a plain function composed of primitives, for each ufunc."""
         self.ufunc_method: Callable[..., Any] | None = None
-        self.functions: dict[Any, Callable[..., Any]] = {}
+        self.functions: dict[Any, Callable[..., Any]] = _Functions()
         self.later: Callable[[Any], Callable[..., Any] | None] = lambda func: None
         """Looks for a function in submodules that are imported only when needed."""
         self.namespace: Any = None

@@ -227,7 +227,8 @@ def test_bytes_between_the_passes():
     assert residual_bytes(fg.checkpoint(elementwise), x) < 2.2 * x.nbytes
     budget = residual_bytes(fg.checkpoint(elementwise, budget_bytes=10 * x.nbytes), x)
     assert 9 * x.nbytes < budget < 13 * x.nbytes
-    assert residual_bytes(fg.jit(fg.checkpoint(elementwise)), x) < 3.2 * x.nbytes
+    # The input, which the pullback keeps as it was, the output, and buffers for the next call.
+    assert residual_bytes(fg.jit(fg.checkpoint(elementwise)), x) < 4.4 * x.nbytes
 
 
 def test_peak_of_a_chain_of_checkpoints():

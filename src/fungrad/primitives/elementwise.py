@@ -370,6 +370,6 @@ ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
 
 __all__ = [
     "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add", "add_cotangents",
-    "broadcast_shapes", "div", "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "lt",
-    "mul", "ne", "neg", "plain", "select", "sub",
+    "broadcast_shapes", "div", "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and",
+    "logical_not", "logical_or", "lt", "mul", "ne", "neg", "plain", "select", "sub",
 ]  # fmt: skip

@@ -648,3 +648,18 @@ def test_a_backward_rule_may_write_into_its_cotangent(n):
     double.defvjp(lambda x: (2.0 * x, None), backward)
     gradient = fg.grad(lambda x: np.sum((x + double(x)) * np.ones(n)))(np.ones(n))
     np.testing.assert_array_equal(gradient, np.full(n, 3.0))
+
+
+def test_arguments_without_a_derivative_may_be_named():
+    @fg.custom_vjp(nondiff_argnames=("power",))
+    def f(x, power):
+        return x**power
+
+    f.defvjp(lambda x, power: (x**power, x), lambda power, x, g: (g * power * x ** (power - 1),))
+    assert fg.grad(f)(3.0, 2) == 6.0 == fg.jit(fg.grad(lambda x: f(x, power=2)))(3.0)
+
+    g = fg.custom_jvp(lambda scale, x: scale * x, nondiff_argnames="scale")
+    g.defjvp(lambda scale, primals, tangents: (scale * primals[0], scale * tangents[0]))
+    assert fg.grad(g, 1)(4.0, 5.0) == 4.0
+    with pytest.raises(ArgumentError, match="'scal' is no positional parameter"):
+        fg.custom_vjp(lambda scale, x: x, nondiff_argnames="scal")

@@ -18,6 +18,7 @@ from fungrad.structural.rules import Rule
 from fungrad.tracing.source import boundary, describe
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed import OfFunction
+from fungrad.transforms.arguments import parameter_names
 
 
 class Custom(OfFunction):
@@ -109,7 +110,10 @@ Custom.__call__ = boundary(Custom.__call__)  # type: ignore[method-assign]
 
 
 def custom_vjp(
-    f: Callable[..., Any] | None = None, *, nondiff_argnums: Sequence[int] | int = ()
+    f: Callable[..., Any] | None = None,
+    *,
+    nondiff_argnums: Sequence[int] | int = (),
+    nondiff_argnames: Sequence[str] | str = (),
 ) -> Any:
     """A function whose reverse-mode derivative is given by `f.defvjp(fwd, bwd)`.
 
@@ -117,6 +121,7 @@ def custom_vjp(
       f: a function of trees that returns a tree of arrays and numbers. Called outside of transforms
         it is just called. Under `grad` fwd and bwd get NumPy's arrays, so they may hold any Python.
       nondiff_argnums: positions of arguments without a derivative, which bwd gets first.
+      nondiff_argnames: the same by name.
 
     Returns:
       A `Custom`. Forward mode takes the pullback of the pullback, so bwd has to be linear in the
@@ -135,17 +140,21 @@ def custom_vjp(
     >>> float(fg.grad(lambda x: 5.0 * clip_gradient(x))(2.0))
     1.0
     """
-    return _custom(f, nondiff_argnums)
+    return _custom(f, nondiff_argnums, nondiff_argnames)
 
 
 def custom_jvp(
-    f: Callable[..., Any] | None = None, *, nondiff_argnums: Sequence[int] | int = ()
+    f: Callable[..., Any] | None = None,
+    *,
+    nondiff_argnums: Sequence[int] | int = (),
+    nondiff_argnames: Sequence[str] | str = (),
 ) -> Any:
     """A function whose derivative is given by a forward rule, `f.defjvp(rule)`, or by `f.defjvps`.
 
     Args:
       f: a function of trees that returns a tree of arrays and numbers.
       nondiff_argnums: positions of arguments without a derivative, which the rule gets first.
+      nondiff_argnames: the same by name.
 
     Returns:
       A `Custom`. Reverse mode transposes the rule, which has to be linear in the tangents.
@@ -164,11 +173,19 @@ def custom_jvp(
     ...     float(fg.grad(log1pexp)(1000.0))
     1.0
     """
-    return _custom(f, nondiff_argnums)
+    return _custom(f, nondiff_argnums, nondiff_argnames)
 
 
-def _custom(f: Callable[..., Any] | None, nondiff_argnums: Sequence[int] | int) -> Any:
+def _custom(f: Any, nondiff_argnums: Any, nondiff_argnames: Any) -> Any:
     numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+    names = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else tuple(nondiff_argnames)
     if f is None:
-        return lambda g: Custom(g, numbers)
-    return Custom(f, numbers)
+        return lambda g: _custom(g, numbers, names)
+    known = parameter_names(f) if names else []
+    for name in names:
+        if name not in known:
+            raise ArgumentError(
+                f"nondiff_argnames={name!r} is no positional parameter of {describe(f)}, which "
+                f"has {', '.join(known)}."
+            )
+    return Custom(f, tuple(sorted({*numbers, *map(known.index, names)})) if names else numbers)

@@ -184,6 +184,12 @@ PROGRAMS = {
         lambda y: [np.copysign(1.0, k * np.pad(y, 1)) for k in (-1, -2, 2)],
         [[1.0, -0.0]],
     ),
+    "zeros times a large number": (
+        lambda x, y: np.pad(y, (1, 0)) * 65536.0 + x, [([1.0, -2.0, 1.0], [2.0, -0.0])],
+    ),
+    "a slice with zeros added": (
+        lambda x, y: np.copysign(1.0, x + np.pad(y, (1, 0))), [([-0.0, -0.0, -0.0], [-0.0, 0.0])],
+    ),
     "zeros of choices": (
         lambda x, y: np.copysign(1.0, np.where(x > 0, y, 0.0) + np.where(~(x > 0), x, 0.0)),
         [([1.0, -1.0, -0.0], [-0.0, -0.0, 1.0])],

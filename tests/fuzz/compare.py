@@ -38,11 +38,12 @@ def _equal(a: Any, b: Any) -> Any:
 
 def difference(
     expected: Sequence[Any], found: Sequence[Any], noisy: Callable[[int], list[list[Any]]] | None,
-    factor: float = FACTOR,
+    signs: bool = True,
 ) -> str:  # fmt: skip
     """What is wrong with `found`, or nothing.
 
     `noisy(n)` gives n results of noisy runs, the first one without noise; None asks for every bit.
+    Without `signs`, zeros of either sign are the same.
     """
     if len(expected) != len(found):
         return f"{len(found)} results for {len(expected)}"
@@ -50,12 +51,14 @@ def difference(
         e, f = _native(e), _native(f)
         if e.dtype != f.dtype or e.shape != f.shape:
             return f"output {i} is {f.dtype}{list(f.shape)} for {e.dtype}{list(e.shape)}"
+        if not signs and e.dtype.kind in "fc":
+            e, f = e + e.dtype.type(0), f + f.dtype.type(0)
         if same(e, f):
             continue
         if noisy is None or e.dtype.kind == "O":
             return _told(i, e, f, ~_places(e, f))
         for runs in RUNS:
-            bad = _bad(e, f, [r[i] for r in noisy(runs)], factor)
+            bad = _bad(e, f, [r[i] for r in noisy(runs)])
             if not bad.any():
                 break
         else:
@@ -72,7 +75,7 @@ def _places(e: Any, f: Any) -> Any:
     return _equal(e, f)
 
 
-def _bad(e: Any, f: Any, runs: list[Any], factor: float) -> Any:
+def _bad(e: Any, f: Any, runs: list[Any]) -> Any:
     """Where `f` is further from `e` than noise explains."""
     with np.errstate(all="ignore"):
         if e.dtype.kind not in "fc":
@@ -92,7 +95,7 @@ def _bad(e: Any, f: Any, runs: list[Any], factor: float) -> Any:
             reach = np.maximum(reach, np.where(np.isnan(away), 0.0, away))
             reach = np.maximum(reach, np.where(_places(run, base), 0.0, 5e-324))
         equal = _places(e, f)
-        small = np.abs(f.astype(wide) - e.astype(wide)) <= factor * reach
+        small = np.abs(f.astype(wide) - e.astype(wide)) <= FACTOR * reach
         # A sum of zeros, and a zero that noise turns, has either sign.
         return ~(equal | moved | (small & (reach > 0)))
 

@@ -77,7 +77,9 @@ class Collected:
     def __init__(self, begun: Any) -> None:
         masked = begun.__class__ is Masked
         self.value = np.array(begun.value if masked else begun, order="C")
-        self.mask = np.array(begun.mask, order="C") if masked else None
+        self.mask = None
+        if masked:  # which may broadcast against the value, as a condition of `where` does
+            self.mask = np.array(np.broadcast_to(begun.mask, self.value.shape), order="C")
 
     def add(self, cotangent: Any, place: Callable[[np.ufunc, ndarray, Any], Any]) -> Collected:
         """Adds a cotangent of a part; `place(ufunc, array, values)` applies a ufunc there."""

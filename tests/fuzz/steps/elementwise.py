@@ -107,6 +107,8 @@ def _filled(b: Builder, templates: tuple[str, ...], kinds: str) -> str | None:
     python = [n for n in (x, y) if n and type(b.value(n)) in (int, float, complex, bool)]
     if python and any(sign in template for sign in ("*", "/", "%", "<<", ">>", "~")):
         return None  # Python's own arithmetic: other errors, other types
+    if "**" in template and b.kind(x) == "b":
+        return None  # NumPy's squares of booleans are int8 in arrays and int64 without one
     if ".copy()" in template or ".astype(" in template or ".real" in template:
         if not hasattr(b.value(x), "astype"):
             return None

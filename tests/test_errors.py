@@ -268,10 +268,10 @@ def test_the_line_of_pythons_own_library_is_followed_by_the_users():
 @pytest.mark.parametrize(
     "f",
     [
-        lambda x: np.isnan(np.array([x, 1.0])),
-        lambda x: np.exp(np.array([x, 1.0])),
-        lambda x: np.linalg.inv(np.array([[x, 1.0], [1.0, 3.0]])),
-        lambda x: np.linalg.svd(np.array([[x, 1.0], [1.0, 3.0]])),
+        lambda x: np.isnan(np.array([x, 1.0], dtype=object)),
+        lambda x: np.exp(np.array([x, 1.0], dtype=object)),
+        lambda x: np.linalg.inv(np.array([[x, 1.0], [1.0, 3.0]], dtype=object)),
+        lambda x: np.linalg.svd(np.array([[x, 1.0], [1.0, 3.0]], dtype=object)),
     ],
 )
 def test_numpys_words_about_objects_have_a_note(f, transform):

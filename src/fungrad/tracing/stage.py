@@ -40,7 +40,15 @@ class GraphTrace(Trace):
         """By identity of a value that is not changed any more: its variable, and that value."""
         self._held: dict[int, tuple[Any, Any]] = {}
         """By identity of an array: (that array, what it held when it was last read)."""
-        self.keeper = self
+
+    @property
+    def keeper(self) -> Any:
+        """This trace; found, not held, so that no cycle keeps its constants."""
+        return self
+
+    @keeper.setter
+    def keeper(self, value: Any) -> None:
+        """The parent's, which is not asked: what this trace keeps is enough."""
 
     def input(self, type_: Type, name: str) -> Tracer:
         """A new input variable; the name is for messages."""

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import columns, joint, pool, reducing, regions, sizes, threads
+from fungrad.backend import blocks, columns, joint, pool, reducing, regions, sizes, threads
 from fungrad.backend.blocked import written
 from fungrad.backend.order import Step, lean, peak
 from fungrad.backend.regions import LARGE, Region, scheduled
@@ -440,6 +440,31 @@ def test_a_forked_child_has_threads_of_its_own():
     if child == 0:
         os._exit(0 if np.array_equal(f(x), expected) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sums_of_what_is_negated_have_the_same_bits(dtype, monkeypatch):
+    """Rows are multiplied with -1 and added up, so that nothing is negated before."""
+
+    def f(x, y):
+        return np.exp(x) * np.sum(-(x * y), 1, keepdims=True) + np.sum(-y, 1, keepdims=True)
+
+    x, y = (RNG.normal(size=(300, 100)).astype(dtype) for _ in range(2))
+    x[3], y[7, :50], x[9, 4], x[10, 5] = 0.0, -0.0, np.nan, np.inf
+    x[11], y[11] = -0.0, 1.0
+    graph = fg.make_jaxpr(f)(x, y)
+    assert "negative(" not in source(graph)
+    (got,) = build(graph)(x, y)
+    monkeypatch.setattr(blocks, "negated_sums", lambda region: {})
+    (want,) = build(graph)(x, y)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    assert (
+        np.where(np.isnan(got), 0.0, got).tobytes() == np.where(np.isnan(want), 0.0, want).tobytes()
+    )
+    tolerance = 1e-3 if dtype is np.float32 else 1e-12
+    np.testing.assert_allclose(got, f(x, y), rtol=tolerance, atol=tolerance)
+    total = fg.make_jaxpr(lambda x: np.sum(-np.exp(x)) + np.sum(-x, 0))(x)  # no rows are added up
+    assert source(total).count("negative(") == 2
 
 
 def test_settings():

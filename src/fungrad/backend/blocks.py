@@ -16,7 +16,13 @@ from fungrad.backend import columns, joining, products, reducing, sizes
 from fungrad.backend.buffers import Buffers
 from fungrad.backend.expressions import as_ufunc
 from fungrad.backend.forms import ENDED, Form
-from fungrad.backend.joint import kernel, sines_with_cosines, sorted_pair, sums_of_products
+from fungrad.backend.joint import (
+    kernel,
+    negated_sums,
+    sines_with_cosines,
+    sorted_pair,
+    sums_of_products,
+)
 from fungrad.backend.kernels import EXTREMA, SCRATCH, dot
 from fungrad.backend.masking import Masking, joined, sum_where
 from fungrad.backend.regions import Region
@@ -54,7 +60,9 @@ class Block:
         """Whether a line calls the BLAS for products that it could take several threads for."""
         self.pairs = sines_with_cosines(region)
         self.products = sums_of_products(region, self.step, self.columns)
-        self.elsewhere = {id(e) for e in (*self.pairs.values(), *self.products.values())}
+        self.negated = {} if self.columns else negated_sums(region)
+        joint = (self.pairs, self.products, self.negated)
+        self.elsewhere = {id(e) for found in joint for e in found.values()}
         root: dict[int, int] = {}
         last: dict[int, int] = {}
         for index, equation in enumerate(region.equations):
@@ -73,8 +81,9 @@ class Block:
         """What is read and made where an equation is done; nothing where another one does it."""
         if id(equation) in self.elsewhere:
             return ()
-        product, partner = self.products.get(id(equation)), self.pairs.get(id(equation))
-        read = equation.inputs if product is None else product.inputs
+        before = self.products.get(id(equation)) or self.negated.get(id(equation))
+        partner = self.pairs.get(id(equation))
+        read = equation.inputs if before is None else before.inputs
         return (*read, *equation.outputs, *(() if partner is None else partner.outputs))
 
     def _by_ufunc(self, equation: Equation) -> bool:
@@ -121,9 +130,9 @@ class Block:
         primitive: Any = equation.primitive
         plain = primitive in ARITHMETIC and variable.type.inexact
         dtype = variable.type.dtype if plain else None  # NumPy converts Python's each time
-        arguments = [
-            self.read(a, x, dtype) for a, x in zip(equation.inputs, how.inputs, strict=True)
-        ]
+        source = self.negated.get(id(equation), equation)
+        axes = self.forms[id(source)].inputs
+        arguments = [self.read(a, x, dtype) for a, x in zip(source.inputs, axes, strict=True)]
         if joining.scatters(equation):
             self._sum_by_number(equation, arguments)
         elif how.output == ENDED:
@@ -341,7 +350,8 @@ class Block:
             by_terms = self.function("by_terms", reducing.by_terms)
             text = f"{by_terms}({called}, {source}, {self.constant(places)}, {target})"
         elif last and ufunc is np.add and shape[-1] > 1:
-            ones = self.constant(np.ones(shape[-1], x.type.dtype))
+            sign = -1.0 if id(equation) in self.negated else 1.0
+            ones = self.constant(np.full(shape[-1], sign, x.type.dtype))
             row_sums = reducing.row_sums(len(shape))
             text = f"{self.function(row_sums.__name__, row_sums)}({source}, {ones}, out={target})"
             self.alone |= row_sums is np.matmul

@@ -17,6 +17,7 @@ from fungrad.backend.regions import ROW, Region
 from fungrad.ir.graph import Equation, Variable
 from fungrad.optimise.kernels import factors, setting
 from fungrad.primitives import ufuncs
+from fungrad.primitives.elementwise import neg
 from fungrad.primitives.shaping import reduce_sum
 
 KERNELS: dict[Any, Any] = {ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot}
@@ -111,4 +112,29 @@ def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equa
     return found
 
 
-__all__ = ["KERNELS", "kernel", "sines_with_cosines", "sorted_pair", "sums_of_products"]
+def negated_sums(region: Region) -> dict[int, Equation]:
+    """For each sum of long rows of what is negated for it alone, by identity, the negation, which
+    need not be done: the rows are multiplied with -1 instead of 1, to the same bits.
+    """
+    read = region.reads()
+    made = {id(e.outputs[0]): e for e in region.equations if e.primitive is neg}
+    found: dict[int, Equation] = {}
+    for equation, how in zip(region.equations, region.forms, strict=True):
+        (x, *_) = equation.inputs
+        if equation.primitive is not reduce_sum or id(x) not in made or read[id(x)] != 1:
+            continue
+        type_ = x.type
+        last = equation.params["axes"] == (type_.ndim - 1,) and how.output != ENDED
+        if last and type_.dtype.char in "fd" and type_.shape[-1] > FEW and setting() != "numpy":
+            found[id(equation)] = made[id(x)]
+    return found
+
+
+__all__ = [
+    "KERNELS",
+    "kernel",
+    "negated_sums",
+    "sines_with_cosines",
+    "sorted_pair",
+    "sums_of_products",
+]

@@ -1,9 +1,8 @@
-"""The demo's claims hold for several seeds, it is quick, and it reports a claim that fails."""
+"""The demo's claims hold for several seeds, and it reports a claim that fails."""
 
 from __future__ import annotations
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -15,24 +14,18 @@ from fungrad.demo import adversary, boltzmann, claims, mixture
 
 @pytest.fixture(scope="module")
 def results():
-    start = time.perf_counter()
-    return demo.run_all(0), time.perf_counter() - start
+    return demo.run_all(0)
 
 
 def test_all_claims_hold(results):
-    for result in results[0]:
+    for result in results:
         assert result.claims and result.found
         for claim in result.claims:
             assert claim.holds, f"{result.title}: {claim}"
 
 
-def test_it_takes_well_under_a_minute(results):
-    assert results[1] < 30.0
-    assert sum(result.seconds for result in results[0]) <= results[1]
-
-
 def test_the_four_uses_are_there(results):
-    titles = " ".join(result.title for result in results[0])
+    titles = " ".join(result.title for result in results)
     for word in ("softmax", "EM", "divergence", "adversarial"):
         assert word in titles
 

@@ -123,7 +123,7 @@ def test_the_tolerances_can_be_chosen():
 
 def test_a_kink_or_a_pole_within_the_step_is_reported():
     with pytest.raises(GradientCheckError):
-        check_grads(np.abs, (4e-6,), order=1)
+        check_grads(lambda x: np.abs(x - 1.0), (1.0 + 4e-6,), order=1)
     with pytest.raises(GradientCheckError), np.errstate(all="ignore"):
         check_grads(np.sqrt, (0.0,), order=1)
 
@@ -247,3 +247,32 @@ def test_without_hypothesis():
     )
     assert result.stdout == "done\n", result.stderr
     assert issubclass(MissingExtraError, ImportError)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1.0, 1e12, 1e300])
+@pytest.mark.parametrize("modes", ["fwd", "rev"])
+def test_a_wrong_derivative_is_found_at_every_scale_of_the_values(scale, modes):
+    x = np.array([0.3, 0.7])
+    right = lambda x: scale * np.sin(x)  # noqa: E731
+    check_grads(right, (x,), order=1, modes=modes)
+    wrong_by = fg.custom_jvp(right)
+    wrong_by.defjvps(lambda t, y, x: 2.5 * scale * np.cos(x) * t)
+    with pytest.raises(GradientCheckError):
+        check_grads(wrong_by, (x,), order=1, modes=modes)
+
+
+@pytest.mark.parametrize("point", [1e-60, 1e-12, 1e-6, 0.3, 1e3])
+def test_a_wrong_derivative_is_found_at_every_scale_of_the_arguments(point):
+    right = lambda x: x**3  # noqa: E731
+    check_grads(right, (point,), order=1)
+    wrong_by = fg.custom_jvp(right)
+    wrong_by.defjvps(lambda t, y, x: 2.5 * 3 * x**2 * t)
+    with pytest.raises(GradientCheckError):
+        check_grads(wrong_by, (point,), order=1)
+
+
+def test_the_derivative_that_is_wrong_only_of_a_small_output():
+    f = fg.custom_jvp(lambda x: (1e8 * np.sin(x), 1e-12 * np.sin(x)))
+    f.defjvp(lambda p, t: (f(*p), (1e8 * np.cos(p[0]) * t[0], 2.5e-12 * np.cos(p[0]) * t[0])))
+    with pytest.raises(GradientCheckError, match="output 1"):
+        check_grads(f, (0.3,), order=1, modes="fwd")

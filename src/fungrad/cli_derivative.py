@@ -17,6 +17,7 @@ import fungrad as fg
 from fungrad import trees
 from fungrad.cli_function import Call, check_finite, quiet, user_code
 from fungrad.cli_input import InputError
+from fungrad.testing.differences import ROUGH, slopes
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -230,12 +231,13 @@ def _check_at(
     for label, direction, unit in _directions(flat, generator):
         place = f"{label} at {where}"
         reverse = derivative @ direction
-        finite, doubt, bend, noise = _central(lower, z, direction)
-        size = max(float(np.max(np.abs(reverse))), float(np.max(np.abs(finite))))
-        small = 1e-2 * size + noise
-        floor = (noise + doubt) / difference.tolerance
+        (slope,) = slopes(lambda s: [np.asarray(lower(z + s * direction))], STEP, EPSILON)  # noqa: B023
+        finite = slope.value
+        size = max(float(np.max(np.abs(reverse))), slope.size)
+        small = ROUGH * size + slope.noise
+        floor = (slope.noise + slope.doubt) / difference.tolerance
         agree = float(np.max(np.abs(reverse - finite))) <= difference.tolerance * max(size, floor)
-        if not (doubt <= small and (agree or bend <= small)):  # also where a value is NaN
+        if not (slope.doubt <= small and (agree or slope.bend <= small)):  # also where one is NaN
             difference.comparisons += 1
             difference.rough += 1
         else:
@@ -261,25 +263,3 @@ def _directions(flat: Flat, generator: np.random.Generator) -> Iterator[tuple[st
             else:
                 direction[part] = generator.choice([-1.0, 1.0], size) * scales[part]
                 yield f"{label} along a random direction", direction, 1.0
-
-
-def _central(
-    function: Callable[[Any], Any], z: Array, direction: Array
-) -> tuple[Any, float, float, float]:
-    """Extrapolated central difference; the disagreement of its two steps; the bend; rounding noise.
-
-    The bend is how much the slopes to the two sides differ, where that does not shrink with the
-    step: at z itself the function has a kink.
-
-    Richardson's extrapolation (1911) of steps h and h/2, (4 D(h/2) - D(h)) / 3: error h**4.
-    """
-    outer = [np.asarray(function(z + sign * STEP * direction)) for sign in (1.0, -1.0)]
-    inner = [np.asarray(function(z + sign * STEP / 2 * direction)) for sign in (1.0, -1.0)]
-    coarse = (outer[0] - outer[1]) / (2 * STEP)
-    fine = (inner[0] - inner[1]) / STEP
-    noise = 64 * EPSILON * float(np.max(np.abs([*outer, *inner]))) / STEP
-    doubt = float(np.max(np.abs(fine - coarse))) / 3
-    centre = 2 * np.asarray(function(z))
-    wide = float(np.max(np.abs(outer[0] - centre + outer[1]))) / STEP
-    narrow = float(np.max(np.abs(inner[0] - centre + inner[1]))) / (STEP / 2)
-    return (4 * fine - coarse) / 3, doubt, narrow if narrow > 0.75 * wide else 0.0, noise

@@ -14,6 +14,7 @@ import numpy as np
 
 from fungrad import trees
 from fungrad.errors import ArgumentError, GradientCheckError
+from fungrad.testing.differences import Slope, slopes
 from fungrad.tracing.source import boundary, describe
 from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type
 from fungrad.transforms.gradients import jvp, vjp
@@ -22,6 +23,7 @@ Flat = Callable[..., list[Any]]
 
 # By the bytes of one real number: the step of the differences, and the tolerance of the comparison.
 _STEPS = {2: 2.0**-4, 4: 2.0**-9, 8: 1e-5}
+_EPSILONS = {2: 2.0**-10, 4: 2.0**-23, 8: 2.0**-52}
 _TOLERANCES = {2: 0.15, 4: 1e-2, 8: 2e-6}
 
 
@@ -43,9 +45,13 @@ def check_grads(
         arguments are moved in both directions of the plane.
       order: how often to differentiate; every mixture of the modes is checked.
       modes: "fwd", "rev" or both.
-      atol: absolute tolerance; by default 2e-6 for doubles, 1e-2 for single and 0.15 for half
-      precision. rtol: relative tolerance; by default the same.
+      atol: absolute tolerance of each number; by default what rounding the output and the error of
+        the differences may come to.
+      rtol: relative tolerance; by default 2e-6 for doubles, 1e-2 for single and 0.15 for half
+        precision. It is relative to the largest entry of an output's derivative, and with `atol` to
+        each entry.
       eps: the step of the differences; by default 1e-5 for doubles, 2**-9 for single precision.
+        Where that says nothing because the arguments are much smaller, it is relative to them.
 
     Raises:
       GradientCheckError: naming the mode, the order, the worst place and the error there.
@@ -85,9 +91,10 @@ def check_grads(
         describe(f),
         [names[i] for i in active],
         wanted,
-        atol=tolerance if atol is None else atol,
+        atol=atol,
         rtol=tolerance if rtol is None else rtol,
         eps=_STEPS[width] if eps is None else eps,
+        epsilon=_EPSILONS[width],
     ).run(flat, start, order, ())
 
 
@@ -113,9 +120,10 @@ class _Check:
         names: list[str],
         modes: Sequence[str],
         *,
-        atol: float,
+        atol: float | None,
         rtol: float,
         eps: float,
+        epsilon: float,
     ) -> None:
         self.what = what
         self.names = names
@@ -123,12 +131,18 @@ class _Check:
         self.atol = atol
         self.rtol = rtol
         self.eps = eps
+        self.epsilon = epsilon
         self.random = np.random.default_rng(0)
 
     def run(self, f: Flat, args: Sequence[Any], order: int, path: tuple[str, ...]) -> None:
         """Checks f; `path` holds the modes that made it of the user's function, innermost first."""
         directions = [self.direction(x) for x in args]
         numeric = self.differences(f, args, directions)
+        if not all(slope.trusted for slope in numeric):
+            own = [_scaled(x, t) for x, t in zip(args, directions, strict=True)]
+            closer = self.differences(f, args, own)
+            if all(slope.trusted for slope in closer):
+                directions, numeric = own, closer
         if "fwd" in self.modes:
             self.forward(f, args, order, path, directions, numeric)
         if "rev" in self.modes:
@@ -138,8 +152,8 @@ class _Check:
         self, f: Flat, args: Any, order: int, path: tuple[str, ...], directions: Any, numeric: Any
     ) -> None:
         _, pushed = jvp(f, args, directions)
-        for position, (found, expected) in enumerate(zip(pushed, numeric, strict=True)):
-            self.compare(np.asarray(found), expected, position, (*path, "fwd"))
+        for position, (found, slope) in enumerate(zip(pushed, numeric, strict=True)):
+            self.compare(np.asarray(found), slope, position, (*path, "fwd"))
         if order > 1:
             count = len(args)
 
@@ -155,11 +169,15 @@ class _Check:
         outputs, pullback = vjp(f, *args)
         cotangents = [self.direction(x) for x in outputs]
         pulled = pullback(cotangents)
-        left, left_size = _inner(numeric, cotangents)
+        left, left_size = _inner([slope.value for slope in numeric], cotangents)
         right, right_size = _inner(directions, pulled)
         error = abs(left - right)
+        slack = self.atol
+        if slack is None:
+            weights = [float(np.sum(np.abs(c))) for c in cotangents]
+            slack = sum(s.slack * w for s, w in zip(numeric, weights, strict=True))
         # Written so that NaN fails.
-        if not error <= self.atol + self.rtol * max(left_size, right_size):
+        if not error <= slack + self.rtol * max(left_size, right_size):
             raise self.failure(
                 (*path, "rev"),
                 f"<J t, g> is {left:.9g} by central differences, but <t, J'g> is {right:.9g} by "
@@ -184,24 +202,27 @@ class _Check:
         result = np.asarray(value, type_.dtype)
         return result.item() if type_.weak else result
 
-    def differences(self, f: Flat, args: Sequence[Any], directions: Sequence[Any]) -> list[Any]:
+    def differences(self, f: Flat, args: Sequence[Any], directions: Sequence[Any]) -> list[Slope]:
         """Central differences of f along the directions, as doubles."""
 
         def at(step: float) -> list[Any]:
             moved = [_kind_of(x, x + step * t) for x, t in zip(args, directions, strict=True)]
             return [_double(value) for value in f(*moved)]
 
-        above, below = at(self.eps), at(-self.eps)
-        return [(a - b) / (2.0 * self.eps) for a, b in zip(above, below, strict=True)]
+        return slopes(at, self.eps, self.epsilon)
 
-    def compare(self, found: Any, expected: Any, position: int, path: tuple[str, ...]) -> None:
+    def compare(self, found: Any, slope: Slope, position: int, path: tuple[str, ...]) -> None:
+        expected = slope.value
         if found.shape != expected.shape:
             raise self.failure(
                 path,
                 f"the tangent of output {position} has shape {found.shape}, not {expected.shape}",
             )
         error = np.abs(found - expected)
-        bad = ~(error <= self.atol + self.rtol * np.abs(expected))
+        if self.atol is None:
+            bad = ~(error <= slope.slack + self.rtol * slope.size)
+        else:
+            bad = ~(error <= self.atol + self.rtol * np.abs(expected))
         if bad.any():
             worst = np.unravel_index(
                 np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape
@@ -220,9 +241,16 @@ class _Check:
         inner = "".join(f" of the {verbs[mode]}" for mode in reversed(path[:-1]))
         return GradientCheckError(
             f"{mode}{inner} of {self.what}, order {len(path)}, with respect to "
-            f"{', '.join(self.names)}: {text} (atol={self.atol:g}, rtol={self.rtol:g}, "
+            f"{', '.join(self.names)}: {text} (atol={self.atol}, rtol={self.rtol:g}, "
             f"eps={self.eps:g})."
         )
+
+
+def _scaled(x: Any, direction: Any) -> Any:
+    """A direction in units of each number, or of its neighbours where that is 0."""
+    sizes = np.abs(x)
+    usual = float(np.sqrt(np.mean(np.square(_double(sizes).real)))) if np.size(x) else 1.0
+    return _kind_of(direction, np.where(sizes == 0, usual or 1.0, sizes) * direction)
 
 
 def _kind_of(x: Any, moved: Any) -> Any:

@@ -210,6 +210,8 @@ def why_command(options: Namespace, output: TextIO) -> int:
         raise InputError(f"{call.name} takes no arguments; there is nothing to differentiate by.")
     with quiet(call.notes), user_code(call, EVALUATED):
         found = fg.why(_Keywords(call))(**{name: call.values[name] for name in names})
+        if found.error is not None:
+            raise found.error
     if options.json:
         answer_json(head(call, names) | found.as_json(), call, output)
         return PASSED

@@ -275,6 +275,8 @@ def _backward(paths: Paths, record: Record, step: Step, holds: Holds, what: str)
     found = next(c for _, c in paths.mine(step) if holds(c))
     notes = _first(record, found, (*record.args, given), holds)
     cause = Cause("backward", reason, record.source, notes)
+    if step.error:
+        return Cause("raised", f"{reason}: its derivative raised {step.error}", record.source)
     if holds is not holds_nan:
         return cause
     given_array, found_array = np.asarray(given), np.asarray(found)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fungrad.inspect.inner import inner_cuts
 from fungrad.ir.graph import Equation, Source
 from fungrad.primitives.elementwise import add_cotangents, plain
@@ -54,6 +56,8 @@ class Step(NamedTuple):
 
     given: dict[int, Any]
     found: dict[int, Any]
+    error: str = ""
+    """What the rule raised; what it should have found is NaN then."""
 
 
 class WhyTrace(Trace):
@@ -166,12 +170,20 @@ def walked_back(
         if not given:
             continue
         local: Any = _Slots(given)
-        walk([record.tape], local)
+        error = ""
+        try:
+            walk([record.tape], local)
+        except Exception as raised:  # part of the explanation
+            error = f"{type(raised).__name__}: {raised}"
+            local = _Slots(given)
+            for slot, arg in zip(record.slots, record.args, strict=True):
+                if slot:
+                    local[slot] = np.full(typeof(arg).shape, np.nan, typeof(arg).dtype)[()]
         found = {s: local[s] for s in set(record.slots) if s and local[s] is not None}
         for slot, cotangent in found.items():
             held = total[slot]
             total[slot] = cotangent if held is None else add_cotangents(held, cotangent)
         steps[index] = Step(
-            {s: plain(c) for s, c in given.items()}, {s: plain(c) for s, c in found.items()}
+            {s: plain(c) for s, c in given.items()}, {s: plain(c) for s, c in found.items()}, error
         )
     return steps, {slot: plain(c) for slot, c in total.items()}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad import trees
-from fungrad.errors import ArgumentError, FungradError
+from fungrad.errors import ArgumentError
 from fungrad.inspect.causes import (
     Cause,
     Paths,
@@ -26,7 +26,7 @@ from fungrad.inspect.record import WhyTrace, walked_back
 from fungrad.inspect.saved import Stop, stops_of
 from fungrad.ir.graph import Source
 from fungrad.structural.unfold import array_of, holds_inf, holds_nan, value_of
-from fungrad.tracing.source import describe
+from fungrad.tracing.source import describe, is_library
 from fungrad.tracing.stage import stage
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.transformed import Transformed
@@ -36,8 +36,8 @@ from fungrad.transforms.arguments import differentiable, flat_leaves, leaf_names
 class Finding(NamedTuple):
     """What is known of one input leaf's gradient (or of the output).
 
-    `verdict` is "fine", "zero", "nan", "inf", or "none" where there can be no gradient; `cause` is
-    one word for why; `source` the user's line that is to blame.
+    `verdict` is "fine", "zero", "nan", "inf", "none" where there can be no gradient, or "error";
+    `cause` is one word for why; `source` the user's line that is to blame.
     """
 
     path: str
@@ -62,19 +62,21 @@ class Why:
     Attributes:
       findings: one `Finding` for each input leaf.
       output: the `Finding` of the output's value.
+      error: what f raised, where it did; else None.
       stops: each stop with the equations, and the bytes of their results, that it saves.
       remarks: what could not be found out, and why.
     """
 
     def __init__(
         self, name: str, findings: list[Finding], output: Finding, stops: list[Stop],
-        remarks: list[str],
+        remarks: list[str], error: Exception | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.findings = findings
         self.output = output
         self.stops = stops
         self.remarks = remarks
+        self.error = error
 
     def __getitem__(self, path: str) -> Finding:
         """The finding of one leaf, by its path (`params['w']`)."""
@@ -128,8 +130,10 @@ def why(
       argnums: which arguments, as in `fg.grad`; by default all.
 
     Returns:
-      A function with f's arguments that returns a `Why`. It costs one evaluation of f and one walk
-      back, with all values kept; calls, branches and loops are run equation by equation.
+      A function with f's arguments that returns a `Why`. What f, or a derivative, raises is part of
+      the explanation: the verdict of what it keeps from being known is "error". It costs one
+      evaluation of f and one walk back, with all values kept; calls, branches and loops are run
+      equation by equation.
 
     Raises:
       ArgumentError: inside of another transform, where there are no values to look at.
@@ -181,26 +185,56 @@ def _explained(
 ) -> Why:
     trace = WhyTrace(EVAL, lambda: f"why of {describe(f)}")
     tracers = [trace.tracer(value) for value in chosen]
-    outputs = trace.run(flat, *tracers)
+    name = getattr(f, "__name__", type(f).__name__)
+    try:
+        outputs = trace.run(flat, *tracers)
+    except Exception as error:
+        return _raised(name, names, error)
     mine = [o for o in outputs if o.__class__ is Tracer and o.owner is trace]
     seeds = [(o.extra, _one(o.value)) for o in mine]
     steps, total = walked_back(trace, seeds)
     slots = iter(tracers)
     findings = []
-    for leaf, name, is_active in zip(leaves, names, active, strict=True):
+    for leaf, path, is_active in zip(leaves, names, active, strict=True):
         if not is_active:
-            findings.append(_nothing(leaf, name))
+            findings.append(_nothing(leaf, path))
             continue
         tracer = next(slots)
         paths = Paths(trace, steps, tracer.extra)
-        findings.append(_finding(name, leaf, paths, total.get(tracer.extra), bool(mine)))
+        try:
+            found = _finding(path, leaf, paths, total.get(tracer.extra), bool(mine))
+        except Exception as error:  # its values are not what they should be: say so
+            reason = f"looking at it raised {type(error).__name__}: {error}"
+            found = Finding(path, "error", "raised", reason, None, ())
+        findings.append(found)
     stops: list[Stop] = []
     remarks: list[str] = []
     if any(cut.stops for cut in trace.cuts):
         of_chosen = [name for name, a in zip(names, active, strict=True) if a]
         stops, remarks = _stops(f, flat, chosen, of_chosen)
-    name = getattr(f, "__name__", type(f).__name__)
     return Why(name, findings, _output(trace, outputs, mine), stops, remarks)
+
+
+def _raised(name: str, paths: list[str], error: Exception) -> Why:
+    """The explanation where f itself raises."""
+    source = _raised_at(error)
+    said = f"f raised {type(error).__name__}{f' at {source}' if source else ''}: {error}"
+    findings = [Finding(p, "error", "raised", "f raised, see output", source, ()) for p in paths]
+    output = Finding(
+        "output", "error", "raised", said, source, tuple(getattr(error, "__notes__", ()))
+    )
+    return Why(name, findings, output, [], [], error)
+
+
+def _raised_at(error: BaseException) -> Source | None:
+    """The last line outside fungrad, NumPy and SciPy on the way to where an error was raised."""
+    found, traceback = None, error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_library(code.co_filename):
+            found = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return found
 
 
 def _one(value: Any) -> Any:
@@ -265,7 +299,7 @@ def _stops(f: Any, flat: Any, chosen: list[Any], names: list[str]) -> tuple[list
 
     try:
         graph = stage(outputs, [typeof(x) for x in chosen], names, lambda: describe(f))
-    except (FungradError, TypeError) as error:  # Python control flow, or other libraries' code
+    except Exception as error:  # Python control flow, or other libraries' code
         first = str(error).split(". ")[0].split("\n")[0]
         return [], [f"what the stops save is not known, since f cannot be staged: {first}"]
     return stops_of(graph, [True] * len(chosen)), []

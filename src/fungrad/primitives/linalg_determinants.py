@@ -17,7 +17,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.primitives import lapack
 from fungrad.primitives.declare import Primitive, general
-from fungrad.primitives.elementwise import select
+from fungrad.primitives.elementwise import ne, select
 from fungrad.primitives.linalg import inv, solve
 from fungrad.primitives.linalg_forms import (
     aligned,
@@ -28,7 +28,7 @@ from fungrad.primitives.linalg_forms import (
     sum_diagonal,
     swap,
 )
-from fungrad.primitives.shaping import reshape
+from fungrad.primitives.shaping import cast, reshape
 from fungrad.primitives.ufuncs import imag, real
 from fungrad.tracing.trace import shape_of, typeof
 
@@ -183,6 +183,15 @@ def _type_slogdet(a: Type) -> tuple[Type, Type]:
     return Type(a.shape[:-2], dtype), Type(a.shape[:-2], real_dtype(dtype))
 
 
+def _regular_or_eye(a: Any, sign: Any) -> tuple[Any, Any]:
+    """Matrices that have an inverse, and 1; the identity and 0 where the sign says that a has none.
+
+    The quotient of the two makes a derivative infinite or NaN there, with NumPy's warning.
+    """
+    regular = reshape(ne(sign, 0), shape=(*shape_of(sign), 1, 1))
+    return select(regular, a, eye(a)), cast(regular, real_dtype(a.dtype))
+
+
 def _vjp_slogdet(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
     ct_sign, ct_log = cts
     sign = outputs[0]
@@ -193,13 +202,15 @@ def _vjp_slogdet(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
         scale = turned if scale is None else scale + turned
     if scale is None:
         return [None]
-    return [reshape(scale, shape=(*shape_of(scale), 1, 1)) * swap(inv(args[0]))]
+    regular, one = _regular_or_eye(args[0], sign)
+    return [reshape(scale, shape=(*shape_of(scale), 1, 1)) / one * swap(inv(regular))]
 
 
 def _jvp_slogdet(primals: Any, tangents: Any) -> tuple[Any, Any]:
     a = primals[0]
     sign, log = slogdet(a)
-    w = reshape(sum_diagonal(solve(a, tangents[0], triangle="")), shape=shape_of(log))
+    regular, one = _regular_or_eye(a, sign)
+    w = reshape(sum_diagonal(solve(regular, tangents[0], triangle="") / one), shape=shape_of(log))
     if typeof(sign).dtype.kind != "c":
         return (sign, log), (None, w)
     return (sign, log), (sign * imag(w) * 1j, real(w))
@@ -214,6 +225,7 @@ slogdet: Primitive = general(
     batch=lambda args, batched, size: slogdet(args[0]),
     multiple=True,
 )
-"""`slogdet(a)`: the signs (or phases) of the determinants, and the logarithms of their sizes."""
+"""`slogdet(a)`: the signs (or phases) of the determinants, and the logarithms of their sizes. Where
+a is singular the derivative is infinite or NaN."""
 
 __all__ = ["cofactors", "cofactors_along", "det", "slogdet"]

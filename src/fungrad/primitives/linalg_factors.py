@@ -13,6 +13,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.primitives import lapack
 from fungrad.primitives.declare import Primitive, general, zeros
+from fungrad.primitives.elementwise import logical_not, ne
 from fungrad.primitives.linalg import solve
 from fungrad.primitives.linalg_forms import (
     adjoint,
@@ -23,10 +24,11 @@ from fungrad.primitives.linalg_forms import (
     lower,
     real_dtype,
     result,
+    rows,
     square,
     upper,
 )
-from fungrad.primitives.shaping import concatenate, slice_axis
+from fungrad.primitives.shaping import cast, concatenate, slice_axis
 from fungrad.primitives.ufuncs import imag
 from fungrad.tracing.trace import shape_of, typeof
 
@@ -148,7 +150,11 @@ def _gradient_tall(q: Any, r: Any, gq: Any, gr: Any) -> Any:
     total = q @ total
     if gq is not None:
         total = total + gq
-    return adjoint(solve(r, adjoint(total), triangle="upper"))
+    # Where R has a zero on its diagonal, what is divided by it is infinite or NaN.
+    pivots = diagonals(r)
+    some = ne(pivots, 0)
+    r = r + diagonal_matrix(cast(logical_not(some), r.dtype))
+    return adjoint(solve(r, adjoint(total) / rows(cast(some, r.dtype)), triangle="upper"))
 
 
 qr: Primitive = general(
@@ -162,8 +168,8 @@ qr: Primitive = general(
 """`qr(a)`: the reduced factorisation. S. Walter and L. Lehmann, "Algorithmic differentiation of
 linear algebra functions with application in optimum experimental design" (2010), and D. Roberts and
 L. Roberts, "QR and LQ decomposition matrix backpropagation algorithms for square, wide, and deep
-matrices" (2020). Without a derivative where the first min(m, n) columns are dependent: solve
-raises."""
+matrices" (2020). Where the first min(m, n) columns are dependent there is no derivative: it
+comes out as infinite or NaN, or, with rounding for R's zero, very large."""
 
 
 def complement(q: Any) -> Any:

@@ -80,4 +80,4 @@ def _largest(values: Any) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-__all__ = ["ROUGH", "Slope", "slopes"]
+__all__ = ["ROUGH", "ROUNDINGS", "Slope", "slopes"]

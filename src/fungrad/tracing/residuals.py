@@ -19,7 +19,7 @@ from numpy import ndarray
 from fungrad.errors import FungradError, ItemAssignmentError
 from fungrad.ir.graph import Source
 from fungrad.ir.types import of_value
-from fungrad.tracing.source import _is_library
+from fungrad.tracing.source import is_library
 
 SMALL = 8_192
 """The most bytes of an array that is copied rather than made read-only: less than 1 us."""
@@ -76,7 +76,7 @@ def _line_of(traceback: types.TracebackType | None) -> str:
     found = ""
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not _is_library(code.co_filename):
+        if not is_library(code.co_filename):
             found = f" at {Source(code.co_filename, traceback.tb_lineno, code.co_name)}"
         traceback = traceback.tb_next
     return found

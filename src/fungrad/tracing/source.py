@@ -28,6 +28,7 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.graph import Source
+from fungrad.tracing.advice import no_factor
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
@@ -41,7 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
     if filename.startswith(_PROGRAMS):
         return False
     libraries = (_PACKAGE, _NUMPY, "<__array_function__")
@@ -55,7 +56,7 @@ _source = functools.lru_cache(maxsize=4096)(Source)
 def _user_frame() -> types.FrameType | None:
     """The innermost frame outside fungrad, NumPy and SciPy; None where there is none."""
     frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and _is_library(frame.f_code.co_filename):
+    while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
@@ -85,7 +86,7 @@ def user_line() -> str:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and _is_installed(source.file):
         code = frame.f_code
-        if not (_is_library(code.co_filename) or _is_installed(code.co_filename)):
+        if not (is_library(code.co_filename) or _is_installed(code.co_filename)):
             caller = _source(code.co_filename, frame.f_lineno, code.co_name)
             return f" at {source}, called at {caller}"
         frame = frame.f_back
@@ -189,7 +190,7 @@ def _indexed(error: IndexError) -> AbstractValueError | None:
     traceback, line = error.__traceback__, None
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not _is_library(code.co_filename):
+        if not is_library(code.co_filename):
             line = Source(code.co_filename, traceback.tb_lineno, code.co_name)
         traceback = traceback.tb_next
     if line is None or line != REFUSED.index or not str(error).startswith(_INDEXING):
@@ -229,7 +230,7 @@ def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, A
             part, name, _ = called or (found[1], "", user)
             part = found[1] if part.startswith("_") else part  # the wrappers of scipy._lib
             called = part, name or _public(part, code, local.get("self"), words), user
-        elif not _is_library(code.co_filename):
+        elif not is_library(code.co_filename):
             user = Source(code.co_filename, traceback.tb_lineno, code.co_name)
             words = code.co_names
             called, traced = None, False
@@ -291,10 +292,11 @@ def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedF
 
 def _advise(error: BaseException) -> None:
     """Adds to an error what the user can do, where its text tells."""
-    text = str(error)
-    for advice in {advice for known, advice in _ADVICE.items() if known in text}:
-        if advice not in getattr(error, "__notes__", ()):
-            error.add_note(advice)
+    notes = getattr(error, "__notes__", ())
+    advices = {_ADVICE[known] for known in _ADVICE if known in str(error)}
+    advices |= no_factor(error, user_line())
+    for advice in advices.difference(notes):
+        error.add_note(advice)
 
 
 def shortened(error: Exception) -> Exception:

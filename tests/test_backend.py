@@ -30,7 +30,6 @@ from fungrad.primitives.elementwise import eq
 from fungrad.testing import programs
 
 # Both sides compute the same infinities and NaN; NumPy warns on each.
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 RNG = np.random.default_rng(0)
 N = 3 * LARGE + 17
@@ -228,6 +227,7 @@ def test_reductions_along_the_last_axes_agree(dtype, width, single, monkeypatch)
         np.testing.assert_allclose(got, want, rtol=eps, atol=40 * eps)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 def test_reductions_along_the_last_axis_of_special_numbers_agree():
     x = np.random.default_rng(0).choice([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0], (4000, 6))
     for rows in (x, x[:, :3], np.tile(x, 4)):
@@ -318,6 +318,7 @@ def test_parts_that_are_a_sine_and_its_cosine_with_others_between(dtype, kernels
         np.testing.assert_allclose(fg.jit(f)(a, x), f(a, x), rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 def test_what_infinities_and_nan_touch_is_the_same(thread_count):
     x = RNG.normal(size=(300, 200))
     x[7, 3], x[149:151, 5], x[299, 199] = np.inf, np.nan, -np.inf
@@ -514,6 +515,7 @@ def test_random_programs_in_tiny_blocks(program):
                 np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("name", CASES)
 def test_the_cases_in_tiny_blocks(name, thread_count):
     f, args = CASES[name]
@@ -605,6 +607,7 @@ def test_products_are_added_up_in_the_blocks():
     assert "v0.dot(v1)" in source(alone)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize(("terms", "alone"), [(2, True), (3, True), (8, True), (9, False)])
 @pytest.mark.parametrize("axis", [1, 2])
 def test_products_are_added_up_along_short_axes(terms, alone, axis, thread_count, monkeypatch):
@@ -873,6 +876,7 @@ def test_a_mapped_loop_and_one_with_products(thread_count):
             np.testing.assert_allclose(got[i], want, rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
 def test_regions_write_over_what_only_they_read(thread_count):
     def f(x, w):
         y = x @ w

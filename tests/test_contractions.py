@@ -338,3 +338,21 @@ cubic = multilinear(
 def test_the_family_multilinear_derives_both_modes():
     agrees(cubic, values((3,)), values((3,), seed=1), values((3,), seed=2))
     agrees(lambda x: cubic(x, x, x), values((3,)))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((2, 1), (1,)), ((1,), (1, 2)), ((3, 1), (1, 1)), ((1, 1), (1, 3))]
+)
+def test_products_with_one_number_keep_nan_and_infinity(shapes):
+    """`ndarray.dot` has BLAS scale the other array, and 0 times NaN is 0 there."""
+    for left, right in ((0.0, np.nan), (np.nan, 0.0), (np.inf, 0.0), (0.0, -np.inf)):
+        x, y = np.full(shapes[0], left), np.full(shapes[1], right)
+        with np.errstate(invalid="ignore"):
+            found = [fg.evaluate(fg.make_jaxpr(np.matmul)(x, y), x, y)[0], fg.jit(np.matmul)(x, y)]
+            found.append(
+                fg.jit(lambda x, y: fg.lax.scan(lambda c, _: (c, x @ y), 0.0, None, 2)[1][0])(x, y)
+            )
+        for value in found:
+            assert np.all(np.isnan(value)), (shapes, left, right)
+    many = fg.jit(lambda x, y: np.exp(x * 2.0) @ y)(np.full((20_000, 1), np.inf), np.zeros(1))
+    assert np.all(np.isnan(many))

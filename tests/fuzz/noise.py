@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.backend.straight import StraightLine
+from fungrad.primitives.contracting import scales
 from fungrad.structural.call import Backend, use
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.trace import EvalTrace
@@ -128,7 +129,10 @@ class NoisyTrace(EvalTrace):
         largest = np.abs(primitive.eval(*sizes, **params)) * 2
         anything = self.rng.choice(np.array([np.inf, -np.inf, np.nan, 0.0]), np.shape(result))
         known = np.isfinite(largest)
-        if result.dtype.kind == "c":  # BLAS and loops take products of infinities apart otherwise
+        quirk = primitive.name == "dot_general" and scales(*args)  # np.dot, unlike np.matmul
+        if (
+            result.dtype.kind == "c" or quirk
+        ):  # BLAS and loops take products of infinities apart otherwise
             known &= np.isfinite(result)
         return np.where(known, result, anything).astype(result.dtype)
 

@@ -50,7 +50,7 @@ def while_loop(cond: Any, body: Any, init: Any, **_: Any) -> Any:
 
 def fori_loop(lower: Any, upper: Any, body: Any, init: Any, **_: Any) -> Any:
     for i in range(int(lower), int(upper)):
-        init = body(i, init)
+        init = body(np.int64(i), init)
     return init
 
 

@@ -294,7 +294,7 @@ class Block:
         if axis is None:
             y = self._matrix(y, self.step * second.type.size)
         self.alone = True
-        called = products.product(second.type.ndim)
+        called = products.product(second.type.ndim) if second.type.size > 1 else np.matmul
         return f"{self.function(called.__name__, called)}({x}, {y}{rest})"
 
     def _matrix(self, text: str, terms: int) -> str:

@@ -18,7 +18,7 @@ from fungrad.ir.types import Type
 from fungrad.later import ByPrimitive
 from fungrad.primitives import elementwise as arithmetic
 from fungrad.primitives import ufuncs
-from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.contracting import dot_general, scales
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, getitem
 from fungrad.primitives.shaping import (
@@ -133,6 +133,8 @@ def _dot(equation: Equation, arguments: Sequence[str], constant: Constant) -> st
     if batch[0] or not contract[0] or 0 in [t.size for t in types]:
         return None
     (x, y), (left, right) = types, contract
+    if scales(x, y):
+        return None
     if len(left) > 1 and not output.shape:
         return None
     first, second = _matrix(arguments[0], x, left, True), _matrix(arguments[1], y, right, False)

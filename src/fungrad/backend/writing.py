@@ -17,7 +17,7 @@ from fungrad.backend.lifetimes import by_ufunc
 from fungrad.backend.places import COLUMN, ROW, TURNED, Places, View
 from fungrad.ir.graph import Equation, Variable
 from fungrad.primitives import lapack
-from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.contracting import dot_general, scales
 from fungrad.primitives.linalg import inv, solve
 from fungrad.primitives.linalg_factors import cholesky
 from fungrad.primitives.scattering import index_add
@@ -134,7 +134,7 @@ def form(equation: Equation) -> Callable[[Equation, Places], Call] | None:
 
 
 def _form_of_product(equation: Equation) -> Callable[[Equation, Places], Call] | None:
-    if equation.params["batch"][0]:
+    if equation.params["batch"][0] or scales(*(atom.type for atom in equation.inputs)):
         return None
     dims = [a.type.ndim for a in equation.inputs]
     count = len(equation.params["contract"][0])

@@ -98,6 +98,18 @@ def _check_lengths(x: Axes, y: Axes, contract: Pair, batch: Pair) -> None:
 # --- evaluation: each layout of axes has its kernel, which ends in BLAS ---------------------------
 
 
+def scales(x: Any, y: Any) -> bool:
+    """Whether one operand of a product has one element, and the other not.
+
+    `ndarray.dot` takes those for a number times an array, and BLAS then 0 times NaN for 0.
+    """
+    return (x.size == 1) is not (y.size == 1)
+
+
+def _dot(x: Any, y: Any) -> Any:
+    return np.matmul(x, y) if scales(x, y) else x.dot(y)
+
+
 @lru_cache(maxsize=1024)
 def _kernel(nx: int, ny: int, contract: Pair, batch: Pair) -> Callable[[Any, Any], Any]:
     """The fastest NumPy call for a layout.
@@ -112,12 +124,12 @@ def _kernel(nx: int, ny: int, contract: Pair, batch: Pair) -> Callable[[Any, Any
             first = contract[0][0] == nx - 1
             second = contract[1][0] == 0
             if first and second:
-                return lambda x, y: x.dot(y)
+                return _dot
             if first:
-                return lambda x, y: x.dot(y.T)
+                return lambda x, y: _dot(x, y.T)
             if second:
-                return lambda x, y: x.T.dot(y)
-            return lambda x, y: x.T.dot(y.T)
+                return lambda x, y: _dot(x.T, y)
+            return lambda x, y: _dot(x.T, y.T)
         return _flat_kernel(nx, ny, contract)
     return _batched_kernel(nx, ny, contract, batch)
 
@@ -141,7 +153,7 @@ def _flat_kernel(nx: int, ny: int, contract: Pair) -> Callable[[Any, Any], Any]:
         length = math.prod([x.shape[i] for i in contract[0]])
         left = x.transpose(order_x).reshape(math.prod(shape_x), length)
         right = y.transpose(order_y).reshape(length, math.prod(shape_y))
-        return left.dot(right).reshape((*shape_x, *shape_y))
+        return _dot(left, right).reshape((*shape_x, *shape_y))
 
     return kernel
 
@@ -328,4 +340,4 @@ over the contracted axes, for each index of the batch axes. Its axes are the bat
 free ones of x, then those of y, each in ascending order (the batch axes as they are listed).
 Complex numbers are not conjugated."""
 
-__all__ = ["dot_general", "multilinear"]
+__all__ = ["dot_general", "multilinear", "scales"]

@@ -69,7 +69,7 @@ def counted(b: Builder) -> str | None:
     start = b.value(carry)
     count = b.rng.choice((0, 1, 3, 4))
     if b.rng.random() < 0.5:
-        body = b.body((0, start), _same_type(b, start), families=_inner(b))
+        body = b.body((np.int64(0), start), _same_type(b, start), families=_inner(b))
         return None if body is None else f"lax.fori_loop(0, {count}, {body}, {carry})"
     inner = b.body((start,), _same_type(b, start), families=_inner(b))
     if inner is None:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import bars, cases, everyday, libraries, staging, suite, timing  # noqa: E402
+from benchmarks import bars, cases, everyday, libraries, staging, suite, tables, timing  # noqa: E402
 from benchmarks.libraries import AUTOGRAD, EAGER, FUNGRAD, HAND, JAX  # noqa: E402
 
 
@@ -147,3 +147,19 @@ def test_command_line(capsys):
     assert {found["case"] for found in told["gradients"]} == {"rosenbrock 10", "rosenbrock 1000"}
     assert all(set(found["times"]) == {FUNGRAD, HAND} for found in told["gradients"])
     assert told["verdicts"] and all(isinstance(v["reached"], bool) for v in told["verdicts"])
+
+
+def test_tables_of_results(tmp_path, capsys):
+    times = {FUNGRAD: 2e-3, HAND: 4e-3}
+    verdict = {"text": "a bar", "reached": False}
+    runs = [
+        {"machine": "m", "gradients": [row("a", cases.ARRAYS, **times)], "verdicts": [verdict]},
+        {"machine": "m", "gradients": [], "verdicts": []},
+    ]
+    paths = [tmp_path / "defaults.json", tmp_path / "reassociated.json"]
+    for path, run in zip(paths, runs, strict=True):
+        path.write_text(json.dumps(run))
+    tables.main([str(path) for path in paths])
+    printed = capsys.readouterr().out
+    assert "| a | 4 | 2 |  | 0.50 (0.50) |  |  |  |" in printed
+    assert "| a bar | missed |" in printed

@@ -407,6 +407,32 @@ def test_numpys_warnings_come_from_the_users_line(call):
     assert np.geterr()["divide"] == "warn" and np.geterrcall() is None
 
 
+def test_what_numpy_does_about_errors_is_what_it_was():
+    before = np.geterr(), np.geterrcall(), np.getbufsize()
+    constant = np.full((100, 100), 1.5)  # of a program that sets the size of NumPy's buffers
+    fg.jit(lambda x: (x * constant, np.sum(constant * x, 0)))(2.0)
+    assert (np.geterr(), np.geterrcall(), np.getbufsize()) == before
+
+    def put_back(x):
+        old = np.seterr(all="ignore")
+        np.log(x - 1.0)
+        np.seterr(**old)
+        return x
+
+    fg.grad(put_back)(1.0)
+    assert (np.geterr(), np.geterrcall(), np.getbufsize()) == before
+
+    def kept(x):
+        np.seterr(over="raise")
+        return x
+
+    try:
+        fg.grad(kept)(1.0)
+        assert np.geterr() == {**before[0], "over": "raise"} and np.geterrcall() is None
+    finally:
+        np.seterr(**before[0])
+
+
 def test_what_numpy_does_about_errors_stays_the_users_choice():
     x = np.array([0.0, 1.0])
     with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="in log"):

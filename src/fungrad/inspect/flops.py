@@ -39,7 +39,7 @@ Rule = Callable[[Sequence[Type], Sequence[Type], dict[str, Any]], Work]
 MOVES = frozenset(
     "reshape transpose broadcast_to concatenate slice_axis pad flip convert to_discrete getitem "
     "indexed index_set stack unstack iota full diagonal from_diagonal roll windows permuted "
-    "stop_gradient stop_gradient_order checkpoint_name".split()
+    "bitcast checked stop_gradient stop_gradient_order checkpoint_name".split()
 )
 """What only makes, moves or converts elements."""
 
@@ -206,6 +206,7 @@ RULES: dict[str, Rule] = {
     "partition": _selection,
     "argpartition": _selection,
     "searchsorted": _search,
+    "digitize": _search,
     "reduce_logaddexp": _logaddexp,
     "reduce_logaddexp2": _logaddexp,
     "exp_difference": lambda inputs, outputs, params: Work(outputs[0].size, outputs[0].size),
@@ -216,6 +217,7 @@ RULES: dict[str, Rule] = {
     "scatter": _per_element(1),
     "overlap_add": _per_element(1),
     "conj": _conj,
+    "phase": _per_element(5),  # two squares, their sum, two quotients
     **dict.fromkeys(
         ["polygamma", "gamma_slope", "beta_slope"],
         lambda inputs, outputs, params: Work(0, outputs[0].size),

@@ -14,9 +14,7 @@ import re
 import sys
 import threading
 import types
-import warnings
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -29,6 +27,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.graph import Source
 from fungrad.tracing.advice import no_factor
+from fungrad.tracing.numpy_warnings import NumPyWarnings
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
@@ -328,58 +327,9 @@ def shortened(error: Exception) -> Exception:
     return error.with_traceback(short)
 
 
-class _Reporter:
-    """Where NumPy writes its warnings while a transform runs: they are issued at the user's line,
-    for their own would be the line of fungrad's that calls NumPy.
-    """
-
-    def write(self, message: str) -> None:
-        """Warns of what NumPy says, as `divide by zero encountered in log`."""
-        text = message.removeprefix("Warning: ").rstrip("\n")
-        frame = _user_frame()
-        if frame is None:  # a thread of a compiled program
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-            return
-        module, registry = frame.f_globals.get("__name__"), "__warningregistry__"
-        warnings.warn_explicit(
-            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, module,
-            frame.f_globals.setdefault(registry, {}),
-        )  # fmt: skip
-
-
-_REPORTER = _Reporter()
-# What np.errstate sets; itself it takes as long as a tenth of a small gradient.
-_settings: ContextVar[Any] = getattr(
-    importlib.import_module("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings")
-)
-_reported: dict[Any, Any] = {None: None}
-"""For each of NumPy's settings met, that which reports what it would warn of."""
-
-
-def _reporting(settings: Any) -> Any:
-    if np.geterrcall() not in (None, _REPORTER):  # the user has means of his own
-        return settings
-    warned: Any = {kind: "log" for kind, how in np.geterr().items() if how == "warn"}
-    with np.errstate(call=_REPORTER, **warned):
-        found = _settings.get()
-    if len(_reported) > 16:
-        _reported.clear()
-    _reported[settings] = _reported[found] = found
-    return found
-
-
-def begin_reporting() -> tuple[Any, Any]:
-    """Lets NumPy's warnings come from the user's line, until `end_reporting` of what it returns."""
-    settings = _settings.get(None)
-    found = _reported.get(settings) or _reporting(settings)
-    return found, _settings.set(found)
-
-
-def end_reporting(begun: tuple[Any, Any]) -> None:
-    """What NumPy does about errors is again what it was, but where np.seterr was called since."""
-    found, token = begun
-    if _settings.get(None) is found:
-        _settings.reset(token)
+_warnings = NumPyWarnings(_user_frame)
+begin_reporting = _warnings.begin
+end_reporting = _warnings.end
 
 
 def boundary(f: F) -> F:

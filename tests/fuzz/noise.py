@@ -30,14 +30,14 @@ EXACT = frozenset(
     bitwise_xor ceil copysign fabs floor floor_divide fmax fmin fmod frexp_exponent gcd heaviside
     imag invert isfinite isinf isnan lcm ldexp left_shift logical_xor maximum minimum nextafter
     positive real reciprocal remainder right_shift rint sign signbit spacing sqrt square trunc
-    diagonal from_diagonal roll basis iota stack unstack getitem indexed scatter argpartition
+    diagonal from_diagonal roll basis iota stack unstack getitem indexed argpartition
     argsort lexsort partition permuted searchsorted sort index_max index_min index_set stable_order
     stop_gradient stop_gradient_order call switch while_loop scan checkpoint recompute custom
     checkpoint_name deg2rad rad2deg""".split()
 )
 ROUNDED = frozenset("add sub mul div reciprocal sqrt square remainder fmod select".split())
 ADDED = frozenset(
-    """reduce_sum cumsum dot_general convolve convolve_nd index_add linear_recurrence reduce_prod
+    """reduce_sum scatter cumsum dot_general convolve convolve_nd index_add linear_recurrence reduce_prod
     cumprod index_multiply product_of_others windows overlap_add exp_difference exp2_difference
     reduce_logaddexp reduce_logaddexp2""".split()
 )
@@ -93,10 +93,16 @@ class NoisyTrace(EvalTrace):
             return value
         if value.dtype.kind == "c":
             size = np.spacing(np.abs(value))
-            noise = self.uniform(value) * size * ulp + 1j * (self.uniform(value) * size * ulp)
-            return np.where(np.isfinite(value) & (value != 0), value + noise, value).astype(
-                value.dtype
-            )
+            parts = [self.uniform(value) * size * ulp for _ in range(2)]
+            moves = np.isfinite(value) & (value != 0)
+            moved = np.where(moves, value + (parts[0] + 1j * parts[1]), value)
+            if signs:
+                zero = np.array([value.real == 0, value.imag == 0])
+                turned = np.copysign(0.0, parts[0]), np.copysign(0.0, parts[1])
+                moved = moved.copy()
+                moved.real = np.where(zero[0], turned[0], moved.real)
+                moved.imag = np.where(zero[1], turned[1], moved.imag)
+            return moved.astype(value.dtype)
         step = np.abs(np.spacing(value)) * np.rint(self.uniform(value) * ulp).astype(value.dtype)
         moved = np.where(np.isfinite(value) & (value != 0), value + step, value)
         if signs:

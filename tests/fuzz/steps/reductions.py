@@ -41,6 +41,13 @@ def idiom(b: Builder) -> str | None:
     y = None if x is None else b.like(x, "f")
     if x is None or y is None:
         return None
+    if b.smooth:
+        return b.rng.choice((
+            f"np.exp({x}) / np.sum(np.exp({x}), axis=-1, keepdims=True)",
+            f"np.sum({x} * {y}, axis=-1)", f"np.sum({x} * 0.25)", f"np.mean(({x} - {y}) ** 2)",
+            f"np.sum(({x} - {y}) * {y}, axis=-1)", f"np.log(np.sum(np.exp({x}), axis=-1))",
+            f"np.sqrt(np.sum({x} ** 2 + 1.0, axis=-1))", f"np.sum({x} / 8.0, axis=0) * 3.0",
+        ))  # fmt: skip
     return b.rng.choice((
         f"np.exp({x} - np.max({x}, axis=-1, keepdims=True))",
         f"np.exp({x}) / np.sum(np.exp({x}), axis=-1, keepdims=True)",

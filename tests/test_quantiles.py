@@ -124,3 +124,17 @@ def test_a_quantile_of_one_number_is_that_number():
         for q in (0.0, 0.3, 0.75, 1.0):
             found = fg.jit(lambda x, q=q: np.quantile(x, q))(np.array([x]))
             assert (found, np.signbit(found)) == (x, np.signbit(x))
+
+
+def test_quantiles_round_in_the_precision_of_the_array():
+    rng = np.random.default_rng(0)
+    for dtype in (np.float16, np.float32):
+        for n in (2, 3, 10):
+            x = rng.normal(size=(50, n)).astype(dtype)
+            for q in (0.3, 0.71, 1 / 3):
+                for f in (np.quantile, lambda x, q, axis: np.percentile(x, 100 * q, axis=axis)):
+                    expected, found = (
+                        f(x, q, axis=1),
+                        fg.jit(lambda x, q=q, f=f: f(x, q, axis=1))(x),
+                    )
+                    np.testing.assert_array_equal(found, expected, strict=True)

@@ -37,8 +37,9 @@ EXACT = frozenset(
 )
 ROUNDED = frozenset("add sub mul div reciprocal sqrt square remainder fmod select".split())
 ADDED = frozenset(
-    """reduce_sum scatter cumsum dot_general convolve convolve_nd index_add linear_recurrence reduce_prod
-    cumprod index_multiply product_of_others windows overlap_add exp_difference exp2_difference
+    """reduce_sum scatter cumsum dot_general convolve convolve_nd index_add linear_recurrence
+    reduce_prod cumprod index_multiply product_of_others windows overlap_add exp_difference
+    exp2_difference
     reduce_logaddexp reduce_logaddexp2""".split()
 )
 PRODUCTS = frozenset(("reduce_prod", "cumprod", "index_multiply", "product_of_others"))

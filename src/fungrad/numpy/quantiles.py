@@ -71,10 +71,12 @@ def _between(n: Any, q: Any, method: str) -> tuple[Any, Any, Any]:
     return below, np.minimum(below + np.logical_not(outside), n - 1), part
 
 
-def _lerp(a: Any, b: Any, t: Any) -> Any:
-    """a + (b - a) t, exact at both ends, as NumPy computes it."""
-    step = b - a
-    return select(t >= 0.5, b - step * (1 - t), a + step * t)
+def _lerp(a: Any, b: Any, t: Any, weak: bool) -> Any:
+    """a + (b - a) t, exact at both ends, as NumPy computes it: a weak t is rounded to a's dtype."""
+    step, rest, nearer = b - a, 1 - t, t >= 0.5
+    if weak and a.dtype.kind == "f":
+        t, rest = cast(t, a.dtype), cast(rest, a.dtype)
+    return select(nearer, b - step * rest, a + step * t)
 
 
 def _rows(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
@@ -187,7 +189,7 @@ def _quantile(
         wide = reshape(q, shape=(*q.shape, *[1] * last))
         below, above, part = _between(np.maximum(number, 1), wide, method)
         picked = [_at_each(ordered, places, count) for places in (below, above)]
-        result = picked[0] if method in _WHOLE else _lerp(picked[0], picked[1], part)
+        result = picked[0] if method in _WHOLE else _lerp(picked[0], picked[1], part, weak)
         result = select(number == 0, np.nan, result)
         nan = None
     else:
@@ -195,7 +197,7 @@ def _quantile(
         result = _at(ordered, below)
         if method not in _WHOLE:
             part = reshape(part, shape=(*q.shape, *[1] * last))
-            result = _lerp(result, _at(ordered, above), part)
+            result = _lerp(result, _at(ordered, above), part, weak)
     if nan is not None:
         largest = getitem(ordered, index=Index((Ellipsis, -1)))
         result = select(np.isnan(largest), largest, result)

@@ -105,7 +105,7 @@ def _filled(b: Builder, templates: tuple[str, ...], kinds: str) -> str | None:
     if y is None:
         return None
     python = [n for n in (x, y) if n and type(b.value(n)) in (int, float, complex, bool)]
-    if python and any(sign in template for sign in ("*", "/", "%", "<<", ">>", "~")):
+    if python and any(sign in template for sign in ("*", "/", "%", "<<", ">>", "~", "np.")):
         return None  # Python's own arithmetic: other errors, other types
     if "**" in template and b.kind(x) == "b":
         return None  # NumPy's squares of booleans are int8 in arrays and int64 without one

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.errors import ArgumentError
+from fungrad.errors import ArgumentError, ItemAssignmentError
 from fungrad.testing import programs
 
 RANDOM = np.random.default_rng(0)
@@ -340,3 +340,127 @@ def test_a_loop_of_checkpoints_holds_its_constants_once():
     for _ in range(7):
         x, slope = np.sin(x * w), np.cos(x * w) * (slope * w + x)
     np.testing.assert_allclose(fg.grad(f)(w), slope, rtol=1e-14)
+
+
+# --- what changes between the runs
+
+
+def _written(n, use):
+    """A function that writes into what a checkpointed part of it has read."""
+
+    def f(x):
+        c = np.ones(n)
+        part = fg.checkpoint(lambda x: np.sum(use(x, c)))
+        total = part(x)
+        c *= 2.0
+        return total + np.sum(x * c)
+
+    return f
+
+
+USES = {
+    "sum": lambda x, c: np.sin(x * x + c),  # the rule of add does not read c
+    "product": lambda x, c: x * x * c,
+    "computed without x": lambda x, c: np.sin(c) * x**2,
+    "scan": lambda x, c: lax.scan(lambda s, v: (s + np.sin(v + c), ()), 0 * x, x)[0],
+    "branch": lambda x, c: x**2 if c[0] == 1.0 else x**3,
+    "index": lambda x, c: x[int(c[0])] ** 2,
+    "inner checkpoint": lambda x, c: fg.checkpoint(lambda x: np.sin(x + c))(x),
+    "number": lambda x, c: float(c[0]) * x**2,
+}
+
+
+@pytest.mark.parametrize("n", [3, 2_000])
+@pytest.mark.parametrize("use", USES)
+def test_what_is_written_into_between_the_runs_is_right_or_raises(use, n):
+    n = 3 if use == "scan" else n
+    x = np.linspace(0.5, 1.0, n)
+    f = _written(n, USES[use])
+
+    def twice(x):
+        return np.sum(fg.grad(f)(x) ** 2)
+
+    for transform in (fg.grad(f), fg.grad(twice), lambda x: fg.vjp(f, x)[1](1.0)):
+        with pytest.raises(ItemAssignmentError, match=r"(?s)changed since: .*c = c \* 2"):
+            transform(x)
+
+    def plain(x):
+        return np.sum(USES[use](x, np.ones(n))) + np.sum(x * np.full(n, 2.0))
+
+    wanted = fg.grad(plain)(x)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), wanted)
+    np.testing.assert_allclose(fg.vmap(fg.grad(f))(x[None])[0], wanted)
+    wanted = fg.grad(lambda x: np.sum(fg.grad(plain)(x) ** 2))(x)
+    np.testing.assert_allclose(fg.jit(fg.grad(twice))(x), wanted)
+
+
+def test_the_message_names_the_line_that_reads():
+    with pytest.raises(ItemAssignmentError, match=r"`add` at .*test_checkpoint\.py:\d+ \(<lambda>"):
+        fg.grad(_written(3, USES["sum"]))(np.ones(3))
+
+
+def test_inside_the_body_of_a_scan():
+    """A body runs once, recorded: what it captures stays as it was read."""
+    c = np.ones(2)
+
+    def f(x):
+        def body(carry, _):
+            part = fg.checkpoint(lambda v: np.sin(v + c))(carry)
+            c[:] = c * 2.0
+            return part, ()
+
+        return np.sum(lax.scan(body, x, None, length=3)[0])
+
+    held = c.copy()
+    once = fg.grad(lambda x: np.sum(np.sin(np.sin(np.sin(x + 1) + 1) + 1)))(X[:2])
+    np.testing.assert_allclose(fg.grad(f)(X[:2]), once)
+    assert not np.array_equal(c, held)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_read_may_be_made_anew_in_each_run(policy):
+    """Arrays that the function makes itself are compared by what they hold, NaN and -0.0 too."""
+    given = np.array([np.nan, 1.0, -0.0, 2.0, np.inf])
+
+    def f(x):
+        c = np.where(np.isfinite(given), given, 1.0)
+        c *= 2.0
+        wide = np.broadcast_to(c, (3, 5))
+        return np.sum(x * c * wide) + np.sum(np.where(given > 0, x, given * x)[1:]) * np.float32(2)
+
+    found = fg.grad(fg.checkpoint(f, **POLICIES[policy]))(X)
+    np.testing.assert_allclose(found, fg.grad(f)(X))
+
+
+def test_random_numbers_that_are_drawn_again_raise():
+    random = np.random.default_rng(0)
+    f = fg.checkpoint(lambda x: np.sum(x * x * random.normal(size=3)))
+    with pytest.raises(ItemAssignmentError, match="draws random numbers"):
+        fg.grad(f)(np.ones(3))
+    g = fg.checkpoint(lambda x: np.sum(np.sin(x)) if random.random() < -1 else steps(x))
+    counts = iter((3, 2))
+
+    def steps(x):
+        for _ in range(next(counts)):
+            x = np.sin(x)
+        return x
+
+    with pytest.raises(ItemAssignmentError, match="ends after 2 of 3 operations"):
+        fg.grad(g)(1.0)
+
+
+def test_large_arrays_that_are_made_inside_are_not_held_between_the_runs():
+    c = np.ones(100_000)
+
+    def f(x):
+        for _ in range(20):
+            x = fg.checkpoint(lambda x: np.sum(np.sin(x * c) * np.cos(c)) / c.size)(x)
+        return x
+
+    fg.grad(f)(0.5)
+    gc.collect()
+    tracemalloc.start()
+    fg.grad(f)(0.5)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 * c.nbytes

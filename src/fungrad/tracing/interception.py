@@ -22,13 +22,13 @@ class _Table:
 
     __slots__ = ("names", "originals", "replacements")
 
-    def __init__(self, module: ModuleType, replacements: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, module: ModuleType) -> None:
         self.names = vars(module)
-        self.originals = {name: self.names[name] for name in replacements}
-        self.replacements = dict(replacements)
+        self.originals: dict[str, Callable[..., Any]] = {}
+        self.replacements: dict[str, Callable[..., Any]] = {}
 
 
-_tables: list[_Table] = []
+_tables: dict[ModuleType, _Table] = {}
 
 
 class State:
@@ -39,12 +39,14 @@ class State:
 
 def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]]) -> None:
     """Names functions of a module that others shall replace while a transform traces."""
-    _tables.append(_Table(module, replacements))
+    table = _tables.get(module) or _tables.setdefault(module, _Table(module))
+    table.originals.update({name: table.names[name] for name in replacements})
+    table.replacements.update(replacements)
 
 
 def original(function: Any) -> Any:
     """The function that another of the table takes the place of; any other as it is."""
-    for table in _tables:
+    for table in _tables.values():
         for name, replacement in table.replacements.items():
             if replacement is function:
                 return table.originals[name]
@@ -55,7 +57,7 @@ def begin(holder: Any) -> None:
     """Replaces the functions, if `holder` is the first outermost trace that runs."""
     with _lock:
         if not _holders and State.on:
-            for table in _tables:
+            for table in _tables.values():
                 table.names.update(table.replacements)
         _holders.add(holder)
 
@@ -65,5 +67,5 @@ def end(holder: Any) -> None:
     with _lock:
         _holders.discard(holder)
         if not _holders:
-            for table in _tables:
+            for table in _tables.values():
                 table.names.update(table.originals)

@@ -174,6 +174,128 @@ def test_check_grads():
     check_grads(root(newton), [X, Y])
 
 
+# --- what solvers close over --------------------------------------------------------------
+
+
+def preconditioned(by, steps=60):
+    """A solver of linear equations that closes over a guess of what to divide by."""
+
+    def solve(matvec, r):
+        v = r / by["guess"][0]
+        for _ in range(steps):
+            v = v + (r - matvec(v)) / by["guess"][0]
+        return v
+
+    return solve
+
+
+def closing_root(x, y):
+    tree = {"slope": np.stack([6.0 + x + y, x]), "number": 7.0 + y}
+
+    def simplified_newton(f, z):
+        for _ in range(60):
+            z = z - f(z) / tree["slope"][0]
+        return z
+
+    return fg.custom_root(
+        lambda z: cubic(z, x, y), 1.0, simplified_newton,
+        preconditioned({"guess": [tree["number"]]}),
+    )  # fmt: skip
+
+
+def closing_linear(a, b):
+    here, back = {"guess": [np.diag(a)]}, {"guess": (1.1 * np.diag(a.T), None)}
+    x = fg.custom_linear_solve(lambda v: a @ v, b, preconditioned(here), preconditioned(back))
+    return np.sum(x**3)
+
+
+def in_scan(f):
+    def total(x, y):
+        return fg.lax.scan(lambda c, t: (c + f(x * t, y), None), 0.0, np.array([1.0, 1.1]))[0]
+
+    return total
+
+
+def in_loop(f):
+    return lambda x, y: f(x * 1.0, y) + f(x * 1.1, y)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_solvers_of_a_root_close_over_what_is_differentiated(transform):
+    apply = TRANSFORMS[transform]
+    assert_close(apply(closing_root)(X, Y), apply(unrolled)(X, Y), 1e-10)
+    assert_close(apply(in_scan(closing_root))(X, Y), apply(in_loop(unrolled))(X, Y), 1e-10)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_solvers_of_linear_equations_close_over_what_is_differentiated(transform):
+    apply = TRANSFORMS[transform]
+
+    def expected(a, b):
+        return np.sum(cramer(lambda v: a @ v, b) ** 3)
+
+    assert_close(apply(closing_linear)(A, B), apply(expected)(A, B), 1e-10)
+    assert_close(apply(in_scan(closing_linear))(A, B), apply(in_loop(expected))(A, B), 1e-10)
+
+
+def test_a_factorisation_of_what_is_differentiated():
+    def f(a, b):
+        inverse = np.linalg.inv(a)
+        transposed = inverse.T
+        solve, back = lambda matvec, r: inverse @ r, lambda matvec, r: transposed @ r
+        return np.sum(fg.custom_linear_solve(lambda v: a @ v, b, solve, back) ** 3)
+
+    def expected(a, b):
+        return np.sum(np.linalg.solve(a, b) ** 3)
+
+    for apply in TRANSFORMS.values():
+        assert_close(apply(f)(A, B), apply(expected)(A, B))
+    hessian = fg.hessian(expected, (0, 1))(A, B)
+    assert_close(fg.hessian(f, (0, 1))(A, B), hessian)
+    assert_close(fg.jit(fg.hessian(f, (0, 1)))(A, B), hessian)
+    assert_close(fg.jacrev(fg.jacrev(f, (0, 1)), (0, 1))(A, B), hessian)
+    assert_close(fg.jacfwd(fg.jit(fg.jacfwd(f, (0, 1))), (0, 1))(A, B), hessian)
+
+
+def test_the_derivative_is_of_the_equation_alone():
+    """A solver that is off by what it closes over: x is what it says, dx is what f says."""
+
+    def f(a, wrong):
+        return fg.custom_root(lambda z: z - a, 1.0, lambda f, z: wrong, lambda g, r: r / g(1.0))
+
+    for gradient in (fg.grad(f, (0, 1)), fg.jit(fg.grad(f, (0, 1))), fg.grad(fg.jit(f), (0, 1))):
+        assert_close(gradient(2.0, 5.0), (1.0, 0.0))
+    assert_close(fg.jvp(f, (2.0, 5.0), (1.0, 10.0)), (5.0, 1.0))
+
+
+def test_black_boxes_see_the_values_of_what_they_close_over():
+    def f(a, high):
+        def brent(f, z):
+            assert high > 1.0
+            return scipy.optimize.brentq(lambda v: float(f(v)), 0.0, fg.stop_gradient(high))
+
+        return fg.custom_root(lambda z: z**3 - a, 1.0, brent, lambda g, r: r / g(1.0))
+
+    assert_close(fg.grad(f, (0, 1))(8.0, 10.0), (1 / 12, 0.0))
+    assert_close(fg.grad(fg.grad(f))(8.0, 10.0), -2 / 9 * 8.0 ** (-5 / 3))
+
+
+def test_solvers_that_close_over_integers_and_checkpointed():
+    def f(a, n):
+        def solve(f, z):
+            for _ in range(int(fg.stop_gradient(n) * 3)):
+                z = z - f(z) / (3 * z * z) - 0 * a * n
+            return z
+
+        return fg.custom_root(lambda z: z**3 - a, 1.5, solve, lambda g, r: r / g(1.0 + 0 * n))
+
+    assert_close(fg.grad(f)(8.0, 10), 1 / 12)
+    assert_close(fg.grad(fg.checkpoint(lambda a: f(a, 10)))(8.0), 1 / 12)
+    assert_close(
+        fg.vmap(fg.grad(lambda a: f(a, 10)))(np.array([8.0, 27.0])), np.array([1 / 12, 1 / 27])
+    )
+
+
 # --- fixed_point ------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ from fungrad.tracing.stage import GraphTrace, stage
 from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
 from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
 from fungrad.transforms.batching import BatchTrace
+from fungrad.transforms.forward import JvpTrace
+from fungrad.transforms.reverse import VjpTrace
 
 
 class Signature:
@@ -205,13 +207,48 @@ class Substituted(Trace):
         return Substituted(parent, self._kept, values)
 
 
+class Held(Substituted):
+    """Substituted, where what f closes over besides is constant: a derivative's tracer that is of
+    no trace below stands for its primal.
+    """
+
+    __slots__ = ()
+
+    def stands_for(self, tracer: Tracer) -> bool:
+        if super().stands_for(tracer):
+            return True
+        below = self.parent
+        while below is not None:
+            if below is tracer.owner or below.stands_for(tracer):
+                return False
+            below = below.parent
+        return isinstance(tracer.owner, (JvpTrace, VjpTrace))
+
+    def of(self, value: Any) -> Any:
+        while (
+            value.__class__ is Tracer and id(value) not in self._values and self.stands_for(value)
+        ):
+            value = value.value
+        return super().of(value)
+
+    def over(self, parent: Trace) -> Held:
+        values = [self._values[id(tracer)] for tracer in self._kept]
+        return Held(parent, self._kept, values)
+
+
 def substituted(
-    tracers: Sequence[Tracer], values: Sequence[Any], f: Callable[[], Sequence[Any]]
+    tracers: Sequence[Tracer],
+    values: Sequence[Any],
+    f: Callable[[], Sequence[Any]],
+    held: bool = False,
 ) -> Sequence[Any]:
-    """The flat results of f, run with `values` in the place of the tracers that it closes over."""
-    if not tracers:
+    """The flat results of f, run with `values` in the place of the tracers that it closes over.
+
+    `held`: whether all that it closes over is constant.
+    """
+    if not tracers and not held:
         return f()
-    trace = Substituted(current(), tracers, values)
+    trace = (Held if held else Substituted)(current(), tracers, values)
     return [trace.of(value) for value in trace.run(f)]
 
 

@@ -16,7 +16,7 @@ from fungrad.structural.calling import Arguments, Signature
 from fungrad.structural.custom_call import apply
 from fungrad.structural.rules import Rule
 from fungrad.tracing.source import boundary, describe
-from fungrad.tracing.trace import EVAL, current
+from fungrad.tracing.trace import EVAL, Tracer, current
 from fungrad.tracing.transformed import OfFunction
 from fungrad.transforms.arguments import parameter_names
 
@@ -35,6 +35,9 @@ class Custom(OfFunction):
         self.symbolic_zeros = False
         self.closes = True
         """Whether f or its rules may close over traced values."""
+        self.held: Sequence[Tracer] | None = None
+        """Traced values that the rules close over, beside those that f does, where all of them are
+        constants to the rules; where this is None, what is differentiated is refused."""
 
     @functools.cached_property
     def _signature(self) -> Signature:

@@ -16,7 +16,7 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import Primitive, zeros
 from fungrad.structural.call import run
-from fungrad.structural.calling import captured, recording, valueless
+from fungrad.structural.calling import recording, valueless
 from fungrad.structural.retrace import batch, strong
 from fungrad.structural.rules import BatchedRule, Rule
 from fungrad.tracing.source import describe, user_line
@@ -42,8 +42,7 @@ def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
             return trees.unflatten(rule.out, list(leaves))
     graph: Graph | None = None
     if recording() or (rule.functions.closes and valueless()):
-        graph, closure = captured(rule.run, inputs, rule.f)
-        rule.closure = closure
+        graph, rule.closure = rule.captured(inputs)
         if not recording():
             graph = None
     leaves = custom(*rule.closure, *inputs, rule=rule, graph=graph)

@@ -14,12 +14,12 @@ from fungrad import trees
 from fungrad.errors import ArgumentError, MissingRuleError, StructureMismatchError
 from fungrad.ir.graph import Graph
 from fungrad.primitives.elementwise import add, neg, sub
-from fungrad.structural.calling import captured
+from fungrad.structural.calling import captured, valueless
 from fungrad.structural.custom import Custom
 from fungrad.structural.iterate import iterate
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, describe
-from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.transforms.arguments import flat_leaves
 from fungrad.transforms.gradients import jvp, vjp
 
@@ -60,6 +60,20 @@ def _require_same(
         )
 
 
+def _held(solve: Solve, b: Any) -> list[Tracer]:
+    """The traced values that a solver closes over, found where values are not known by a call with
+    the identity; elsewhere they are met when it runs.
+    """
+    if not valueless():
+        return []
+    leaves, treedef = trees.flatten(b)
+
+    def flat(*values: Any) -> list[Any]:
+        return flat_leaves(solve(lambda x: x, trees.unflatten(treedef, values)))[0]
+
+    return captured(flat, leaves, solve)[1]
+
+
 def _pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return jvp(f, primals, tangents)[1]
 
@@ -81,7 +95,8 @@ def custom_root(
     Args:
       f: a function from a tree to a tree of the same types; written so that it can be traced.
       initial_guess: where `solve` begins; the solution does not depend on it.
-      solve: `solve(f, initial_guess)` -> x. Any code: in eager mode it gets arrays.
+      solve: `solve(f, initial_guess)` -> x. Any code: in eager mode it gets arrays. What it closes
+        over is constant to it: the derivative is that of the equation f(x) = 0.
       tangent_solve: `tangent_solve(g, y)` -> the solution of g(x) = y for a linear g; traced, as
         `lambda g, y: y / g(1.0)` for numbers, or `np.linalg.solve(fg.jacobian(g)(y), y)` for
         vectors.
@@ -122,6 +137,7 @@ def custom_root(
 
     solution = Custom(find, ())
     solution.defjvp(rule, symbolic_zeros=True)
+    solution.held = _held(tangent_solve, initial_guess)
     x, aux = solution(closed.closure, initial_guess)
     return (x, aux) if has_aux else x
 
@@ -140,7 +156,8 @@ def custom_linear_solve(
     Args:
       matvec: a linear function from a tree to a tree of the types of b; traced.
       b: the right-hand side.
-      solve: `solve(matvec, b)` -> x. Any code: in eager mode it gets arrays.
+      solve: `solve(matvec, b)` -> x. Any code: in eager mode it gets arrays. What it closes over,
+        such as a factorisation, is constant to it: the derivative is that of the equation.
       transpose_solve: the same for the transposed matvec; needed in reverse mode.
       symmetric: whether matvec is its own transpose, so that `solve` does for both.
       has_aux: whether the solvers return (x, aux); aux is not differentiated.
@@ -162,7 +179,10 @@ def custom_linear_solve(
         return solve(matvec, b)
     closed = _Closed(matvec, b, "custom_linear_solve: the function")
     backwards = solve if symmetric else transpose_solve
-    x, aux = _linear_solution(closed, solve, backwards, symmetric, has_aux)(closed.closure, b)
+    both = () if backwards is None or backwards is solve else (solve, backwards)
+    held = [tracer for solver in both for tracer in _held(solver, b)]
+    solution = _linear_solution(closed, solve, backwards, symmetric, has_aux, held)
+    x, aux = solution(closed.closure, b)
     return (x, aux) if has_aux else x
 
 
@@ -172,6 +192,7 @@ def _linear_solution(
     backwards: Solve | None,
     symmetric: bool,
     has_aux: bool,
+    held: Sequence[Tracer],
 ) -> Custom:
     """The function (closure, b) -> (x, aux) with the rules of a linear equation in both modes."""
 
@@ -203,7 +224,7 @@ def _linear_solution(
                 "custom_linear_solve is differentiated in reverse mode, which has to solve the "
                 "transposed equation: give transpose_solve, or symmetric=True."
             )
-        back = _linear_solution(transposed, backwards, solve, symmetric, has_aux)
+        back = _linear_solution(transposed, backwards, solve, symmetric, has_aux, held)
         y = back(closure, cotangent[0])[0]
         if not any(trees.leaves(wanted[0])):
             return None, y
@@ -213,6 +234,7 @@ def _linear_solution(
     solution = Custom(find, ())
     solution.defjvp(push, symbolic_zeros=True)
     solution.defvjp(forward, backward, wanted=True)
+    solution.held = held
     return solution
 
 

@@ -14,12 +14,14 @@ import numpy as np
 
 from fungrad import trees
 from fungrad.errors import StructureMismatchError
+from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
 from fungrad.primitives.elementwise import mul
 from fungrad.primitives.shaping import broadcast_to, cast, reduce_sum
 from fungrad.structural.calling import (
     Arguments,
+    captured,
     closed_over,
     outputs_of,
     substituted,
@@ -42,6 +44,7 @@ class Functions(Protocol):
     jvp: Callable[..., Any] | None
     symbolic_zeros: bool
     closes: bool
+    held: Sequence[Tracer] | None
 
 
 class Rule:
@@ -66,7 +69,7 @@ class Rule:
     def check_wanted(self, wanted: Sequence[Any]) -> None:
         """Raises where a derivative is wanted that the rule cannot give."""
         count = len(self.closure)
-        if any(wanted[:count]):
+        if self.functions.held is None and any(wanted[:count]):
             found = ", ".join(str(t.type) for t, w in zip(self.closure, wanted, strict=False) if w)
             raise closed_over("The rule", self.f, f"it is differentiated with respect to {found}.")
         self.arguments.refuse_passive(wanted[count:])
@@ -77,8 +80,14 @@ class Rule:
         """f(args, kwargs), run with the given values of the closure."""
         count = len(self.closure)
         args, kwargs = self.arguments.rebuild(values[count:])
+        return self._user(what, values[:count], lambda: f(args, kwargs))
+
+    def _user(
+        self, what: str, closure: Sequence[Any], f: Callable[[], Sequence[Any]]
+    ) -> Sequence[Any]:
+        held = self.functions.held is not None
         flat: Sequence[Any] = user(
-            what, self.f, lambda: substituted(self.closure, values[:count], lambda: f(args, kwargs))
+            what, self.f, lambda: substituted(self.closure, closure, f, held)
         )
         return flat
 
@@ -90,6 +99,14 @@ class Rule:
             return leaves
 
         return self._within(values, "The function", f)
+
+    def captured(self, inputs: Sequence[Any]) -> tuple[Graph, list[Any]]:
+        """The Graph of the function, and the traced values that it and its rules close over."""
+        held = self.functions.held
+        if not held:
+            return captured(self.run, inputs, self.f)
+        graph, closure = captured(lambda *xs: [*self.run(*xs), *held], inputs, self.f)
+        return graph.replace(outputs=graph.outputs[: -len(held)]), closure
 
     def forward(self, values: Sequence[Any], wanted: Sequence[bool]) -> tuple[Any, Any, Any]:
         """The outputs, the leaves of the residuals, and what is needed to make sense of those."""
@@ -134,7 +151,7 @@ class Rule:
             found = bwd(*nondiff, residuals, trees.unflatten(out, given), **told)
             return self._inputs_of(found)
 
-        flat = user("The backward rule", self.f, lambda: substituted(self.closure, closure, f))
+        flat = self._user("The backward rule", closure, f)
         return [*([None] * len(closure)), *flat]
 
     def _inputs_of(self, found: Any) -> list[Any]:

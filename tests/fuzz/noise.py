@@ -69,7 +69,7 @@ class NoisyTrace(EvalTrace):
             if self.loose and name in ROUNDED:
                 return self.moved(result, ULP_KERNEL, True)
             if name in ("mul", "div", "reciprocal", "square", "abs", "sqrt", "sign"):
-                return self.moved(result, 2) if np.iscomplexobj(result) else result
+                return self.product(result) if np.iscomplexobj(result) else result
             return result
         if name == "power" and not np.iscomplexobj(args[0]) and type(args[1]) in (int, float):
             if args[1] in (0, 1, 2, 0.5, -1):
@@ -109,6 +109,12 @@ class NoisyTrace(EvalTrace):
         if signs:
             moved = np.where(value == 0, np.copysign(value, self.uniform(value)), moved)
         return moved.astype(value.dtype, copy=False)
+
+    def product(self, result: Any) -> Any:
+        """A complex product or quotient: NumPy's loops round and overflow in more than one way."""
+        parts = self.rng.choice(np.array([np.inf, -np.inf, np.nan]), (2, *np.shape(result)))
+        anything = (parts[0] + 1j * parts[1]).astype(result.dtype)
+        return np.where(np.isfinite(result), self.moved(result, 2), anything).astype(result.dtype)
 
     def turned(self, result: Any, args: Sequence[Any]) -> Any:
         """Zeros of any sign, where zeros of both signs were compared: NumPy's loops differ."""

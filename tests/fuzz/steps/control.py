@@ -133,7 +133,9 @@ def wrapped(b: Builder) -> str | None:
     if body is None:
         return None
     rule = b.fresh("rule")
-    n = b.rng.choice(("2", "np.float16(0.5)", "(x * x)", "np.where(x == 0, 1, 0).astype(x.dtype)"))
+    n = b.rng.choice(
+        ("2", "np.float16(0.5)", "(x * x)", "np.where(x == 0, 1, 0).astype(np.result_type(x))")
+    )
     if how == "custom_jvp":
         derivative = f"lambda p, t, f={body}: (f(p[0]), (lambda x: t[0] * {n})(p[0]))"
         b.between = [f"{rule} = fg.custom_jvp({body})", f"{rule}.defjvp({derivative})"]

@@ -107,6 +107,8 @@ def _filled(b: Builder, templates: tuple[str, ...], kinds: str) -> str | None:
     python = [n for n in (x, y) if n and type(b.value(n)) in (int, float, complex, bool)]
     if python and any(sign in template for sign in ("*", "/", "%", "<<", ">>", "~", "np.")):
         return None  # Python's own arithmetic: other errors, other types
+    if "** 0.5" in template and not b.shape(x):
+        return None  # NumPy's roots of arrays are roots, of numbers powers: -0.0 and -inf differ
     if "**" in template and b.kind(x) == "b":
         return None  # NumPy's squares of booleans are int8 in arrays and int64 without one
     if ".copy()" in template or ".astype(" in template or ".real" in template:

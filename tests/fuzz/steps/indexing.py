@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..generate import Builder, family
@@ -43,7 +45,7 @@ def read(b: Builder) -> str | None:
     if x is None:
         return None
     shape = b.shape(x)
-    i = None if b.smooth else b.pick("i", lambda v: np.ndim(v) <= 1)
+    i = None if b.smooth else b.pick("i", _index)
     if i is not None and shape[0] and b.rng.random() < 0.4:
         return b.rng.choice(
             (
@@ -94,6 +96,11 @@ def write(b: Builder) -> str | None:
         method = "add"
     value = y if y is not None and b.rng.random() < 0.8 else b.rng.choice(("1", "2", "0"))
     return f"at({x})[{text}].{method}({value})"
+
+
+def _index(value: Any) -> bool:
+    """Whether it can be an index of one axis: NumPy wraps the largest of uint64 around."""
+    return np.ndim(value) <= 1 and np.asarray(value).dtype != np.uint64
 
 
 def _into(shape: tuple[int, ...], part: tuple[int, ...]) -> bool:

@@ -160,6 +160,10 @@ def _reference() -> Any:
         use(StraightLine())
 
 
+def _nan_like(x: Any) -> Any:
+    return np.full_like(x, np.nan) if x.dtype.kind in "fc" else ~x
+
+
 class Spread:
     """The results of noisy runs of a Graph, made when they are asked for.
 
@@ -177,6 +181,9 @@ class Spread:
                 self.runs.append(list(map(np.asarray, evaluate(self.graph, self.args))))
             while len(self.runs) < count:
                 trace = NoisyTrace(len(self.runs), self.loose)
-                found = trace.run(evaluate, self.graph, [trace.moved(a, 0) for a in self.args])
-                self.runs.append(list(map(np.asarray, found)))
+                try:
+                    found = list(map(np.asarray, trace.run(evaluate, self.graph, self.args)))
+                except np.linalg.LinAlgError:  # anything may come of the rest, then
+                    found = [_nan_like(x) for x in self.runs[0]]
+                self.runs.append(found)
         return self.runs

@@ -5,6 +5,7 @@ derivatives, also where indices repeat.
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -725,3 +726,59 @@ def test_a_mask_that_broadcasts_is_collected_whole():
     np.testing.assert_array_equal(fg.grad(f)(np.zeros(3)), [1.0, 0.0, 6.0])
     _, pullback = fg.vjp(lambda x: np.where(np.array([True]), x[:][2:], x), np.zeros(0))
     assert pullback(np.zeros(0))[0].shape == (0,)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_many_reads_under_other_traces(seed, masked):
+    """What is gathered under another trace, against the recorded sum of scatters."""
+    order = np.random.default_rng(seed).permutation(len(READS))[:8]
+    x = np.full(X.shape, 2.0) if masked else X
+
+    def f(x):
+        return read_often(np.sin(x) + 2.0, [READS[i] for i in order], masked)
+
+    def again(f):
+        return lambda x: np.sum(fg.grad(f)(x) ** 2)
+
+    for g in (f, again(f), again(again(f))):
+        wanted = fg.jit(fg.grad(g))(x)
+        scale = np.max(np.abs(wanted))
+        transforms = {
+            "grad": fg.grad(g)(x),
+            "vmap": fg.vmap(fg.grad(g))(np.stack([x + 1, x]))[1],
+            "jvp": fg.jvp(fg.grad(g), (x,), (x,))[0],
+        }
+        for found in transforms.values():
+            np.testing.assert_allclose(found / scale, wanted / scale, rtol=1e-10, atol=1e-12)
+        pushed = fg.jvp(fg.grad(g), (x,), (x,))[1]
+        expected = fg.jit(lambda x, g=g: fg.jvp(fg.grad(g), (x,), (x,))[1])(x)
+        scale = np.max(np.abs(expected))
+        np.testing.assert_allclose(pushed / scale, expected / scale, rtol=1e-10, atol=1e-12)
+
+
+def test_what_no_read_names_stays_exactly_zero_in_batches():
+    def f(x):
+        y = np.sqrt(x)
+        return np.sum(y[MASK]) + np.sum(y[[0, 2, 2]]) + np.sum(np.where(MASK, y, 0.0)[[0, 2]])
+
+    x = np.array([1.0, 0.0, 4.0])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(fg.vmap(fg.grad(f))(x[None])[0], [1.5, 0.0, 1.0])
+
+
+def test_a_loop_of_reads_takes_linear_memory_at_order_2():
+    def f(x):
+        total = 0.0
+        for i in range(len(x)):
+            total = total + np.sin(x[i]) * x[i - 1]
+        return total
+
+    n = 2_000
+    hvp = fg.grad(lambda x: np.sum(fg.grad(f)(x) ** 2))
+    hvp(np.ones(n))
+    tracemalloc.start()
+    hvp(np.ones(n))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n * n * 8  # an array for each read on the way back, held by the outer tape

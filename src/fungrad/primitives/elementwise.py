@@ -31,7 +31,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.declare import Later, Primitive
 from fungrad.primitives.shaping import broadcast_to, convert, prepend_axes
-from fungrad.tracing.trace import registry, shape_of, typeof
+from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 
 
 class Over:
@@ -91,6 +91,14 @@ class Collected:
         if self.mask is not None:
             place(np.logical_or, self.mask, cotangent.mask)
         return self
+
+    def plus(self, cotangent: Any) -> Collected:
+        """Adds a cotangent of the whole array."""
+        return self.add(cotangent, _everywhere)
+
+    def read(self, primitive: Any, cotangent: Any, args: Any, params: dict[str, Any]) -> None:
+        """Adds the cotangent of what a primitive with a rule `collect` has read."""
+        primitive.collect(self, cotangent, args, **params)
 
     def total(self) -> Any:
         """The sum, which is not added to any more."""
@@ -229,8 +237,8 @@ def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Maske
 
 def add_cotangents(x: Any, y: Any) -> Any:
     """The sum of two cotangents, either of which may be masked, and the first one collected."""
-    if x.__class__ is Collected:
-        return x.add(y, _everywhere)
+    if isinstance(x, Collected):
+        return x.plus(y)
     if x.__class__ is Masked and y.__class__ is Masked:
         return Masked(x.value + y.value, logical_or(x.mask, y.mask))
     return plain(x) + plain(y)
@@ -239,7 +247,9 @@ def add_cotangents(x: Any, y: Any) -> Any:
 def plain(cotangent: Any) -> Any:
     """The cotangent without its mask."""
     kind = cotangent.__class__
-    return cotangent.value if kind is Masked or kind is Collected else cotangent
+    if kind is ndarray or kind is Tracer:
+        return cotangent
+    return cotangent.value if kind is Masked or isinstance(cotangent, Collected) else cotangent
 
 
 def fit(x: Any, type_: Type) -> Any:

@@ -16,6 +16,7 @@ from numpy import ndarray
 
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
+from fungrad.primitives.collecting import Gathered
 from fungrad.primitives.elementwise import Collected, Masked, add_cotangents, plain, scale_masked
 from fungrad.primitives.shaping import broadcast_to, convert, sum_to
 from fungrad.tracing.residuals import Residuals
@@ -223,6 +224,7 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
 def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
     """Goes back along a tape, from the cotangents of the outputs to those of the inputs."""
     eager = current() is EVAL
+    collecting = not current().records
     for primitive, params, slots, args, output, out, origin in reversed(tape):
         if origin is not None:
             replayed.set(origin)
@@ -231,7 +233,7 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
             if cotangent is None:
                 continue
             cotangents[out] = None
-            if cotangent.__class__ is Collected:
+            if isinstance(cotangent, Collected):
                 cotangent = cotangent.total()
             partials = primitive.partials
             if partials is not None:
@@ -276,12 +278,18 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                 continue
             for slot in out:
                 cotangents[slot] = None
-        if eager and primitive.collect is not None and slots[0]:
+        if collecting and primitive.collect is not None and slots[0]:
             held = cotangents[slots[0]]
-            if held is not None and args[0].shape and plain(cotangent).dtype == args[0].dtype:
-                if held.__class__ is not Collected:
-                    held = cotangents[slots[0]] = Collected(held)
-                primitive.collect(held, cotangent, args, **params)
+            if (
+                held is not None
+                and args[0].shape
+                and plain(cotangent).dtype == args[0].dtype
+                and (eager or not any(a.__class__ is Tracer for a in args[1:]))
+            ):
+                if not isinstance(held, Collected):
+                    held = Collected(held) if eager else Gathered(held, args[0].shape)
+                    cotangents[slots[0]] = held
+                held.read(primitive, cotangent, args, params)
                 continue
         if primitive.vjp is None:
             raise _missing(primitive, slots)

@@ -394,3 +394,12 @@ def test_python_integers_beside_arrays_are_numpys():
             assert found.dtype == want.dtype
     with pytest.raises(OverflowError):
         fg.jit(lambda a, x: a * x)(2**70, np.arange(3))
+
+
+@pytest.mark.parametrize("f", [lambda x: x, lambda x: x[1:], lambda x: x.T, lambda x: (x, x + 1.0)])
+def test_results_share_no_memory_with_arguments_at_any_call(f):
+    jitted, x = fg.jit(f), np.ones((3, 3))
+    for _ in range(3):
+        found = jitted(x)
+        for result in found if isinstance(found, tuple) else (found,):
+            assert not np.shares_memory(result, x) and result.flags.writeable

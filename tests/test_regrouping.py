@@ -274,3 +274,17 @@ def test_the_gradient_of_a_quotient_keeps_its_zero():
     y = np.array([1e-300, 1.0])
     with np.errstate(all="ignore"):
         same(fg.jit(fg.grad(f))(y), fg.grad(f)(y))
+
+
+def test_programs_are_kept_by_the_setting():
+    f = fg.jit(lambda x: x * 2.0**60 * 2.0**-60)
+    graph, large = fg.make_jaxpr(lambda x: x * 2.0**60 * 2.0**-60)(np.ones(3)), np.full(3, 1e300)
+    for setting in (False, True, False, True):
+        fg.config.reassociate = setting
+        try:
+            for _ in range(3):
+                with np.errstate(over="ignore"):
+                    assert bool(np.isinf(f(large)).all()) is not setting
+            assert len(optimised(graph).equations) == (0 if setting else 2)
+        finally:
+            fg.config.reassociate = False

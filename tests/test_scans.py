@@ -737,10 +737,12 @@ def test_slices_that_overlap_or_differ_are_not():
         lambda x: np.exp(x[:6]) + np.sin(x[6:]),
         lambda x: np.exp(x[::2]) + np.exp(x[1::2]),
         lambda x: np.exp(x[:4]) + np.exp(x[5:9]),
+        lambda x: np.sin(x[:6] * 2.0) + np.sin(x[6:] * 3.0),
+        lambda x: np.exp(x[:4]) + np.exp(x[4:8]) * np.exp(x[2:6]),
     ):
         graph = optimised(fg.make_jaxpr(f)(x))
-        assert [e.primitive.name for e in graph.equations].count("getitem") == 2
-        np.testing.assert_array_equal(fg.jit(f)(x), f(x))
+        assert [e.primitive.name for e in graph.equations].count("getitem") >= 2
+        np.testing.assert_array_max_ulp(fg.jit(f)(x), f(x), 1)
 
 
 def test_slices_that_fill_an_array_stand_side_by_side():

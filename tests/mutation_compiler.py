@@ -1,0 +1,150 @@
+"""Breaks the compiler in one place at a time, and asks whether the tests of that place notice.
+
+    python -m tests.mutation_compiler                    every mutant; exit status 1 if one survives
+    python -m tests.mutation_compiler --only shelf pool  those with such words in their names
+    python -m tests.mutation_compiler --list             their names
+
+A mutant is a copy of the package with one snippet of its source replaced: a guard dropped, operands
+swapped, a bound off by one, a buffer used again too early. The tests that have to fail with it are
+named beside it, in mutants_passes.py and mutants_backend.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "src" / "fungrad"
+if str(HERE) not in sys.path:
+    sys.path.insert(0, str(HERE))
+
+from mutants import Mutant  # noqa: E402
+from mutants_backend import MUTANTS as OF_BACKEND  # noqa: E402
+from mutants_passes import MUTANTS as OF_PASSES  # noqa: E402
+
+MUTANTS: tuple[Mutant, ...] = (*OF_PASSES, *OF_BACKEND)
+SLOW = (
+    "longer_than_pythons_stack", "reductions_of_two_ufuncs", "in_any_program", "long_step",
+    "second_derivatives", "random", "more_equations_than_python_calls", "with_the_hessian",
+)  # fmt: skip
+"""Words in the names of tests that take seconds, and find nothing that quicker ones do not."""
+SECONDS = 300
+"""A mutant whose tests take longer has sent them into a loop: they have noticed it."""
+_RUN = """
+import sys, fungrad, pytest
+assert fungrad.__file__.startswith(sys.argv[1]), fungrad.__file__
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+
+
+class NotRun(Exception):
+    """The tests did not run to an end, so that they say nothing."""
+
+
+def found(mutant: Mutant) -> int:
+    """How often the source has the snippet."""
+    return (PACKAGE / mutant.file).read_text().count(mutant.old)
+
+
+@functools.cache
+def functions(file: str) -> frozenset[str]:
+    """The names of the tests in a file."""
+    tree = ast.parse((HERE / file).read_text())
+    return frozenset(n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+
+
+def missing(mutant: Mutant) -> list[str]:
+    """The tests that are named but not there."""
+    parts = [test.split("[")[0].partition("::") for test in mutant.tests]
+    return [
+        f"{file}::{name}"
+        for file, _, name in parts
+        if not (HERE / file).exists() or (name and name not in functions(file))
+    ]
+
+
+@contextmanager
+def package(mutant: Mutant | None = None) -> Iterator[Path]:
+    """A folder with a copy of the package, in which the mutant is applied."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = Path(folder) / "fungrad"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        if mutant is not None:
+            file = copy / mutant.file
+            file.write_text(file.read_text().replace(mutant.old, mutant.new))
+        yield Path(folder)
+
+
+def passes(folder: Path, tests: Sequence[str]) -> bool:
+    """Whether tests pass with the package in a folder.
+
+    Raises:
+      NotRun: where pytest ended otherwise than with tests that passed or failed.
+    """
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "addopts="]
+    options += ["-k", f"not ({' or '.join(SLOW)})"]
+    nodes = [str(HERE / test) for test in tests]
+    command = [sys.executable, "-c", _RUN, str(folder), *options, *nodes]
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command, cwd=HERE.parent, env=environment, capture_output=True, text=True,
+            timeout=SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode not in (0, 1):
+        raise NotRun(f"{' '.join(tests)}: {done.stdout[-3000:]}{done.stderr[-1000:]}")
+    return done.returncode == 0
+
+
+def killed(mutant: Mutant) -> bool:
+    """Whether the tests of a mutant fail with it."""
+    with package(mutant) as folder:
+        return not passes(folder, mutant.tests)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation_compiler")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="mutants with one of these words")
+    parser.add_argument("--jobs", type=int, default=1, help="how many run at once")
+    parser.add_argument("--list", action="store_true", help="only say what there is")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Runs the table, or a part of it."""
+    given = _arguments()
+    chosen = [m for m in MUTANTS if not given.only or any(w in m.name for w in given.only)]
+    if given.list:
+        print("\n".join(f"{m.name}{'  (equivalent)' * bool(m.equivalent)}" for m in chosen))
+        return 0
+    chosen = [m for m in chosen if not m.equivalent]
+    tests = sorted({test for m in chosen for test in m.tests})
+    with package() as folder:  # tests that fail anyway would notice nothing
+        if not passes(folder, tests):
+            print("The tests fail without a mutant.")
+            return 2
+    survived = []
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for mutant, dead in zip(chosen, pool.map(killed, chosen), strict=True):
+            print("killed  " if dead else "SURVIVED", mutant.name, flush=True)
+            survived += [] if dead else [mutant.name]
+    print(f"{len(chosen)} mutants, {len(survived)} survived")
+    return 1 if survived or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The table of mutants of the compiler fits the source, and the tests notice some of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from mutation_compiler import MUTANTS, NotRun, found, killed, missing, package, passes
+
+SHELF = "shelf: arrays that somebody holds are taken"
+# The quickest of several parts: all of them take minutes, see CONTRIBUTING.md.
+QUICK = (
+    SHELF, "pool: arrays that are needed at one time share memory",
+    "kernels: the error function of -0.0 is 0.0", "masks: NaN is not attained",
+)  # fmt: skip
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+
+
+def test_each_snippet_stands_in_the_source_once():
+    assert [(m.name, found(m)) for m in MUTANTS if found(m) != 1] == []
+
+
+def test_the_tests_of_each_mutant_are_there():
+    assert {m.name: missing(m) for m in MUTANTS if missing(m)} == {}
+    assert [m.name for m in MUTANTS if not m.tests] == []
+
+
+def test_each_mutant_is_another_program():
+    assert [name for name, count in Counter(m.name for m in MUTANTS).items() if count > 1] == []
+    assert [m.name for m in MUTANTS if m.old == m.new] == []
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_mutant_is_killed(name):
+    assert killed(BY_NAME[name])
+
+
+def test_what_is_no_mutant_survives():
+    assert not killed(BY_NAME[SHELF]._replace(new=BY_NAME[SHELF].old))
+
+
+def test_tests_that_do_not_run_say_nothing():
+    with package() as folder, pytest.raises(NotRun):
+        passes(folder, ("test_shelf.py::test_that_is_not_there",))

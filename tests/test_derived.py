@@ -528,6 +528,118 @@ def test_linear_maps_of_loops_and_branches_are_transposed_inside_of_other_transf
     close(fg.jit(second)(X), expected(X))
 
 
+def losses():
+    def halved(carry):
+        return np.sin(carry) * 0.7 + carry * carry * 0.1
+
+    def three(step):
+        return lambda x: lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, step(s[1], x, s[0])), (0, x)
+        )[1]
+
+    return {
+        "while": lambda x: np.sum(three(lambda c, x, i: np.sin(c) * x + c)(x)),
+        "while by values": lambda x: np.sum(
+            x * lax.while_loop(lambda c: np.sum(c * c) > 0.1, halved, x)
+        ),
+        "cond": lambda x: lax.cond(
+            np.sum(x) > 0, lambda x: np.sum(np.sin(x) * x), lambda x: np.sum(x**3), x
+        ),
+        "switch": lambda x: np.sum(lax.switch(1, [np.cos, lambda x: np.sin(A @ x) * x], x)),
+        "cond in while": lambda x: np.sum(
+            three(lambda c, x, i: lax.cond(i > 1, lambda c: np.sin(c) * x, np.square, c))(x)
+        ),
+        "while in cond": lambda x: lax.cond(
+            x[0] > -9.0, lambda x: np.sum(three(lambda c, x, i: np.sin(c) * x)(x)), np.sum, x
+        ),
+        "while in scan": lambda x: np.sum(
+            lax.scan(lambda c, a: (three(lambda c, _, i: np.sin(a * c))(c), c), x, X[:2])[0]
+        ),
+        "scan by pieces": lambda x: np.sum(
+            lax.scan(lambda c, a: (np.sin(c) * x * a, (A @ c) ** 2), x, X, checkpoint=2)[1]
+        ),
+        "while by pieces": lambda x: np.sum(
+            lax.while_loop(
+                lambda s: s[0] < 5, lambda s: (s[0] + 1, np.sin(s[1]) * x), (0, x), checkpoint=2
+            )[1]
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", losses())
+def test_linear_maps_of_gradients_of_loops_and_branches_are_transposed(name):
+    f = losses()[name]
+    direction = np.array([1.0, 2.0, -1.0])
+
+    def by_transposing(x):
+        _, push = fg.linearize(fg.grad(f), x)
+        return fg.linear_transpose(push, x)(direction)[0]
+
+    def product(x):
+        return fg.jvp(fg.grad(f), (x,), (direction,))[1]
+
+    def twice(x):
+        _, push = fg.linearize(product, x)
+        return fg.linear_transpose(push, x)(direction)[0]
+
+    for run in (by_transposing, fg.jit(by_transposing)):
+        close(run(X), fg.hessian(f)(X) @ direction)
+    close(fg.vmap(by_transposing)(X[None])[0], product(X))
+    third = fg.grad(lambda x: product(x) @ direction)(X)
+    for run in (twice, fg.jit(twice), fg.grad(lambda x: by_transposing(x) @ direction)):
+        close(run(X), third)
+
+
+def quadratics():
+    return {
+        "while": lambda x: np.sum(
+            lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, A @ s[1]), (0, x))[1] ** 2
+        ),
+        "sum in while": lambda x: lax.while_loop(
+            lambda s: s[0] < 3,
+            lambda s: (s[0] + 1, A @ s[1], s[2] + np.sum(s[1] ** 2)),
+            (0, x, 0.0),
+        )[2],
+        "cond": lambda x: lax.cond(True, lambda x: np.sum((A @ x) ** 2), np.sum, x),
+        "scan": lambda x: np.sum(lax.scan(lambda c, _: (A @ c, c[0] ** 2), x, None, length=3)[1]),
+        "scan by pieces": lambda x: np.sum(
+            lax.scan(lambda c, _: (A @ c, c[0] ** 2), x, None, length=3, checkpoint=1)[1]
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", quadratics())
+def test_gradients_of_quadratic_functions_are_transposed(name):
+    """What they compute on the way is quadratic, but does not reach the gradient."""
+    f = quadratics()[name]
+
+    def transposed(x):
+        return fg.linear_transpose(fg.grad(f), X)(x)[0]
+
+    for run in (transposed, fg.jit(transposed)):
+        close(run(X), fg.hessian(f)(X) @ X)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: lax.while_loop(lambda c: np.sum(c * c) > 1.0, lambda c: 0.5 * c, 4.0 * x),
+        lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, x))[1],
+        lambda x: lax.cond(np.sum(x) > 0.0, lambda x: 2.0 * x, lambda x: x, x),
+        fg.grad(lambda x: lax.cond(True, lambda x: np.sum(x**3), np.sum, x)),
+        fg.grad(lambda x: np.sum(lax.fori_loop(0, 2, lambda i, c: c * x, x))),
+        fg.grad(lambda x: np.sum(lax.while_loop(lambda c: c[0] < 2, lambda c: c * x, X + 2.0 * x))),
+    ],
+)
+def test_loops_and_branches_that_are_not_linear_are_refused(f):
+    def transposed(x):
+        return fg.linear_transpose(f, X)(x)
+
+    for run in (transposed, fg.jit(transposed)):
+        with pytest.raises(NonLinearError, match="not linear in what it is given"):
+            run(X)
+
+
 @pytest.mark.parametrize(
     ("f", "says"),
     [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,6 +49,14 @@ def test_a_few_hundred_programs_agree():
     tally = campaign(seeds("tests", 0, 400))
     assert not tally.found, "\n".join(map(str, tally.found))
     assert {oracle for oracle, how in tally.oracles if how == "agree"} == set(ORACLES)
+
+
+def test_the_command_runs_in_several_processes():
+    command = [sys.executable, "-m", "tests.fuzz", "--seed", "jobs", "--n", "20", "--jobs", "2"]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20 programs" in done.stdout
 
 
 # --- planted faults: each is found among a few hundred programs, and made small

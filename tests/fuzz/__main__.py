@@ -6,9 +6,10 @@ import argparse
 import multiprocessing
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 
-from .campaign import Disagreement, Tally, campaign, seeds, verdict
+from .campaign import Disagreement, Tally, share, verdict
 from .generate import generate
 from .oracles import ORACLES
 
@@ -27,19 +28,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _share(options: tuple[argparse.Namespace, int]) -> Tally:
-    given, job = options
-    each = seeds(given.seed, given.start + job, given.start + given.n, given.jobs)
-    return campaign(each, given.seconds, given.oracles)
-
-
 def _all(given: argparse.Namespace) -> Tally:
+    stop, rest = given.start + given.n, (given.seconds, given.oracles)
     if given.jobs == 1:
-        return _share((given, 0))
+        return share(given.seed, given.start, stop, 1, *rest)
     tally = Tally()
-    with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
-        for part in pool.imap_unordered(_share, [(given, job) for job in range(given.jobs)]):
-            tally.add(part)
+    with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("spawn")) as pool:
+        parts = [
+            pool.submit(share, given.seed, given.start + job, stop, given.jobs, *rest)
+            for job in range(given.jobs)
+        ]
+        for part in parts:
+            tally.add(part.result())
     return tally
 
 

@@ -133,6 +133,11 @@ def campaign(each: Iterator[str], seconds: float = float("inf"), oracles: int = 
     return tally
 
 
+def share(seed: str, start: int, stop: int, step: int, seconds: float, oracles: int) -> Tally:
+    """The part of one process in a campaign."""
+    return campaign(seeds(seed, start, stop, step), seconds, oracles)
+
+
 def one(seed: str, tally: Tally, oracles: int) -> None:
     """Runs one program, and counts it."""
     program = generate(seed)

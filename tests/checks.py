@@ -102,6 +102,10 @@ def check_staged(primitive: Primitive, sample: Sample) -> None:
         assert_same(found, expected, f"staged {sample}")
 
 
+CANCELLING = ("cofactors", "cofactors_along")
+"""Of one row these are 1 and 0, of which the differences are the rounding on the way there."""
+
+
 def check_finite_differences(primitive: Primitive, sample: Sample) -> None:
     """Both modes, and their mixtures of order 2, against central differences."""
     if sample.order == 0 or not differentiable(primitive, sample):
@@ -114,7 +118,10 @@ def check_finite_differences(primitive: Primitive, sample: Sample) -> None:
             args[i] = value
         return primitive(*args, **sample.params)
 
-    check_grads(f, [sample.args[i] for i in moved], order=sample.order)
+    atol = None
+    if sample.name in CANCELLING:
+        atol = 1e-5 if np.result_type(*sample.args) in (np.float32, np.complex64) else 1e-9
+    check_grads(f, [sample.args[i] for i in moved], order=sample.order, atol=atol)
 
 
 def check_inner_products(primitive: Primitive, sample: Sample) -> None:

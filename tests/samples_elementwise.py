@@ -85,7 +85,8 @@ for name, kinds in FLAT.items():
                 add(name, draw(name, shape, dtype))
 for name in ("isnan", "isinf", "isfinite"):
     add(name, np.array([np.nan, 1.0, -np.inf, 2.0, 3.0]))
-add("spacing", np.array([1.0, 100.0, 1e5]))
+add("spacing", np.array([1.5, 100.0, 1e5]))  # it jumps at powers of two
+add("bitwise_count", np.array([0, 1, 3, 7, 255]))
 
 # --- elementwise, two arguments: name -> both domains, dtypes besides f64 and f32
 # --------------------------

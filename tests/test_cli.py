@@ -463,7 +463,7 @@ X, Y = ("--arg", "x=1.5"), ("--arg", "y=2.0")
         (["grad", "FUNC:logarithm", "--arg", "x=-1.0"], "invalid value encountered in log"),
         (["grad", "FUNC:root", "--arg", "x=0.0"], "the gradient with respect to x is inf"),
         (["grad", "FUNC:raises", *X], "KeyError: 'lost'"),
-        (["grad", "FUNC:fills", *X], "would cut its gradient"),
+        (["grad", "FUNC:fills", *X], "A traced value is written into an ndarray"),
         (["grad", "FUNC:later", *X], "write it as a plain `def`"),
         (["grad", "FUNC:leaves", *X], "SystemExit: 3"),
         (["check", "FUNC:root", "--arg", "x=0.0"], "NaN or infinite at the given point"),

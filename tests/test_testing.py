@@ -276,3 +276,30 @@ def test_the_derivative_that_is_wrong_only_of_a_small_output():
     f.defjvp(lambda p, t: (f(*p), (1e8 * np.cos(p[0]) * t[0], 2.5e-12 * np.cos(p[0]) * t[0])))
     with pytest.raises(GradientCheckError, match="output 1"):
         check_grads(f, (0.3,), order=1, modes="fwd")
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-6, 1e-9, 1e-12])
+def test_a_wrong_entry_that_is_small_beside_others_is_found(scale):
+    @fg.custom_jvp
+    def f(x):
+        return np.stack([np.sin(x), scale * np.sin(x)])
+
+    f.defjvp(lambda p, t: (f(p[0]), np.stack([np.cos(p[0]), 2.5 * scale * np.cos(p[0])]) * t[0]))
+    with pytest.raises(GradientCheckError, match=r"output 0\[1\]"):
+        check_grads(f, [1.0], order=1, modes="fwd")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_small_entries_in_rounding_noise_are_not_judged(dtype):
+    """Beside large slopes: what rounds to multiples of a unit above its own last place."""
+    random = np.random.default_rng(0)
+    large, top = dtype(1e3), 7 if dtype is np.float64 else 2
+    for _ in range(40):
+        slope = (10.0 ** random.uniform(-9, -1, 6)).astype(dtype)
+        unit = (10.0 ** random.uniform(0, top, 6)).astype(dtype)
+        x = random.normal(size=6).astype(dtype)
+
+        def f(x, slope=slope, unit=unit):
+            return np.concatenate([large * np.sin(x), x * slope + unit - unit])
+
+        check_grads(f, [x], order=1)

@@ -12,7 +12,6 @@ class Mutant(NamedTuple):
     file: below src/fungrad.
     old, new: what stands there exactly once, and what stands there instead.
     tests: files or tests of theirs, below tests/, some of which have to fail.
-    equivalent: why no test can notice; the mutant is not run then.
     """
 
     name: str
@@ -20,13 +19,10 @@ class Mutant(NamedTuple):
     old: str
     new: str
     tests: tuple[str, ...]
-    equivalent: str = ""
 
 
-def of(
-    file: str, tests: tuple[str, ...], *changes: tuple[str, str, str], equivalent: str = ""
-) -> tuple[Mutant, ...]:
+def of(file: str, tests: tuple[str, ...], *changes: tuple[str, str, str]) -> tuple[Mutant, ...]:
     """The mutants of a file that the same tests have to kill: what is broken, old, new of each."""
     part = file.removesuffix(".py").split("/")[-1]
-    return tuple([Mutant(f"{part}: {n}", file, old, new, tests, equivalent)
+    return tuple([Mutant(f"{part}: {n}", file, old, new, tests)
                   for n, old, new in changes])  # fmt: skip

@@ -3,10 +3,12 @@
     python -m tests.mutation_compiler                    every mutant; exit status 1 if one survives
     python -m tests.mutation_compiler --only shelf pool  those with such words in their names
     python -m tests.mutation_compiler --list             their names
+    python -m tests.mutation_compiler --alive            those that are known to survive, instead
 
 A mutant is a copy of the package with one snippet of its source replaced: a guard dropped, operands
 swapped, a bound off by one, a buffer used again too early. The tests that have to fail with it are
-named beside it, in mutants_passes.py and mutants_backend.py.
+named beside it, in mutants_passes.py and mutants_backend.py; mutants_alive.py has those that no
+test notices, and why.
 """
 
 from __future__ import annotations
@@ -30,13 +32,14 @@ if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
 from mutants import Mutant  # noqa: E402
+from mutants_alive import ALIVE  # noqa: E402
 from mutants_backend import MUTANTS as OF_BACKEND  # noqa: E402
 from mutants_passes import MUTANTS as OF_PASSES  # noqa: E402
 
 MUTANTS: tuple[Mutant, ...] = (*OF_PASSES, *OF_BACKEND)
 SLOW = (
     "longer_than_pythons_stack", "reductions_of_two_ufuncs", "in_any_program", "long_step",
-    "second_derivatives", "random", "more_equations_than_python_calls", "with_the_hessian",
+    "second_derivatives", "random_programs", "more_equations_than_python_calls", "with_the_hessian",
 )  # fmt: skip
 """Words in the names of tests that take seconds, and find nothing that quicker ones do not."""
 SECONDS = 300
@@ -120,6 +123,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation_compiler")
     parser.add_argument("--only", nargs="+", metavar="WORD", help="mutants with one of these words")
     parser.add_argument("--jobs", type=int, default=1, help="how many run at once")
+    parser.add_argument("--alive", action="store_true", help="those that are known to survive")
     parser.add_argument("--list", action="store_true", help="only say what there is")
     return parser.parse_args()
 
@@ -128,10 +132,10 @@ def main() -> int:
     """Runs the table, or a part of it."""
     given = _arguments()
     chosen = [m for m in MUTANTS if not given.only or any(w in m.name for w in given.only)]
+    chosen = [m for m in chosen if (m.name in ALIVE) is given.alive]
     if given.list:
-        print("\n".join(f"{m.name}{'  (equivalent)' * bool(m.equivalent)}" for m in chosen))
+        print("\n".join(": ".join(filter(None, (m.name, ALIVE.get(m.name)))) for m in chosen))
         return 0
-    chosen = [m for m in chosen if not m.equivalent]
     tests = sorted({test for m in chosen for test in m.tests})
     with package() as folder:  # tests that fail anyway would notice nothing
         if not passes(folder, tests):

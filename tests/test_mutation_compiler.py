@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from mutation_compiler import MUTANTS, NotRun, found, killed, missing, package, passes
+from mutation_compiler import ALIVE, MUTANTS, NotRun, found, killed, missing, package, passes
 
 SHELF = "shelf: arrays that somebody holds are taken"
 # The quickest of several parts: all of them take minutes, see CONTRIBUTING.md.
@@ -28,6 +28,7 @@ def test_the_tests_of_each_mutant_are_there():
 def test_each_mutant_is_another_program():
     assert [name for name, count in Counter(m.name for m in MUTANTS).items() if count > 1] == []
     assert [m.name for m in MUTANTS if m.old == m.new] == []
+    assert set(ALIVE) <= set(BY_NAME)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -208,7 +208,8 @@ FORBIDDEN = {
     "-x, moved about": [(lambda x: (lambda y: (y, y.T))(-x), MATRIX)],
     "what is not chosen need not be made": [
         (lambda x: np.where(x > 1.0, np.where(x > 0.0, x, 1.0), 2.0), OTHER),
-        (lambda x: np.where((x > 1.0) & (x < 3.0), np.where(x > 2.0, x, 1.0), 2.0), OTHER),
+        (lambda x: np.where(
+            np.logical_and(x > 1.0, x < 3.0), np.where(x > 2.0, x, 1.0), 2.0), OTHER),
     ],
     "what is done to a choice is done to what is chosen": [
         (lambda x: np.where(x > 0.0, np.where(x > 0.0, x, x + 1.0) * x, 2.0), OTHER),
@@ -238,6 +239,9 @@ FORBIDDEN = {
     "zeros that slices cover: the slices": [
         (lambda x: (lambda y: np.pad(y, (0, 10)) + np.pad(y[1:], (9, 2)))(np.exp(x)), OTHER),
         (lambda x: (lambda y: np.pad(y, (0, 5)) + np.pad(y[:9], (6, 0)))(np.exp(x)), OTHER),
+        (lambda x: (
+            lambda y: np.pad(y[:5], (0, 5)) + np.pad(y[:3], (4, 3)) + np.pad(y[:2], (8, 0))
+        )(np.exp(x)), OTHER),
     ],
     "one shape of a divisor for two": [(lambda x, y: np.reshape(x / y, (2, 5)), OTHER, OTHER)],
     "a number for an array of that number": [
@@ -1066,14 +1070,16 @@ def test_parameters_are_told_apart_by_the_signs_of_zeros():
     assert [bool(np.signbit(part).any()) for part in f(OTHER)] == [False, True]
 
 
-def test_two_effects_are_two(capsys):
+def test_two_effects_are_two():
+    seen = []
+
     def f(x):
-        fg.debug.print("{}", x)
-        fg.debug.print("{}", x)
+        fg.debug.callback(seen.append, x)
+        fg.debug.callback(seen.append, x)
         return x + 1.0
 
     fg.jit(f)(2.0)
-    assert capsys.readouterr().out.split() == ["2.0", "2.0"]
+    assert len(seen) == 2
 
 
 def test_what_is_made_of_a_graph_is_kept_by_the_setting_of_its_kernels():

@@ -520,3 +520,86 @@ def test_more_loops_in_each_other_than_blocks_of_pythons(kind, depth):
     space = {}
     exec(fg.to_source(f, 6.0), space)
     assert space["function"](6.0) == 2.0 + 4.0 * 0.5**times
+
+
+@pytest.mark.parametrize("kind", ["while", "scan"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+def test_loops_in_loops_that_begin_with_pythons_numbers(kind, dtype):
+    """Types as ever; with ordinary dtypes each body is traced once, however deep."""
+    calls = []
+
+    def nest(depth, x):
+        def body(carry):
+            calls.append(depth)
+            i, total = carry
+            return i + 1, total + (x * total + x if depth == 0 else nest(depth - 1, x))
+
+        if kind == "scan":
+            return lax.scan(lambda c, _: (body(c), ()), (0, 0), None, length=2)[0][1]
+        return lax.while_loop(lambda c: c[0] < 2, body, (0, 0))[1]
+
+    def plain(depth, x):
+        total = np.zeros((), dtype)
+        for _ in range(2):
+            total = total + (x * total + x if depth == 0 else plain(depth - 1, x))
+        return total
+
+    x = np.asarray(2, dtype)
+    for depth in (0, 1, 3):
+        found = fg.jit(lambda x, depth=depth: nest(depth, x))(x)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, plain(depth, x))
+    if dtype == "int64":
+        calls.clear()
+        fg.make_jaxpr(lambda x: nest(12, x))(x)
+        assert len(calls) == 13
+    else:
+        found = fg.grad(lambda x: nest(2, x))(x)
+        step = np.float64(1e-6)
+        wanted = (plain(2, np.float64(2) + step) - plain(2, np.float64(2) - step)) / (2 * step)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def test_loops_in_loops_of_floats_are_traced_once():
+    calls = []
+
+    def nest(depth, x):
+        def body(carry):
+            calls.append(depth)
+            inner = nest(depth - 1, x + carry[1]) if depth else x
+            return carry[0] + 1, carry[1] + inner
+
+        return lax.while_loop(lambda c: c[0] < 2, body, (0, 0.0))[1]
+
+    fg.make_jaxpr(lambda x: nest(20, x))(1.0)
+    assert len(calls) == 21
+
+
+def test_pythons_numbers_that_meet_small_floats_in_a_loop_become_those():
+    x = np.ones(3, np.float32)
+
+    def f(x):
+        def inner(c, v):
+            return c + v, c
+
+        def outer(c, _):
+            return c + lax.scan(inner, 0.0, x)[0], c
+
+        return lax.scan(outer, 0.0, None, length=2)
+
+    last, carries = fg.jit(f)(x)
+    assert (last.dtype, carries.dtype) == (np.float32, np.float32)
+    assert last == 6.0
+
+
+def test_an_error_in_a_loop_in_loops_is_the_users():
+    def nest(depth):
+        def body(c):
+            if not depth:
+                raise ZeroDivisionError("the user's")
+            return c + nest(depth - 1)
+
+        return lax.while_loop(lambda c: c < 2, body, 0)
+
+    with pytest.raises(ZeroDivisionError, match="the user's"):
+        nest(10)

@@ -1090,3 +1090,47 @@ def test_what_is_made_of_a_graph_is_kept_by_the_setting_of_its_kernels():
         assert names(optimised(graph)) == ["power"]
     finally:
         kernels.choose("auto")
+
+
+# --- calls that repeat ----------------------------------------------------------------------------
+
+
+def twofold(depth, second):
+    """g(x) + g(second(x)) of a function of the same form, and so on."""
+    g = fg.jit(np.sin)
+    for _ in range(depth):
+        g = fg.jit(lambda x, g=g: g(x) + g(second(x)))
+    return g
+
+
+def test_a_call_of_the_same_arguments_is_expanded_once():
+    graph = fg.make_jaxpr(twofold(40, lambda x: x))(0.5)
+    assert len(inline(graph).equations) == 41
+    np.testing.assert_allclose(fg.jit(twofold(40, lambda x: x))(0.5), 2.0**40 * np.sin(0.5))
+
+
+def test_a_call_that_does_something_is_expanded_each_time():
+    seen = []
+
+    @fg.jit
+    def g(x):
+        fg.debug.callback(lambda x: seen.append(float(x)), x)
+        return np.sin(x)
+
+    fg.jit(lambda x: g(x) + g(x))(0.5)
+    assert seen == [0.5, 0.5]
+
+
+def test_calls_stay_calls_where_they_would_be_too_many_equations(monkeypatch):
+    monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 100)
+    x = np.linspace(0.0, 1.0, 3)
+    f = twofold(9, lambda x: x * 0.5)
+    graph = fg.make_jaxpr(f)(x)
+    assert 0 < len(inline(graph).equations) <= 100
+    monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 1 << 17)
+    whole = twofold(9, lambda x: x * 0.5)
+    assert len(inline(fg.make_jaxpr(whole)(x)).equations) > 1_000
+    monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 100)
+    np.testing.assert_array_equal(f(x), whole(x))
+    for transform in (lambda f: fg.grad(lambda x: np.sum(f(x))), fg.vmap, fg.jacobian):
+        np.testing.assert_allclose(fg.jit(transform(f))(x), transform(f)(x))

@@ -5,10 +5,14 @@ do not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
+
+import numpy as np
 
 from fungrad import trees
 from fungrad.errors import StructureMismatchError
+from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import convert, to_discrete
 from fungrad.structural.staging import Staged, names_of, stage_tree, types_of
@@ -63,6 +67,86 @@ def check_tree(what: str, expected: trees.TreeDef, got: trees.TreeDef) -> None:
         )
 
 
+_ORDINARY = frozenset(map(np.dtype, ("bool", "int64", "float64", "complex128")))
+"""The dtypes among which a Python number and an array of its dtype promote alike."""
+_ordinary: ContextVar[_Ordinary | None] = ContextVar("fungrad_ordinary", default=None)
+"""Of the outermost loop that is being staged."""
+
+
+class _Ordinary:
+    """Whether bodies have had only such dtypes, and how many are being staged on that."""
+
+    __slots__ = ("holds", "hoping")
+
+    def __init__(self) -> None:
+        self.holds = True
+        self.hoping = 0
+
+
+class _OtherDtypes(Exception):
+    """Ends the staging of the loops around one that has other dtypes."""
+
+
+Stage = Callable[[Sequence[Type]], Staged]
+
+
+def _as_arrays(
+    stage: Stage, types: Sequence[Type], others: Sequence[Type]
+) -> tuple[Staged, list[Type]] | None:
+    """A body whose carry of Python numbers is taken as arrays at once, where that makes no
+    difference: where it has ordinary dtypes alone. So loops in loops are staged once each.
+    """
+    state = _ordinary.get()
+    if state is None or not state.holds or not any(t.weak for t in types):
+        return None
+    if all(t.dtype in _ORDINARY for t in (*types, *others)):
+        firm = [Type(t.shape, t.dtype) for t in types]
+        state.hoping += 1
+        try:
+            staged = stage(firm)
+        except Exception:  # another dtype may be at fault: staged anew, it raises again if not
+            staged = None
+        finally:
+            state.hoping -= 1
+        if staged is not None and state.holds and _all_ordinary(staged.graph):
+            out = staged.types[: len(types)]
+            settled = _promoted(types, out) if len(out) == len(types) else firm
+            return (staged, firm) if settled == firm else _settled(stage, settled)
+    state.holds = False
+    if state.hoping:
+        raise _OtherDtypes
+    return None
+
+
+def _all_ordinary(graph: Graph) -> bool:
+    seen = {id(graph)}
+    waiting = [graph]
+    while waiting:
+        found = waiting.pop()
+        atoms = [*found.inputs, *(v for v, _ in found.constants), *found.outputs]
+        for equation in found.equations:
+            atoms += equation.inputs
+            atoms += equation.outputs
+        if any(atom.type.dtype not in _ORDINARY for atom in atoms):
+            return False
+        inner = [g for g in found.subgraphs() if id(g) not in seen]
+        seen.update(map(id, inner))
+        waiting += inner
+    return True
+
+
+def _settled(stage: Stage, types: list[Type]) -> tuple[Staged, list[Type]]:
+    """A body and its carry's types: Python numbers become arrays of the dtypes that they get."""
+    for _ in range(len(types) + 2):
+        staged = stage(types)
+        out = staged.types[: len(types)]
+        settled = _promoted(types, out) if len(out) == len(types) else types
+        if settled == types:
+            break
+        types = settled
+    return staged, types
+
+
 def carry_body(
     f: Callable[..., Any], call: Callable[[Any], Any], init: Any, extra: Any, what: str
 ) -> tuple[Staged, list[Any], trees.TreeDef, list[Type]]:
@@ -72,11 +156,13 @@ def carry_body(
     both = trees.structure((0, 0))
     whole = trees.TreeDef(both.type, both.aux, (treedef, extra_def))
     names = [*names_of(treedef, "carry"), *names_of(extra_def, "x")]
-    for _ in range(len(types) + 2):
-        staged = stage_tree(f, call, whole, [*types, *extra_types], names, what)
-        out = staged.types[: len(types)]
-        settled = _promoted(types, out) if len(out) == len(types) else types
-        if settled == types:
-            break
-        types = settled
+
+    def stage(types: Sequence[Type]) -> Staged:
+        return stage_tree(f, call, whole, [*types, *extra_types], names, what)
+
+    token = _ordinary.set(_ordinary.get() or _Ordinary())
+    try:
+        staged, types = _as_arrays(stage, types, extra_types) or _settled(stage, types)
+    finally:
+        _ordinary.reset(token)
     return staged, [strong_leaf(x, t) for x, t in zip(leaves, types, strict=True)], treedef, types

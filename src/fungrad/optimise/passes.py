@@ -34,14 +34,34 @@ from fungrad.structural.retrace import kept, pruned
 FOLDED = 1 << 16
 """The most elements of a value that is computed when a function is compiled."""
 
+EXPANDED = 1 << 17
+"""The most equations that a Graph is given by its calls."""
+
 
 def inline(graph: Graph) -> Graph:
-    """Puts the equations of called Graphs in the place of the calls."""
+    """Puts the equations of called Graphs in the place of the calls.
+
+    A Graph that is called with the same arguments again is not expanded again, if it is pure. A
+    call stays a call where the equations would be more than EXPANDED.
+    """
     if not any(map(_is_call, graph.equations)):
         return graph
     equations: list[Equation] = []
     constants = list(graph.constants)
     names: Renaming = {}
+    expanded: dict[Any, tuple[Atom, ...]] = {}
+
+    def outputs_of(call: Equation) -> tuple[Atom, ...] | None:
+        inner = call.params["graph"]
+        key = _called(call)
+        if key in expanded:
+            return expanded[key]
+        if len(equations) + _expanded_size(inner) > EXPANDED:
+            return None
+        found = expand(inner, call.inputs)
+        if is_pure(call):
+            expanded[key] = found
+        return found
 
     def expand(inner: Graph, arguments: tuple[Atom, ...]) -> tuple[Atom, ...]:
         local: Renaming = {id(v): a for v, a in zip(inner.inputs, arguments, strict=True)}
@@ -51,21 +71,42 @@ def inline(graph: Graph) -> Graph:
             constants.append((fresh, value))
         for equation in inner.equations:
             if _is_call(equation):
-                outputs = expand(equation.params["graph"], renamed(equation.inputs, local))
-                local.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
-                continue
+                outputs = outputs_of(rewired(equation, local))
+                if outputs is not None:
+                    local.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
+                    continue
             equations.append(renewed(equation, local))
         return renamed(inner.outputs, local)
 
     for equation in graph.equations:
         equation = rewired(equation, names)
-        if _is_call(equation):
-            outputs = expand(equation.params["graph"], equation.inputs)
-            names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
-        else:
+        found = outputs_of(equation) if _is_call(equation) else None
+        if found is None:
             equations.append(equation)
+        else:
+            names.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
     outputs = renamed(graph.outputs, names)
     return graph.replace(constants=tuple(constants), equations=tuple(equations), outputs=outputs)
+
+
+def _called(equation: Equation) -> tuple[Any, ...]:
+    """What tells a call apart from others: the Graph and its arguments."""
+    arguments = [
+        id(a) if isinstance(a, Variable) else (a.type, repr(a.value)) for a in equation.inputs
+    ]
+    return (id(equation.params["graph"]), *arguments)
+
+
+def _expanded_size(graph: Graph) -> int:
+    """How many equations a Graph has with those of its calls, each different one taken once."""
+
+    def count() -> int:
+        calls = {_called(e): e.params["graph"] for e in graph.equations if _is_call(e)}
+        others = sum(not _is_call(e) for e in graph.equations)
+        return others + sum(map(_expanded_size, calls.values()))
+
+    result: int = kept(graph, "expanded size", count)
+    return result
 
 
 def _is_call(equation: Equation) -> bool:

@@ -26,7 +26,7 @@ from fungrad.primitives.elementwise import add, mul
 from fungrad.primitives.indexing import getitem
 from fungrad.primitives.shaping import broadcast_to, reshape, transpose
 from fungrad.records import Record
-from fungrad.structural.retrace import effectful
+from fungrad.structural.retrace import effectful, kept
 
 SMALL = 1 << 11
 """Arrays of no more elements cost more to call NumPy for than to compute."""
@@ -124,7 +124,12 @@ def is_pure(equation: Equation) -> bool:
     """
     if not equation.primitive.pure or not equation.params:
         return equation.primitive.pure
-    return all(is_pure(inner) for graph in inner_graphs(equation) for inner in graph.equations)
+    return all(map(_does_nothing_else, inner_graphs(equation)))
+
+
+def _does_nothing_else(graph: Graph) -> bool:
+    result: bool = kept(graph, "pure", lambda: all(map(is_pure, graph.equations)))
+    return result
 
 
 def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> Graph:

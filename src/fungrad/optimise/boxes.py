@@ -109,7 +109,8 @@ def _scattered_behind(writer: Writer, equation: Equation) -> Atom | None:
     and where the sign of a zero does not count also for others, and -scatter(x).
     """
     dtype = equation.outputs[0].type.dtype
-    largest = np.finfo(dtype).max if dtype.kind in "fc" else math.inf  # half precision ends early
+    # As a double: half precision ends at 65504.
+    largest = float(np.finfo(dtype).max) if dtype.kind in "fc" else math.inf
     for position, whole in enumerate(equation.inputs):
         made = writer.made_by(whole, scatter)
         if made is None or box(made.params["index"], whole.type.shape) is None:

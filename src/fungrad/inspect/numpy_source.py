@@ -78,7 +78,7 @@ def to_source(
     >>> print(text[text.index("    a =") :].rstrip())
         a = x @ w
         b = np.tanh(a)
-        c = b * 2.0
+        c = 2.0 * b
         d = b * b
         e = 1.0 - d
         f = c * e

@@ -703,3 +703,12 @@ def test_tolerances_may_be_traced():
     rows = fg.vmap(lambda a, k: np.linalg.pinv(a, k), in_axes=(None, 0))(stack, cutoffs)
     expected = np.stack([np.linalg.pinv(stack, k) for k in cutoffs])
     np.testing.assert_allclose(rows, expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("diagonal", [(np.inf, 0.0, 0.0), (np.inf, 1.0, 1.0), (np.nan, 0.0, 1.0)])
+def test_determinants_of_what_is_not_finite_have_derivatives_that_are_not(diagonal):
+    a = np.diag(diagonal)  # LAPACK's singular value decomposition of some of these never ends
+    with np.errstate(all="ignore"):
+        for transform in (fg.grad, lambda f: fg.jit(fg.grad(f)), fg.hessian):
+            assert np.isnan(transform(np.linalg.det)(a)).any()
+        assert not np.isfinite(fg.grad(lambda a: np.linalg.slogdet(a)[1])(a)).all()

@@ -78,9 +78,18 @@ def _products_of_others_of_two(s: Any) -> Any:
     return found + found.mT
 
 
+def _finite(a: Any) -> Any:
+    """Whether matrices are finite, with two axes of length 1: of some that are not, as
+    diag(inf, 1, 1), LAPACK's singular value decomposition never ends.
+    """
+    return np.isfinite(a).all((-2, -1), keepdims=True)
+
+
 def _turned(a: Any) -> tuple[Any, Any, Any, Any]:
     """The singular value decomposition, and the determinant of its two turns."""
-    u, s, vh = np.linalg.svd(a)
+    finite = _finite(a)
+    u, s, vh = np.linalg.svd(np.where(finite, a, 0))
+    s = np.where(finite[..., 0], s, np.nan)
     return u, s, vh, (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
 
 
@@ -95,8 +104,9 @@ def _regular(a: Any) -> tuple[Any, bool]:
 
 
 def _eval_invertible(a: Any) -> Any:
-    s = np.linalg.svd(a, compute_uv=False)
-    return (s.min(-1, initial=np.inf) > _SINGULAR * s.max(-1, initial=0))[..., None, None]
+    finite = _finite(a)
+    s = np.linalg.svd(np.where(finite, a, 0), compute_uv=False)
+    return finite & (s.min(-1, initial=np.inf) > _SINGULAR * s.max(-1, initial=0))[..., None, None]
 
 
 invertible: Primitive = general(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz.campaign import campaign, seeds, verdict
+from fuzz.campaign import Disagreement, campaign, seeds, verdict
 from fuzz.case import Case
 from fuzz.generate import FAMILIES, generate
 from fuzz.minimise import minimise
@@ -123,3 +124,8 @@ def test_planted_faults_are_found_and_made_small(fault):
     assert found is not None, "600 programs show nothing"
     small = minimise(found, shows, seconds=10.0)
     assert small.source.count("\n") <= 5, small.source
+
+
+def test_a_disagreement_of_another_process_has_its_program():
+    found = Disagreement("1-5", "jit", "output 0", generate("1-5"))
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)

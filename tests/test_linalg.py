@@ -711,4 +711,3 @@ def test_determinants_of_what_is_not_finite_have_derivatives_that_are_not(diagon
     with np.errstate(all="ignore"):
         for transform in (fg.grad, lambda f: fg.jit(fg.grad(f)), fg.hessian):
             assert np.isnan(transform(np.linalg.det)(a)).any()
-        assert not np.isfinite(fg.grad(lambda a: np.linalg.slogdet(a)[1])(a)).all()

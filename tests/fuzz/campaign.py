@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import fungrad as fg
 
@@ -28,6 +29,10 @@ class Disagreement:
     oracle: str
     message: str
     program: Program
+
+    def __reduce__(self) -> Any:
+        """From another process comes the seed, which says what the program is."""
+        return _of_seed, (self.seed, self.oracle, self.message)
 
     @property
     def kind(self) -> str:
@@ -77,6 +82,10 @@ def verdict(oracle: str, program: Program, seed: str) -> str:
             return judge(oracle, Case(program, seed))
         except Outcome:
             return ""
+
+
+def _of_seed(seed: str, oracle: str, message: str) -> Disagreement:
+    return Disagreement(seed, oracle, message, generate(seed))
 
 
 @dataclass

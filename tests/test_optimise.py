@@ -204,7 +204,10 @@ FORBIDDEN = {
     "-x * y is -(x * y)": [
         (lambda x: (-x) * x, COMPLEX), (lambda x: (-x) * 2.0, np.arange(3, dtype=np.uint8)),
     ],
-    "x + -y is x - y": [(lambda x: x - (-x), np.arange(3, dtype=np.uint8) * 1)],
+    "x + -y is x - y": [
+        (lambda x: x - (-x), np.arange(3, dtype=np.uint8) * 1),
+        (lambda x: -np.real(x) + x * complex(0.0, -1.0), np.array([0j, complex(-0.0, 0.0)])),
+    ],
     "-x, moved about": [(lambda x: (lambda y: (y, y.T))(-x), MATRIX)],
     "what is not chosen need not be made": [
         (lambda x: np.where(x > 1.0, np.where(x > 0.0, x, 1.0), 2.0), OTHER),

@@ -96,7 +96,10 @@ def _factor_negated(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _minus(writer: Writer, equation: Equation) -> Atom | None:
+    """x - y for x + -y. The imaginary zero of a real y would be subtracted from a complex x."""
     x, y = equation.inputs
+    if len({a.type.dtype.kind == "c" for a in equation.inputs}) > 1:
+        return None
     positive = opposite_of(writer, y)
     if positive is not None:
         return writer.add(equation, sub if equation.primitive is add else add, x, positive)

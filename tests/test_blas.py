@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+from fake_blas import FakeBlas
 
 import fungrad as fg
 from fungrad.backend import blas, sizes, threads
@@ -21,28 +22,13 @@ from fungrad.optimise.passes import optimised
 RNG = np.random.default_rng(0)
 
 
-class Fake:
-    """An OpenBLAS, and what it was told."""
-
-    def __init__(self, count=4):
-        self.count = count
-        self.told = []
-
-    def get(self):
-        return self.count
-
-    def set(self, count):
-        self.told.append(count)
-        self.count = count
-
-
 def loss(w, x):
     return np.sum(np.tanh(x @ w) @ w.T)
 
 
 @pytest.fixture
 def fake(monkeypatch):
-    library = Fake()
+    library = FakeBlas()
     scope = blas.Alone(library)
     monkeypatch.setattr(blas, "alone", lambda: scope)
     monkeypatch.setattr(blas._State, "single", False)
@@ -61,7 +47,7 @@ def real():
 
 
 def test_one_inside_and_what_it_was_outside():
-    library = Fake(4)
+    library = FakeBlas(4)
     scope = blas.Alone(library)
     with scope:
         assert library.count == 1
@@ -72,21 +58,21 @@ def test_one_inside_and_what_it_was_outside():
 
 
 def test_set_back_after_an_error():
-    library = Fake(4)
+    library = FakeBlas(4)
     with pytest.raises(ZeroDivisionError), blas.Alone(library):
         _ = 1 / 0
     assert library.count == 4
 
 
 def test_one_thread_is_left_as_it_is():
-    library = Fake(1)
+    library = FakeBlas(1)
     with blas.Alone(library):
         pass
     assert library.told == []
 
 
 def test_what_others_set_meanwhile_stays():
-    library = Fake(4)
+    library = FakeBlas(4)
     scope = blas.Alone(library)
     with scope:
         library.set(2)
@@ -97,7 +83,7 @@ def test_what_others_set_meanwhile_stays():
 
 
 def test_the_last_of_several_threads_sets_it_back():
-    library = Fake(4)
+    library = FakeBlas(4)
     scope = blas.Alone(library)
     inside, first_left = threading.Barrier(2), threading.Event()
 
@@ -119,7 +105,7 @@ def test_the_last_of_several_threads_sets_it_back():
 
 
 def test_many_threads_in_and_out():
-    library = Fake(4)
+    library = FakeBlas(4)
     scope = blas.Alone(library)
     wrong = []
 
@@ -137,7 +123,7 @@ def test_many_threads_in_and_out():
 
 
 def test_left_for_a_while_it_is_as_users_set_it():
-    library = Fake(4)
+    library = FakeBlas(4)
     scope = blas.Alone(library)
     with scope:
         scope.leave()

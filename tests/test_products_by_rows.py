@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fake_blas import FakeBlas
 from hypothesis import given, settings
 
 import fungrad as fg
@@ -82,21 +83,6 @@ CASES = {
 }
 
 
-class Told:
-    """An OpenBLAS that takes as many threads as it is told to."""
-
-    def __init__(self, count=4):
-        self.count = count
-        self.told = []
-
-    def get(self):
-        return self.count
-
-    def set(self, count):
-        self.told.append(count)
-        self.count = count
-
-
 @pytest.fixture(
     params=[
         (1, "single"),
@@ -113,7 +99,7 @@ class Told:
 def one_blas_thread(request, monkeypatch):
     """Products in regions take one thread: all do, the BLAS is told to, or they are small."""
     count, how = request.param
-    told = blas.Alone(Told()) if how == "told" else None
+    told = blas.Alone(FakeBlas()) if how == "told" else None
     monkeypatch.setattr(of_blocks, "_openblas", lambda: True)
     monkeypatch.setattr(blas, "alone", lambda: told)
     monkeypatch.setattr(blas._State, "single", how == "single")

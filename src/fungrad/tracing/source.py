@@ -42,6 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @functools.lru_cache(maxsize=4096)
 def is_library(filename: str) -> bool:
+    """Whether a file is fungrad's, NumPy's or SciPy's, and so no place of the user's."""
     if filename.startswith(_PROGRAMS):
         return False
     libraries = (_PACKAGE, _NUMPY, "<__array_function__")

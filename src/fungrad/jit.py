@@ -129,11 +129,11 @@ class Jitted(OfFunction):
             return self._call(args, kwargs)
         key: list[Any] = [regrouping.state.reassociate]
         for arg in args:
-            if arg.__class__ is np.ndarray:
+            if type(arg) is np.ndarray:
                 key.append(arg.shape)
                 key.append(arg.dtype)
-            elif arg.__class__ in _SCALARS:
-                key.append(arg.__class__)
+            elif type(arg) in _SCALARS:
+                key.append(type(arg))
             else:
                 return self._call(args, kwargs)
         program = self._direct.get(tuple(key))
@@ -145,7 +145,7 @@ class Jitted(OfFunction):
         if len(out) != 1:
             return tuple(owned(out, args))
         (result,) = out
-        if result.__class__ is np.ndarray:
+        if type(result) is np.ndarray:
             if result.base is not None or not result.flags.writeable:
                 return result.copy()
             for arg in args:

@@ -83,11 +83,11 @@ class Exported:
                 f"{type(value).__name__}, not an array or a number."
             ) from None
         if (found.shape, found.dtype) == (type_.shape, type_.dtype):
-            if not found.weak or type_.weak or value.__class__ is Tracer:
+            if not found.weak or type_.weak or type(value) is Tracer:
                 return value
         elif (
             found.shape != type_.shape
-            or value.__class__ not in PYTHON_SCALARS
+            or type(value) not in PYTHON_SCALARS
             or ("biufc".index(found.dtype.kind) > "biufc".index(type_.dtype.kind))
         ):
             raise ArgumentError(

@@ -221,12 +221,12 @@ def write_value(value: Any, coder: Any) -> Any:
     Raises:
       Unsavable: where the value, or one inside, is of no known kind.
     """
-    if value is None or value.__class__ in (bool, int, str):
+    if value is None or type(value) in (bool, int, str):
         return value
-    if value.__class__ is float:
+    if type(value) is float:
         return _write_float(value, coder)
     for name, kind in KINDS.items():
-        if value.__class__ in kind.types or (
+        if type(value) in kind.types or (
             isinstance(value, SUBCLASSED) and isinstance(value, kind.types)
         ):
             return {name: kind.write(value, coder)}

@@ -268,7 +268,7 @@ def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[l
 
 
 def _flatten_into(tree: Tree, leaves: list[Any], is_leaf: Callable[[Any], bool] | None) -> TreeDef:
-    type_ = tree.__class__
+    type_ = type(tree)
     if type_ in _LEAF_TYPES or (is_leaf is not None and is_leaf(tree)):
         leaves.append(tree)
         return LEAF
@@ -385,12 +385,12 @@ def broadcast_prefix(prefix: Tree, treedef: TreeDef, what: str) -> list[Any]:
 
 def _spread(part: Tree, full: TreeDef, path: str, what: str, result: list[Any]) -> None:
     # Not a closure: one that calls itself is a cycle, and would wait for the collector.
-    node = None if part is None else _node_of(part.__class__)
+    node = None if part is None else _node_of(type(part))
     if node is None:
         result.extend([part] * full.leaf_count)
         return
     children, aux = node.flatten(part)
-    if part.__class__ is not full.type or aux != full.aux or len(children) != len(full.children):
+    if type(part) is not full.type or aux != full.aux or len(children) != len(full.children):
         raise StructureMismatchError(
             f"{what} has to be a prefix of the tree that it is for, but at {path or 'the root'} it "
             f"holds {part!r} where the tree has {full}."

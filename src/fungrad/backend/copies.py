@@ -96,7 +96,7 @@ class Copies(Values):
 
     def named(self, name: str, value: Any, home: dict[str, Any]) -> str:
         """What a global name of a module is written as: constants keep their definition."""
-        if value.__class__ in (bool, type(None)):
+        if type(value) in (bool, type(None)):
             return repr(value)
         constant = not callable(value) and not inspect.ismodule(value)
         constant = constant and not isinstance(value, Primitive)
@@ -110,7 +110,7 @@ class Copies(Values):
         origin = home if assigned is None else assigned[2]
         own, new = self.once(("global", origin.get("__name__"), name), name)
         if new:
-            if assigned is None or value.__class__ in (dict, list):
+            if assigned is None or type(value) in (dict, list):
                 text = self.value(name, value)
             else:
                 file, node, space = assigned

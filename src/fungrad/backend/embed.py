@@ -80,30 +80,30 @@ class Values:
         """The expression that stands for a value; its definition is added where it needs one."""
         if isinstance(value, np.generic):
             return self._scalar(value)
-        if value.__class__ in (bool, int, str, bytes, type(None)):
-            return _quoted(value) if value.__class__ is str else repr(value)
-        if value.__class__ in (float, complex):
+        if type(value) in (bool, int, str, bytes, type(None)):
+            return _quoted(value) if type(value) is str else repr(value)
+        if type(value) in (float, complex):
             return self._number(value)
         if value is Ellipsis:
             return "..."
-        if value.__class__ in (tuple, list):
+        if type(value) in (tuple, list):
             inner = ", ".join(self.value(wished, item) for item in value)
-            if value.__class__ is list:
+            if type(value) is list:
                 return f"[{inner}]"
             return f"({inner},)" if len(value) == 1 else f"({inner})"
-        if value.__class__ is slice:
+        if type(value) is slice:
             return f"slice({', '.join(map(repr, (value.start, value.stop, value.step)))})"
-        if value.__class__ is range:
+        if type(value) is range:
             return repr(value)
-        if value.__class__ is frozenset:
+        if type(value) is frozenset:
             return f"frozenset({self.value(wished, tuple(sorted(value, key=repr)))})"
-        if value.__class__ is dict:
+        if type(value) is dict:
             pairs = (f"{self.value(wished, k)}: {self.value(wished, v)}" for k, v in value.items())
             return f"{{{', '.join(pairs)}}}"
         return self._named(wished, value)
 
     def _number(self, value: Any) -> str:
-        if value.__class__ is complex:
+        if type(value) is complex:
             return f"complex({self._number(value.real)}, {self._number(value.imag)})"
         if value != value:
             return f"{self.np()}.nan"
@@ -272,7 +272,7 @@ def _installed(home: str) -> bool:
 def described(value: Any) -> str:
     """A value in messages, without its address."""
     name = getattr(value, "__qualname__", None) or getattr(value, "name", None)
-    return f"`{name}`" if name.__class__ is str else f"a {type(value).__name__}"
+    return f"`{name}`" if type(name) is str else f"a {type(value).__name__}"
 
 
 def _quoted(text: str) -> str:

@@ -302,7 +302,7 @@ class Function:
             raise NotWritable("to run a Graph in a way of its own")
         if primitive.ufunc is not None:
             called = self.values.value(primitive.name, primitive.ufunc)
-            made = primitive.eval.__class__ is np.ufunc
+            made = type(primitive.eval) is np.ufunc
             return f"{called}({', '.join(arguments)})" + ".item()" * (
                 weak and not made and equation.outputs[0].type.weak
             )

@@ -59,7 +59,7 @@ def _picks(equation: Equation) -> bool:
     rest = equation.inputs[2]
     return (
         isinstance(rest, Literal)
-        and rest.value.__class__ in (int, float)
+        and type(rest.value) in (int, float)
         and rest.value == 0
         and math.copysign(1, rest.value) > 0
     )

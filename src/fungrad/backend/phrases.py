@@ -69,7 +69,7 @@ def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str
 def literal(atom: Literal, others: Sequence[Any], values: Values) -> str:
     """The text of a literal: plain where it promotes as a Python number does."""
     value: Any = atom.value
-    if value.__class__ is np.float64 and any(
+    if type(value) is np.float64 and any(
         not t.weak and t.dtype == np.float64 for t in others
     ):  # fmt: skip
         value = float(value)
@@ -155,9 +155,9 @@ def _select(equation: Equation, arguments: Sequence[str], values: Values) -> str
 def _full(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
     shape, dtype, value = (equation.params[k] for k in ("shape", "dtype", "value"))
     kind = "" if dtype == np.float64 else f", {values.dtype(dtype)}"
-    if value.__class__ in PYTHON_SCALARS and value == 0 and not np.signbit(value):
+    if type(value) in PYTHON_SCALARS and value == 0 and not np.signbit(value):
         return f"np.zeros({shape_text(shape)}{kind})"
-    if not (value.__class__ is float and dtype == np.float64):
+    if not (type(value) is float and dtype == np.float64):
         kind = f", {values.dtype(dtype)}"
     return f"np.full({shape_text(shape)}, {values.value('c', value)}{kind})"
 

@@ -62,7 +62,7 @@ class Trail:
 def trail_of(value: Any) -> Trail:
     """The Trail in an opaque value; another kind is for the arrays' program."""
     found = value[()] if isinstance(value, np.ndarray) else value
-    if found.__class__ is not Trail:
+    if type(found) is not Trail:
         raise ValueError("the residuals of another program")
     return found
 

@@ -194,7 +194,7 @@ def _read(equation: Equation, axis: int) -> int | None:
             continue
         if at == axis:
             return after if entry == slice(None) else None
-        after += entry.__class__ is slice
+        after += type(entry) is slice
         at += 1
     return None
 

@@ -217,7 +217,7 @@ class Writer:
         if equation.outputs[0].type.dtype != INT or equation.primitive not in _GROWS:
             return
         for name in flattened(outputs):
-            if name.__class__ is str:
+            if type(name) is str:
                 self.cost += OPERATION * self.weight
                 self.line(f"if not {_LOWEST} <= {name} <= {_HIGHEST}: raise OverflowError")
 
@@ -289,7 +289,7 @@ class Writer:
 
 def text(part: Any) -> str:
     """The text of a name or a number."""
-    if part.__class__ is str:
+    if type(part) is str:
         return str(part)
     if (isinstance(part, float) and part < 0) or (isinstance(part, int) and part < 0):
         return f"({part!r})"
@@ -298,7 +298,7 @@ def text(part: Any) -> str:
 
 def is_zero(part: Any) -> bool:
     """Whether an element is a zero that a scatter left."""
-    return part.__class__ is Zero
+    return type(part) is Zero
 
 
 def _check(type_: Any) -> None:
@@ -323,7 +323,7 @@ def _check_length(graph: Graph) -> None:
 def numbers(value: Any, type_: Any) -> Elements:
     """The elements of a constant, as numbers of Python's."""
     _check(type_)
-    if value.__class__ is int and not _LOWEST <= value <= _HIGHEST:
+    if type(value) is int and not _LOWEST <= value <= _HIGHEST:
         raise Unsupported("an integer of more than 64 bits")
     found = np.empty(type_.size, object)
     found[:] = np.asarray(value, type_.dtype).reshape(-1).tolist()

@@ -128,7 +128,7 @@ def ablate_stops(
     def run(*args: Any, **kwargs: Any) -> Any:
         trace = AblateTrace(current(), lambda: f"ablate_stops of {describe(f)}", wanted)
         result = trace.run(lambda: f(*args, **kwargs))
-        traced = any(leaf.__class__ is Tracer for leaf in trees.leaves((args, kwargs)))
+        traced = any(type(leaf) is Tracer for leaf in trees.leaves((args, kwargs)))
         missing = sorted((wanted or frozenset()) - trace.met)
         if traced and missing:
             known = ", ".join(sorted(repr(name) for name in trace.met)) or "none"

@@ -305,7 +305,7 @@ def _doc(name: str, names: Sequence[str], staged: Staged, fixed: Sequence[Parame
 
 
 def _shown(value: Any) -> str:
-    return repr(value) if value.__class__ in (str, int, float, bool) else described(value)
+    return repr(value) if type(value) in (str, int, float, bool) else described(value)
 
 
 def _quoted(path: str) -> str:

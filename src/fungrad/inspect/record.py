@@ -87,7 +87,7 @@ class WhyTrace(Trace):
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent: Trace = self.parent  # type: ignore[assignment]
-        mine = [arg.__class__ is Tracer and arg.owner is self for arg in args]
+        mine = [type(arg) is Tracer and arg.owner is self for arg in args]
         if not any(mine):
             return parent.process(primitive, args, params)
         if unfolds(primitive):
@@ -140,7 +140,7 @@ class WhyTrace(Trace):
         traced = tuple(
             self.tracer(o) if not primitive.multiple or typeof(o).inexact else o for o in outputs
         )
-        out = [t.extra if t.__class__ is Tracer else 0 for t in traced]
+        out = [t.extra if type(t) is Tracer else 0 for t in traced]
         whole: Any = out if primitive.multiple else out[0]
         tape = (primitive, params, slots, kept, saved, whole, None)
         self.equations.append(

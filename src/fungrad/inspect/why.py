@@ -190,7 +190,7 @@ def _explained(
         outputs = trace.run(flat, *tracers)
     except Exception as error:
         return _raised(name, names, error)
-    mine = [o for o in outputs if o.__class__ is Tracer and o.owner is trace]
+    mine = [o for o in outputs if type(o) is Tracer and o.owner is trace]
     seeds = [(o.extra, _one(o.value)) for o in mine]
     steps, total = walked_back(trace, seeds)
     slots = iter(tracers)

@@ -111,7 +111,7 @@ _write_weak = vars(Type)["weak"].__set__
 
 def own_arithmetic(array: np.ndarray[Any, Any]) -> bool:
     """Whether an array's class computes in its own way (np.ma, np.matrix, units)."""
-    kind = array.__class__
+    kind = type(array)
     return (
         kind.__mul__ is not np.ndarray.__mul__
         or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
@@ -135,9 +135,9 @@ def of_value(value: Any) -> Type:
       TypeError: where the value is none of these.
       ArgumentError: where it is an array with an arithmetic of its own.
     """
-    if value.__class__ is np.ndarray:
+    if type(value) is np.ndarray:
         return Type(value.shape, value.dtype)
-    found = _OF_SCALARS.get(value.__class__)
+    found = _OF_SCALARS.get(type(value))
     if found is not None:
         return found
     if isinstance(value, np.ndarray) and own_arithmetic(value):

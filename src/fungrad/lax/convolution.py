@@ -158,14 +158,14 @@ def reduce_window(
 
 def _reduced_fast(x: Any, axes: Sizes, init: Any, computation: Callable[[Any, Any], Any]) -> Any:
     """The reduction by one of NumPy's own; None where there is none."""
-    known = _REDUCTIONS.get(computation) if computation.__class__ is np.ufunc else None
+    known = _REDUCTIONS.get(computation) if type(computation) is np.ufunc else None
     if known is None or x.dtype.kind not in "fiu":
         return None
     function, identity = known
     result = function(x, axis=axes, dtype=x.dtype) if function in (np.sum, np.prod) else (
         function(x, axis=axes)
     )  # fmt: skip
-    if init.__class__ is not Tracer and np.all(np.equal(init, identity(x.dtype))):
+    if type(init) is not Tracer and np.all(np.equal(init, identity(x.dtype))):
         return result
     return computation(s.cast(init, x.dtype), result)
 

@@ -25,7 +25,7 @@ def strong_leaf(value: Any, type_: Type) -> Any:
     found = typeof(value)
     if found == type_:
         return value
-    if value.__class__ in (int, float, bool, complex):
+    if type(value) in (int, float, bool, complex):
         return type_.dtype.type(value)
     return (
         convert(value, dtype=type_.dtype)

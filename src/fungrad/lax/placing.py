@@ -170,7 +170,7 @@ def _bounded(
         if mode is GatherScatterMode.FILL_OR_DROP:
             here = np.equal(found[axis], start)
             inside = here if inside is None else np.logical_and(inside, here)
-    if inside is not None and inside.__class__ is not Tracer and np.all(inside):
+    if inside is not None and type(inside) is not Tracer and np.all(inside):
         inside = None
     return found, inside
 

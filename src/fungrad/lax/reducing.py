@@ -112,7 +112,7 @@ def reduce(
     left = tuple([axis for axis in range(len(shape)) if axis not in axes])
     count = int(np.prod([shape[axis] for axis in axes], dtype=int))
     kept = tuple([shape[axis] for axis in left])
-    if len(xs) == 1 and count and computation.__class__ is np.ufunc and computation in _FAST:
+    if len(xs) == 1 and count and type(computation) is np.ufunc and computation in _FAST:
         return trees.unflatten(treedef, [computation(inits[0], _FAST[computation](xs[0], axes))])
     xs = [s.reshape(s.transpose(x, axes=(*axes, *left)), shape=(count, *kept)) for x in xs]
 

@@ -31,7 +31,7 @@ def _start(index: Any, length: int, size: int) -> Any:
     type_ = typeof(index)
     if type_.shape or type_.dtype.kind not in "iub":
         raise ArgumentError(f"A start of a slice has to be one integer, not {type_}{user_line()}.")
-    if index.__class__ is Tracer:
+    if type(index) is Tracer:
         wrapped = np.where(np.less(index, 0), np.add(index, length), index)
         return np.clip(wrapped, 0, length - size)
     found = int(index)
@@ -51,7 +51,7 @@ def _starts(indices: Any, shape: tuple[int, ...], sizes: Sequence[int]) -> list[
 def _stretch(x: Any, start: Any, size: int, axis: int) -> Any:
     if size == shape_of(x)[axis]:
         return x
-    if start.__class__ is int:
+    if type(start) is int:
         return s.slice_axis(x, axis=axis, start=start, stop=start + size)
     places = start + np.arange(size)
     return getitem(x, places, index=Index((*[slice(None)] * axis, ARRAY), unique=True))
@@ -112,7 +112,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
     entries: list[Any] = []
     arrays: list[Any] = []
     starts = _starts(start_indices, shape_of(x), sizes)
-    known = all(start.__class__ is int for start in starts)
+    known = all(type(start) is int for start in starts)
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         if known:
             entries.append(slice(start, start + size))
@@ -219,7 +219,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     if not any(any(triple) for triple in config):
         return x
     filled = _zero_padded(x, config)
-    if padding_value.__class__ is not Tracer and not np.any(padding_value):
+    if type(padding_value) is not Tracer and not np.any(padding_value):
         return filled
     mask = _zero_padded(np.ones(shape_of(x), np.bool_), config)
     value = s.cast(padding_value, x.dtype)

@@ -222,7 +222,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     array([1.e-09, 1.e+00])
     """
     x = _floats(x)
-    b = cast(b, x.dtype) if b.__class__ in PYTHON_SCALARS else array_of(b)
+    b = cast(b, x.dtype) if type(b) in PYTHON_SCALARS else array_of(b)
     root = np.hypot(x, np.sqrt(b))
     positive = x >= 0
     large = np.where(positive, root + x, root - x)

@@ -61,7 +61,7 @@ def mean(
     axes = axes_of(axis, len(shape))
     count = _count(shape, axes, where)
     y = div(reduce_sum(only(a, where, 0), axes=axes), count)
-    if result.kind in "iub" or summed is not result or count.__class__ is not int:
+    if result.kind in "iub" or summed is not result or type(count) is not int:
         y = cast(y, result)
     return y if keepdims is NO_VALUE or not keepdims else with_axes_kept(y, shape, axes)
 
@@ -95,7 +95,7 @@ def var(
     axes = axes_of(axis, len(shape))
     count = _count(shape, axes, where)
     kept = tuple([1 if i in axes else n for i, n in enumerate(shape)])
-    plain = summed.kind in "fc" and count.__class__ is int
+    plain = summed.kind in "fc" and type(count) is int
     if mean is NO_VALUE:
         total = reduce_sum(only(cast(a, summed), where, 0), axes=axes)
         center = div(total, count)
@@ -109,7 +109,7 @@ def var(
     if dtype is not None:
         squares = cast(squares, summed)
     total = reduce_sum(only(squares, where, 0), axes=axes)
-    free = max(count - ddof, 0) if count.__class__ is int else maximum(sub(count, ddof), 0)
+    free = max(count - ddof, 0) if type(count) is int else maximum(sub(count, ddof), 0)
     y = div(total, free)
     if not plain:
         y = cast(y, typeof(total).dtype)

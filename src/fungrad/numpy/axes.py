@@ -22,7 +22,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """`axes_of`, where a number may be reduced along axis 0 or -1, as NumPy's ufuncs do."""
-    return () if ndim == 0 and axis.__class__ is int and axis in (0, -1) else axes_of(axis, ndim)
+    return () if ndim == 0 and type(axis) is int and axis in (0, -1) else axes_of(axis, ndim)
 
 
 def flattened(x: Any) -> Any:

@@ -55,7 +55,7 @@ def _spacing(varargs: Any, f: Any, axes: tuple[int, ...]) -> list[Any]:
                 "when 1d, distances must match the length of the corresponding dimension"
             )
         step = diff(cast(x, np.float64) if x.dtype.kind in "iu" else x)
-        even = step.__class__ is not Tracer and bool(np.all(step == step[0]))
+        even = type(step) is not Tracer and bool(np.all(step == step[0]))
         steps.append(step[0] if even else step)
     return steps
 
@@ -179,7 +179,7 @@ def interp(
     if not xp.shape[0]:
         raise ValueError("array of sample points is empty")
     if period is not None:
-        if period.__class__ is not Tracer and period == 0:
+        if type(period) is not Tracer and period == 0:
             raise ValueError("period must be a non-zero value")
         period = np.abs(period)
         left = right = None

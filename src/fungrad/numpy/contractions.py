@@ -92,7 +92,7 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None) -> Any:
 
 
 def _matmul_method(self: Tracer, other: Any) -> Any:
-    if other.__class__ not in PLAIN:
+    if type(other) not in PLAIN:
         other = registry.operand(other)
         if other is NotImplemented:
             return NotImplemented

@@ -30,7 +30,7 @@ def array(
     if current() is EVAL:
         return np.array(object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
     x = array_of(object)
-    if x.__class__ is not Tracer:
+    if type(x) is not Tracer:
         return np.array(x, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
     x = cast(x, x.dtype if dtype is None else dtype)  # a Python number becomes an array
     shape = x.shape
@@ -45,7 +45,7 @@ def asarray(
 ) -> Any:
     """A value as an array, as np.asarray; nested lists may hold traced values."""
     x = array_of(a)
-    if x.__class__ is not Tracer:
+    if type(x) is not Tracer:
         return np.asarray(x, dtype, copy=copy)
     if device not in (None, "cpu"):
         raise ValueError(f"Device not understood. Only 'cpu' is allowed, but received: {device}")
@@ -58,7 +58,7 @@ def asarray(
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """The array; a traced one cannot be written to and is its own copy."""
     x = array_of(a)
-    return x if x.__class__ is Tracer else np.array(x)
+    return x if type(x) is Tracer else np.array(x)
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
@@ -109,7 +109,7 @@ def full(
 ) -> Any:
     """An array filled with one value, which may be traced, as np.full."""
     fill = array_of(fill_value)
-    if fill.__class__ is not Tracer:
+    if type(fill) is not Tracer:
         return np.full(shape, fill, dtype)
     return s.broadcast_to(fill if dtype is None else cast(fill, dtype), shape=sizes(shape))
 
@@ -161,7 +161,7 @@ def _multiples(positions: Any, delta: Any, step: Any, steps: int) -> Any:
     if steps <= 0:
         return positions * delta
     tiny: Any = np.any(step == 0)
-    if tiny.__class__ is not Tracer:
+    if type(tiny) is not Tracer:
         return positions / steps * delta if tiny else positions * step
     return select(tiny, positions / steps, positions) * select(tiny, delta, step)
 

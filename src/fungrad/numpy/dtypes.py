@@ -13,7 +13,7 @@ from fungrad.tracing.trace import Tracer, typeof
 
 def _stand_in(value: Any) -> Any:
     """A dtype in place of a traced value, a Python number in place of a weak one."""
-    if value.__class__ is not Tracer:
+    if type(value) is not Tracer:
         return value
     type_ = typeof(value)
     return type_.zeros() if type_.weak else type_.dtype
@@ -28,7 +28,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 @implements(np.can_cast)
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     """Whether a cast is allowed by a casting rule, as np.can_cast."""
-    return np.can_cast(typeof(from_).dtype if from_.__class__ is Tracer else from_, to, casting)
+    return np.can_cast(typeof(from_).dtype if type(from_) is Tracer else from_, to, casting)
 
 
 @implements(np.common_type)

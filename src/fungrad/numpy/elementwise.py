@@ -122,8 +122,8 @@ def clip(
     a = array_of(a)
     if a.dtype.kind in "iu":  # one of Python's integers outside of the dtype is no bound
         limits = np.iinfo(a.dtype)
-        low = None if low.__class__ is int and low <= limits.min else low
-        high = None if high.__class__ is int and high >= limits.max else high
+        low = None if type(low) is int and low <= limits.min else low
+        high = None if type(high) is int and high >= limits.max else high
     if low is None and high is None:
         return u.positive(a)
     given = [bound for bound in (low, high) if bound is not None]
@@ -179,7 +179,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
 
 def _truth(x: Any) -> Any:
     """One of Python's booleans, as NumPy's answer is, where it is known."""
-    return x if x.__class__ is Tracer else bool(x)
+    return x if type(x) is Tracer else bool(x)
 
 
 @implements(np.array_equal)
@@ -268,7 +268,7 @@ def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _power(x: Any, y: Any) -> Any:
-    if y.__class__ is int and as_array(x).__class__ is not int and array_of(x).dtype.kind == "b":
+    if type(y) is int and type(as_array(x)) is not int and array_of(x).dtype.kind == "b":
         x = cast(x, np.int_)  # Python's ** of booleans stays in int8, the ufunc does not
     return u.power(x, y)
 
@@ -288,7 +288,7 @@ def _reflected_divmod_method(self: Tracer, other: Any) -> Any:
 
 
 def _paired(self: Tracer, x: Any, y: Any, other: Any) -> Any:
-    if other.__class__ not in PLAIN and registry.operand(other) is NotImplemented:
+    if type(other) not in PLAIN and registry.operand(other) is NotImplemented:
         return NotImplemented
     if current() is EVAL:
         raise leaked(self)

@@ -68,7 +68,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
     looked at, and has no derivative.
     """
     x = array_of(x)
-    if condlist.__class__ is Tracer or isinstance(condlist, np.ndarray):
+    if type(condlist) is Tracer or isinstance(condlist, np.ndarray):
         conditions = list(condlist) if len(shape_of(condlist)) > len(x.shape) else [condlist]
         if not x.shape and len(shape_of(condlist)) == 1:
             conditions = list(condlist)
@@ -142,7 +142,7 @@ class vectorize:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.pyfunc is None:  # used as a decorator with arguments
             return vectorize(args[0], **self._numpy.keywords)
-        traced = any(leaf.__class__ is Tracer for leaf in leaves((args, kwargs)))
+        traced = any(type(leaf) is Tracer for leaf in leaves((args, kwargs)))
         if current() is EVAL or not traced:
             return self._plain(*args, **kwargs)
         return self._traced(args, kwargs)

@@ -51,13 +51,13 @@ def _ends(a: Any, range: Any) -> tuple[Any, Any, Any]:
     last: Any
     if range is not None:
         first, last = as_array(range[0]), as_array(range[1])
-        if first.__class__ is not Tracer and last.__class__ is not Tracer and first > last:
+        if type(first) is not Tracer and type(last) is not Tracer and first > last:
             raise ValueError("max must be larger than min in range parameter.")
     elif not a.size:
         first, last = 0.0, 1.0
     else:
         first, last = np.min(a), np.max(a)
-        if first.__class__ is not Tracer and not (np.isfinite(first) and np.isfinite(last)):
+        if type(first) is not Tracer and not (np.isfinite(first) and np.isfinite(last)):
             raise ValueError(f"autodetected range of [{first}, {last}] is not finite")
     same = first == last
     dtype = common_dtype(first, last, a)

@@ -29,13 +29,13 @@ _BOOL = np.dtype(np.bool_)
 
 def _fixed(entry: Any) -> bool:
     """Whether an entry of an index can stand in an Index as it is."""
-    kind = entry.__class__
+    kind = type(entry)
     if kind is int or entry is None or entry is Ellipsis:
         return True
     if kind is not slice:
         return False
     for part in (entry.start, entry.stop, entry.step):
-        if part is not None and part.__class__ is not int:
+        if part is not None and type(part) is not int:
             return False
     return True
 
@@ -45,9 +45,9 @@ def _getitem(self: Tracer, index: Any) -> Any:
     trace = current()
     if trace is EVAL:
         raise leaked(self)
-    if index.__class__ is int:
+    if type(index) is int:
         return trace.process(getitem, (self,), {"index": of_int(index)})
-    if index.__class__ is tuple:
+    if type(index) is tuple:
         for entry in index:
             if not _fixed(entry):
                 break
@@ -76,9 +76,9 @@ def _integer(part: Any) -> int | None:
 
 def _entry(item: Any) -> Any:
     """An item of an index: an int, a slice, None, Ellipsis, or an integer or boolean array."""
-    if item is None or item is Ellipsis or item.__class__ is int:
+    if item is None or item is Ellipsis or type(item) is int:
         return item
-    if item.__class__ is slice:
+    if type(item) is slice:
         return slice(_integer(item.start), _integer(item.stop), _integer(item.step))
     if isinstance(item, (list, tuple)) and not len(item):
         return np.zeros(0, np.intp)
@@ -100,10 +100,10 @@ def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
     Masks become the integer arrays of their true elements. What to index is x, but for 0-d masks,
     which index a new axis of it.
     """
-    items = [_entry(item) for item in (index if index.__class__ is tuple else (index,))]
+    items = [_entry(item) for item in (index if type(index) is tuple else (index,))]
     if sum(1 for item in items if item is Ellipsis) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    masks = [item for item in items if item.__class__ is np.ndarray and item.dtype == _BOOL]
+    masks = [item for item in items if type(item) is np.ndarray and item.dtype == _BOOL]
     if not masks:
         return _split(x, items, False)
     if any(not mask.ndim for mask in masks):
@@ -116,7 +116,7 @@ def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
     for item in items:
         if item is Ellipsis:
             axis += len(shape) - given
-        elif item.__class__ is np.ndarray and item.dtype == _BOOL:
+        elif type(item) is np.ndarray and item.dtype == _BOOL:
             for offset, length in enumerate(item.shape):
                 if axis + offset < len(shape) and length != shape[axis + offset]:
                     raise IndexError(
@@ -134,14 +134,14 @@ def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
 
 
 def _is_array(item: Any) -> bool:
-    return item.__class__ is np.ndarray or item.__class__ is Tracer
+    return type(item) is np.ndarray or type(item) is Tracer
 
 
 def _taken(item: Any) -> int:
     """How many axes an item of an index stands for."""
     if item is None or item is Ellipsis:
         return 0
-    return item.ndim if item.__class__ is np.ndarray and item.dtype == _BOOL else 1
+    return item.ndim if type(item) is np.ndarray and item.dtype == _BOOL else 1
 
 
 def _split(x: Any, items: list[Any], unique: bool) -> tuple[Any, Index, list[Any]]:
@@ -154,7 +154,7 @@ def _with_new_axes(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
     before: list[Any] = []
     after: list[Any] = []
     for item in items:
-        if item.__class__ is np.ndarray and item.dtype == _BOOL and not item.ndim:
+        if type(item) is np.ndarray and item.dtype == _BOOL and not item.ndim:
             before.append(None)
             after.append(np.zeros(int(item), np.intp))
         else:
@@ -229,7 +229,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     shape = shape_of(a)
     axis = axis_index(0 if axis is None else axis, len(shape))
     indices = _positions(indices, shape[axis], mode)
-    if indices.__class__ is int:
+    if type(indices) is int:
         return getitem(a, index=Index((*(slice(None),) * axis, indices)))
     return getitem(a, indices, index=Index((*(slice(None),) * axis, ARRAY)))
 

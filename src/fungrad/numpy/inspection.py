@@ -17,7 +17,7 @@ from fungrad.tracing.trace import Tracer, shape_of
 @implements(np.min_scalar_type)
 def min_scalar_type(a: Any) -> Any:
     """The smallest dtype that holds a number, as numpy.min_scalar_type; that of an array."""
-    return np.min_scalar_type(a if not shape_of(a) and a.__class__ is not Tracer else _smallest(a))
+    return np.min_scalar_type(a if not shape_of(a) and type(a) is not Tracer else _smallest(a))
 
 
 def _smallest(a: Any) -> Any:
@@ -43,7 +43,7 @@ def real_if_close(a: Any, tol: Any = 100) -> Any:
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
     """The order of contractions of an einsum, as numpy.einsum_path: shapes alone decide."""
     shapes = [
-        np.broadcast_to(x.dtype.type(0), x.shape) if x.__class__ is Tracer else x for x in operands
+        np.broadcast_to(x.dtype.type(0), x.shape) if type(x) is Tracer else x for x in operands
     ]
     return np.einsum_path(*shapes, optimize=optimize)
 

@@ -26,7 +26,7 @@ CONTAINERS = ("pandas",)
 
 def tracers(value: Any) -> Iterator[Tracer]:
     """The traced values of which NumPy would make items of an object array."""
-    kind = value.__class__
+    kind = type(value)
     if kind is Tracer:
         yield value
     elif isinstance(value, (list, tuple)):
@@ -74,7 +74,7 @@ def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
     """The array in a dtype; raises where its numbers are known and not all finite."""
     x = asarray(a, dtype)
     value = x
-    while value.__class__ is Tracer:
+    while type(value) is Tracer:
         value = value.value
     if value is not None:
         np.asarray_chkfinite(value)
@@ -106,7 +106,7 @@ def _by_others(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values()) if kwargs else args
-        if current() is not EVAL and any(arg.__class__ is Tracer for arg in given):
+        if current() is not EVAL and any(type(arg) is Tracer for arg in given):
             ours = registry.functions.get(original) or registry.later(original)
             if ours is not None:
                 return ours(*args, **kwargs)

@@ -25,7 +25,7 @@ from fungrad.tracing.trace import Tracer
 
 def _sequence(arrays: Any) -> list[Any]:
     """The items of a sequence of arrays (the parts along axis 0, where it is itself an array)."""
-    if arrays.__class__ is Tracer:
+    if type(arrays) is Tracer:
         return list(stacking.unstack(arrays))
     return [array_of(x) for x in arrays]
 

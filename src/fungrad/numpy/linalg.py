@@ -116,7 +116,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     rank = cast(reductions.count_nonzero(s > rcond * reductions.max(s, initial=0)), np.int32)
     x = contractions.matmul(p.pinv(a, rcond), b)
     nothing = np.zeros(0, s.dtype)
-    traced = rank.__class__ is Tracer
+    traced = type(rank) is Tracer
     if m <= n or (not traced and rank != n):
         return x, nothing, rank, s
     error = sub(contractions.matmul(a, x), b)

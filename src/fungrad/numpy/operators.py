@@ -41,12 +41,12 @@ UNARY: dict[str, Any] = {"neg": e.neg, "pos": u.positive, "abs": u.abs, "invert"
 
 def _stand_in(other: Any) -> Any:
     """The other operand made ready; NotImplemented where it answers itself (xarray, pandas)."""
-    return other if other.__class__ in PLAIN else registry.operand(other)
+    return other if type(other) in PLAIN else registry.operand(other)
 
 
 def _forward(primitive: Primitive) -> Callable[..., Any]:
     def method(self: Tracer, other: Any) -> Any:
-        if other.__class__ not in PLAIN:
+        if type(other) not in PLAIN:
             other = registry.operand(other)
             if other is NotImplemented:
                 return NotImplemented
@@ -87,9 +87,9 @@ def operand(value: Any) -> Any:
     Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented where the
     value has its own way with ufuncs.
     """
-    if value.__class__ in PLAIN:
+    if type(value) in PLAIN:
         return value
-    if value.__class__ is np.ndarray:
+    if type(value) is np.ndarray:
         return stacked(value) if value.dtype.char == "O" else value
     if isinstance(value, np.generic):
         return value
@@ -126,7 +126,7 @@ def listed(values: Sequence[Any]) -> Any:
 def holds_tracer(values: Sequence[Any]) -> bool:
     """Whether there is a tracer in a nested list."""
     for value in values:
-        if value.__class__ is Tracer:
+        if type(value) is Tracer:
             return True
         if isinstance(value, (list, tuple)) and holds_tracer(value):
             return True
@@ -140,7 +140,7 @@ def stacked(objects: Any) -> Any:
     that.
     """
     items = objects.ravel().tolist()
-    if not any(item.__class__ is Tracer for item in items):
+    if not any(type(item) is Tracer for item in items):
         return objects
     flat = stack(*promoted([array_of(item) for item in items]))
     return flat if objects.ndim == 1 else reshape(flat, shape=objects.shape)

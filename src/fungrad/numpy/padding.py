@@ -100,7 +100,7 @@ def _pairs(values: Any, ndim: int) -> list[Pair]:
     if np.size(values) == 1:
         return [(s.reshape(values, shape=()),) * 2] * ndim
     wide = s.broadcast_to(values, shape=(ndim, 2))
-    if values.__class__ is Tracer or values.shape in ((2,), (1, 2)):
+    if type(values) is Tracer or values.shape in ((2,), (1, 2)):
         return [(wide[axis, 0], wide[axis, 1]) for axis in range(ndim)]
     return [(before, after) for before, after in np.broadcast_to(values, (ndim, 2)).tolist()]
 
@@ -123,7 +123,7 @@ def _by_constants(x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
     values = array_of(values)
     if not any(map(any, widths)):
         return x
-    if values.__class__ is not Tracer and not np.any(values):
+    if type(values) is not Tracer and not np.any(values):
         return s.pad(x, widths=tuple(widths))
     for axis, (width, pair) in enumerate(zip(widths, _pairs(values, len(widths)), strict=True)):
         before, after = (_spread(v, x, axis, w) for v, w in zip(pair, width, strict=True))

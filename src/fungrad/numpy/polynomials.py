@@ -236,7 +236,7 @@ def polyfit(
     lhs = lhs / scale
     c, residuals, rank, values = _least_squares(lhs, rhs, rcond)
     c = (c.T / scale).T
-    if not full and rank.__class__ is not Tracer and rank != order:
+    if not full and type(rank) is not Tracer and rank != order:
         warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=3)
     if full:
         return c, residuals, rank, values, rcond
@@ -255,7 +255,7 @@ def polyfit(
 
 def _least_squares(lhs: Any, rhs: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
     """As numpy.linalg.lstsq; where the matrix is not traced, by its pseudo-inverse."""
-    if lhs.__class__ is Tracer:
+    if type(lhs) is Tracer:
         found: tuple[Any, Any, Any, Any] = np.linalg.lstsq(lhs, rhs, rcond)
         return found
     values = np.linalg.svd(lhs, compute_uv=False)

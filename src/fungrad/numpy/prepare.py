@@ -23,7 +23,7 @@ from fungrad.tracing.trace import Tracer, typeof
 
 def array_of(value: Any) -> Any:
     """Any array-like argument as something with a shape and a dtype: numbers become NumPy's."""
-    kind = value.__class__
+    kind = type(value)
     if kind is Tracer or (kind is np.ndarray and value.dtype.char != "O"):
         return value
     if kind in PYTHON_SCALARS:
@@ -74,10 +74,10 @@ def axis_indices(axes: Any, ndim: int) -> tuple[int, ...]:
 
 def sizes(shape: Any) -> tuple[int, ...]:
     """A shape, given as one integer or several, as a tuple."""
-    if shape.__class__ is int:
+    if type(shape) is int:
         return (shape,)
     if isinstance(shape, (tuple, list)):
-        return tuple([n if n.__class__ is int else operator.index(n) for n in shape])
+        return tuple([n if type(n) is int else operator.index(n) for n in shape])
     if isinstance(shape, np.ndarray) and shape.ndim:
         return tuple(shape.tolist())
     return (operator.index(shape),)

@@ -114,7 +114,7 @@ def _checked_q(q: Any, top: float) -> Any:
         q = cast(q, np.float64)
     if len(q.shape) > 2:
         raise ValueError("q must be a scalar or 1d")
-    if q.__class__ is not Tracer and not (np.all(q >= 0) and np.all(q <= top)):
+    if type(q) is not Tracer and not (np.all(q >= 0) and np.all(q <= top)):
         name = "Quantiles" if top == 1 else "Percentiles"
         raise ValueError(f"{name} must be in the range [0, {top}]")
     return q
@@ -215,7 +215,7 @@ def _at_each(ordered: Any, places: Any, count: int) -> Any:
 
 
 def _is_weak(q: Any) -> bool:
-    return q.__class__ in (int, float) or (q.__class__ is Tracer and typeof(q).weak)
+    return type(q) in (int, float) or (type(q) is Tracer and typeof(q).weak)
 
 
 @implements(np.quantile)

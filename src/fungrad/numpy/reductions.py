@@ -56,7 +56,7 @@ def _with_identity(
     """A reduction whose result over no elements is `identity`."""
     if out is not None:
         refuse(function, out=out)
-    if a.__class__ is not Tracer:
+    if type(a) is not Tracer:
         a = as_array(a)
     if dtype is not None:
         a = cast(a, dtype)

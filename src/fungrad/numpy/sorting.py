@@ -77,7 +77,7 @@ def sort_complex(a: Any) -> Any:
 @implements(np.lexsort)
 def lexsort(keys: Any, axis: Any = -1) -> Any:
     """The positions in ascending order, by the last key first, as numpy.lexsort."""
-    if keys.__class__ is Tracer:
+    if type(keys) is Tracer:
         keys = list(keys) if shape_of(keys) else []
     keys = [array_of(key) for key in keys]
     if not keys:

@@ -33,7 +33,7 @@ def _weights(name: str, given: Any, count: int) -> Any:
         raise RuntimeError(f"cannot handle multidimensional {name}")
     if weights.shape[0] != count:
         raise RuntimeError(f"incompatible numbers of samples and {name}")
-    if weights.__class__ is not Tracer:
+    if type(weights) is not Tracer:
         if np.any(weights < 0):
             raise ValueError(f"{name} cannot be negative")
         if name == "fweights" and not np.all(weights == np.round(weights)):
@@ -77,7 +77,7 @@ def cov(
             factor = factor - ddof
         elif ddof:
             factor = factor - ddof * np.sum(weights * analytic) / factor
-    if factor.__class__ is not Tracer and factor <= 0:
+    if type(factor) is not Tracer and factor <= 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
         factor = 0.0
     x = x - center[:, None]
@@ -108,7 +108,7 @@ def _position(function: Any, fill: float, a: Any, axis: Any, keepdims: Any) -> A
     a = array_of(a)
     if a.dtype.kind in "fc":
         nan = np.isnan(a)
-        if nan.__class__ is not Tracer and np.any(np.all(nan, axis=axis)):
+        if type(nan) is not Tracer and np.any(np.all(nan, axis=axis)):
             raise ValueError("All-NaN slice encountered")
         a = select(nan, fill, a)
     return registry.functions[function](a, axis, keepdims=keepdims)

@@ -111,7 +111,7 @@ class Place:
     ) -> Any:
         values = _fitting(name, as_array(values), typeof(self._array).dtype)
         index = self._index
-        if index.__class__ is Tracer and index.dtype == np.bool_:
+        if type(index) is Tracer and index.dtype == np.bool_:
             return self._choose(index, combine, values)
         x, static, arrays = parsed(self._array, index)
         wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
@@ -156,7 +156,7 @@ def _fitting(name: str, values: Any, dtype: np.dtype[Any]) -> Any:
         raise ShapeError(
             f"x.at[...].divide on an array of {dtype}{user_line()}: make it a float first."
         )
-    if found.kind in "fc" and dtype.kind in "iub" and values.__class__ is Tracer:
+    if found.kind in "fc" and dtype.kind in "iub" and type(values) is Tracer:
         raise GradientCutError(
             f"x.at[...].{name} of values of dtype {found} into an array of dtype "
             f"{dtype}{user_line()} would round them and cut their gradient silently. Make the "

@@ -54,7 +54,7 @@ def as_array(value: Any) -> Any:
     Raises:
       ArgumentError: where it is no array and no number.
     """
-    if value.__class__ in PLAIN:
+    if type(value) in PLAIN:
         return value
     ready = registry.operand(value)
     if ready is NotImplemented:
@@ -73,7 +73,7 @@ def known(value: Any, asked: str) -> Any:
       AbstractValueError: where it is only known as a type; `asked` says what wanted it.
     """
     value = as_array(value)
-    while value.__class__ is Tracer:
+    while type(value) is Tracer:
         value = value.owner.concrete(value, AbstractValueError, asked)
     return value
 

@@ -80,7 +80,7 @@ def _axes_in_order(writer: Writer, equation: Equation) -> Atom | None:
 
 def _power_of_two(number: Any) -> bool:
     """Whether a number is one, and it and its reciprocal are of no extreme size."""
-    if number.__class__ not in (int, float) or number == 0 or not math.isfinite(number):
+    if type(number) not in (int, float) or number == 0 or not math.isfinite(number):
         return False
     return abs(math.frexp(number)[0]) == 0.5 and 2.0**-64 <= abs(number) <= 2.0**64
 
@@ -96,7 +96,7 @@ def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
     x, number = (y, _number(x)) if isinstance(x, Literal) else (x, _number(y))
     made = writer.made_by(x, mul)
-    if made is None or number.__class__ not in (int, float) or not floats(x):
+    if made is None or type(number) not in (int, float) or not floats(x):
         return None
     first, second = made.inputs
     inner, other = (second, first) if isinstance(first, Literal) else (first, second)
@@ -227,7 +227,7 @@ def _transposed_twice(writer: Writer, equation: Equation) -> Atom | None:
 
 def _all_in_order(index: Index, size: int, read: int) -> bool:
     """Whether an index without arrays names all elements of an array, in their order."""
-    steps = [e.step for e in index.entries if e.__class__ is slice]
+    steps = [e.step for e in index.entries if type(e) is slice]
     return size == read and all(step is None or step > 0 for step in steps)
 
 

@@ -28,7 +28,7 @@ Widths = Sequence[tuple[int, int]]
 
 def box(index: Index, shape: tuple[int, ...]) -> Widths | None:
     """The box that an index is of an array of a shape; None where it is none."""
-    if any(e.__class__ is not slice and e is not Ellipsis for e in index.entries):
+    if any(type(e) is not slice and e is not Ellipsis for e in index.entries):
         return None
     whole = expanded(index, len(shape))
     bounds = [entry.indices(n) for entry, n in zip(whole, shape, strict=True)]

@@ -196,7 +196,7 @@ def settle(graph: Graph) -> Graph:
     def settled(value: Any) -> Any:
         if isinstance(value, Graph):
             return value if regrouping(value) is choice else chosen(value, choice)
-        return tuple(map(settled, value)) if value.__class__ is tuple else value
+        return tuple(map(settled, value)) if type(value) is tuple else value
 
     def replace(equation: Equation) -> Equation:
         if all(regrouping(inner) is choice for inner in inner_graphs(equation)):

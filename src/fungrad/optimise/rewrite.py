@@ -276,7 +276,7 @@ class Writer:
             maker = made.get(id(atom))
             if maker is not None:
                 makers.append(maker.primitive)
-            elif atom.__class__ is Literal:
+            elif type(atom) is Literal:
                 makers.append(Literal)
             elif id(atom) in self._constants:
                 makers.append(CONSTANT)
@@ -301,7 +301,7 @@ def _key(equation: Equation) -> Hashable:
     Made of numbers and text where there are no parameters: the garbage collector passes over that.
     """
     atoms: list[Hashable] = [
-        (id(atom.value.__class__), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
+        (id(type(atom.value)), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
         for atom in equation.inputs
     ]
     if equation.primitive in _COMMUTATIVE and hash(atoms[0]) > hash(atoms[1]):
@@ -322,7 +322,7 @@ def _part(value: Any) -> Hashable:
         return id(value)
     if isinstance(value, (float, complex, np.generic)):
         return (type(value), repr(value))
-    if value.__class__ is tuple:
+    if type(value) is tuple:
         return tuple(map(_part, value))
     found: Hashable = (type(value), value)
     return found

@@ -25,7 +25,7 @@ def _opposite(atom: Atom) -> Literal | None:
     if not isinstance(atom, Literal):
         return None
     value: Any = atom.value
-    signed = atom.type.inexact or (value.__class__ is int and value != 0)
+    signed = atom.type.inexact or (type(value) is int and value != 0)
     return Literal(-value) if signed else None
 
 

@@ -139,8 +139,8 @@ def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
     for place, equation in enumerate(chain):
         atom = equation.inputs[equation.primitive is index_add]
         first, *rest = expanded(equation.params["index"], len(shape)) or [None]
-        whole = all(e.__class__ is slice and e == slice(None) for e in rest)
-        if first.__class__ is not int or not whole or output.type.size > SMALL:
+        whole = all(type(e) is slice and e == slice(None) for e in rest)
+        if type(first) is not int or not whole or output.type.size > SMALL:
             return None
         if atom.type.shape != shape[1:] or not shape[1:]:
             return None
@@ -159,7 +159,7 @@ def _stretch(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | Non
     """As `one_slice`, of an index that may have one number in place of the slice."""
     if any(entry is None for entry in index.entries):
         return None
-    entries = [slice(e % n, e % n + 1) if e.__class__ is int else e
+    entries = [slice(e % n, e % n + 1) if type(e) is int else e
                for e, n in zip(expanded(index, len(shape)), shape, strict=True)]  # fmt: skip
     return one_slice(Index(tuple(entries)), shape)
 
@@ -309,7 +309,7 @@ class _Joined:
         """What a run reads: slices side by side."""
         around = self.run(_Slice(part.key, part.axis, run.start, run.stop))
         whole = None if around is None else self.made.get((part.key, around))
-        if around is None and part.key.__class__ is _Source:
+        if around is None and type(part.key) is _Source:
             whole = self.names.get(part.key.source, self.sources[part.key.source])
             around = _Run(0, whole.type.shape[part.axis])
         if whole is None or around is None:

@@ -56,7 +56,7 @@ def _real(x: Any) -> Any:
 
 def _eval_i0(x: Any) -> Any:
     result = np.i0(_real(x))
-    return result.item() if x.__class__ in PYTHON_SCALARS else result[()]
+    return result.item() if type(x) in PYTHON_SCALARS else result[()]
 
 
 def _eval_i1(x: Any) -> Any:
@@ -69,7 +69,7 @@ def _eval_i1(x: Any) -> Any:
         large = _clenshaw(16.0 / far - 1.0, _FAR) * np.exp(far) / np.sqrt(far)
         result = np.copysign(np.where(size <= 8.0, small, large), given).astype(given.dtype)
     result = np.where(np.isnan(given), given, result)
-    return result.item() if x.__class__ in PYTHON_SCALARS else result[()]
+    return result.item() if type(x) in PYTHON_SCALARS else result[()]
 
 
 _RATIO = [1 / (math.factorial(k) * math.factorial(k + 1) * 2 * 4**k) for k in range(10)]

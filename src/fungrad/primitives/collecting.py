@@ -28,7 +28,7 @@ class Gathered(Collected):
         self._positions = np.arange(math.prod(shape)).reshape(shape)
         self._places: list[np.ndarray] = []
         self._parts: list[Any] = []
-        self._masks: list[Any] | None = [] if begun.__class__ is Masked else None
+        self._masks: list[Any] | None = [] if type(begun) is Masked else None
 
     def plus(self, cotangent: Any) -> Collected:
         """Adds a cotangent of the whole array."""
@@ -42,7 +42,7 @@ class Gathered(Collected):
         """
         places = np.ravel(primitive.eval(self._positions, *args[1:], **params))
         if self._masks is not None:
-            if cotangent.__class__ is Masked:
+            if type(cotangent) is Masked:
                 mask = broadcast_to(cotangent.mask, shape=shape_of(cotangent.value))
                 self._masks.append(reshape(mask, shape=places.shape))
             elif repeatable(args[1:]):
@@ -64,7 +64,7 @@ class Gathered(Collected):
         if not self._parts:
             return self._begun
         value = plain(self._begun) + self._placed(self._parts)
-        if self._masks is not None and self._begun.__class__ is Masked:
+        if self._masks is not None and type(self._begun) is Masked:
             return Masked(value, logical_or(self._begun.mask, self._placed(self._masks)))
         return value
 

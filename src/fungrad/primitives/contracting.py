@@ -217,8 +217,8 @@ def _batched_outer_kernel(free_x: Axes, free_y: Axes, batch: Pair) -> Callable[[
 
 
 def _eval_dot(x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
-    if x.__class__ is Tracer or y.__class__ is Tracer:  # its method `dot` would come back here
-        raise leaked(x if x.__class__ is Tracer else y)
+    if type(x) is Tracer or type(y) is Tracer:  # its method `dot` would come back here
+        raise leaked(x if type(x) is Tracer else y)
     return _kernel(x.ndim, y.ndim, contract, batch)(x, y)
 
 

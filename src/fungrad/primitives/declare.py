@@ -41,7 +41,7 @@ class Later:
         return self._find()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        traced = [arg for arg in args if arg.__class__ is Tracer]
+        traced = [arg for arg in args if type(arg) is Tracer]
         if traced:
             this: Any = self
             return traced[0].__array_ufunc__(this, "__call__", *args, **kwargs)
@@ -173,7 +173,7 @@ class Primitive:
         trace = current()
         if trace is EVAL:
             for arg in args:
-                if arg.__class__ is Tracer:
+                if type(arg) is Tracer:
                     raise leaked(arg)
             return self.eval(*args, **params)
         return trace.process(self, args, params)
@@ -262,7 +262,7 @@ def linear(
 
     def vjp(cotangent: Any, output: Any, args: Sequence[Any], wanted: Any, **params: Any) -> Any:
         result = transpose(cotangent, *args, **params)
-        if result.__class__ is not tuple:
+        if not isinstance(result, tuple):
             result = (result,)
         cotangents = iter(result)
         return [next(cotangents) if is_linear(i) else None for i in range(len(args))]

@@ -75,7 +75,7 @@ class Collected:
     __slots__ = ("mask", "value")
 
     def __init__(self, begun: Any) -> None:
-        masked = begun.__class__ is Masked
+        masked = type(begun) is Masked
         self.value = np.array(begun.value if masked else begun, order="C")
         self.mask = None
         if masked:  # which may broadcast against the value, as a condition of `where` does
@@ -83,7 +83,7 @@ class Collected:
 
     def add(self, cotangent: Any, place: Callable[[np.ufunc, ndarray, Any], Any]) -> Collected:
         """Adds a cotangent of a part; `place(ufunc, array, values)` applies a ufunc there."""
-        if cotangent.__class__ is not Masked:
+        if type(cotangent) is not Masked:
             place(np.add, self.value, cotangent)
             self.mask = None
             return self
@@ -155,7 +155,7 @@ def elementwise(
 
     known_types = dict(types)
 
-    def type(*args: Type) -> Type:
+    def result_type(*args: Type) -> Type:
         key = tuple([(a.dtype, a.weak) for a in args])
         known = known_types.get(key)
         if known is None:
@@ -170,11 +170,11 @@ def elementwise(
     found: Any = ufunc if ufunc is not None else eval
     source = found if isinstance(found, np.ufunc | Later) else None
     cuts = tuple(i for i, partial in enumerate(partials) if partial is None)
-    constant = all(partial is None or partial.__class__ in PYTHON_SCALARS for partial in partials)
+    constant = all(partial is None or type(partial) in PYTHON_SCALARS for partial in partials)
     if reads is None:
         reads = () if constant else range(len(partials))
     primitive = Primitive(
-        name, eval=eval, type=type, jvp=jvp, batch=batch, partials=scalers, reads=reads,
+        name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, reads=reads,
         degree="linear" if constant else "", ufunc=source,
         cuts=True if len(cuts) == len(partials) else cuts,
     )  # fmt: skip
@@ -204,7 +204,7 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
 
     def scale(cotangent: Any, output: Any, args: Any) -> Any:
         factor = function(output, args[0]) if len(args) == 1 else function(output, *args)
-        kind = factor.__class__
+        kind = type(factor)
         if kind is ndarray:
             if factor.dtype is not _BOOL:
                 return cotangent * factor
@@ -229,7 +229,7 @@ def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Maske
     mask = cotangent.mask
     with np.errstate(all="ignore"):  # what is computed where the mask is false is thrown away
         scaled = scale(cotangent.value, output, args)
-    if scaled.__class__ is Masked:
+    if type(scaled) is Masked:
         mask = logical_and(mask, scaled.mask)
         scaled = scaled.value
     return Masked(select(mask, scaled, 0), mask)
@@ -239,14 +239,14 @@ def add_cotangents(x: Any, y: Any) -> Any:
     """The sum of two cotangents, either of which may be masked, and the first one collected."""
     if isinstance(x, Collected):
         return x.plus(y)
-    if x.__class__ is Masked and y.__class__ is Masked:
+    if type(x) is Masked and type(y) is Masked:
         return Masked(x.value + y.value, logical_or(x.mask, y.mask))
     return plain(x) + plain(y)
 
 
 def plain(cotangent: Any) -> Any:
     """The cotangent without its mask."""
-    kind = cotangent.__class__
+    kind = type(cotangent)
     if kind is ndarray or kind is Tracer:
         return cotangent
     return cotangent.value if kind is Masked or isinstance(cotangent, Collected) else cotangent
@@ -296,7 +296,7 @@ def _dtype_by_example(name: str, eval: Any, args: Sequence[Type]) -> tuple[np.dt
         raise ShapeError(
             f"`{name}` has no meaning for {', '.join(map(str, args))}: {error}"
         ) from None
-    weak = result.__class__ in PYTHON_SCALARS
+    weak = type(result) in PYTHON_SCALARS
     return (typeof(result).dtype, weak)
 
 
@@ -325,11 +325,11 @@ def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
     apply = _OPERATORS[name]
 
     def eval(*args: Any) -> Any:
-        if any(arg.__class__ not in PYTHON_SCALARS for arg in args):
+        if any(type(arg) not in PYTHON_SCALARS for arg in args):
             return apply(*args)
-        if any(arg.__class__ is complex for arg in args):
+        if any(type(arg) is complex for arg in args):
             return ufunc(*args).item()
-        if any(arg.__class__ is float for arg in args) or (name == "divide" and not args[1]):
+        if any(type(arg) is float for arg in args) or (name == "divide" and not args[1]):
             return ufunc(*map(float, args)).item()
         if name == "power" and args[1] < 0:
             raise ValueError(

@@ -91,7 +91,7 @@ def slope_primitive(
     """
 
     def eval(*args: Any, **orders: Any) -> Any:
-        dtype = _floating([a if a.__class__ in PYTHON_SCALARS else a.dtype for a in args])
+        dtype = _floating([a if type(a) in PYTHON_SCALARS else a.dtype for a in args])
         arrays = np.broadcast_arrays(*[np.asarray(a, np.float64) for a in args])
         columns = [a.ravel() for a in arrays]
         out = np.empty(columns[0].size)
@@ -101,7 +101,7 @@ def slope_primitive(
                 out[start : start + _BLOCK] = compute(*block, **orders)
         return out.reshape(arrays[0].shape).astype(dtype)[()]
 
-    def type(*types: Type, **orders: Any) -> Type:
+    def result_type(*types: Type, **orders: Any) -> Type:
         kinds = [t.dtype.type(0).item() if t.weak else t.dtype for t in types]
         return Type(broadcast_shapes(name, types), _floating(kinds))
 
@@ -124,7 +124,7 @@ def slope_primitive(
             **orders,
         )
 
-    primitive = Primitive(name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch)
+    primitive = Primitive(name, eval=eval, type=result_type, vjp=vjp, jvp=jvp, batch=batch)
     return primitive
 
 

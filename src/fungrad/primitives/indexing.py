@@ -54,7 +54,7 @@ class Index:
         if not arrays:
             return self.entries
         given = iter(arrays)
-        return tuple([next(given) if e.__class__ is str else e for e in self.entries])
+        return tuple([next(given) if type(e) is str else e for e in self.entries])
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -73,7 +73,7 @@ class Index:
         arrays = 0
         words = []
         for entry in self.entries:
-            if entry.__class__ is str:
+            if type(entry) is str:
                 words.append(_NAMES[arrays] if arrays < len(_NAMES) else f"i{arrays}")
                 arrays += 1
             else:
@@ -82,11 +82,11 @@ class Index:
 
 
 def _hashable(entry: Any) -> Any:
-    return (entry.start, entry.stop, entry.step) if entry.__class__ is slice else entry
+    return (entry.start, entry.stop, entry.step) if type(entry) is slice else entry
 
 
 def _show(entry: Any) -> str:
-    if entry.__class__ is slice:
+    if type(entry) is slice:
         parts = [entry.start, entry.stop, *([] if entry.step is None else [entry.step])]
         return ":".join("" if p is None else str(p) for p in parts)
     return "..." if entry is Ellipsis else "newaxis" if entry is None else str(entry)
@@ -157,11 +157,11 @@ def layout(index: Index, shape: Shape, arrays: Sequence[Shape]) -> Layout:
         if entry is None:
             rest.append(1)
             continue
-        if entry.__class__ is slice:
+        if type(entry) is slice:
             rest.append(len(range(*entry.indices(shape[axis]))))
         else:
             starts.append(len(rest))
-            if entry.__class__ is int and not -shape[axis] <= entry < shape[axis]:
+            if type(entry) is int and not -shape[axis] <= entry < shape[axis]:
                 raise IndexError(
                     f"index {entry} is out of bounds for axis {axis} with size {shape[axis]}"
                 )
@@ -172,7 +172,7 @@ def layout(index: Index, shape: Shape, arrays: Sequence[Shape]) -> Layout:
 
 def _together(entries: Iterable[Any]) -> bool:
     """Whether the integers and arrays of an index stand side by side, and so stay there."""
-    kinds = "".join("a" if e.__class__ in (int, str) else "-" for e in entries)
+    kinds = "".join("a" if type(e) in (int, str) else "-" for e in entries)
     return "-" not in kinds.strip("-")
 
 
@@ -242,7 +242,7 @@ def with_batch(x: Any, batched: bool, size: int) -> Any:
 
 
 def _eval_getitem(x: Any, *arrays: Any, index: Index) -> Any:
-    if x.__class__ in PYTHON_SCALARS:
+    if type(x) in PYTHON_SCALARS:
         x = np.asarray(x)
     return x[index.fill(arrays) if arrays else index.entries]
 
@@ -261,7 +261,7 @@ def _vjp_getitem(ct: Any, output: Any, args: Any, wanted: Any, *, index: Index) 
 
 
 def _collect_getitem(total: Any, ct: Any, args: Any, *, index: Index) -> None:
-    if ct.__class__ is not Masked and repeatable(args[1:]):  # as above
+    if type(ct) is not Masked and repeatable(args[1:]):  # as above
         ct = Masked(ct, np.True_)
     total.add(ct, lambda ufunc, out, values: apply_at(ufunc, out, values, args[1:], index))
 

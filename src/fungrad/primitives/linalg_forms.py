@@ -24,7 +24,7 @@ from fungrad.tracing.trace import shape_of
 
 def swap(x: Any) -> Any:
     """The transposes of matrices."""
-    if x.__class__ is np.ndarray:
+    if type(x) is np.ndarray:
         return x.mT
     ndim = len(shape_of(x))
     return transpose(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))

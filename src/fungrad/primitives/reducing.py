@@ -33,7 +33,7 @@ def kept(y: Any, shape: tuple[int, ...], axes: Axes) -> Any:
 def _type_by_example(ufunc: np.ufunc, needs_items: bool = False) -> Callable[..., Type]:
     dtypes: dict[np.dtype[Any], np.dtype[Any]] = {}
 
-    def type(x: Type, *, axes: Axes) -> Type:
+    def result_type(x: Type, *, axes: Axes) -> Type:
         if needs_items and not x.size and any(x.shape[a] == 0 for a in axes):
             raise ShapeError(
                 f"zero-size array to reduction operation {ufunc.__name__} which has no identity "
@@ -44,7 +44,7 @@ def _type_by_example(ufunc: np.ufunc, needs_items: bool = False) -> Callable[...
             dtype = dtypes[x.dtype] = ufunc.reduce(np.ones((1,), x.dtype)).dtype
         return Type(tuple([n for i, n in enumerate(x.shape) if i not in axes]), dtype)
 
-    return type
+    return result_type
 
 
 def _batch_axes(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
@@ -251,7 +251,7 @@ reduce_all = _truth("reduce_all", np.logical_and)
 
 
 def _position(name: str, function: Callable[..., Any]) -> Primitive:
-    def type(x: Type, *, axis: int) -> Type:
+    def result_type(x: Type, *, axis: int) -> Type:
         if not x.shape[axis]:
             raise ShapeError(f"attempt to get {name} of an empty sequence")
         return Type((*x.shape[:axis], *x.shape[axis + 1 :]), np.intp)
@@ -259,7 +259,7 @@ def _position(name: str, function: Callable[..., Any]) -> Primitive:
     primitive = general(
         name,
         eval=lambda x, *, axis: function(x, axis),
-        type=type,
+        type=result_type,
         batch=lambda args, batched, size, *, axis: primitive(args[0], axis=axis + 1),
         cuts=True,
     )

@@ -43,7 +43,7 @@ def _declare(name: str, eval: Rule, *, jvp: Rule, vjp: Rule, keep: Rule | None =
     def evaluated(x: Any, values: Any, *arrays: Any, index: Index) -> Any:
         return eval(np.array(x, order="C"), values, arrays, index)
 
-    def type(x: Type, values: Type, *arrays: Type, index: Index) -> Type:
+    def result_type(x: Type, values: Type, *arrays: Type, index: Index) -> Type:
         checked_values(name, values, x.shape, arrays, index)
         return Type(x.shape, x.dtype)
 
@@ -63,7 +63,13 @@ def _declare(name: str, eval: Rule, *, jvp: Rule, vjp: Rule, keep: Rule | None =
         return jvp(x, values, arrays, index, *tangents[:2])  # type: ignore[no-any-return]
 
     primitive = Primitive(
-        name, eval=evaluated, type=type, jvp=jvp_unpacked, vjp=vjp_padded, batch=batch, keep=keep
+        name,
+        eval=evaluated,
+        type=result_type,
+        jvp=jvp_unpacked,
+        vjp=vjp_padded,
+        batch=batch,
+        keep=keep,
     )
     return primitive
 

@@ -32,9 +32,7 @@ reshape: Primitive = linear(
     "reshape",
     moves=True,
     # The methods cost a fifth of the functions, which serve what is no array.
-    eval=lambda x, *, shape: (
-        x.reshape(shape) if x.__class__ is np.ndarray else np.reshape(x, shape)
-    ),
+    eval=lambda x, *, shape: x.reshape(shape) if type(x) is np.ndarray else np.reshape(x, shape),
     type=_type_reshape,
     transpose=lambda ct, x, *, shape: reshape(ct, shape=x.shape),
     batch=lambda args, batched, size, *, shape: reshape(args[0], shape=(size, *shape)),
@@ -56,9 +54,7 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
 transpose: Primitive = linear(
     "transpose",
     moves=True,
-    eval=lambda x, *, axes: (
-        x.transpose(axes) if x.__class__ is np.ndarray else np.transpose(x, axes)
-    ),
+    eval=lambda x, *, axes: x.transpose(axes) if type(x) is np.ndarray else np.transpose(x, axes),
     type=lambda x, *, axes: x.with_shape(tuple(x.shape[a] for a in axes)),
     transpose=lambda ct, x, *, axes: transpose(ct, axes=inverse_permutation(axes)),
     batch=lambda args, batched, size, *, axes: transpose(
@@ -165,7 +161,7 @@ reduce_sum: Primitive = linear(
 
 
 def _eval_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
-    if x.__class__ in PYTHON_SCALARS:
+    if type(x) in PYTHON_SCALARS:
         x = np.asarray(x)[()]
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = x.real

@@ -61,7 +61,7 @@ def _apply(x: Any, name: str | None, order: int) -> Any:
 
 
 def _check_order(order: int) -> None:
-    if order.__class__ is not int or order < 1:
+    if type(order) is not int or order < 1:
         raise ArgumentError(
             f"stop_gradient(order=...) takes an integer of at least 1, not {order!r}."
         )
@@ -88,9 +88,9 @@ def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
     _check_order(order)
 
     def leaf(x: Any) -> Any:
-        if x.__class__ is np.ndarray and x.dtype.char == "O":
+        if type(x) is np.ndarray and x.dtype.char == "O":
             x = registry.operand(x)
-        if x.__class__ is not Tracer or x.dtype.kind not in "fc":
+        if type(x) is not Tracer or x.dtype.kind not in "fc":
             return x
         return _apply(x, name, order)
 
@@ -111,10 +111,10 @@ class NoGradientTrace(Trace):
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent: Trace = self.parent  # type: ignore[assignment]
-        values = [self._stopped(arg) if arg.__class__ is Tracer else arg for arg in args]
+        values = [self._stopped(arg) if type(arg) is Tracer else arg for arg in args]
         output = parent.process(primitive, values, params)
         for value in output if primitive.multiple else (output,):
-            if value.__class__ is Tracer:
+            if type(value) is Tracer:
                 self.made[id(value)] = weakref.ref(value)
         return output
 

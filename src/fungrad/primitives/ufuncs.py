@@ -88,7 +88,7 @@ reciprocal = elementwise("reciprocal", np.reciprocal, partials=[lambda y, x: -(y
 
 def _power_by_base(z: Any, x: Any, y: Any) -> Any:
     """y x^(y-1), which is 0 for y = 0 also at x = 0."""
-    if y.__class__ in PYTHON_SCALARS:
+    if type(y) in PYTHON_SCALARS:
         if y in (0, 1):
             return 0.0 if y == 0 else 1.0
         if y == 2:

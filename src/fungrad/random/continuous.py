@@ -42,7 +42,7 @@ def uniform(
     array([0.01154675, 0.2415492 ])
     """
     dtype = floating(dtype)
-    if minval.__class__ is maxval.__class__ is float and (minval, maxval) == (0.0, 1.0):
+    if type(minval) is type(maxval) is float and (minval, maxval) == (0.0, 1.0):
         return uniforms(key, sizes(shape), dtype)
     low, high = parameter(minval, dtype), parameter(maxval, dtype)
     u = uniforms(key, fitting("uniform", shape, low, high), dtype)

@@ -53,7 +53,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
             f"randint between {low.dtype} and {high.dtype} numbers, of dtype {found}{user_line()}: "
             "all three have to be integers."
         )
-    if low.__class__ is not Tracer and high.__class__ is not Tracer:
+    if type(low) is not Tracer and type(high) is not Tracer:
         _check_range(low, high, found)
     shape = fitting("randint", shape, low, high)
     # Modulo 2^64, so that a difference is right for all integers; NumPy's scalars would warn.

@@ -37,13 +37,13 @@ def key(seed: Any) -> Any:
     >>> key(42)
     array([42,  0], dtype=uint64)
     """
-    if seed.__class__ is Tracer or isinstance(seed, np.ndarray):
+    if type(seed) is Tracer or isinstance(seed, np.ndarray):
         if seed.shape or seed.dtype.kind not in "iub":
             raise ArgumentError(
                 f"A seed has to be one integer, not an array of shape {seed.shape} and dtype "
                 f"{seed.dtype}{user_line()}."
             )
-        if seed.__class__ is Tracer:
+        if type(seed) is Tracer:
             high = np.where(np.less(seed, 0), np.uint64(_MASK), np.uint64(0))
             return np.stack([cast(seed, WORD), high])
     try:
@@ -97,7 +97,7 @@ def fold_in(key: Any, data: Any) -> Any:
             f"fold_in takes one integer{user_line()}, not {data!r}. For several, map it: "
             "fg.vmap(fg.random.fold_in, in_axes=(None, 0))(key, data)."
         )
-    word = cast(data, WORD) if data.__class__ is Tracer else np.uint64(int(data) & _MASK)
+    word = cast(data, WORD) if type(data) is Tracer else np.uint64(int(data) & _MASK)
     return random_bits(checked(key), word, shape=(2,), dtype=WORD, purpose=philox.FOLD)
 
 
@@ -122,7 +122,7 @@ def wrap_key_data(data: Any) -> Any:
     >>> wrap_key_data([7, 0])
     array([7, 0], dtype=uint64)
     """
-    found = data if data.__class__ is Tracer else np.asarray(data)
+    found = data if type(data) is Tracer else np.asarray(data)
     if found.dtype.kind not in "iu" or found.shape[-1:] != (2,):
         raise ArgumentError(
             f"Keys are integers with a last axis of length 2, not an array of shape {found.shape} "

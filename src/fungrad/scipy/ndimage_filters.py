@@ -37,7 +37,7 @@ def prepared(function: str, input: Any, output: Any) -> tuple[Any, Any]:
       UnsupportedArgumentError: where the output is an array to write into.
     """
     x = array_of(input)
-    if output is not None and (output.__class__ is Tracer or isinstance(output, np.ndarray)):
+    if output is not None and (type(output) is Tracer or isinstance(output, np.ndarray)):
         raise UnsupportedArgumentError(
             f"ndimage.{function} was called with an array as output{user_line()}. Arrays are "
             "values here: give a dtype, or nothing, and use the result."

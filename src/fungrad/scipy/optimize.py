@@ -35,7 +35,7 @@ class _Parameters:
 
     def __init__(self, x0: Any) -> None:
         leaves, treedef = trees.flatten(x0)
-        numbers = all(leaf.__class__ in (int, float, bool) for leaf in leaves)
+        numbers = all(type(leaf) in (int, float, bool) for leaf in leaves)
         if numbers and _is_sequence(x0):  # [1.0, 2.0] is an array to SciPy, and so it is here
             x0 = np.atleast_1d(np.asarray(x0, np.float64))
         elif treedef is trees.LEAF:
@@ -88,9 +88,9 @@ class _Parameters:
 
 
 def _is_sequence(x0: Any) -> bool:
-    if x0.__class__ in (list, tuple):
+    if type(x0) in (list, tuple):
         return all(map(_is_sequence, x0))
-    return x0.__class__ in (int, float, bool)
+    return type(x0) in (int, float, bool)
 
 
 def _float64(leaf: Any) -> Any:

@@ -197,7 +197,7 @@ def istft(
         inner = slice(cut.length // 2, count - cut.length // 2)
         found, norm = found[..., inner], norm[..., inner]
     large = np.abs(norm) > 1e-10
-    if large.__class__ is not Tracer and not np.all(large):
+    if type(large) is not Tracer and not np.all(large):
         warnings.warn(
             "NOLA condition failed, STFT may not be invertible."
             + ("" if boundary else " Possibly due to missing boundary"),

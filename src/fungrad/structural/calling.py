@@ -87,9 +87,9 @@ class Arguments:
         self._rest: list[Any] = []
         copies = recording()
         for leaf in leaves:
-            if leaf.__class__ is np.ndarray and leaf.dtype.char == "O":
+            if type(leaf) is np.ndarray and leaf.dtype.char == "O":
                 leaf = registry.operand(leaf)
-            traced = leaf.__class__ is Tracer
+            traced = type(leaf) is Tracer
             self.slots.append(len(self.inputs) if traced else None)
             self.types.append(leaf_type(leaf))
             if traced:
@@ -199,7 +199,7 @@ class Substituted(Trace):
 
     def of(self, value: Any) -> Any:
         """The value that stands for another."""
-        return self._values.get(id(value), value) if value.__class__ is Tracer else value
+        return self._values.get(id(value), value) if type(value) is Tracer else value
 
     def over(self, parent: Trace) -> Substituted:
         """The same substitution above another trace."""
@@ -225,9 +225,7 @@ class Held(Substituted):
         return isinstance(tracer.owner, (JvpTrace, VjpTrace))
 
     def of(self, value: Any) -> Any:
-        while (
-            value.__class__ is Tracer and id(value) not in self._values and self.stands_for(value)
-        ):
+        while type(value) is Tracer and id(value) not in self._values and self.stands_for(value):
             value = value.value
         return super().of(value)
 

@@ -52,7 +52,7 @@ def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
 
 def _is_above(value: Any, trace: Trace) -> bool:
     """Whether a value was computed from the tracers of a trace."""
-    while value.__class__ is Tracer:
+    while type(value) is Tracer:
         if value.owner is trace:
             return True
         value = value.value

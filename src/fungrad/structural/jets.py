@@ -124,7 +124,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
     >>> nth_derivative(lambda x: x**5, 4)(np.array([1.0, 2.0]))
     array([120., 240.])
     """
-    if n.__class__ is not int or n < 0:
+    if type(n) is not int or n < 0:
         raise ArgumentError(f"nth_derivative takes an order n of at least 0, not {n!r}.")
     if n == 0:
         return f

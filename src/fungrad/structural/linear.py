@@ -46,7 +46,7 @@ class TangentTrace(GraphTrace):
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         for arg in args:
-            if arg.__class__ is Tracer and arg.owner is self:
+            if type(arg) is Tracer and arg.owner is self:
                 return super().process(primitive, args, params)
         parent: Trace = self.parent  # type: ignore[assignment]
         return parent.process(primitive, args, params)
@@ -149,7 +149,7 @@ class Pushforward:
         name: str,
     ) -> None:
         self._recipe = graph, treedef, passive, out, out_types, moving, name
-        self._known = not any(value.__class__ is Tracer for _, value in graph.constants)
+        self._known = not any(type(value) is Tracer for _, value in graph.constants)
         self._called = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -318,7 +318,7 @@ class Transposed:
 
 def _refuse_affine(f: Callable[..., Any], graph: Graph) -> None:
     """A linear function is zero at zero; looked at where the constants have values."""
-    if current() is not EVAL or any(value.__class__ is Tracer for _, value in graph.constants):
+    if current() is not EVAL or any(type(value) is Tracer for _, value in graph.constants):
         return
     with np.errstate(all="ignore"):
         values = evaluate(graph, [type_.zeros() for type_ in graph.input_types])

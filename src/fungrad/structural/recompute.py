@@ -90,13 +90,13 @@ def _fingerprint(value: Any) -> int:
     """A hash of arrays by their bits, of numbers, and of Graphs with what they hold; 0 of traced
     values and of objects that stand for themselves.
     """
-    if value.__class__ is tuple:
+    if type(value) is tuple:
         return hash(tuple([_fingerprint(v) for v in value]))
     if isinstance(value, np.ndarray):
         return _of_array(value)
     if isinstance(value, _NUMBERS):
         return hash(value) if value == value else 1  # NaN has the hash of its address
-    if value.__class__ is Graph:
+    if type(value) is Graph:
         result: int = kept(value, "fingerprint", lambda: _of_graph(value))
         return result
     return 0
@@ -150,7 +150,7 @@ class Peeled(Trace):
 
     def of(self, value: Any) -> Any:
         """The value that stands for another."""
-        if value.__class__ is not Tracer or not self.stands_for(value):
+        if type(value) is not Tracer or not self.stands_for(value):
             return value
         if id(value) not in self.values:
             self.met.append(value)
@@ -266,7 +266,7 @@ def recomputed(f: Flat, values: Sequence[Any], policy: Policy) -> Sequence[Any]:
         return results
     if not isinstance(trace, VjpTrace):
         return f(*values)
-    mine = [i for i, v in enumerate(values) if v.__class__ is Tracer and v.owner is trace]
+    mine = [i for i, v in enumerate(values) if type(v) is Tracer and v.owner is trace]
     plain = [v.value if i in mine else v for i, v in enumerate(values)]
     outputs, met, reads, saved = trace.parent.run(_first, f, plain, mine, trace, policy)  # type: ignore[union-attr]
     tracers = [*(values[i] for i in mine), *met]
@@ -316,7 +316,7 @@ def _first(
         finally:
             keeper.release()
         peeled.reads.end()
-        return [o.value if o.__class__ is Tracer and o.owner is forgetful else o for o in found]
+        return [o.value if type(o) is Tracer and o.owner is forgetful else o for o in found]
 
     if policy is save_nothing:
         outputs = list(recomputed(below, plain, policy))

@@ -307,10 +307,10 @@ def settled(
 
 def closed(graph: Graph) -> tuple[Graph, list[Any]]:
     """A Graph whose traced constants have become its first inputs, and their values."""
-    captured = [(v, value) for v, value in graph.constants if value.__class__ is Tracer]
+    captured = [(v, value) for v, value in graph.constants if type(value) is Tracer]
     if not captured:
         return graph, []
-    rest = tuple([(v, value) for v, value in graph.constants if value.__class__ is not Tracer])
+    rest = tuple([(v, value) for v, value in graph.constants if type(value) is not Tracer])
     inputs = (*(v for v, _ in captured), *graph.inputs)
     return graph.replace(inputs=inputs, constants=rest), [x for _, x in captured]
 

@@ -165,7 +165,7 @@ class Rule:
         result: list[Any] = [None] * sum(slot is not None for slot in arguments.slots)
         for position, part in zip(active, found, strict=True):
             treedef = arguments.treedefs[position]
-            if treedef is trees.LEAF and part.__class__ is np.ndarray and part.dtype.char != "O":
+            if treedef is trees.LEAF and type(part) is np.ndarray and part.dtype.char != "O":
                 self._place(result, position, [part], found)
                 continue
             full = trees.broadcast_prefix(part, treedef, f"cotangent {active.index(position)}")
@@ -341,7 +341,7 @@ def _materialised(value: Any, type_: Type) -> Any:
 
 def _private(cotangent: Any) -> Any:
     """A cotangent for the user's rule, which may write into it: other records hold it, too."""
-    return cotangent.copy("K") if cotangent.__class__ is np.ndarray else cotangent
+    return cotangent.copy("K") if type(cotangent) is np.ndarray else cotangent
 
 
 def _fits(value: Any, type_: Type) -> bool:

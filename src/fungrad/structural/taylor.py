@@ -75,7 +75,7 @@ class JetTrace(Trace):
         series: list[Series | None] = []
         cuts = primitive.cuts
         for position, arg in enumerate(args):
-            mine = arg.__class__ is Tracer and arg.owner is self
+            mine = type(arg) is Tracer and arg.owner is self
             values.append(arg.value if mine else arg)
             cut = cuts is True or (cuts and position in cuts)
             series.append(arg.extra if mine and not cut else None)
@@ -97,7 +97,7 @@ class JetTrace(Trace):
 
     def _solved(self, value: Any) -> Any:
         """A value with all its coefficients; itself no tracer where they are all zero."""
-        if not (value.__class__ is Tracer and value.owner is self):
+        if not (type(value) is Tracer and value.owner is self):
             return value
         series: Series = value.extra
         series[self.order]
@@ -175,7 +175,7 @@ class JetTrace(Trace):
 
         def step(k: int) -> Any:
             found = slope()[position]
-            if found.__class__ is Tracer and found.owner is self:
+            if type(found) is Tracer and found.owner is self:
                 term = found.extra[k - 1]
             else:
                 term = found if k == 1 else None
@@ -370,7 +370,7 @@ def along(
     values = []
     found = []
     for result in trace.run(f, *args):
-        mine = result.__class__ is Tracer and result.owner is trace
+        mine = type(result) is Tracer and result.owner is trace
         values.append(result.value if mine else result)
         known = result.extra.known[1:] if mine else [None] * order
         found.append([None if c is None else c * math.factorial(k) for k, c in enumerate(known, 1)])

@@ -64,7 +64,7 @@ def check_grads(
     wanted = (modes,) if isinstance(modes, str) else tuple(modes)
     if not wanted or set(wanted) - {"fwd", "rev"}:
         raise ArgumentError(f"modes={modes!r} has to hold 'fwd', 'rev' or both.")
-    if order.__class__ is not int or order < 1:
+    if type(order) is not int or order < 1:
         raise ArgumentError(f"order={order!r} has to be an integer of at least 1.")
     leaves, treedef = trees.flatten(tuple(args))
     active = [i for i, leaf in enumerate(leaves) if _inexact(leaf)]

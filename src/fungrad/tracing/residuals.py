@@ -105,7 +105,7 @@ def compact_copy(value: ndarray) -> ndarray:
 
 def own(value: Any) -> Any:
     """An array for user code to read, which is held elsewhere: a copy, or read-only if large."""
-    if value.__class__ is not ndarray:
+    if type(value) is not ndarray:
         return value
     if value.nbytes <= SMALL:
         return value.copy("K")

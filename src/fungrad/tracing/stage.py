@@ -59,7 +59,7 @@ class GraphTrace(Trace):
 
     def atom(self, value: Any) -> Atom:
         """The variable or literal that stands for a value in this Graph."""
-        if value.__class__ is Tracer:
+        if type(value) is Tracer:
             if value.owner is self:
                 variable: Variable = value.extra
                 return variable
@@ -70,7 +70,7 @@ class GraphTrace(Trace):
                 if ancestor.stands_for(value):
                     break
                 ancestor = ancestor.parent
-        elif value.__class__ in PYTHON_SCALARS or isinstance(value, np.generic):
+        elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             return Literal(value)
         if isinstance(value, np.ndarray):
             value = self.keep(value)

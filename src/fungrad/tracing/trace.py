@@ -62,7 +62,7 @@ class Trace:
     def dtype(self, tracer: Tracer) -> np.dtype[Any]:
         """The dtype of one of this trace's tracers."""
         value = tracer.value
-        return PYTHON_DTYPES[value.__class__] if value.__class__ in PYTHON_SCALARS else value.dtype
+        return PYTHON_DTYPES[type(value)] if type(value) in PYTHON_SCALARS else value.dtype
 
     def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
         """The value under a tracer, for Python to look at; raises `error` where there is none."""
@@ -105,7 +105,7 @@ class EvalTrace(Trace):
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         for arg in args:
-            if arg.__class__ is Tracer:
+            if type(arg) is Tracer:
                 raise leaked(arg)
         return primitive.eval(*args, **params)
 
@@ -300,12 +300,12 @@ class Tracer:
             function = ufuncs.get(ufunc)
             if function is not None:
                 for value in inputs if len(inputs) > 1 else ():
-                    if value.__class__ not in PLAIN:
+                    if type(value) not in PLAIN:
                         inputs = tuple([registry.operand(v) for v in inputs])
                         if any(v is NotImplemented for v in inputs):
                             return NotImplemented
                         break
-                if function.__class__ is FunctionType:
+                if type(function) is FunctionType:
                     return function(*inputs)
                 return trace.process(function, inputs, NO_PARAMS)
         if registry.ufunc_method is None:
@@ -340,7 +340,7 @@ trees.mark_leaf(np.ndarray)
 
 
 def _first_tracer(tree: Any, default: Tracer) -> Tracer:
-    found = [leaf for leaf in trees.leaves(tree) if leaf.__class__ is Tracer]
+    found = [leaf for leaf in trees.leaves(tree) if type(leaf) is Tracer]
     return found[0] if found else default
 
 
@@ -376,7 +376,7 @@ def typeof(value: Any) -> Type:
     Raises:
       TypeError: where the value is no array and no number.
     """
-    if value.__class__ is Tracer:
+    if type(value) is Tracer:
         tracer: Tracer = value
         return tracer.owner.typeof(tracer)
     return of_value(value)
@@ -384,4 +384,4 @@ def typeof(value: Any) -> Type:
 
 def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of any value, traced or not."""
-    return () if value.__class__ in PYTHON_SCALARS else value.shape
+    return () if type(value) in PYTHON_SCALARS else value.shape

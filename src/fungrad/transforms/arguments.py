@@ -124,7 +124,7 @@ def leaf_type(value: Any) -> Type | None:
 
 def differentiable(value: Any) -> bool:
     """Whether a leaf is a floating or complex array or number."""
-    if value.__class__ in (float, complex):
+    if type(value) in (float, complex):
         return True
     if isinstance(value, (np.ndarray, np.generic, Tracer)):
         return value.dtype.kind in "fc"
@@ -146,7 +146,7 @@ def flat_leaves(tree: Any) -> tuple[list[Any], trees.TreeDef]:
     """The leaves of a user's arguments or results; object arrays of tracers are stacked."""
     leaves, treedef = trees.flatten(tree)
     for i, leaf in enumerate(leaves):
-        if leaf.__class__ is np.ndarray and leaf.dtype.char == "O":
+        if type(leaf) is np.ndarray and leaf.dtype.char == "O":
             leaves[i] = registry.operand(leaf)
     return leaves, treedef
 
@@ -189,7 +189,7 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
     seen = {id(value) for value in foreign}
     result = []
     for value in values:
-        if value.__class__ is np.ndarray:
+        if type(value) is np.ndarray:
             if id(value) in seen or value.base is not None or not value.flags.writeable:
                 value = value.copy()
             seen.add(id(value))
@@ -201,7 +201,7 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
 
 def has_type(value: Any) -> bool:
     """Whether a value is an array or a number, traced or not."""
-    return value.__class__ is Tracer or leaf_type(value) is not None
+    return type(value) is Tracer or leaf_type(value) is not None
 
 
 def matching(value: Any, type_: Type | None, what: str) -> Any:
@@ -218,7 +218,7 @@ def matching(value: Any, type_: Type | None, what: str) -> Any:
         raise StructureMismatchError(
             f"A complex {what} ({found}) was given for a real value ({type_})."
         )
-    if value.__class__ in PYTHON_SCALARS:
+    if type(value) in PYTHON_SCALARS:
         return type_.dtype.type(value)
     if found.dtype == type_.dtype:
         return value

@@ -57,7 +57,7 @@ class BatchTrace(Trace):
         values = []
         batched = []
         for arg in args:
-            mine = arg.__class__ is Tracer and arg.owner is self
+            mine = type(arg) is Tracer and arg.owner is self
             values.append(arg.value if mine else arg)
             batched.append(mine)
         parent: Trace = self.parent  # type: ignore[assignment]
@@ -73,7 +73,7 @@ class BatchTrace(Trace):
             leave(token)
         if primitive.multiple:
             return tuple(
-                [o.value if o.__class__ is Unbatched else Tracer(self, o, None) for o in output]
+                [o.value if type(o) is Unbatched else Tracer(self, o, None) for o in output]
             )
         return Tracer(self, output, None)
 
@@ -123,7 +123,7 @@ def batched_call(
     outputs = []
     flags = []
     for result in trace.run(f, *tracers):
-        mine = result.__class__ is Tracer and result.owner is trace
+        mine = type(result) is Tracer and result.owner is trace
         outputs.append(result.value if mine else result)
         flags.append(mine)
     return outputs, flags

@@ -31,7 +31,7 @@ class JvpTrace(Trace):
         cuts = primitive.cuts
         active = False
         for position, arg in enumerate(args):
-            if arg.__class__ is Tracer and arg.owner is self:
+            if type(arg) is Tracer and arg.owner is self:
                 primals.append(arg.value)
                 if cuts is True or (cuts and position in cuts):
                     tangents.append(None)
@@ -125,7 +125,7 @@ def pushed_forward(
     outputs = []
     out_tangents = []
     for result in trace.run(f, *args):
-        mine = result.__class__ is Tracer and result.owner is trace
+        mine = type(result) is Tracer and result.owner is trace
         outputs.append(result.value if mine else result)
         out_tangents.append(result.extra if mine else None)
     return outputs, out_tangents

@@ -98,6 +98,6 @@ class Inputs:
             if value is None and unconnected == "zero":
                 type_ = typeof(self.leaves[i])
                 value = zeros(Type(type_.shape, type_.dtype))
-                value = value[()] if value.__class__ is np.ndarray else value
+                value = value[()] if type(value) is np.ndarray else value
             leaves[i] = value
         return self.rebuild(owned(leaves, foreign) if current() is EVAL else leaves)

@@ -57,7 +57,7 @@ class VjpTrace(Trace):
             # The hottest path of the house: an elementwise primitive on arrays.
             if len(args) == 1:
                 arg = args[0]
-                if arg.__class__ is Tracer and arg.owner is self:
+                if type(arg) is Tracer and arg.owner is self:
                     value = arg.value
                     output = primitive.eval(value)
                     self.slots = slot = self.slots + 1
@@ -66,18 +66,18 @@ class VjpTrace(Trace):
             elif len(args) == 2:
                 x, y = args
                 slot_x = slot_y = 0
-                if x.__class__ is Tracer and x.owner is self:
+                if type(x) is Tracer and x.owner is self:
                     slot_x = x.extra
                     x = x.value
-                if y.__class__ is Tracer and y.owner is self:
+                if type(y) is Tracer and y.owner is self:
                     slot_y = y.extra
                     y = y.value
-                if (slot_x or slot_y) and x.__class__ is not Tracer and y.__class__ is not Tracer:
+                if (slot_x or slot_y) and type(x) is not Tracer and type(y) is not Tracer:
                     output = primitive.eval(x, y)
                     if slot_x == 0:
-                        if x.__class__ is ndarray and 0 in primitive.reads:
+                        if type(x) is ndarray and 0 in primitive.reads:
                             x = self.keeper.keep(x)
-                    elif slot_y == 0 and y.__class__ is ndarray and 1 in primitive.reads:
+                    elif slot_y == 0 and type(y) is ndarray and 1 in primitive.reads:
                         y = self.keeper.keep(y)
                     self.slots = slot = self.slots + 1
                     self.tape.append(
@@ -88,7 +88,7 @@ class VjpTrace(Trace):
         slots = []
         active = foreign = False
         for arg in args:
-            if arg.__class__ is Tracer:
+            if type(arg) is Tracer:
                 if arg.owner is self:
                     values.append(arg.value)
                     slots.append(arg.extra)
@@ -128,7 +128,7 @@ class VjpTrace(Trace):
         reads = primitive.reads
         return [
             self.keeper.keep(value)
-            if value.__class__ is ndarray and not slots[i] and (reads is None or i in reads)
+            if type(value) is ndarray and not slots[i] and (reads is None or i in reads)
             else value
             for i, value in enumerate(values)
         ]
@@ -162,9 +162,9 @@ class VjpTrace(Trace):
         kept = []
         for record in reversed(self.tape):
             out = record[5]
-            if out in live if out.__class__ is int else not live.isdisjoint(out):
+            if out in live if type(out) is int else not live.isdisjoint(out):
                 slots: Any = record[2]
-                live.update((slots,) if slots.__class__ is int else filter(None, slots))
+                live.update((slots,) if type(slots) is int else filter(None, slots))
                 kept.append(record)
         self.tape = kept[::-1]
 
@@ -175,17 +175,16 @@ class VjpTrace(Trace):
         for primitive, _, _, args, output, _, _ in self.tape:
             opaque = opaque or primitive.multiple or primitive.forward is not None
             for array in (*args, output):
-                if array.__class__ is ndarray:
+                if type(array) is ndarray:
                     held.add(id(array))
                     held.add(id(array.base))
         return [
-            v.copy("K") if v.__class__ is ndarray and (opaque or id(v) in held) else v
-            for v in values
+            v.copy("K") if type(v) is ndarray and (opaque or id(v) in held) else v for v in values
         ]
 
     def origin(self, tracer: Tracer) -> str:
         for primitive, _, _, _, _, out, _ in self.tape:
-            if out == tracer.extra or (out.__class__ is list and tracer.extra in out):
+            if out == tracer.extra or (type(out) is list and tracer.extra in out):
                 return f", made by `{primitive.name}`,"
         return ", an input of the differentiated function,"
 
@@ -228,7 +227,7 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
     for primitive, params, slots, args, output, out, origin in reversed(tape):
         if origin is not None:
             replayed.set(origin)
-        if out.__class__ is int:
+        if type(out) is int:
             cotangent = cotangents[out]
             if cotangent is None:
                 continue
@@ -237,17 +236,17 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                 cotangent = cotangent.total()
             partials = primitive.partials
             if partials is not None:
-                masked = cotangent.__class__ is Masked
+                masked = type(cotangent) is Masked
                 new: Any
-                if slots.__class__ is int:
+                if type(slots) is int:
                     if masked:
                         new = scale_masked(cotangent, partials[0], output, args)
                     else:
                         new = partials[0](cotangent, output, args)
                     arg = args[0]
                     if (
-                        new.__class__ is not ndarray
-                        or arg.__class__ is not ndarray
+                        type(new) is not ndarray
+                        or type(arg) is not ndarray
                         or new.dtype is not arg.dtype
                     ):
                         new = match(new, arg)
@@ -261,8 +260,8 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                         else:
                             new = scale(cotangent, output, args)
                         if (
-                            new.__class__ is not ndarray
-                            or arg.__class__ is not ndarray
+                            type(new) is not ndarray
+                            or type(arg) is not ndarray
                             or new.shape != arg.shape
                             or new.dtype is not arg.dtype
                         ):
@@ -270,7 +269,7 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                         held = cotangents[slot]
                         cotangents[slot] = new if held is None else add_cotangents(held, new)
                 continue
-            if cotangent.__class__ is Masked and not primitive.moves:
+            if type(cotangent) is Masked and not primitive.moves:
                 cotangent = cotangent.value
         else:
             cotangent = tuple([plain(cotangents[slot]) if slot else None for slot in out])
@@ -284,7 +283,7 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                 held is not None
                 and args[0].shape
                 and plain(cotangent).dtype == args[0].dtype
-                and (eager or not any(a.__class__ is Tracer for a in args[1:]))
+                and (eager or not any(type(a) is Tracer for a in args[1:]))
             ):
                 if not isinstance(held, Collected):
                     held = Collected(held) if eager else Gathered(held, args[0].shape)
@@ -293,7 +292,7 @@ def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
                 continue
         if primitive.vjp is None:
             raise _missing(primitive, slots)
-        if cotangent.__class__ is Masked:
+        if type(cotangent) is Masked:
             found = _moved(primitive, params, cotangent, args, slots)
         else:
             found = primitive.vjp(cotangent, output, args, slots, **params)
@@ -321,12 +320,12 @@ def _moved(
 
 def match(cotangent: Any, arg: Any) -> Any:
     """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
-    if cotangent.__class__ is Masked:
+    if type(cotangent) is Masked:
         value = match(cotangent.value, arg)
         same = typeof(value).shape == typeof(cotangent.value).shape
         return Masked(value, cotangent.mask) if same else value
-    if arg.__class__ in PYTHON_SCALARS:
-        shape, dtype = (), PYTHON_DTYPES[arg.__class__]
+    if type(arg) in PYTHON_SCALARS:
+        shape, dtype = (), PYTHON_DTYPES[type(arg)]
     else:
         shape, dtype = arg.shape, arg.dtype
     if cotangent.shape != shape:
@@ -359,7 +358,7 @@ def linearized(
     """
     trace = VjpTrace(current(), label, keeper or Residuals(copies=True))
     keep = trace.keeper.keep
-    tracers = [trace.tracer(keep(v) if v.__class__ is ndarray else v) for v in inputs]
+    tracers = [trace.tracer(keep(v) if type(v) is ndarray else v) for v in inputs]
     try:
         results = list(trace.run(f, *tracers))
     except ValueError as error:
@@ -373,7 +372,7 @@ def linearized(
     values = []
     slots = []
     for result in results:
-        mine = result.__class__ is Tracer and result.owner is trace
+        mine = type(result) is Tracer and result.owner is trace
         values.append(result.value if mine else result)
         slots.append(result.extra if mine else 0)
     if handed:

@@ -36,7 +36,7 @@ def seed_of(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: 
     Raises:
       NonScalarOutputError, ArgumentError: where it is not one number, or has no derivative.
     """
-    if treedef is trees.LEAF and values[0].__class__ is np.float64 and not holomorphic:
+    if treedef is trees.LEAF and type(values[0]) is np.float64 and not holomorphic:
         return _ONE
     type_ = leaf_type(values[0]) if treedef is trees.LEAF else None
     if type_ is None or type_.shape != ():

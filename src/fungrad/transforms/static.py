@@ -46,7 +46,7 @@ def _same(x: Any, y: Any) -> bool:
     if isinstance(x, (float, complex, np.inexact)):
         return repr(x) == repr(y)  # tells zeros by their signs, and nan is nan
     equal = x == y
-    return equal if equal.__class__ is bool else bool(np.all(equal))
+    return equal if type(equal) is bool else bool(np.all(equal))
 
 
 def joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -59,7 +59,7 @@ class Continuous(Distribution):
         ]
 
     def _density_at(self, bound: Any, shapes: list[Any], power: int) -> Any:
-        bound = np.float64(bound) if bound.__class__ is float else bound
+        bound = np.float64(bound) if type(bound) is float else bound
         log_density = self._formula("logpdf")(bound, *shapes)
         beyond = np.abs(log_density) == np.inf
         density = np.exp(select(beyond, 0.0, log_density) * power)
@@ -68,7 +68,7 @@ class Continuous(Distribution):
     def _with_slopes(self, found: Any, method: str, y: Any, shapes: list[Any]) -> Any:
         """A probability at y; at an end of the support with the density there as its slope."""
         for (bound, density), limit in zip(self._ends(shapes, 1), LIMITS[method], strict=True):
-            if np.isfinite(limit) and density.__class__ is not float:
+            if np.isfinite(limit) and type(density) is not float:
                 end = (y == bound) & (np.abs(y) < np.inf)
                 step = select(end, y - bound, 0.0) * (density * _SIDES[method])
                 found = select(end, found + step, found)

@@ -62,7 +62,7 @@ class Discrete(Distribution):
             with np.errstate(all="ignore"):
                 return np.asarray(getattr(self._scipy, method)(*arrays), type_.dtype)
 
-        if not any(value.__class__ is Tracer for value in values):
+        if not any(type(value) is Tracer for value in values):
             return quantile(*values)[()]
         wide = [np.broadcast_to(stop_gradient(v), type_.shape) for v in values]
         return pure_callback(quantile, type_, *wide, vectorized=True)

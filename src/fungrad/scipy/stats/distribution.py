@@ -202,7 +202,7 @@ class Distribution(Family):
         self, how: Formula, method: str, lead: tuple[Any, ...], args: Any, kwargs: Any
     ) -> Any:
         """A method's value; of one without a formula, for plain values, SciPy's."""
-        traced = any(leaf.__class__ is Tracer for leaf in trees.leaves((lead, args, kwargs)))
+        traced = any(type(leaf) is Tracer for leaf in trees.leaves((lead, args, kwargs)))
         if traced or method in self._formulas or method in self._by_scipy:
             return how(method, *lead, args, kwargs)
         return getattr(self._scipy, method)(*lead, *args, **kwargs)
@@ -304,7 +304,7 @@ class Distribution(Family):
 
 def is_infinite(bound: Any) -> bool:
     """Whether a bound of a support is infinite for all parameters."""
-    return bound.__class__ is float and not np.isfinite(bound)
+    return type(bound) is float and not np.isfinite(bound)
 
 
 def _beyond(y: Any, bound: Any, side: float, open: bool) -> Any:
@@ -313,5 +313,5 @@ def _beyond(y: Any, bound: Any, side: float, open: bool) -> Any:
         beyond = y <= bound if open else y < bound
     else:
         beyond = y >= bound if open else y > bound
-    finite = bound.__class__ is float and not is_infinite(bound)
+    finite = type(bound) is float and not is_infinite(bound)
     return beyond if finite else beyond | (y == side * np.inf)

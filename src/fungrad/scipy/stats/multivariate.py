@@ -113,7 +113,7 @@ def _definite(deviation: Any, cov: Any) -> Any:
     except np.linalg.LinAlgError as error:
         raise _not_definite() from error
     pivots: Any = np.diagonal(stop_gradient(factor), axis1=-2, axis2=-1)
-    if pivots.__class__ is not Tracer and pivots.size:
+    if type(pivots) is not Tracer and pivots.size:
         least = np.square(np.min(pivots, axis=-1))
         if np.any(least <= _tolerance(cov) * np.square(np.max(pivots, axis=-1))):
             raise _not_definite()
@@ -154,7 +154,7 @@ def _pseudo(cov: Any) -> tuple[Any, Any, Any, Any]:
     largest = np.max(np.abs(values), axis=-1)
     eps = largest * _tolerance(cov)
     indefinite = values[..., 0] < -eps
-    if indefinite.__class__ is not Tracer and np.any(indefinite):
+    if type(indefinite) is not Tracer and np.any(indefinite):
         raise ValueError("The input matrix must be symmetric positive semidefinite.")
     rank = cast(np.sum(values > eps[..., np.newaxis], axis=-1), cov.dtype)
     inverse = np.linalg.pinv(cov, rcond=_tolerance(cov), hermitian=True)

@@ -15,6 +15,7 @@ import numpy as np
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import own_arithmetic, refused_arithmetic
 from fungrad.numpy.prepare import array_of, promoted
+from fungrad.numpy.wrap import array_from
 from fungrad.primitives import elementwise as e
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.declare import Primitive
@@ -108,8 +109,10 @@ def operand(value: Any) -> Any:
         )
     if value is None or isinstance(value, (str, bytes)) or hasattr(value, "__array_ufunc__"):
         return NotImplemented
-    if hasattr(value, "__array__") or isinstance(value, memoryview):
-        return operand(np.asarray(value))
+    if isinstance(value, memoryview):
+        return np.asarray(value)
+    if hasattr(value, "__array__"):
+        return array_from(value)
     return listed(tuple(value)) if isinstance(value, (Sequence, array)) else NotImplemented
 
 

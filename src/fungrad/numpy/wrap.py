@@ -57,6 +57,8 @@ def as_array(value: Any) -> Any:
     if type(value) in PLAIN:
         return value
     ready = registry.operand(value)
+    if ready is NotImplemented and not hasattr(value, "__array_function__"):
+        ready = array_from(value)
     if ready is NotImplemented:
         raise ArgumentError(
             f"{value!r} of type {type(value).__name__} was given beside a traced "
@@ -64,6 +66,18 @@ def as_array(value: Any) -> Any:
             "np.array(list(value))."
         )
     return ready
+
+
+def array_from(value: Any) -> Any:
+    """The array that an object hands out by `__array__` (a Series, a DataArray), as np.asarray.
+
+    It is traced where the object holds a traced one: np.asarray would refuse that. NotImplemented
+    where the object has no array.
+    """
+    give = getattr(value, "__array__", None)
+    if give is None or isinstance(value, type):
+        return NotImplemented
+    return registry.operand(give())
 
 
 def known(value: Any, asked: str) -> Any:

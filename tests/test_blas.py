@@ -290,6 +290,20 @@ def test_without_a_library_that_can_be_told(monkeypatch):
     assert not blas.single_in_regions()
 
 
+def test_the_library_beside_numpy_is_looked_at_on_windows(monkeypatch, tmp_path):
+    monkeypatch.setattr(np, "__file__", str(tmp_path / "numpy" / "__init__.py"))
+    module = sys.modules["numpy._core._multiarray_umath"].__file__
+    assert blas._paths() == [module]
+    (tmp_path / "numpy.libs").mkdir()
+    for name in ("msvcp140.dll", "libscipy_openblas64_-b.dll", "libopenblas-a.dll"):
+        (tmp_path / "numpy.libs" / name).touch()
+    libs = [
+        str(tmp_path / "numpy.libs" / n)
+        for n in ("libopenblas-a.dll", "libscipy_openblas64_-b.dll")
+    ]
+    assert blas._paths() == [module, *libs]
+
+
 @pytest.mark.parametrize(("parallel", "told"), [(0, False), (1, True), (2, False)])
 def test_only_threads_of_its_own_can_be_told(parallel, told, monkeypatch):
     """Neither a BLAS without threads nor one on those of OpenMP is."""

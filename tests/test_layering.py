@@ -126,7 +126,7 @@ def test_what_is_imported_later_is_there_and_below():
         (name, inner.value.removeprefix("fungrad."))
         for name, tree in MODULES.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ByPrimitive", "_of")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ByPrimitive", "Module", "_of")
         for inner in ast.walk(node)
         if isinstance(inner, ast.Constant)
         if isinstance(inner.value, str) and inner.value.startswith("fungrad.")

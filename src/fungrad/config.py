@@ -5,13 +5,19 @@ Knows the floors that own the settings; holds none itself.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fungrad.backend import blas, threads
 from fungrad.errors import ArgumentError
 from fungrad.ir import regrouping
-from fungrad.optimise import kernels
+from fungrad.later import Module
 from fungrad.tracing import interception
+
+if TYPE_CHECKING:
+    from fungrad.backend import blas, threads
+    from fungrad.optimise import kernels
+else:
+    blas, threads = Module("fungrad.backend.blas"), Module("fungrad.backend.threads")
+    kernels = Module("fungrad.optimise.kernels")
 
 
 class Config:

@@ -11,21 +11,20 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fungrad import trees
-from fungrad.backend import pool, shelf
-from fungrad.backend.straight import StraightLine, source
 from fungrad.errors import ArgumentError
 from fungrad.ir import regrouping
 from fungrad.ir.graph import Graph, above
 from fungrad.ir.regrouping import checked, chosen
 from fungrad.ir.types import Type
-from fungrad.optimise.passes import optimised
+from fungrad.later import Module
+from fungrad.primitives.declare import Primitive
 from fungrad.records import Record
-from fungrad.structural.call import call, compiled, run, use
+from fungrad.structural.call import Backend, Runner, call, compiled, run, use
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, check_function, describe, user_line
@@ -34,7 +33,28 @@ from fungrad.tracing.transformed import OfFunction
 from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type, owned, parameter_names
 from fungrad.transforms.static import Static, check_static, joined
 
-use(StraightLine())
+if TYPE_CHECKING:
+    from fungrad.backend import pool, shelf, straight
+    from fungrad.optimise import passes
+else:
+    passes = Module("fungrad.optimise.passes")
+    pool, shelf = Module("fungrad.backend.pool"), Module("fungrad.backend.shelf")
+    straight = Module("fungrad.backend.straight")
+
+
+class _StraightLine(Backend):
+    """The backend `straight`, imported with the first Graph that is compiled."""
+
+    def compile(self, graph: Graph) -> Runner:
+        return straight.StraightLine().compile(graph)
+
+    def loop(
+        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
+    ) -> Runner | None:
+        return straight.StraightLine().loop(primitive, types, params, steps)
+
+
+use(_StraightLine())
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
 
 CACHE_SIZE = 256
@@ -69,14 +89,14 @@ class Lowered:
     @property
     def optimised(self) -> Graph:
         """The Graph that is run."""
-        return optimised(self.graph)
+        return passes.optimised(self.graph)
 
     @property
     def source(self) -> str:
         """The Python program that is run, one line an equation; behind it what it calls, each under
         its name: regions that go block by block, loops, branches.
         """
-        return source(self.graph)
+        return straight.source(self.graph)
 
     def cost(self) -> Any:
         """What a call costs, counted without running it.

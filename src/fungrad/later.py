@@ -1,7 +1,8 @@
 """Floor 0: what is imported when it is first needed. Knows the standard library alone.
 
 The first gradient of a process counts the import. What only some programs need (loops, matrices of
-diagonals, LAPACK) is named here by its module; a Graph that has such primitives brings it in.
+diagonals, LAPACK) is named by its module; a Graph that has such primitives brings it in. The
+optimiser and the backend come with the first Graph that is compiled.
 """
 
 from __future__ import annotations
@@ -31,4 +32,20 @@ class ByPrimitive(dict[Any, Any]):
         return self.get(primitive)
 
 
-__all__ = ["ByPrimitive"]
+class Module:
+    """A module that is imported when one of its names is first asked for.
+
+    Args:
+      name: its full name.
+    """
+
+    __slots__ = ("_module",)
+
+    def __init__(self, name: str) -> None:
+        self._module = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
+
+
+__all__ = ["ByPrimitive", "Module"]

@@ -18,7 +18,6 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -135,8 +134,10 @@ def _paths() -> list[str]:
     are found, but on Windows; there the wheel has them beside it.
     """
     module = importlib.import_module("numpy._core._multiarray_umath")
-    beside = Path(np.__file__).parent.parent / "numpy.libs"
-    return [module.__file__ or "", *map(str, sorted(beside.glob("*openblas*.dll")))]
+    beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
+    names = os.listdir(beside) if os.path.isdir(beside) else []
+    found = sorted([name for name in names if "openblas" in name and name.endswith(".dll")])
+    return [module.__file__ or "", *[os.path.join(beside, name) for name in found]]
 
 
 class _State:

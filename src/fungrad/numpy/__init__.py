@@ -28,7 +28,6 @@ from fungrad.numpy.dtypes import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.indexing import *
 from fungrad.numpy.joining import *
-from fungrad.numpy.padding import *
 from fungrad.numpy.rearranging import *
 from fungrad.numpy.reductions import *
 from fungrad.numpy.shaping import *

@@ -11,6 +11,7 @@ from fungrad.numpy.functional import *
 from fungrad.numpy.histograms import *
 from fungrad.numpy.inspection import *
 from fungrad.numpy.nan_reductions import *
+from fungrad.numpy.padding import *
 from fungrad.numpy.polynomials import *
 from fungrad.numpy.quantiles import *
 from fungrad.numpy.sets import *

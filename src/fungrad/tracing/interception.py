@@ -1,12 +1,15 @@
 """Floor 2: functions of other modules that are replaced while a transform traces, and only then.
 
-NumPy calls no protocol for `np.asarray(tracer)`. So the outermost trace puts functions of ours in
-the place of such names when it begins to run the user's function, and puts the originals back when
-it ends. Knows modules and functions; `numpy/intercepted.py` has the table.
+NumPy calls no protocol for `np.asarray(tracer)`, and `math.sin` none at all. So the outermost trace
+gives such modules another class when it begins to run the user's function, whose properties take
+the place of the names, and gives them their own back when it ends. One assignment each way, however
+many names there are; a module's `__dict__` is left alone. Knows modules and functions;
+`numpy/intercepted.py` has the table.
 """
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -17,18 +20,20 @@ _holders: set[Any] = set()
 """The outermost traces that run now, in all threads."""
 
 
-class _Table:
-    """The names of one module: the functions that it has, and those that take their place."""
+class _Replacing:
+    """What the class of a module has while a transform traces."""
 
-    __slots__ = ("names", "originals", "replacements")
+    __slots__ = ()
 
-    def __init__(self, module: ModuleType) -> None:
-        self.names = vars(module)
-        self.originals: dict[str, Callable[..., Any]] = {}
-        self.replacements: dict[str, Callable[..., Any]] = {}
+    def __reduce__(self) -> Any:
+        """Found by its name, as a module is by those picklers that take modules."""
+        return importlib.import_module, (self.__name__,)  # type: ignore[attr-defined]
 
 
-_tables: dict[ModuleType, _Table] = {}
+_classes: dict[ModuleType, tuple[type, type]] = {}
+"""For each module its class while a transform traces, and its own."""
+_originals: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""By the function that takes its place: the function that a module has."""
 
 
 class State:
@@ -37,28 +42,45 @@ class State:
     on = True
 
 
+def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) -> property:
+    """What reads as a function of ours, as long as the module has its own function there."""
+    names = vars(module)
+    own = _originals[replacement] = names[name]
+
+    def read(module: ModuleType) -> Any:
+        found = names[name]
+        return replacement if found is own else found
+
+    def write(module: ModuleType, value: Any) -> None:
+        names[name] = original(value)
+
+    return property(read, write)
+
+
 def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]]) -> None:
     """Names functions of a module that others shall replace while a transform traces."""
-    table = _tables.get(module) or _tables.setdefault(module, _Table(module))
-    table.originals.update({name: table.names[name] for name in replacements})
-    table.replacements.update(replacements)
+    if module not in _classes:
+        own = type(module)
+        name = f"Replacing{own.__name__}"
+        _classes[module] = type(name, (_Replacing, own), {"__slots__": ()}), own
+    for name, replacement in replacements.items():
+        setattr(_classes[module][0], name, _replaced(module, name, replacement))
 
 
 def original(function: Any) -> Any:
     """The function that another of the table takes the place of; any other as it is."""
-    for table in _tables.values():
-        for name, replacement in table.replacements.items():
-            if replacement is function:
-                return table.originals[name]
-    return function
+    try:
+        return _originals.get(function, function)
+    except TypeError:  # not hashable, and so none of ours
+        return function
 
 
 def begin(holder: Any) -> None:
     """Replaces the functions, if `holder` is the first outermost trace that runs."""
     with _lock:
         if not _holders and State.on:
-            for table in _tables.values():
-                table.names.update(table.replacements)
+            for module, (replacing, _) in _classes.items():
+                module.__class__ = replacing
         _holders.add(holder)
 
 
@@ -67,5 +89,5 @@ def end(holder: Any) -> None:
     with _lock:
         _holders.discard(holder)
         if not _holders:
-            for table in _tables.values():
-                table.names.update(table.originals)
+            for module, (_, own) in _classes.items():
+                module.__class__ = own

@@ -105,7 +105,7 @@ PACKAGE = os.path.dirname(fg.__file__) + os.sep
 
 
 def failing(x):
-    return fg.vmap(lambda v: 1.0 if v > 0 else 2.0)(x)
+    return fg.vmap(lambda v: 1.0 if v > 2 else 2.0)(x)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def failing(x):
         lambda: fg.grad(failing)(X),
         lambda: fg.vjp(failing, X),
         lambda: fg.jvp(failing, (X,), (X,)),
-        lambda: fg.vmap(failing)(np.ones((2, 3))),
+        lambda: fg.vmap(failing)(np.ones((2, 3)) * np.arange(1.0, 4.0)),
         lambda: fg.make_jaxpr(failing)(X),
         lambda: fg.eval_shape(failing, X),
         lambda: fg.grad(lambda x: 1 / 0)(1.0),
@@ -139,7 +139,7 @@ def test_what_a_user_sees_on_the_terminal(tmp_path):
     script.write_text(
         "import numpy as np\nimport fungrad as fg\n\n"
         "def model(x):\n    if x > 0:\n        return x\n    return -x\n\n"
-        "fg.vmap(model)(np.ones(3))\n"
+        "fg.vmap(model)(np.arange(3.0))\n"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(fg.__file__).parents[1])}
     env.pop("FUNGRAD_TRACEBACK", None)

@@ -446,7 +446,7 @@ def test_mistakes():
     with pytest.raises(AbstractValueError, match="t_eval"):
         fg.jit(lambda y: solve_ivp(decay, (0, 1), y).y)(np.ones(1))
     with pytest.raises(AbstractValueError, match="t_eval"):
-        fg.vmap(lambda y: solve_ivp(decay, (0, 1), y).y)(np.ones((2, 1)))
+        fg.vmap(lambda y: solve_ivp(decay, (0, 1), y).y)(np.array([[1.0], [2.0]]))
     with pytest.raises(UnsupportedArgumentError, match="events"):
         fg.grad(
             lambda a: solve_ivp(decay, (0, 1), [a], events=lambda t, y: y[0], gradient="adjoint").y[

@@ -42,16 +42,16 @@ _BY_MASK = (
 
 
 class AbstractBooleanError(FungradError, TypeError):
-    """Python asked for the truth of a value that is only known as a type (under make_jaxpr, jit or
-    vmap).
+    """Python asked for the truth of a value that is only known as a type (under make_jaxpr or jit),
+    or in which the examples of vmap differ.
 
     Fails::
 
-        fg.vmap(lambda x: x if x > 0 else -x)(xs)
+        fg.vmap(lambda x: x if x > 0 else -x)(np.array([1.0, -1.0]))
 
     Repaired::
 
-        fg.vmap(lambda x: np.where(x > 0, x, -x))(xs)
+        fg.vmap(lambda x: np.where(x > 0, x, -x))(np.array([1.0, -1.0]))
     """
 
 

@@ -16,6 +16,7 @@ from fungrad.inspect.inner import inner_cuts
 from fungrad.ir.graph import Equation, Source
 from fungrad.primitives.elementwise import add_cotangents, plain
 from fungrad.structural.unfold import size_of, unfold, unfolds
+from fungrad.tracing.questions import T
 from fungrad.tracing.scope import place
 from fungrad.tracing.trace import Trace, Tracer, enter, leave, typeof
 from fungrad.transforms.reverse import walk
@@ -80,10 +81,12 @@ class WhyTrace(Trace):
         self.slots += 1
         return Tracer(self, value, self.slots)
 
-    def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
+    def concrete(
+        self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
+    ) -> T:
         source = place().source
         self.cuts.append(Cut(f"Python's {asked}", None, False, (tracer.extra,), source))
-        return tracer.value
+        return super().concrete(tracer, error, asked, read)
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent: Trace = self.parent  # type: ignore[assignment]

@@ -166,6 +166,14 @@ def _with_new_axes(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
 # --- functions ------------------------------------------------------------------------------------
 
 
+def _nonzero(a: Any) -> Any:
+    return a.nonzero()
+
+
+def _truths(a: Any) -> Any:
+    return np.asarray(a, bool)
+
+
 @implements(np.where)
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """x where the condition holds, else y, as numpy.where; no derivative of the branch not taken.
@@ -173,7 +181,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     With the condition alone it is nonzero, for which the condition has to be known.
     """
     if x is None and y is None:
-        return known(condition, "np.where(condition)").nonzero()
+        return known(condition, "np.where(condition)", _nonzero)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     condition = as_array(condition)
@@ -185,19 +193,19 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 @implements(np.nonzero)
 def nonzero(a: Any) -> Any:
     """The indices of the elements that are not zero, as numpy.nonzero; they have to be known."""
-    return known(a, "np.nonzero").nonzero()
+    return known(a, "np.nonzero", _nonzero)
 
 
 @implements(np.flatnonzero)
 def flatnonzero(a: Any) -> Any:
     """The positions in the flattened array of what is not zero, as numpy.flatnonzero."""
-    return np.flatnonzero(known(a, "np.flatnonzero"))
+    return known(a, "np.flatnonzero", np.flatnonzero)
 
 
 @implements(np.argwhere)
 def argwhere(a: Any) -> Any:
     """The indices of the elements that are not zero, one in a row, as numpy.argwhere."""
-    return np.argwhere(known(a, "np.argwhere"))
+    return known(a, "np.argwhere", np.argwhere)
 
 
 def _positions(indices: Any, length: int, mode: str) -> Any:
@@ -260,7 +268,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """The slices along an axis where a known condition holds, as numpy.compress."""
     refuse("numpy.compress", out=out)
-    condition = known(condition, "np.compress(condition)")
+    condition = known(condition, "np.compress(condition)", _truths)
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
     a = as_array(a)
@@ -278,7 +286,7 @@ def _compress_method(self: Tracer, condition: Any, axis: Any = None, out: Any = 
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
     """The elements where a known condition holds, as numpy.extract."""
-    positions = np.flatnonzero(known(condition, "np.extract(condition)"))
+    positions = known(condition, "np.extract(condition)", np.flatnonzero)
     return getitem(flattened(as_array(arr)), positions, index=Index((ARRAY,), unique=True))
 
 

@@ -35,8 +35,12 @@ def real_if_close(a: Any, tol: Any = 100) -> Any:
         return a
     if tol > 1:
         tol = np.finfo(a.dtype).eps * tol
-    imaginary = known(np.imag(a), "np.real_if_close (its dtype depends on the values)")
-    return np.real(a) if np.all(np.absolute(imaginary) < tol) else a
+    real = known(
+        np.imag(a),
+        "np.real_if_close (its dtype depends on the values)",
+        lambda imaginary: bool(np.all(np.absolute(imaginary) < tol)),
+    )
+    return np.real(a) if real else a
 
 
 @implements(np.einsum_path)

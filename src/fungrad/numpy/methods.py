@@ -35,7 +35,9 @@ def _item(self: Tracer, *index: Any) -> Any:
         return complex(self)
     if self.dtype.kind == "f":
         return float(self)
-    return self.owner.concrete(self, AbstractValueError, ".item()").item(*index)
+    return self.owner.concrete(
+        self, AbstractValueError, ".item()", lambda value: value.item(*index)
+    )
 
 
 def _copy(self: Tracer, order: str = "C") -> Any:
@@ -55,7 +57,9 @@ def _format(self: Tracer, spec: str) -> str:
     """A number in a text cuts no gradient that anybody meant."""
     if not spec:
         return str(self)
-    return format(self.owner.concrete(self, AbstractValueError, f"format(x, {spec!r})"), spec)
+    return self.owner.concrete(
+        self, AbstractValueError, f"format(x, {spec!r})", lambda value: format(value, spec)
+    )
 
 
 def _unsupported(name: str) -> Callable[..., NoReturn]:

@@ -217,7 +217,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
     ndim = len(x.shape)
     axes = range(ndim) if axis is None else [axis_index(a, ndim) for a in np.atleast_1d(axis)]
-    used = np.argwhere(known(x, "np.trim_zeros"))
+    used = known(x, "np.trim_zeros", np.argwhere)
     if _by_poly1d() and type(x) is Tracer and not (len(used) and used[0, 0] == 0):
         raise GradientCutError(
             f"The first coefficient of a traced polynomial is 0{user_line()}. numpy.poly1d leaves "

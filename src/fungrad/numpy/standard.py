@@ -13,6 +13,7 @@ import numpy as np
 
 from fungrad.errors import AbstractValueError, GradientCutError
 from fungrad.numpy.prepare import array_of
+from fungrad.tracing.questions import whole
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 
@@ -136,7 +137,7 @@ def _to_device(self: Tracer, device: Any, /, *, stream: None = None) -> Tracer:
 
 
 def _dlpack(self: Tracer, **arguments: Any) -> NoReturn:
-    self.owner.concrete(self, AbstractValueError, "__dlpack__()")
+    self.owner.concrete(self, AbstractValueError, "__dlpack__()", whole)
     raise GradientCutError(
         f"Another library asked for the memory of a traced value of type {self.type}{user_line()}, "
         "by __dlpack__. That would cut its gradient silently. Call the library by fg.external or "

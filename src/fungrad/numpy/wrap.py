@@ -15,6 +15,7 @@ import numpy as np
 
 from fungrad.errors import AbstractValueError, ArgumentError, UnsupportedArgumentError
 from fungrad.tracing import interception
+from fungrad.tracing.questions import whole
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
 
@@ -80,16 +81,18 @@ def array_from(value: Any) -> Any:
     return registry.operand(give())
 
 
-def known(value: Any, asked: str) -> Any:
-    """The NumPy value of an argument that decides on shapes, traced or not.
+def known(value: Any, asked: str, read: Callable[[Any], Any] = whole) -> Any:
+    """What is read off the NumPy value of an argument that decides on shapes, traced or not.
+
+    Examples of vmap that differ have to give the same answer, so `read` takes no more than counts.
 
     Raises:
       AbstractValueError: where it is only known as a type; `asked` says what wanted it.
     """
     value = as_array(value)
-    while type(value) is Tracer:
-        value = value.owner.concrete(value, AbstractValueError, asked)
-    return value
+    if type(value) is Tracer:
+        return value.owner.concrete(value, AbstractValueError, asked, read)
+    return read(value)
 
 
 def if_known(value: Any) -> Any:

@@ -15,6 +15,7 @@ from fungrad.errors import instead_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.inference import Inference
 from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.tracing.questions import T
 from fungrad.tracing.residuals import same_bits
 from fungrad.tracing.scope import place
 from fungrad.tracing.source import user_line
@@ -111,7 +112,9 @@ class GraphTrace(Trace):
     def dtype(self, tracer: Tracer) -> np.dtype[Any]:
         return self.typeof(tracer).dtype
 
-    def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
+    def concrete(
+        self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
+    ) -> T:
         raise error(
             f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while "
             f"{self.label()} is traced it is only known as a type{self._provenance(tracer.extra)}. "

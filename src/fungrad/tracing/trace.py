@@ -25,6 +25,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.tracing import interception
+from fungrad.tracing.questions import T, ceil, floor, whole
 from fungrad.tracing.refusals import refused_assignment, refused_number, refused_store, stored
 from fungrad.tracing.source import REFUSED, user_line, user_source
 
@@ -64,9 +65,18 @@ class Trace:
         value = tracer.value
         return PYTHON_DTYPES[type(value)] if type(value) in PYTHON_SCALARS else value.dtype
 
-    def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
-        """The value under a tracer, for Python to look at; raises `error` where there is none."""
-        return tracer.value
+    def concrete(
+        self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
+    ) -> T:
+        """What Python reads off the plain value under a tracer: `read(value)`.
+
+        Raises `error` where there is none. `asked` says in its message what asked; it is empty
+        where that can do without, and has no use for what holds for these values alone.
+        """
+        value = tracer.value
+        if type(value) is Tracer:
+            return value.owner.concrete(value, error, asked, read)
+        return read(value)
 
     def stands_for(self, tracer: Tracer) -> bool:
         """Whether this trace gives another value in the place of a tracer that it does not own."""
@@ -249,27 +259,27 @@ class Tracer:
     def __bool__(self) -> bool:
         if stored():
             raise refused_store(self.type)
-        return bool(self.owner.concrete(self, AbstractBooleanError, "bool()"))
+        return self.owner.concrete(self, AbstractBooleanError, "bool()", bool)
 
     def __int__(self) -> int:
         if stored():
             raise refused_store(self.type)
-        return int(self.owner.concrete(self, AbstractValueError, "int()"))
+        return self.owner.concrete(self, AbstractValueError, "int()", int)
 
     __trunc__ = __int__
 
     def __index__(self) -> int:
         try:
-            return operator.index(self.owner.concrete(self, AbstractValueError, "an index"))
+            return self.owner.concrete(self, AbstractValueError, "an index", operator.index)
         except AbstractValueError:  # ndarray[i] throws this away, and says what i is not
             REFUSED.index = user_source()
             raise
 
     def __floor__(self) -> int:
-        return int(np.floor(self.owner.concrete(self, AbstractValueError, "math.floor()")))
+        return self.owner.concrete(self, AbstractValueError, "math.floor()", floor)
 
     def __ceil__(self) -> int:
-        return int(np.ceil(self.owner.concrete(self, AbstractValueError, "math.ceil()")))
+        return self.owner.concrete(self, AbstractValueError, "math.ceil()", ceil)
 
     def __float__(self) -> NoReturn:
         if stored():
@@ -282,7 +292,7 @@ class Tracer:
         self._refuse("complex")
 
     def _refuse(self, kind: str) -> NoReturn:
-        self.owner.concrete(self, AbstractValueError, f"{kind}()")
+        self.owner.concrete(self, AbstractValueError, f"{kind}()", whole)
         raise refused_number(self.type, kind)
 
     def tolist(self) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from fungrad.errors import instead_of
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import reshape, slice_axis, stack_first
+from fungrad.tracing.questions import T, key, words
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of, typeof
 
@@ -45,13 +46,40 @@ class BatchTrace(Trace):
     def shape(self, tracer: Tracer) -> tuple[int, ...]:
         return shape_of(tracer.value)[1:]
 
-    def concrete(self, tracer: Tracer, error: type[Exception], asked: str) -> Any:
-        raise error(
-            f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but "
-            f"{self.label()} runs all {self.batch_size} examples at once, so it has no single "
-            f"value. {instead_of(asked)}; or give an argument that is the same for all None in "
-            "in_axes, return the value as an output, or loop instead of vmap."
-        )
+    def concrete(
+        self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
+    ) -> T:
+        """The answer that all examples give, where they give the same one."""
+
+        def refused(found: str) -> Exception:
+            return error(
+                f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but "
+                f"{self.label()} runs all {self.batch_size} examples at once, {found}. "
+                f"{instead_of(asked)}; or give an argument that is the same for all None in "
+                "in_axes, return the value as an output, or loop instead of vmap."
+            )
+
+        def agreed(values: Any) -> T:
+            if not len(values):
+                raise refused("and there are none that could be asked")
+            answer = read(values[0])
+            if values.tobytes() == values[:1].tobytes() * len(values):
+                return answer
+            for i in range(1, len(values)):
+                other = read(values[i])
+                if key(other) != key(answer):
+                    raise refused(
+                        f"and they differ: {words(answer)} in example 0, {words(other)} in "
+                        f"example {i}"
+                    )
+            return answer
+
+        if not asked:
+            raise refused("and may differ")
+        value = tracer.value
+        if type(value) is Tracer:
+            return value.owner.concrete(value, error, asked, agreed)
+        return agreed(value)
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         values = []
@@ -76,6 +104,16 @@ class BatchTrace(Trace):
                 [o.value if type(o) is Unbatched else Tracer(self, o, None) for o in output]
             )
         return Tracer(self, output, None)
+
+
+def _first_two(values: Any) -> str:
+    """Two examples of one number each that differ, in words."""
+    if not len(values):
+        return ", so it has no single value"
+    if values.ndim != 1:
+        return ", which differ in it"
+    other = next(i for i, value in enumerate(values) if value.tobytes() != values[0].tobytes())
+    return f", which differ in it: {values[0]} in example 0, {values[other]} in example {other}"
 
 
 def loop_rule(

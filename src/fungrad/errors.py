@@ -139,6 +139,23 @@ class GradientCutError(FungradError, TypeError):
     """
 
 
+class MemoryAccessError(FungradError, TypeError, AttributeError):
+    """The memory of a traced value was asked for: by `.data`, `.ctypes`, `.tobytes()`, by pickling
+    it, or by compiled code. A traced value has none.
+
+    Fails::
+
+        fg.grad(lambda x: library.norm(x.ctypes.data, x.size))(x)
+
+    Repaired: give compiled code plain numbers, and say its derivative::
+
+        norm = fg.external(lambda x: library.norm(x.ctypes.data, x.size), vjp=...)
+        fg.grad(norm)(x)
+
+    It is an AttributeError as well: `hasattr(x, "data")` is false.
+    """
+
+
 class UnsupportedFunctionError(FungradError, TypeError):
     """A NumPy function that fungrad has no implementation of was called on a traced value.
 

@@ -97,7 +97,7 @@ class _Builder:
         if level.number == 0:  # the inputs of an inner Graph may be cotangents
             values.backward.update((id(v), 0) for v in graph.inputs)
         for variable, value in graph.constants:
-            small = np.size(value) <= 4 and isinstance(value, (np.ndarray, np.generic))
+            small = issubclass(type(value), (np.ndarray, np.generic)) and np.size(value) <= 4
             shown = np.array2string(np.asarray(value), precision=4) if small else ""
             level.port("constant", variable, shown or "constant")
         for index, variable in enumerate(graph.inputs):

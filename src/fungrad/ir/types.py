@@ -140,9 +140,10 @@ def of_value(value: Any) -> Type:
     found = _OF_SCALARS.get(type(value))
     if found is not None:
         return found
-    if isinstance(value, np.ndarray) and own_arithmetic(value):
+    kind = type(value)
+    if issubclass(kind, np.ndarray) and own_arithmetic(value):
         raise refused_arithmetic(value)
-    if isinstance(value, (np.ndarray, np.generic)):
+    if issubclass(kind, (np.ndarray, np.generic)):
         return Type(value.shape, value.dtype)
     raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
 

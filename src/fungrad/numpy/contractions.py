@@ -183,7 +183,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """The sum of products over the given axes, as np.tensordot."""
     a, b = array_of(a), array_of(b)
     na, nb = len(a.shape), len(b.shape)
-    if isinstance(axes, (tuple, list, np.ndarray)):
+    if issubclass(type(axes), (tuple, list, np.ndarray)):
         axes_a, axes_b = axes
         pair = axis_indices(_listed(axes_a), na), axis_indices(_listed(axes_b), nb)
         if len(pair[0]) != len(pair[1]):
@@ -199,7 +199,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 
 def _listed(axes: Any) -> Any:
-    return axes.tolist() if isinstance(axes, np.ndarray) else axes
+    return axes.tolist() if issubclass(type(axes), np.ndarray) else axes
 
 
 @implements(np.kron)

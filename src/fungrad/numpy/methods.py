@@ -19,6 +19,7 @@ from fungrad.numpy import (
     contractions,
     elementwise,
     indexing,
+    memory,
     rearranging,
     reductions,
     shaping,
@@ -26,7 +27,7 @@ from fungrad.numpy import (
     standard,
 )
 from fungrad.numpy.prepare import refuse_assignment
-from fungrad.tracing.trace import Tracer, registry, unsupported
+from fungrad.tracing.trace import Tracer, registry
 
 
 def _item(self: Tracer, *index: Any) -> Any:
@@ -62,13 +63,6 @@ def _format(self: Tracer, spec: str) -> str:
     )
 
 
-def _unsupported(name: str) -> Callable[..., NoReturn]:
-    def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
-        raise unsupported(getattr(np.ndarray, name))
-
-    return method
-
-
 def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
     def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
         refuse_assignment(f"ndarray.{name}", advice)
@@ -77,8 +71,8 @@ def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
 
 
 _MODULES: tuple[Any, ...] = (
-    averages, bits, contractions, elementwise, indexing, rearranging, reductions, shaping,
-    sorting, standard,
+    averages, bits, contractions, elementwise, indexing, memory, rearranging, reductions,
+    shaping, sorting, standard,
 )  # fmt: skip
 
 METHODS: dict[str, Any] = {
@@ -106,17 +100,11 @@ def _ufunc_method(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-_BYTES = ("byteswap", "dump", "dumps", "getfield", "setflags", "tobytes", "tofile")
-"""Methods that ask for the bytes of an array, which a traced value may not have."""
-
-
 def install() -> None:
     """Puts the methods on Tracer; first those that `np.sin` of an object array calls."""
     for ufunc in registry.ufuncs:
         if "O" in "".join(ufunc.types) and ufunc.nout == 1 and ufunc.nin <= 2:
             setattr(Tracer, ufunc.__name__, _ufunc_method(ufunc))
-    for name in _BYTES:
-        setattr(Tracer, name, _unsupported(name))
     for methods in (*[module.METHODS for module in _MODULES], METHODS):
         for name, member in methods.items():
             setattr(Tracer, name, member)

@@ -79,7 +79,7 @@ def sizes(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, (tuple, list)):
         return tuple([n if type(n) is int else operator.index(n) for n in shape])
     if isinstance(shape, np.ndarray) and shape.ndim:
-        return tuple(shape.tolist())
+        return tuple([operator.index(n) for n in shape])
     return (operator.index(shape),)
 
 

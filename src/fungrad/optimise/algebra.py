@@ -133,7 +133,7 @@ def _uniform(writer: Writer, atom: Atom) -> Literal | None:
 
 
 def _of_constant(value: Any) -> Literal | None:
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fc" or value.size < 2:
+    if type(value) is not np.ndarray or value.dtype.kind not in "fc" or value.size < 2:
         return None
     first = value.flat[0]
     if value.flat[-1] != first or not np.isfinite(first) or not bool(np.all(value == first)):

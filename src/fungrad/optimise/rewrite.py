@@ -113,7 +113,7 @@ def computed_now(equation: Equation, values: Sequence[Any]) -> Any:
     """The value of an equation, as a constant of a Graph: nobody writes to it."""
     primitive: Any = equation.primitive
     value = primitive.eval(*values, **equation.params)
-    if isinstance(value, np.ndarray):
+    if issubclass(type(value), np.ndarray):
         value.flags.writeable = False
     return value
 
@@ -333,7 +333,9 @@ def _equal_constants(graph: Graph) -> Renaming:
     names: Renaming = {}
     first: dict[Hashable, Variable] = {}
     for variable, value in graph.constants:
-        if isinstance(value, np.ndarray) and value.nbytes <= COMPARED and not value.dtype.hasobject:
+        if type(value) is not np.ndarray or value.dtype.hasobject:
+            continue
+        if value.nbytes <= COMPARED:
             known = first.setdefault((variable.type, value.tobytes()), variable)
             if known is not variable:
                 names[id(variable)] = known

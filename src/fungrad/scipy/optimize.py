@@ -43,7 +43,7 @@ class _Parameters:
         else:
             x0 = trees.unflatten(treedef, [_float64(leaf) for leaf in leaves])
         self.vector, self.tree = ravel_pytree(x0)
-        self.plain = isinstance(x0, np.ndarray) and x0.ndim == 1
+        self.plain = type(x0) is np.ndarray and x0.ndim == 1
 
     def restored(self, result: Any) -> Any:
         """SciPy's result with x, and the gradient in it, as the user's tree."""

@@ -126,7 +126,7 @@ class Reverse:
 
     def pullback_eval(self, *values: Any, wanted: Any, trailed: bool, **params: Any) -> Any:
         args, trail, cotangents = parted(values, wanted, trailed)
-        residuals = trail[()] if isinstance(trail, np.ndarray) else trail
+        residuals = trail[()] if type(trail) is np.ndarray else trail
         return tuple(self.rules.replay(args, residuals, cotangents, wanted, **params))
 
     def pullback_type(self, *types: Type, wanted: Any, trailed: bool, **params: Any) -> Any:

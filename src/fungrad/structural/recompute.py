@@ -92,7 +92,7 @@ def _fingerprint(value: Any) -> int:
     """
     if type(value) is tuple:
         return hash(tuple([_fingerprint(v) for v in value]))
-    if isinstance(value, np.ndarray):
+    if issubclass(type(value), np.ndarray):
         return _of_array(value)
     if isinstance(value, _NUMBERS):
         return hash(value) if value == value else 1  # NaN has the hash of its address

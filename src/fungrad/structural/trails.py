@@ -24,7 +24,7 @@ def type_of(value: Any) -> Type:
 
     Such a one is read from a stack of trails: NumPy hands out the object itself.
     """
-    if isinstance(value, (np.ndarray, np.generic, *PYTHON_SCALARS)):
+    if issubclass(type(value), (np.ndarray, np.generic, *PYTHON_SCALARS)):
         return of_value(value)
     return TRAIL
 

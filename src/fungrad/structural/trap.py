@@ -30,6 +30,9 @@ from fungrad.tracing.source import user_source
 from fungrad.tracing.trace import Trace, current, enter, leave
 from fungrad.transforms.reverse import walk
 
+_SHOWN = (np.ndarray, np.generic, float)
+"""The classes of values of which a message shows the first numbers."""
+
 
 class TrapTrace(Trace):
     """Looks at the values that go into and come out of each primitive."""
@@ -97,7 +100,7 @@ def _walking() -> tuple[str | None, Sequence[Any], Any]:
     while frame is not None:
         if frame.f_code is walk.__code__:
             known = frame.f_locals
-            args = [a for a in known["args"] if isinstance(a, (np.ndarray, np.generic, float))]
+            args = [a for a in known["args"] if issubclass(type(a), _SHOWN)]
             cotangent = known["cotangent"]
             return known["primitive"].name, args, getattr(cotangent, "value", cotangent)
         frame = frame.f_back

@@ -8,7 +8,7 @@ from __future__ import annotations
 import opcode
 import sys
 
-from fungrad.errors import GradientCutError, ItemAssignmentError
+from fungrad.errors import GradientCutError, ItemAssignmentError, MemoryAccessError
 from fungrad.ir.types import Type
 from fungrad.tracing.source import in_a_package, user_line
 
@@ -48,6 +48,29 @@ def refused_assignment(type_: Type) -> ItemAssignmentError:
     )
 
 
+def refused_pickle(type_: Type) -> MemoryAccessError:
+    """The error for a traced value that is pickled: what it stands for is in this process alone."""
+    return MemoryAccessError(
+        f"A traced value of type {type_} is pickled{user_line()}, to be kept in a file or sent to "
+        "another process, which know nothing of the transform that runs. Do that outside of the "
+        "transform; give other processes fg.stop_gradient(x), or call them by fg.external, with a "
+        "derivative."
+    )
+
+
+def refused_memory(type_: Type, name: str, advice: str = "") -> MemoryAccessError:
+    """The error for the memory of a traced value, which has none of its own."""
+    return MemoryAccessError(
+        f"{name} of a traced value of type {type_} was asked for{user_line()}: the memory of an "
+        "array, which a traced value has not. Numbers read from there would have no derivative. "
+        + (
+            advice
+            or "Compiled code that needs it is called by fg.external, with a derivative, or given "
+            "fg.stop_gradient(x)."
+        )
+    )
+
+
 def refused_number(type_: Type, kind: str) -> GradientCutError:
     """The error for a traced value that Python makes a `float` or a `complex` of."""
     if in_a_package():
@@ -68,4 +91,11 @@ def refused_number(type_: Type, kind: str) -> GradientCutError:
     )
 
 
-__all__ = ["refused_assignment", "refused_number", "refused_store", "stored"]
+__all__ = [
+    "refused_assignment",
+    "refused_memory",
+    "refused_number",
+    "refused_pickle",
+    "refused_store",
+    "stored",
+]

@@ -208,7 +208,7 @@ def _is_traced(value: Any) -> bool:
     """Whether a local variable is a traced value, or an ndarray made of some."""
     if isinstance(value, (tuple, list)):
         return any(_is_traced(v) for v in value)
-    objects = isinstance(value, np.ndarray) and value.dtype == object
+    objects = type(value) is np.ndarray and value.dtype == object
     return objects or type(value).__module__ == "fungrad.tracing.trace"
 
 

@@ -73,7 +73,7 @@ class GraphTrace(Trace):
                 ancestor = ancestor.parent
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             return Literal(value)
-        if isinstance(value, np.ndarray):
+        elif isinstance(value, np.ndarray):
             value = self.keep(value)
         known = self.constants.get(id(value))
         if known is None:

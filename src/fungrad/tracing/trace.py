@@ -185,7 +185,8 @@ class Tracer:
     """A traced value: what user code holds in place of an ndarray while a transform runs.
 
     It behaves as an immutable ndarray: operators, attributes, methods, NumPy's ufuncs and
-    functions.
+    functions; `isinstance(x, np.ndarray)` holds. What asks for its class in Python finds ndarray;
+    `type(x)`, and compiled code, which reads the memory of ndarrays, finds Tracer.
     """
 
     __slots__ = ("__weakref__", "extra", "owner", "value")
@@ -204,6 +205,10 @@ class Tracer:
 
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, index: Any) -> Any: ...
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return np.ndarray
 
     @property
     def type(self) -> Type:
@@ -229,16 +234,6 @@ class Tracer:
     def size(self) -> int:
         """The number of elements, as of an ndarray."""
         return self.owner.typeof(self).size
-
-    @property
-    def itemsize(self) -> int:
-        """The bytes of one element, as of an ndarray."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all elements, as of an ndarray."""
-        return self.size * self.itemsize
 
     def __len__(self) -> int:
         shape = self.shape

@@ -193,7 +193,7 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
             if id(value) in seen or value.base is not None or not value.flags.writeable:
                 value = value.copy()
             seen.add(id(value))
-        elif isinstance(value, np.ndarray):  # of a subclass, as a file mapped to memory
+        elif issubclass(type(value), np.ndarray):  # of a subclass, as a file mapped to memory
             value = np.array(value)
         result.append(value)
     return result

@@ -37,7 +37,16 @@ FLOORS = (
         "tree_util",
         "tree_parts",
     ),
-    ("testing", "inspect", "data", "saving", "saving_graphs", "saving_members", "saving_values"),
+    (
+        "testing",
+        "inspect",
+        "data",
+        "saving",
+        "saving_graphs",
+        "saving_members",
+        "saving_values",
+        "sparse",
+    ),
     ("__init__",),
     ("demo",),
     (

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fungrad import nn as nn
     from fungrad import random as random
     from fungrad import scipy as scipy
+    from fungrad import sparse as sparse
     from fungrad import testing as testing
     from fungrad import tree_parts as tree_parts
     from fungrad import tree_util as tree_util
@@ -135,6 +136,7 @@ _LATER = {
     "save_names": "fungrad.structural.policies",
     "save_nothing": "fungrad.structural.policies",
     "scipy": "fungrad.scipy",
+    "sparse": "fungrad.sparse",
     "testing": "fungrad.testing",
     "to_source": "fungrad.inspect.numpy_source",
     "tree_all": "fungrad.tree_util",

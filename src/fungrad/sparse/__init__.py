@@ -1,0 +1,30 @@
+"""`fungrad.sparse`: sparse Jacobians and Hessians of plain NumPy functions. Needs SciPy.
+
+The pattern is found from the traced program, columns that share no row are coloured alike, and one
+product with a vector gives all columns of a colour. The results are scipy.sparse arrays, which
+SciPy's solvers take as they are.
+"""
+
+from fungrad.sparse.colouring import colour
+from fungrad.sparse.compressed import DensePatternWarning
+from fungrad.sparse.ipopt import IpoptProblem
+from fungrad.sparse.public import (
+    SparseFunction,
+    hessian,
+    hessian_pattern,
+    jacobian,
+    jacobian_pattern,
+    value_and_jacobian,
+)
+
+__all__ = [
+    "DensePatternWarning",
+    "IpoptProblem",
+    "SparseFunction",
+    "colour",
+    "hessian",
+    "hessian_pattern",
+    "jacobian",
+    "jacobian_pattern",
+    "value_and_jacobian",
+]

@@ -1,0 +1,234 @@
+"""A sparse Jacobian or Hessian from few products: one for each colour, and a gather."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError, MissingRuleError
+from fungrad.ir.types import Type
+from fungrad.sparse import colouring
+from fungrad.sparse.derivative import Arguments, Derivative, forward, reverse, second
+from fungrad.sparse.patterns import Pattern, scipy_sparse
+from fungrad.sparse.propagation import is_dense, of_linear_map
+from fungrad.tracing.source import describe, user_line
+
+FEW = 8
+"""The most columns of a matrix that nobody minds to be dense."""
+
+PULLBACK = 2
+"""How many products forward one product in reverse is counted as."""
+
+
+class DensePatternWarning(UserWarning):
+    """A sparsity pattern is nearly full, so that a sparse derivative costs more than it saves."""
+
+
+class Compressed:
+    """The plan for one derivative: its pattern, its colours, and where each entry is read.
+
+    Args:
+      derivative: the two programs.
+      pattern: rows by columns, canonical.
+      groups: for each column (row, in reverse mode) its colour.
+      read: for each entry the product that holds it, and the position in that.
+      by_rows: whether the products are of vectors with the matrix, and the groups of its rows.
+    """
+
+    def __init__(
+        self,
+        derivative: Derivative,
+        pattern: Pattern,
+        groups: np.ndarray,
+        read: Any,
+        by_rows: bool = False,
+    ) -> None:
+        self.derivative = derivative
+        self.by_rows = by_rows
+        self.pattern = pattern
+        self.groups = groups
+        vectors = derivative.product.inputs[derivative.residuals :]
+        types = [v.type for v in vectors]
+        count = int(groups.max()) + 1 if groups.size else 0
+        self.seeds = [_seed(groups == i, types) for i in range(count)]
+        products, places = read
+        self._size = sum(a.type.size for a in derivative.product.outputs)
+        self._read = products.astype(np.intp) * self._size + places
+
+    def at(self, values: Sequence[Any]) -> tuple[Sequence[Any], np.ndarray]:
+        """The outputs at a point, and the entries of the derivative in the pattern's order."""
+        outputs, product = self.derivative.at(values)
+        dtype = np.result_type(*[a.type.dtype for a in self.derivative.product.outputs])
+        found = np.empty((len(self.seeds), self._size), dtype)
+        for row, seed in zip(found, self.seeds, strict=True):
+            start = 0
+            for part in product(seed):
+                row[start : start + part.size] = part.reshape(-1)
+                start += part.size
+        return outputs, found.reshape(-1).take(self._read)
+
+    def check(self, values: Sequence[Any], entries: np.ndarray) -> None:
+        """Compares a product of the matrix with the same product of the function.
+
+        Raises:
+          ArgumentError: where they differ: the pattern is too narrow.
+        """
+        derivative = self.derivative
+        rng = np.random.default_rng(0)
+        vectors = derivative.product.inputs[derivative.residuals :]
+        vector = [rng.standard_normal(v.type.shape).astype(v.type.dtype) for v in vectors]
+        _, product = derivative.at(values)
+        want = _flat(product(vector))
+        matrix = self.matrix(entries)
+        flat = _flat(vector)
+        got = matrix.T @ flat if self.by_rows else matrix @ flat
+        scale = np.max(np.abs(want), initial=0.0) or 1.0
+        tolerance = math.sqrt(np.finfo(want.dtype).eps) * scale
+        wrong = ~(np.abs(got - want) <= tolerance) & ~(np.isnan(got) & np.isnan(want))
+        if wrong.any():
+            raise ArgumentError(
+                f"The sparsity pattern is too narrow{user_line()}: its product with a vector "
+                f"differs from that of {describe(derivative.call.f)} at position "
+                f"{int(np.flatnonzero(wrong)[0])} (by {float(np.max(np.abs(got - want)[wrong]))})."
+            )
+
+    def matrix(self, entries: np.ndarray) -> Any:
+        """The matrix with the given entries."""
+        csr_array = scipy_sparse().csr_array
+        parts = (entries, self.pattern.indices.copy(), self.pattern.indptr.copy())
+        return csr_array(parts, shape=self.pattern.shape)
+
+
+def _flat(parts: Sequence[Any]) -> np.ndarray:
+    return np.concatenate([np.ravel(part) for part in parts]) if parts else np.zeros(0)
+
+
+def _seed(chosen: np.ndarray, types: Sequence[Type]) -> list[np.ndarray]:
+    """The vectors that are 1 at the chosen elements."""
+    parts = np.split(chosen, np.cumsum([t.size for t in types])[:-1])
+    return [p.reshape(t.shape).astype(t.dtype) for p, t in zip(parts, types, strict=True)]
+
+
+def rows_of(pattern: Pattern) -> np.ndarray:
+    """The row of each entry of a pattern."""
+    return np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+
+
+def canonical(pattern: Any) -> Pattern:
+    """A pattern with its columns in order and no entry twice."""
+    result = scipy_sparse().csr_array(pattern, copy=True)
+    result = scipy_sparse().csr_array(result != 0) if result.dtype != np.bool_ else result
+    result.sum_duplicates()
+    result.eliminate_zeros()
+    return result
+
+
+def given_pattern(pattern: Any, shape: tuple[int, int]) -> Pattern:
+    """A pattern that the user gave, checked."""
+    found = canonical(pattern)
+    if found.shape != shape:
+        raise ArgumentError(
+            f"pattern= has the shape {found.shape}, but the matrix has {shape}{user_line()}."
+        )
+    return found
+
+
+def found_pattern(derivative: Derivative) -> Pattern:
+    """The pattern of a derivative's products by its vectors; warns where it is dense."""
+    graph = derivative.product
+    sizes = [v.type.size for v in graph.inputs[derivative.residuals :]]
+    pattern, dense = of_linear_map(graph, sizes, derivative.residuals)
+    pattern = canonical(pattern)
+    rows, columns = pattern.shape
+    if rows > 1 and columns > FEW and is_dense(pattern):
+        lines = sorted({f"`{e.primitive.name}`{_at(e.source)}" for e in dense})
+        warnings.warn(
+            f"{derivative.call.label()}: {pattern.nnz:,} of {rows * columns:,} entries of the "
+            f"matrix may differ from zero, because of {', '.join(lines[:4])}. Use fg.jacobian or "
+            "fg.hessian, or pass pattern= if you know that fewer do.",
+            DensePatternWarning,
+            stacklevel=5,
+        )
+    return pattern
+
+
+def _at(source: Any) -> str:
+    return f" ({source.file}:{source.line})" if source is not None else ""
+
+
+def jacobian_plan(
+    f: Callable[..., Any], argnums: Any, given: Arguments, mode: str, pattern: Any
+) -> Compressed:
+    """The plan for the Jacobian of f: by columns, by rows, or whichever has fewer products."""
+    verb = "fg.sparse.jacobian"
+    pushed = pulled = None
+    if mode != "reverse":
+        try:
+            pushed = Derivative(f, argnums, given, verb, forward)
+        except MissingRuleError:
+            if mode == "forward":
+                raise
+    if pushed is None:
+        pulled = Derivative(f, argnums, given, verb, reverse)
+    one: Any = pushed or pulled
+    shape = (sum(t.size for t in one.outputs), sum(t.size for t in one.inputs))
+    if pattern is not None:
+        found = given_pattern(pattern, shape)
+    elif pushed is not None:
+        found = found_pattern(pushed)
+    else:
+        assert pulled is not None
+        found = canonical(found_pattern(pulled).T.tocsr())
+    if pushed is not None:
+        groups = colouring.columns(found)
+        pulled = None if mode == "forward" else _cheaper(f, argnums, given, found, groups)
+        if pulled is None:
+            return Compressed(pushed, found, groups, (groups[found.indices], rows_of(found)))
+    assert pulled is not None
+    groups = colouring.columns(found.T.tocsr())
+    read = (groups[rows_of(found)], found.indices)
+    return Compressed(pulled, found, groups, read, by_rows=True)
+
+
+def _cheaper(
+    f: Callable[..., Any], argnums: Any, given: Arguments, pattern: Pattern, groups: np.ndarray
+) -> Derivative | None:
+    """The derivative in reverse, where groups of rows need fewer products than groups of columns.
+
+    A column's entries bound the number of groups of rows from below.
+    """
+    products = groups.max(initial=-1) + 1
+    longest = int(np.bincount(pattern.indices, minlength=1).max(initial=0))
+    if PULLBACK * longest >= products:
+        return None
+    if PULLBACK * (colouring.columns(pattern.T.tocsr()).max(initial=-1) + 1) >= products:
+        return None
+    try:
+        return Derivative(f, argnums, given, "fg.sparse.jacobian", reverse)
+    except MissingRuleError:
+        return None
+
+
+def hessian_plan(f: Callable[..., Any], argnums: Any, given: Arguments, pattern: Any) -> Compressed:
+    """The plan for the Hessian of f, each entry read off one of two columns."""
+    derivative = Derivative(f, argnums, given, "fg.sparse.hessian", second)
+    size = sum(t.size for t in derivative.inputs)
+    if pattern is not None:
+        found = given_pattern(pattern, (size, size))
+    else:
+        found = found_pattern(derivative)
+    found = canonical(found + found.T.tocsr())
+    groups = colouring.symmetric(found)
+    rows, columns = rows_of(found), found.indices
+    keys = rows.astype(np.int64) * (int(groups.max(initial=0)) + 1) + groups[columns]
+    counts = np.bincount(keys)
+    alone = counts[keys] == 1  # the only one of its colour in its row
+    read = (np.where(alone, groups[columns], groups[rows]), np.where(alone, rows, columns))
+    return Compressed(derivative, found, groups, read)
+
+
+__all__ = ["Compressed", "hessian_plan", "jacobian_plan"]

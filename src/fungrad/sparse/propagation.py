@@ -1,0 +1,203 @@
+"""The pattern of a linear map that is given as a Graph, found in one walk over its equations.
+
+Calls are looked into, branches united, scans gone through step by step as far as that is cheap, and
+otherwise until the patterns of the carries no longer grow. The pattern holds for all values of the
+other inputs: only constants, and what follows from them, are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.sparse.patterns import Pattern, empty, equal, identity, stacked, take, union
+from fungrad.sparse.rules import Given, spread
+from fungrad.structural.branch import switch
+from fungrad.structural.call import call
+from fungrad.structural.checkpoint import checkpointed
+from fungrad.structural.loop import while_loop
+from fungrad.structural.scan import scan
+
+STEPS = 256
+"""The most steps of a scan that are gone through one by one."""
+
+DENSE = 0.25
+"""The share of entries that are not zero from which on a pattern is called dense."""
+
+KNOWN = 1 << 24
+"""The most elements of a value that is computed because it depends on constants alone."""
+
+
+class Propagation:
+    """A walk over Graphs: patterns over `count` inputs, and the equations that made them dense."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.dense: list[Equation] = []
+
+    def graph(
+        self, graph: Graph, patterns: Sequence[Pattern | None], values: Sequence[Any]
+    ) -> list[Pattern | None]:
+        """The patterns of a Graph's outputs for those of its inputs; None: depends on no input."""
+        known = {id(v): value for v, value in graph.constants}
+        known.update((id(v), x) for v, x in zip(graph.inputs, values, strict=True) if x is not None)
+        found = dict(zip(map(id, graph.inputs), patterns, strict=True))
+
+        def given(atom: Atom) -> Given:
+            if isinstance(atom, Literal):
+                return Given(None, atom.value, ())
+            return Given(found.get(id(atom)), known.get(id(atom)), atom.type.shape)
+
+        for equation in graph.equations:
+            arguments = [given(atom) for atom in equation.inputs]
+            if all(a.pattern is None for a in arguments):
+                outputs = _computed(equation, arguments)
+                known.update(zip(map(id, equation.outputs), outputs, strict=False))
+                continue
+            for variable, pattern in zip(
+                equation.outputs, self._equation(equation, arguments), strict=True
+            ):
+                if variable.type.inexact:
+                    found[id(variable)] = pattern
+        return [given(atom).pattern for atom in graph.outputs]
+
+    def _equation(self, equation: Equation, given: Sequence[Given]) -> Sequence[Pattern | None]:
+        primitive: Any = equation.primitive
+        if primitive is call or primitive is checkpointed:
+            graph = equation.params["graph"]
+            return self.graph(graph, [g.pattern for g in given], [g.value for g in given])
+        if primitive is switch:
+            return self._switch(equation, given)
+        if primitive is scan:
+            return self._scan(equation, given)
+        if primitive is while_loop:
+            return self._while(equation, given)
+        outputs = spread(equation, given, self.count)
+        if any(map(is_dense, outputs)) and not any(is_dense(g.pattern) for g in given):
+            self.dense.append(equation)
+        return outputs
+
+    def _switch(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
+        patterns, values = [g.pattern for g in given[1:]], [g.value for g in given[1:]]
+        branches = [self.graph(b, patterns, values) for b in equation.params["branches"]]
+        return [union(outputs) for outputs in zip(*branches, strict=True)]
+
+    def _scan(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
+        params = equation.params
+        length, body = params["length"], params["body"]
+        fixed, carried = params["counts"]
+        constants, carry = given[:fixed], [g.pattern for g in given[fixed : fixed + carried]]
+        read = given[fixed + carried :]
+        first = [g.value for g in constants]
+
+        def step(carry: Sequence[Pattern | None], xs: Sequence[Given]) -> list[Pattern | None]:
+            patterns = [*(g.pattern for g in constants), *carry, *(x.pattern for x in xs)]
+            values = [*first, *[None] * carried, *(x.value for x in xs)]
+            return self.graph(body, patterns, values)
+
+        if length <= STEPS:
+            outputs: list[list[Pattern | None]] = []
+            for i in range(length):
+                at = length - 1 - i if params["reverse"] else i
+                found = step(carry, [_row(g, at, length) for g in read])
+                carry = found[:carried]
+                outputs.append(found[carried:])
+            steps = outputs[::-1] if params["reverse"] else outputs
+            columns = [[step[i] for step in steps] for i in range(len(body.outputs) - carried)]
+        else:
+            every = [_any_row(g, length) for g in read]
+            carry = self._grown(carry, lambda now: step(now, every)[:carried])
+            columns = [[p] * length for p in step(carry, every)[carried:]]
+        sizes = [atom.type.size for atom in body.outputs[carried:]]
+        return [
+            *carry,
+            *(
+                None if all(p is None for p in column)
+                else stacked(column, [size] * length, self.count)
+                for column, size in zip(columns, sizes, strict=True)
+            ),
+        ]  # fmt: skip
+
+    def _while(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
+        condition, fixed = equation.params["counts"]
+        body = equation.params["body"]
+        constants = given[condition : condition + fixed]
+        carry = [g.pattern for g in given[condition + fixed :]]
+        values = [*(g.value for g in constants), *[None] * len(carry)]
+        return self._grown(
+            carry, lambda now: self.graph(body, [*(g.pattern for g in constants), *now], values)
+        )
+
+    def _grown(self, carry: Sequence[Pattern | None], step: Any) -> list[Pattern | None]:
+        """The patterns of carries that a further step does not add to."""
+        now = list(carry)
+        while True:
+            new = [union([old, found]) for old, found in zip(now, step(now), strict=True)]
+            if all(equal(x, y) for x, y in zip(new, now, strict=True)):
+                return now
+            now = new
+
+
+def _row(given: Given, at: int, length: int) -> Given:
+    """What one step of a scan reads of an argument."""
+    size = given.size // length
+    pattern = given.pattern
+    return Given(
+        None if pattern is None else pattern[at * size : (at + 1) * size],
+        None if given.value is None else given.value[at],
+        given.shape[1:],
+    )
+
+
+def _any_row(given: Given, length: int) -> Given:
+    """What any step of a scan reads of an argument, whose value is not known then."""
+    pattern = given.pattern
+    if pattern is not None:
+        size = given.size // length
+        parts = [take(pattern, np.arange(i * size, (i + 1) * size)) for i in range(length)]
+        pattern = union(parts)
+    return Given(pattern, None, given.shape[1:])
+
+
+def _computed(equation: Equation, given: Sequence[Given]) -> Sequence[Any]:
+    """The results of an equation that depends on constants alone, if it may be run here."""
+    primitive: Any = equation.primitive
+    size = sum(v.type.size for v in equation.outputs)
+    values = [g.value for g in given]
+    if size > KNOWN or not primitive.pure or any(v is None for v in values):
+        return ()
+    if not primitive.module.startswith("fungrad.") or (not equation.params and not values):
+        return ()
+    with np.errstate(all="ignore"):
+        outputs = primitive.eval(*values, **equation.params)
+    return outputs if primitive.multiple else (outputs,)
+
+
+def is_dense(pattern: Pattern | None) -> bool:
+    """Whether so many entries may differ from zero that a sparse matrix saves nothing."""
+    return pattern is not None and pattern.nnz > DENSE * pattern.shape[0] * pattern.shape[1]
+
+
+def of_linear_map(graph: Graph, sizes: Sequence[int], known: int) -> tuple[Pattern, list[Equation]]:
+    """The pattern of a linear map's outputs by its vectors, and the equations that make it dense.
+
+    Args:
+      graph: takes `known` values that no vector reaches, then the vectors.
+      sizes: the numbers of elements of the vectors.
+    """
+    count = sum(sizes)
+    walk = Propagation(count)
+    starts = np.cumsum([0, *sizes])
+    vectors = [identity(n, int(start), count) for n, start in zip(sizes, starts, strict=False)]
+    values = [None] * len(graph.inputs)
+    found = walk.graph(graph, [*[None] * known, *vectors], values)
+    rows = [atom.type.size for atom in graph.outputs]
+    if not found:
+        return empty(0, count), walk.dense
+    return stacked(found, rows, count), walk.dense
+
+
+__all__ = ["is_dense", "of_linear_map"]

@@ -1,0 +1,297 @@
+"""Sparse Jacobians and Hessians as SciPy's sparse arrays, from plain NumPy functions."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import AbstractValueError, ArgumentError
+from fungrad.ir.types import Type
+from fungrad.sparse.compressed import Compressed, found_pattern, hessian_plan, jacobian_plan
+from fungrad.sparse.derivative import Arguments, Derivative, forward, second
+from fungrad.sparse.patterns import scipy_sparse
+from fungrad.tracing.source import describe, user_line
+from fungrad.tracing.trace import EVAL, Tracer, current
+from fungrad.tracing.transformed import Transformed
+from fungrad.transforms.arguments import check_differentiated
+
+PLANS = 32
+"""How many patterns and programs, for arguments of different types, a function keeps."""
+
+Planner = Callable[[Arguments], Compressed]
+
+
+class Plans:
+    """The plans of one function, the last ones used."""
+
+    def __init__(self, make: Planner, f: Callable[..., Any], verb: str) -> None:
+        self._make = make
+        self._f = f
+        self._verb = verb
+        self._plans: OrderedDict[Any, Compressed] = OrderedDict()
+
+    def of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Compressed, Arguments]:
+        """The plan for some arguments, and these."""
+        given = Arguments(args, kwargs)
+        if current() is not EVAL or any(type(leaf) is Tracer for leaf in given.leaves):
+            raise AbstractValueError(
+                f"{self._verb} of {describe(self._f)} makes a SciPy array{user_line()}, so it "
+                "cannot be part of a traced function. Call it outside of jit, grad and vmap, or "
+                "use fg.jacobian, fg.hessian, fg.jvp or fg.hvp here."
+            )
+        key = given.key
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._make(given)
+            while len(self._plans) > PLANS:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return plan, given
+
+
+class SparseFunction(Transformed):
+    """What `fg.sparse.jacobian` and its kin return: call it with f's arguments."""
+
+    plans: Plans
+
+    def pattern(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The entries that may differ from zero, as a scipy.sparse.csr_array of booleans."""
+        return self.plans.of(args, kwargs)[0].pattern.copy()
+
+    def colours(self, /, *args: Any, **kwargs: Any) -> np.ndarray:
+        """The group of each column (of each row, where rows are cheaper): one product each.
+
+        `sparsity=(pattern, groups)` is what SciPy calls `jac_sparsity` and takes for differences.
+        """
+        return self.plans.of(args, kwargs)[0].groups.copy()
+
+
+def jacobian(
+    f: Callable[..., Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    mode: str = "auto",
+    pattern: Any = None,
+    format: str = "csr",
+    check: bool = False,
+) -> SparseFunction:
+    """The Jacobian of f as a sparse array, by products with as many vectors as it has colours.
+
+    The pattern is found from the traced program. It holds for every point: values in `if` and in
+    boolean masks are refused as under `fg.jit`. Pattern, colours and compiled programs are made
+    once for each types of the arguments, and for each value of integers and booleans among them.
+
+    Args:
+      f: a pure function of trees of arrays that returns a tree of real arrays.
+      argnums: which argument, or arguments, to differentiate with respect to; real.
+      mode: "forward" (groups of columns, `fg.jvp`), "reverse" (groups of rows, `fg.vjp`) or "auto":
+        whichever needs fewer products, where one in reverse counts twice.
+      pattern: the entries that may differ from zero, if you know them: a sparse or dense matrix of
+        shape (outputs, inputs). None finds them.
+      format: of the result: "csr", "csc", "coo", ...
+      check: whether each result is compared with one product with a random vector.
+
+    Returns:
+      A function with f's arguments. Its result has the shape (outputs, inputs), all elements
+      counted in C order, and the dtype of the output; for trees it is the tree of the output, each
+      leaf replaced by the tree of the argument with a block at each leaf. It has the methods
+      `pattern(*args)` and `colours(*args)`.
+
+    Raises:
+      ImportError: without SciPy.
+      ArgumentError: where an input or output is not real, where the pattern is nearly dense and too
+        large, or where `check` finds it too narrow.
+      AbstractValueError: where it is called on traced values.
+
+    Warns:
+      DensePatternWarning: where more than a quarter of the entries may differ from zero, because
+        of operations that it names.
+
+    >>> import numpy as np
+    >>> J = jacobian(lambda x: x[1:] * x[:-1])
+    >>> J(np.array([1.0, 2.0, 3.0])).toarray()
+    array([[2., 1., 0.],
+           [0., 3., 2.]])
+    >>> J.colours(np.zeros(3))
+    array([0, 1, 0])
+    """
+    return _jacobian(f, argnums, mode, pattern, format, check, jacobian)
+
+
+def value_and_jacobian(
+    f: Callable[..., Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    mode: str = "auto",
+    pattern: Any = None,
+    format: str = "csr",
+    check: bool = False,
+) -> SparseFunction:
+    """The function that returns (f(x), Jacobian): see `fg.sparse.jacobian`, whose arguments it has.
+
+    >>> import numpy as np
+    >>> y, J = value_and_jacobian(np.sin)(np.zeros(3))
+    >>> y, J.toarray()
+    (array([0., 0., 0.]), array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]]))
+    """
+    return _jacobian(f, argnums, mode, pattern, format, check, value_and_jacobian)
+
+
+def _jacobian(
+    f: Callable[..., Any],
+    argnums: Any,
+    mode: str,
+    pattern: Any,
+    format: str,
+    check: bool,
+    verb: Callable[..., Any],
+) -> SparseFunction:
+    scipy_sparse()
+    name = f"fg.sparse.{verb.__name__}"
+    check_differentiated(f, argnums, name)
+    if mode not in ("auto", "forward", "reverse"):
+        raise ArgumentError(f'{name} got mode={mode!r}; it is "auto", "forward" or "reverse".')
+    plans = Plans(lambda given: jacobian_plan(f, argnums, given, mode, pattern), f, name)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        plan, given = plans.of(args, kwargs)
+        outputs, entries = plan.at(given.values)
+        if check:
+            plan.check(given.values, entries)
+        derivative = plan.derivative
+        types = (derivative.outputs, derivative.inputs)
+        structures = (derivative.structure, derivative.call.inputs)
+        blocks = _blocks(plan.matrix(entries), types, structures, format)
+        if verb is jacobian:
+            return blocks
+        return trees.unflatten(derivative.structure, outputs), blocks
+
+    result = SparseFunction(
+        run, verb, f, argnums, mode=mode, pattern=pattern, format=format, check=check
+    )
+    result.plans = plans
+    return result
+
+
+def hessian(
+    f: Callable[..., Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    pattern: Any = None,
+    format: str = "csr",
+    check: bool = False,
+) -> SparseFunction:
+    """The Hessian of a function that returns one number, as a sparse symmetric array.
+
+    Each product is that of `fg.hvp`, forward mode over reverse mode. A star colouring makes do with
+    fewer products than columns that share no row need: 2 for an arrow of any size.
+
+    Args:
+      f: a pure function of trees of arrays that returns one real number.
+      argnums, pattern, format, check: as for `fg.sparse.jacobian`.
+
+    Returns:
+      A function with f's arguments. For one array its result has the shape (inputs, inputs); for
+      trees it is the tree of the argument of trees of the argument, with blocks.
+
+    >>> import numpy as np
+    >>> H = hessian(lambda x: np.sum(x[1:] * x[:-1] ** 2))
+    >>> H(np.array([1.0, 2.0, 3.0])).toarray()
+    array([[4., 2., 0.],
+           [2., 6., 4.],
+           [0., 4., 0.]])
+    """
+    scipy_sparse()
+    check_differentiated(f, argnums, "fg.sparse.hessian")
+    plans = Plans(lambda given: hessian_plan(f, argnums, given, pattern), f, "fg.sparse.hessian")
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        plan, given = plans.of(args, kwargs)
+        _, entries = plan.at(given.values)
+        if check:
+            plan.check(given.values, entries)
+        derivative = plan.derivative
+        types = (derivative.inputs, derivative.inputs)
+        structures = (derivative.call.inputs, derivative.call.inputs)
+        return _blocks(plan.matrix(entries), types, structures, format)
+
+    result = SparseFunction(run, hessian, f, argnums, pattern=pattern, format=format, check=check)
+    result.plans = plans
+    return result
+
+
+def _blocks(
+    matrix: Any,
+    types: tuple[Sequence[Type], Sequence[Type]],
+    structures: tuple[trees.TreeDef, trees.TreeDef],
+    format: str,
+) -> Any:
+    """The matrix, or the tree of trees of its blocks."""
+    rows, columns = [np.cumsum([0, *(t.size for t in side)]).tolist() for side in types]
+    if len(rows) == len(columns) == 2:
+        parts = [[matrix.asformat(format)]]
+    else:
+        parts = [
+            [matrix[a:b, c:d].asformat(format) for c, d in itertools.pairwise(columns)]
+            for a, b in itertools.pairwise(rows)
+        ]
+    return trees.unflatten(structures[0], [trees.unflatten(structures[1], row) for row in parts])
+
+
+def jacobian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwargs: Any) -> Any:
+    """The entries of the Jacobian of f that may differ from zero, at any point.
+
+    Args:
+      f: a pure function that returns a tree of real arrays.
+      args, kwargs: arguments with the types to look at. Values of floating ones do not matter.
+      argnums: which argument, or arguments, to differentiate with respect to.
+
+    Returns:
+      A scipy.sparse.csr_array of booleans of shape (outputs, inputs).
+
+    >>> import numpy as np
+    >>> jacobian_pattern(np.cumsum, np.zeros(3)).toarray()
+    array([[ True, False, False],
+           [ True,  True, False],
+           [ True,  True,  True]])
+    """
+    scipy_sparse()
+    check_differentiated(f, argnums, "fg.sparse.jacobian_pattern")
+    given = Arguments(args, kwargs)
+    return found_pattern(Derivative(f, argnums, given, "fg.sparse.jacobian_pattern", forward))
+
+
+def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwargs: Any) -> Any:
+    """The entries of the Hessian of f that may differ from zero, at any point.
+
+    Takes what `jacobian_pattern` does; f returns one real number.
+
+    >>> import numpy as np
+    >>> hessian_pattern(lambda x: x[0] * x[1] + x[2], np.zeros(3)).toarray()
+    array([[False,  True, False],
+           [ True, False, False],
+           [False, False, False]])
+    """
+    scipy_sparse()
+    check_differentiated(f, argnums, "fg.sparse.hessian_pattern")
+    given = Arguments(args, kwargs)
+    pattern = found_pattern(Derivative(f, argnums, given, "fg.sparse.hessian_pattern", second))
+    return pattern + pattern.T.tocsr()
+
+
+__all__ = [
+    "SparseFunction",
+    "hessian",
+    "hessian_pattern",
+    "jacobian",
+    "jacobian_pattern",
+    "value_and_jacobian",
+]

@@ -1,0 +1,324 @@
+"""How the pattern of a linear operation's result follows from the patterns of its arguments.
+
+The Graphs that come here are linear in what has a pattern: tangents or cotangents. So a family of
+primitives needs one rule: what moves elements is applied to their positions, what sums them unites
+their rows. Where no rule fits, each element of the result depends on all that the arguments depend
+on, which is always right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import Equation
+from fungrad.primitives.arranging import diagonal, from_diagonal, roll
+from fungrad.primitives.checking import checked
+from fungrad.primitives.contracting import dot_general
+from fungrad.primitives.elementwise import mul, select
+from fungrad.primitives.fft import fft, irfft, rfft
+from fungrad.primitives.indexing import getitem, scatter
+from fungrad.primitives.linalg import solve
+from fungrad.primitives.scanning import cumsum, linear_recurrence
+from fungrad.primitives.scattering import index_add, index_set
+from fungrad.primitives.shaping import (
+    broadcast_to,
+    concatenate,
+    conj,
+    convert,
+    flip,
+    pad,
+    reduce_sum,
+    reshape,
+    slice_axis,
+    transpose,
+)
+from fungrad.primitives.sorting import permuted, share_ties
+from fungrad.primitives.stacking import stack, unstack
+from fungrad.primitives.windows import overlap_add, windows
+from fungrad.sparse.patterns import (
+    Pattern,
+    mapped,
+    merged,
+    positions,
+    repeated,
+    stacked,
+    take,
+    take_numbered,
+    union,
+)
+from fungrad.structural.policies import named
+
+
+class Given:
+    """One argument of an equation: its pattern (None: depends on no input), its value if known."""
+
+    __slots__ = ("pattern", "shape", "size", "value")
+
+    def __init__(self, pattern: Pattern | None, value: Any, shape: tuple[int, ...]) -> None:
+        self.pattern = pattern
+        self.value = value
+        self.shape = shape
+        self.size = math.prod(shape)
+
+
+Found = list[Any] | None
+"""The patterns of the results; None where a rule does not fit."""
+Rule = Callable[[Equation, Sequence[Given], int], Found]
+
+
+def spread(equation: Equation, given: Sequence[Given], count: int) -> list[Any]:
+    """The patterns of an equation's results over `count` inputs."""
+    cuts: Any = equation.primitive.cuts
+    if cuts is True:
+        return [None] * len(equation.outputs)
+    if cuts:
+        given = [Given(None, g.value, g.shape) if i in cuts else g for i, g in enumerate(given)]
+    if all(g.pattern is None for g in given):
+        return [None] * len(equation.outputs)
+    primitive: Any = equation.primitive
+    rule = RULES.get(primitive)
+    if rule is None and primitive.partials is not None:
+        rule = _elementwise
+    found = None if rule is None else rule(equation, given, count)
+    if found is not None:
+        return found
+    every = union([repeated(g.pattern, 1) for g in given if g.pattern is not None])
+    return [repeated(every, v.type.size) if v.type.inexact else None for v in equation.outputs]
+
+
+def _shape(equation: Equation) -> tuple[int, ...]:
+    return equation.outputs[0].type.shape
+
+
+def _broadcast(given: Given, shape: tuple[int, ...]) -> Pattern | None:
+    if given.pattern is None or given.shape == shape:
+        return given.pattern
+    return take(given.pattern, np.broadcast_to(positions(given.shape), shape).ravel())
+
+
+def _elementwise(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """Each element depends on what the elements at its place depend on."""
+    partials: Any = equation.primitive.partials  # type: ignore[attr-defined]
+    shape = _shape(equation)
+    moving = zip(given, partials, strict=True)
+    return [union([_broadcast(g, shape) for g, p in moving if p is not None])]
+
+
+def _kept(pattern: Pattern | None, where: np.ndarray) -> Pattern | None:
+    """The pattern with those rows alone for which a condition holds."""
+    if pattern is None or where.all():
+        return pattern
+    numbers = np.where(where.ravel(), np.arange(1, where.size + 1), 0)
+    return take_numbered(pattern, numbers)
+
+
+def _product(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """A product with a known array depends on nothing where that is zero."""
+    x, y = given
+    shape = _shape(equation)
+    for one, other in ((x, y), (y, x)):
+        if other.pattern is None and other.value is not None:
+            return [_kept(_broadcast(one, shape), np.broadcast_to(other.value != 0, shape))]
+    return _elementwise(equation, given, count)
+
+
+def _choice(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """Each element depends on that of the chosen one, where the condition is known."""
+    condition, x, y = given
+    if condition.value is None:
+        return _elementwise(equation, given, count)
+    shape = _shape(equation)
+    where = np.broadcast_to(np.asarray(condition.value, np.bool_), shape)
+    return [union([_kept(_broadcast(x, shape), where), _kept(_broadcast(y, shape), ~where)])]
+
+
+def _same_places(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    return [given[0].pattern]
+
+
+def _permuted(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """Elements in another order along an axis, which may be unknown."""
+    return _moved(equation, given, count) or _along(equation, given, count)
+
+
+def _moved(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """The primitive applied to the positions of the first argument; the others are indices."""
+    values = [g.value for g in given[1:]]
+    if given[0].pattern is None or any(v is None for v in values):
+        return None
+    moved = equation.primitive.eval(positions(given[0].shape), *values, **equation.params)
+    return [take(given[0].pattern, np.ravel(moved))]
+
+
+def _put_together(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """The primitive applied to the positions of all arguments, numbered from 1."""
+    numbers = []
+    start = 1
+    for g in given:
+        numbers.append(positions(g.shape) + start)
+        start += g.size
+    whole = stacked([g.pattern for g in given], [g.size for g in given], count)
+    return [take_numbered(whole, equation.primitive.eval(*numbers, **equation.params))]
+
+
+def _apart(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    parts = equation.primitive.eval(positions(given[0].shape), **equation.params)
+    return [take(given[0].pattern, np.ravel(part)) for part in parts]
+
+
+def _summed(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    labels, size = _labels(given[0].shape, equation.params["axes"])
+    return [merged(given[0].pattern, labels, size)]
+
+
+def _labels(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[np.ndarray, int]:
+    """For each element of an array the position that it goes to in a sum over axes."""
+    rest = tuple([1 if i in axes else n for i, n in enumerate(shape)])
+    return np.broadcast_to(positions(rest), shape).ravel(), math.prod(rest)
+
+
+def _along(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """Each element depends on all elements along an axis, or some axes."""
+    (moving,) = [g for g in given if g.pattern is not None]
+    params = equation.params
+    axes = params.get("axes", (params.get("axis"),))
+    total = merged(moving.pattern, *_labels(moving.shape, axes))
+    return [take(total, _labels(_shape(equation), axes)[0])]
+
+
+def _running(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """Each element depends on those before it along an axis, and on itself."""
+    (moving,) = [g for g in given if g.pattern is not None]
+    axis = equation.params["axis"]
+    length = moving.shape[axis]
+    places = np.moveaxis(positions(moving.shape), axis, -1).reshape(-1, length)
+    later, earlier = np.tril_indices(length)
+    if equation.params.get("reverse"):
+        later, earlier = earlier, later
+    targets, sources = places[:, later].ravel(), places[:, earlier].ravel()
+    return [mapped(targets, sources, moving.size, moving.pattern)]
+
+
+def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """Linear equations with an unknown matrix: each column of the right-hand side by itself."""
+    matrix, right = given
+    if matrix.pattern is not None:
+        return None
+    shape = _shape(equation)
+    wide = _broadcast(right, shape)
+    labels, size = _labels(shape, (len(shape) - 2,))
+    return [take(merged(wide, labels, size), labels)]
+
+
+def _written(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """Values put into zeros (`scatter`), or into an array, at known places."""
+    primitive: Any = equation.primitive
+    base = None if primitive is scatter else given[0].pattern
+    values, *arrays = given if primitive is scatter else given[1:]
+    if any(a.value is None for a in arrays):
+        return None
+    shape = _shape(equation)
+    index = equation.params["index"].fill([a.value for a in arrays])
+    places = np.ravel(positions(shape)[index])
+    if primitive is index_set:
+        untouched = np.ones(math.prod(shape), np.bool_)
+        untouched[places] = False
+        base = _kept(base, untouched)
+    if values.pattern is None:
+        return [base]
+    written = mapped(places, np.arange(len(places)), math.prod(shape), values.pattern)
+    return [union([base, written])]
+
+
+def _overlapping(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """Windows added up at their places: what `windows` reads there."""
+    params = equation.params
+    axes = len(params["lengths"])
+    shape = _shape(equation)
+    lead = len(given[0].shape) - 2 * axes
+    places = windows.eval(
+        positions(shape), sizes=given[0].shape[lead + axes :],
+        strides=params["strides"], dilations=params["dilations"],
+    )  # fmt: skip
+    places = np.ravel(places)
+    return [mapped(places, np.arange(len(places)), math.prod(shape), given[0].pattern)]
+
+
+def _contracted(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """A contraction: each result depends on what it sums, where the other factor is not zero."""
+    contract, batch = equation.params["contract"], equation.params["batch"]
+    parts = [
+        _of_factor(given[side], given[1 - side], contract, batch, side)
+        for side in (0, 1)
+        if given[side].pattern is not None
+    ]
+    return [union(parts)]
+
+
+def _of_factor(one: Given, other: Given, contract: Any, batch: Any, side: int) -> Pattern:
+    """The pattern of a contraction by one of its factors, at position `side`."""
+    read = _as_matrices(positions(one.shape), contract[side], batch[side])
+    known = None if other.value is None else np.broadcast_to(other.value, other.shape) != 0
+    matrices = positions(other.shape) if known is None else known
+    matrices = _as_matrices(matrices, contract[1 - side], batch[1 - side])
+    batches, rows, _ = read.shape
+    columns = matrices.shape[1]
+    shape = (batches, rows, columns) if side == 0 else (batches, columns, rows)
+    results = positions(shape) if side == 0 else positions(shape).transpose(0, 2, 1)
+    if known is not None and np.count_nonzero(known) * 2 <= known.size:
+        b, j, k = np.nonzero(matrices)
+        return mapped(results[b, :, j].ravel(), read[b, :, k].ravel(), results.size, one.pattern)
+    labels = np.empty(one.size, np.int64)
+    numbers = positions((batches, rows, 1))
+    labels[read] = numbers
+    total = merged(one.pattern, labels, numbers.size)
+    reads = np.empty(results.size, np.int64)
+    reads[results] = numbers
+    return take(total, reads)
+
+
+def _as_matrices(x: np.ndarray, contract: Sequence[int], batch: Sequence[int]) -> np.ndarray:
+    """An array with three axes: all batches, what is free, what is summed."""
+    free = [i for i in range(x.ndim) if i not in contract and i not in batch]
+    groups = (batch, free, contract)
+    shape = [math.prod(x.shape[i] for i in axes) for axes in groups]
+    return x.transpose(*batch, *free, *contract).reshape(shape)
+
+
+RULES: dict[Any, Rule] = {
+    mul: _product,
+    select: _choice,
+    convert: _same_places,
+    conj: _same_places,
+    checked: _same_places,
+    named: _same_places,
+    solve: _solved,
+    getitem: _moved,
+    permuted: _permuted,
+    concatenate: _put_together,
+    stack: _put_together,
+    unstack: _apart,
+    reduce_sum: _summed,
+    share_ties: _along,
+    fft: _along,
+    rfft: _along,
+    irfft: _along,
+    cumsum: _running,
+    linear_recurrence: _running,
+    scatter: _written,
+    index_add: _written,
+    index_set: _written,
+    overlap_add: _overlapping,
+    dot_general: _contracted,
+}
+"""Rules by primitive; elementwise ones that are not here have `_elementwise`."""
+for _mover in (reshape, transpose, broadcast_to, slice_axis, flip, windows, diagonal, roll):
+    RULES[_mover] = _moved
+for _mover in (pad, from_diagonal):
+    RULES[_mover] = _put_together
+
+__all__ = ["Given", "spread"]

@@ -26,7 +26,6 @@ from fungrad.errors import (
     AbstractValueError,
     FungradError,
     GradientCutError,
-    ItemAssignmentError,
 )
 from fungrad.testing import check_grads
 
@@ -238,19 +237,21 @@ def test_attributes():
         assert transform(f)(x).shape == (3, 3)
 
 
-def test_statements_that_work_in_place_make_new_arrays():
+def test_statements_work_in_place():
     def f(x):
-        y = x
+        y, z = xp.asarray(x, copy=True), x
         x += 1
         x *= 2.0
         x -= y
         x /= 4
         x **= 2
         x @= xp.eye(2)
+        z[0, 0] = 0.25
         return x
 
     x = np.array([[1.0, 2.0], [3.0, 4.0]])
     expected = (((x + 1) * 2 - x) / 4) ** 2
+    expected[0, 0] = 0.25
     for transform in (fg.jit, TRANSFORMS["vmap"], TRANSFORMS["vjp"]):
         given = x.copy()
         np.testing.assert_allclose(transform(f)(given), expected)
@@ -297,11 +298,6 @@ def raises(error, f, x=None):
     return True
 
 
-def assigned(x):
-    x[0] = 1.0
-    return x
-
-
 def new_array(x):
     zeros = xp.zeros_like(x)
     assert type(zeros) is np.ndarray and zeros.__array_namespace__() is np
@@ -321,7 +317,6 @@ DEVIATIONS = {
         and type(xp.broadcast_arrays(np.ones(2), np.ones(1))) is tuple
     ),
     "scalars": lambda: not isinstance(xp.sum(np.ones(2)), np.ndarray),
-    "assignment": lambda: raises(ItemAssignmentError, fg.jit(assigned)),
     "float and complex": lambda: all(
         raises(GradientCutError, fg.grad(lambda x, kind=kind: kind(x[0]) * x[1]))
         and raises(AbstractValueError, fg.jit(lambda x, kind=kind: kind(x[0]) * x[1]))

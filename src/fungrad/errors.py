@@ -100,23 +100,26 @@ class NonDifferentiableInputError(FungradError, TypeError):
 
 
 class ItemAssignmentError(FungradError, TypeError):
-    """An assignment into a traced array, of a traced value into an ndarray, or into a large ndarray
-    whose value a derivative still needs: arrays are values.
+    """A write that would not reach the array, or cut a derivative: of a traced value into an
+    ndarray made outside, into a read-only view or an array that a recorded function captured; or
+    into a large ndarray whose value a derivative still needs.
 
     Fails::
 
+        buffer = np.zeros(3)
+
         def f(x):
-            x[0] = 0.0
-            return np.sum(x)
+            buffer[0] = x[0]
+            return np.sum(buffer)
 
     Repaired::
 
         def f(x):
-            x = fg.numpy.at(x)[0].set(0.0)
-            return np.sum(x)
+            buffer = x * 0.0
+            buffer[0] = x[0]
+            return np.sum(buffer)
 
-    `fg.numpy.at` takes plain arrays, too, so that f can be called without a transform; so does
-    `np.where(mask, value, x)`.
+    `fg.numpy.at(a)[i].set(x)` gives a changed copy of any array.
     """
 
 

@@ -19,6 +19,7 @@ from fungrad.primitives import shaping as s
 from fungrad.primitives.checking import checked
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast
+from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 
@@ -32,9 +33,11 @@ def array(
     x = array_of(object)
     if type(x) is not Tracer:
         return np.array(x, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
-    x = cast(x, x.dtype if dtype is None else dtype)  # a Python number becomes an array
-    shape = x.shape
-    return x if len(shape) >= ndmin else s.reshape(x, shape=(1,) * (ndmin - len(shape)) + shape)
+    found = cast(x, x.dtype if dtype is None else dtype)  # a Python number becomes an array
+    shape = found.shape
+    if len(shape) < ndmin:
+        found = s.reshape(found, shape=(1,) * (ndmin - len(shape)) + shape)
+    return fresh(found) if copy and found is object else found
 
 
 @implements(
@@ -51,19 +54,21 @@ def asarray(
         raise ValueError(f"Device not understood. Only 'cpu' is allowed, but received: {device}")
     if copy is False and dtype is not None and np.dtype(dtype) != x.dtype:
         raise ValueError(f"An array of {x.dtype} cannot become {np.dtype(dtype)} without a copy.")
-    return cast(x, x.dtype if dtype is None else dtype)
+    found = cast(x, x.dtype if dtype is None else dtype)
+    return fresh(found) if copy and found is a else found
 
 
 @implements(np.copy)
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    """The array; a traced one cannot be written to and is its own copy."""
+    """Another array with the same elements, as np.copy."""
     x = array_of(a)
-    return x if type(x) is Tracer else np.array(x)
+    return fresh(x) if type(x) is Tracer else np.array(x)
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    """The array in another dtype, as np.astype."""
-    return cast(array_of(x), dtype)
+    """The array in another dtype, as np.astype; a copy unless that is declined."""
+    found = cast(array_of(x), dtype)
+    return fresh(found) if copy and found is x and type(x) is Tracer else found
 
 
 if hasattr(np, "astype"):  # of NumPy 2.1

@@ -15,6 +15,7 @@ import numpy as np
 
 from fungrad.numpy.axes import axis_index, flattened
 from fungrad.numpy.prepare import common_dtype
+from fungrad.numpy.viewing import Indexed, linked
 from fungrad.numpy.wrap import as_array, implements, known, refuse
 from fungrad.primitives.checking import in_range
 from fungrad.primitives.elementwise import select as pick
@@ -22,6 +23,7 @@ from fungrad.primitives.indexing import ARRAY, Index, getitem, of_int
 from fungrad.primitives.shaping import cast
 from fungrad.primitives.stacking import iota, unstack
 from fungrad.primitives.ufuncs import maximum, minimum, remainder
+from fungrad.tracing.aliasing import link
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
 
 _BOOL = np.dtype(np.bool_)
@@ -40,31 +42,52 @@ def _fixed(entry: Any) -> bool:
     return True
 
 
-def _getitem(self: Tracer, index: Any) -> Any:
-    """NumPy's x[index]."""
-    trace = current()
-    if trace is EVAL:
-        raise leaked(self)
+def static_index(index: Any) -> Index | None:
+    """An index as an Index, where it is plain and basic: ints, slices, None and one Ellipsis."""
     if type(index) is int:
-        return trace.process(getitem, (self,), {"index": of_int(index)})
+        return of_int(index)
     if type(index) is tuple:
         for entry in index:
             if not _fixed(entry):
-                break
-        else:
-            if index.count(Ellipsis) < 2:
-                return trace.process(getitem, (self,), {"index": Index(index)})
-    elif _fixed(index):
-        return trace.process(getitem, (self,), {"index": Index((index,))})
-    x, static, arrays = parsed(self, index)
-    return getitem(x, *arrays, index=static)
+                return None
+        return Index(index) if index.count(Ellipsis) < 2 else None
+    return Index((index,)) if _fixed(index) else None
+
+
+def _getitem(self: Tracer, index: Any) -> Any:
+    """NumPy's x[index]: a view where the index is basic, else a copy."""
+    trace = current()
+    if trace is EVAL:
+        raise leaked(self)
+    static = static_index(index)
+    if static is None:
+        x, static, arrays = parsed(self, index)
+        if arrays or x is not self:
+            return getitem(x, *arrays, index=static)
+    found = trace.process(getitem, (self,), {"index": static})
+    if type(found) is not Tracer or type(found.value) is np.float64:
+        return found
+    if found.owner.shape(found):  # a number is no view
+        link(found, self, Indexed(static))
+    return found
 
 
 def _iter(self: Tracer) -> Iterator[Any]:
     # A 0-d value has to refuse before the first item: NumPy asks whether it is a sequence.
     if not self.shape:
         raise TypeError("iteration over a 0-d array")
-    return iter(unstack(self))
+    return _items(self)
+
+
+def _items(x: Tracer) -> Iterator[Any]:
+    """The items along axis 0, all read at once, until x is written into while they are given."""
+    items = unstack(x)
+    value, extra, numbers = x.value, x.extra, x.ndim == 1
+    for i, item in enumerate(items):
+        if x.value is not value or x.extra is not extra:
+            yield x[i]
+        else:
+            yield item if numbers else linked(item, x, Indexed(of_int(i)))
 
 
 # --- reading an index -----------------------------------------------------------------------------

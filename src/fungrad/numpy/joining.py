@@ -15,6 +15,7 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.numpy.prepare import array_of, axis_index, promoted
 from fungrad.numpy.shaping import at_least, reshaped
+from fungrad.numpy.viewing import views
 from fungrad.numpy.wrap import implements, refuse
 from fungrad.primitives import shaping as s
 from fungrad.primitives import stacking
@@ -145,8 +146,13 @@ def _cut(x: Any, points: Sequence[int], axis: int) -> list[Any]:
 
 
 @implements(np.array_split)
+@views
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """The array cut along an axis, into nearly equal parts or at indices, as np.array_split."""
+    return _array_split(ary, indices_or_sections, axis)
+
+
+def _array_split(ary: Any, indices_or_sections: Any, axis: int) -> list[Any]:
     x = array_of(ary)
     axis = axis_index(axis, len(x.shape))
     if hasattr(indices_or_sections, "__len__"):
@@ -159,33 +165,42 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _cut(x, points, axis)
 
 
-@implements(np.split)
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """The array cut along an axis, into equal parts or at indices, as np.split."""
+def _split(ary: Any, indices_or_sections: Any, axis: int) -> list[Any]:
     x = array_of(ary)
     if not hasattr(indices_or_sections, "__len__") and x.shape[axis] % indices_or_sections:
         raise ValueError("array split does not result in an equal division")
-    return array_split(x, indices_or_sections, axis)
+    return _array_split(x, indices_or_sections, axis)
+
+
+@implements(np.split)
+@views
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """The array cut along an axis, into equal parts or at indices, as np.split."""
+    return _split(ary, indices_or_sections, axis)
 
 
 @implements(np.hsplit)
+@views
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """The array split along axis 1 (axis 0 for vectors), as np.hsplit."""
-    return split(ary, indices_or_sections, 0 if len(np.shape(ary)) == 1 else 1)
+    return _split(ary, indices_or_sections, 0 if len(np.shape(ary)) == 1 else 1)
 
 
 @implements(np.vsplit)
+@views
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """The array split along axis 0, as np.vsplit."""
-    return split(ary, indices_or_sections, 0)
+    return _split(ary, indices_or_sections, 0)
 
 
 @implements(np.dsplit)
+@views
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """The array split along axis 2, as np.dsplit."""
-    return split(ary, indices_or_sections, 2)
+    return _split(ary, indices_or_sections, 2)
 
 
+@views
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The parts along an axis as a tuple, as np.unstack."""
     x = array_of(x)

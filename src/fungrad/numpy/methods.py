@@ -25,8 +25,10 @@ from fungrad.numpy import (
     shaping,
     sorting,
     standard,
+    writing,
 )
 from fungrad.numpy.prepare import refuse_assignment
+from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.trace import Tracer, registry
 
 
@@ -42,12 +44,11 @@ def _item(self: Tracer, *index: Any) -> Any:
 
 
 def _copy(self: Tracer, order: str = "C") -> Any:
-    """The value itself: it cannot be written to."""
-    return self
+    return fresh(self)
 
 
 def _deepcopy(self: Tracer, memo: Any) -> Any:
-    return self
+    return fresh(self)
 
 
 def _contains(self: Tracer, item: Any) -> bool:
@@ -72,7 +73,7 @@ def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
 
 _MODULES: tuple[Any, ...] = (
     averages, bits, contractions, elementwise, indexing, memory, rearranging, reductions,
-    shaping, sorting, standard,
+    shaping, sorting, standard, writing,
 )  # fmt: skip
 
 METHODS: dict[str, Any] = {

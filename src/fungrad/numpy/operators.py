@@ -45,7 +45,9 @@ def _stand_in(other: Any) -> Any:
     return other if type(other) in PLAIN else registry.operand(other)
 
 
-def _forward(primitive: Primitive) -> Callable[..., Any]:
+def forward(primitive: Primitive) -> Callable[..., Any]:
+    """The method of an operator, with the tracer on the left."""
+
     def method(self: Tracer, other: Any) -> Any:
         if type(other) not in PLAIN:
             other = registry.operand(other)
@@ -152,10 +154,10 @@ def stacked(objects: Any) -> Any:
 def install() -> None:
     """Puts the table on Tracer."""
     for name, primitive in BINARY.items():
-        setattr(Tracer, f"__{name}__", _forward(primitive))
+        setattr(Tracer, f"__{name}__", forward(primitive))
         setattr(Tracer, f"__r{name}__", _reflected(primitive))
     for name, primitive in COMPARISONS.items():
-        setattr(Tracer, f"__{name}__", _forward(primitive))
+        setattr(Tracer, f"__{name}__", forward(primitive))
     for name, primitive in UNARY.items():
         setattr(Tracer, f"__{name}__", _unary(primitive))
     registry.operand = operand

@@ -20,9 +20,11 @@ from fungrad.numpy.prepare import (
     complete_shape,
     sizes,
 )
+from fungrad.numpy.viewing import each_view, reshaped_view, transposed_view, views
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives.shaping import cast
+from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer, registry, shape_of
 
@@ -61,17 +63,27 @@ def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None
     """The elements in another shape, one entry of which may be -1, as np.reshape."""
     if order in ("K", "k"):
         raise ValueError("order 'K' is not permitted for reshaping")
-    return reshaped(array_of(a), sizes(shape), order)
+    x = array_of(a)
+    found = reshaped(x, sizes(shape), order)
+    if copy:
+        return fresh(found) if found is x and type(x) is Tracer else found
+    return reshaped_view(x, found, order)
 
 
 def _reshape_method(self: Tracer, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
-    return reshape(self, shape[0] if len(shape) == 1 else shape, order)
+    return reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Any:
-    """The elements along one axis, as np.ravel."""
-    return reshaped(array_of(a), (-1,), order)
+    """The elements along one axis, as np.ravel: a view where they lie so."""
+    x = array_of(a)
+    return reshaped_view(x, reshaped(x, (-1,), order), order)
+
+
+def _flatten_method(self: Tracer, order: str = "C") -> Any:
+    found = reshaped(self, (-1,), order)
+    return fresh(found) if found is self else found
 
 
 @implements(np.transpose, np.permute_dims)
@@ -80,11 +92,11 @@ def transpose(a: Any, axes: Any = None) -> Any:
     a = array_of(a)
     ndim = len(a.shape)
     if axes is None:
-        return a if ndim < 2 else s.transpose(a, axes=tuple(range(ndim - 1, -1, -1)))
+        return a if ndim < 2 else transposed_view(a, tuple(range(ndim - 1, -1, -1)))
     order = axis_indices(tuple(axes), ndim)
     if len(order) != ndim:
         raise ValueError("axes don't match array")
-    return s.transpose(a, axes=order)
+    return transposed_view(a, order)
 
 
 def _transpose_method(self: Tracer, *axes: Any) -> Any:
@@ -96,7 +108,7 @@ def _transpose_method(self: Tracer, *axes: Any) -> Any:
 def _reversed_axes(self: Tracer) -> Any:
     """The array with its axes in reverse order."""
     ndim = len(self.shape)
-    return self if ndim < 2 else s.transpose(self, axes=tuple(range(ndim - 1, -1, -1)))
+    return self if ndim < 2 else transposed_view(self, tuple(range(ndim - 1, -1, -1)))
 
 
 @implements(np.matrix_transpose)
@@ -119,7 +131,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     if first == second:
         return a
     axes[first], axes[second] = second, first
-    return s.transpose(a, axes=tuple(axes))
+    return transposed_view(a, tuple(axes))
 
 
 @implements(np.moveaxis)
@@ -135,10 +147,11 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     order = [i for i in range(ndim) if i not in sources]
     for place, axis in sorted(zip(destinations, sources, strict=True)):
         order.insert(place, axis)
-    return a if order == list(range(ndim)) else s.transpose(a, axes=tuple(order))
+    return a if order == list(range(ndim)) else transposed_view(a, tuple(order))
 
 
 @implements(np.rollaxis)
+@views
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     """One axis moved to stand before the axis `start`, as np.rollaxis."""
     a = array_of(a)
@@ -151,6 +164,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 
 @implements(np.expand_dims)
+@views
 def expand_dims(a: Any, axis: Any) -> Any:
     """Axes of length 1 put in, as np.expand_dims."""
     a = array_of(a)
@@ -162,6 +176,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 
 @implements(np.squeeze)
+@views
 def squeeze(a: Any, axis: Any = None) -> Any:
     """Axes of length 1 taken out, as np.squeeze."""
     a = array_of(a)
@@ -220,18 +235,21 @@ def _at_least_each(arrays: tuple[Any, ...], ndim: int) -> Any:
 
 
 @implements(np.atleast_1d)
+@each_view
 def atleast_1d(*arys: Any) -> Any:
     """Each array with at least one axis, as np.atleast_1d."""
     return _at_least_each(arys, 1)
 
 
 @implements(np.atleast_2d)
+@each_view
 def atleast_2d(*arys: Any) -> Any:
     """Each array with at least two axes, as np.atleast_2d."""
     return _at_least_each(arys, 2)
 
 
 @implements(np.atleast_3d)
+@each_view
 def atleast_3d(*arys: Any) -> Any:
     """Each array with at least three axes, as np.atleast_3d."""
     return _at_least_each(arys, 3)
@@ -268,7 +286,8 @@ def _astype_method(
     self: Tracer, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
     copy: bool = True,
 ) -> Any:  # fmt: skip
-    return cast(self, dtype)
+    found = cast(self, dtype)
+    return fresh(found) if copy and found is self else found
 
 
 METHODS: dict[str, Any] = {
@@ -276,7 +295,7 @@ METHODS: dict[str, Any] = {
     "mT": property(registry.functions[np.matrix_transpose]),
     "flat": property(registry.functions[np.ravel]),
     "astype": _astype_method,
-    "flatten": registry.functions[np.ravel],
+    "flatten": _flatten_method,
     "ravel": registry.functions[np.ravel],
     "reshape": _reshape_method,
     "squeeze": registry.functions[np.squeeze],

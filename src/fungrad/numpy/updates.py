@@ -112,27 +112,26 @@ class Place:
         values = _fitting(name, as_array(values), typeof(self._array).dtype)
         index = self._index
         if type(index) is Tracer and index.dtype == np.bool_:
-            return self._choose(index, combine, values)
+            return chosen(self._array, index, combine, values)
         x, static, arrays = parsed(self._array, index)
         wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
-        written = primitive(x, _spread(values, wanted, static), *arrays, index=static)
+        written = primitive(x, spread(values, wanted, static), *arrays, index=static)
         return written if x is self._array else reshape(written, shape=shape_of(self._array))
 
-    def _choose(self, mask: Tracer, combine: Callable[..., Any], values: Any) -> Any:
-        """A write by a mask that may be unknown: both values are made, and one is chosen."""
-        shape = shape_of(self._array)
-        axes = len(shape) - mask.ndim
-        if axes < 0 or mask.shape != shape[: mask.ndim] or len(shape_of(values)) > axes:
-            raise ShapeError(
-                f"A write of values of shape {shape_of(values)} by a mask of shape {mask.shape} "
-                f"into an array of shape {shape}{user_line()}: while it is traced the mask is only "
-                "known as a type, so that it has to have the array's leading axes, and the values "
-                "can have the others at most. Use np.where(mask, values, x)."
-            )
-        mask = reshape(mask, shape=(*mask.shape, *(1,) * axes)) if axes else mask
-        return cast(
-            select(mask, combine(self._array, values), self._array), typeof(self._array).dtype
+
+def chosen(x: Any, mask: Tracer, combine: Callable[..., Any], values: Any) -> Any:
+    """x after a write by a mask that may be unknown: both values are made, and one is chosen."""
+    shape = shape_of(x)
+    axes = len(shape) - mask.ndim
+    if axes < 0 or mask.shape != shape[: mask.ndim] or len(shape_of(values)) > axes:
+        raise ShapeError(
+            f"A write of values of shape {shape_of(values)} by a mask of shape {mask.shape} into "
+            f"an array of shape {shape}{user_line()}: while it is traced the mask is only known as "
+            "a type, so that it has to have the array's leading axes, and the values can have the "
+            "others at most. Use np.where(mask, values, x)."
         )
+    mask = reshape(mask, shape=(*mask.shape, *(1,) * axes)) if axes else mask
+    return cast(select(mask, combine(x, values), x), typeof(x).dtype)
 
 
 def _by_product(combine: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,39 +149,64 @@ def _by_product(combine: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fitting(name: str, values: Any, dtype: np.dtype[Any]) -> Any:
-    """The values in the array's dtype, where NumPy would write them and no gradient is cut."""
-    found = typeof(values).dtype
+    """The values of `x.at[...].name(values)` in the array's dtype, as `fitting` has them."""
     if name == "divide" and dtype.kind in "iub":
         raise ShapeError(
             f"x.at[...].divide on an array of {dtype}{user_line()}: make it a float first."
         )
-    if found.kind in "fc" and dtype.kind in "iub" and type(values) is Tracer:
-        raise GradientCutError(
-            f"x.at[...].{name} of values of dtype {found} into an array of dtype "
-            f"{dtype}{user_line()} would round them and cut their gradient silently. Make the "
-            "array a float first: x.astype(float)."
-        )
-    if not _writable(name, found, dtype, typeof(values).weak):
+    return fitting(values, dtype, f"x.at[...].{name}", name == "set")
+
+
+def fitting(values: Any, dtype: np.dtype[Any], what: str, by_set: bool) -> Any:
+    """The values in the array's dtype, where NumPy would write them and no gradient is cut.
+
+    Args:
+      values: an array or number, traced or not.
+      dtype: the array's dtype.
+      what: the write, for messages.
+      by_set: whether NumPy's rule is that of `a[index] = v`, and not that of `a[index] += v`.
+
+    Raises:
+      GradientCutError: where traced values would be rounded.
+      ShapeError: where NumPy does not write them.
+    """
+    type_ = typeof(values)
+    found = type_.dtype
+    if found == dtype and not type_.weak:
+        return values
+    if type(values) is Tracer:
+        check_cut(found, dtype, what)
+    if not _writable(by_set, found, dtype, type_.weak):
         raise ShapeError(
-            f"x.at[...].{name} cannot write values of dtype {found} into an array of dtype "
+            f"{what} cannot write values of dtype {found} into an array of dtype "
             f"{dtype}{user_line()}. Make the array a {found} first: x.astype(...)."
         )
     return cast(values, dtype)
 
 
+def check_cut(found: np.dtype[Any], dtype: np.dtype[Any], what: str) -> None:
+    """Raises GradientCutError where a cast to the dtype of an array rounds traced values."""
+    if found.kind in "fc" and dtype.kind in "iub":
+        raise GradientCutError(
+            f"{what} of values of dtype {found} into an array of dtype {dtype}{user_line()} would "
+            "round them and cut their gradient silently. Make the array a float first: "
+            "x.astype(float)."
+        )
+
+
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
-def _writable(name: str, found: np.dtype[Any], dtype: np.dtype[Any], weak: bool) -> bool:
+def _writable(by_set: bool, found: np.dtype[Any], dtype: np.dtype[Any], weak: bool) -> bool:
     """Whether NumPy writes a dtype into another by `a[index] = v`, or by `a[index] += v`."""
-    if name == "set":
+    if by_set:
         return found.kind != "c" or dtype.kind == "c"
     if weak:
         return _KINDS[found.kind] <= _KINDS[dtype.kind]
     return np.can_cast(found, dtype, "same_kind")
 
 
-def _spread(values: Any, shape: tuple[int, ...], index: Index) -> Any:
+def spread(values: Any, shape: tuple[int, ...], index: Index) -> Any:
     """Values broadcast to the shape that an index names."""
     found = shape_of(values)
     if found == shape:
@@ -202,4 +226,4 @@ def _spread(values: Any, shape: tuple[int, ...], index: Index) -> Any:
 
 registry.at = At
 
-__all__ = ["At", "Place"]
+__all__ = ["At", "Place", "check_cut", "chosen", "fitting", "spread"]

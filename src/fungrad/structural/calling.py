@@ -20,6 +20,8 @@ from fungrad.errors import ArgumentError, ClosedOverTracerError, LeakedTracerErr
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.structural.retrace import closed
+from fungrad.tracing.aliasing import private
+from fungrad.tracing.residuals import own
 from fungrad.tracing.source import describe, user_line
 from fungrad.tracing.stage import GraphTrace, stage
 from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
@@ -107,7 +109,7 @@ class Arguments:
     def rebuild(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """The positional and keyword arguments with other values of the inputs."""
         leaves = [
-            rest if slot is None else values[slot]
+            rest if slot is None else private(values[slot])
             for slot, rest in zip(self.slots, self._rest, strict=True)
         ]
         args, kwargs = trees.unflatten(self._treedef, leaves)
@@ -199,7 +201,7 @@ class Substituted(Trace):
 
     def of(self, value: Any) -> Any:
         """The value that stands for another."""
-        return self._values.get(id(value), value) if type(value) is Tracer else value
+        return own(self._values.get(id(value), value)) if type(value) is Tracer else value
 
     def over(self, parent: Trace) -> Substituted:
         """The same substitution above another trace."""
@@ -226,7 +228,7 @@ class Held(Substituted):
 
     def of(self, value: Any) -> Any:
         while type(value) is Tracer and id(value) not in self._values and self.stands_for(value):
-            value = value.value
+            value = own(value.value)
         return super().of(value)
 
     def over(self, parent: Trace) -> Held:

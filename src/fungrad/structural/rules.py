@@ -28,6 +28,7 @@ from fungrad.structural.calling import (
     user,
 )
 from fungrad.structural.retrace import strong
+from fungrad.tracing.aliasing import private
 from fungrad.tracing.source import describe
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
@@ -142,7 +143,7 @@ class Rule:
     ) -> list[Any]:
         """A cotangent, or None, for each value."""
         treedef, out, types = meta
-        closure, nondiff, residuals = trees.unflatten(treedef, saved)
+        closure, nondiff, residuals = trees.unflatten(treedef, list(map(private, saved)))
         given = [_private(_materialised(c, t)) for c, t in zip(cotangents, types, strict=True)]
         told = self._told(wanted[len(closure) :])
         bwd: Any = self.functions.bwd

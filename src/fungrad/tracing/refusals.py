@@ -7,8 +7,15 @@ from __future__ import annotations
 
 import opcode
 import sys
+from collections.abc import Iterable
+from typing import Any
 
-from fungrad.errors import GradientCutError, ItemAssignmentError, MemoryAccessError
+from fungrad.errors import (
+    GradientCutError,
+    ItemAssignmentError,
+    MemoryAccessError,
+    UnsupportedFunctionError,
+)
 from fungrad.ir.types import Type
 from fungrad.tracing.source import in_a_package, user_line
 
@@ -38,16 +45,6 @@ def refused_store(type_: Type) -> ItemAssignmentError:
     )
 
 
-def refused_assignment(type_: Type) -> ItemAssignmentError:
-    """The error for an assignment into a traced value."""
-    return ItemAssignmentError(
-        f"Assignment into a traced array of type {type_}{user_line()}. Arrays are values "
-        "here: write `a = fg.numpy.at(a)[index].set(value)` for `a[index] = value`, "
-        "`.add(value)` for `+=`, or `a = np.where(mask, value, a)`; these take plain arrays, "
-        "too."
-    )
-
-
 def refused_pickle(type_: Type) -> MemoryAccessError:
     """The error for a traced value that is pickled: what it stands for is in this process alone."""
     return MemoryAccessError(
@@ -68,6 +65,32 @@ def refused_memory(type_: Type, name: str, advice: str = "") -> MemoryAccessErro
             or "Compiled code that needs it is called by fg.external, with a derivative, or given "
             "fg.stop_gradient(x)."
         )
+    )
+
+
+def _full_name(func: Any) -> str:
+    module = getattr(func, "__module__", None) or "numpy"  # a ufunc has none before NumPy 2.1
+    return f"{module}.{getattr(func, '__name__', func)}"
+
+
+ALIKE = 0.8
+"""How much of a name another one has to share to be worth naming."""
+
+
+def refused_function(func: Any, supported: Iterable[Any]) -> UnsupportedFunctionError:
+    """The error for a function of NumPy without an implementation, naming the nearest of those that
+    have one.
+    """
+    import difflib  # 2 ms, for a message
+
+    name = _full_name(func)
+    known = {f.__name__: _full_name(f) for f in supported}
+    near = difflib.get_close_matches(name.rpartition(".")[2], known, n=1, cutoff=ALIKE)
+    advice = f" The nearest supported function by name is {known[near[0]]}." if near else ""
+    return UnsupportedFunctionError(
+        f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of "
+        f"it.{advice} Write it of supported functions, declare a primitive with fungrad.extend, or "
+        "call it on fg.stop_gradient(x) where no gradient is wanted."
     )
 
 
@@ -92,7 +115,7 @@ def refused_number(type_: Type, kind: str) -> GradientCutError:
 
 
 __all__ = [
-    "refused_assignment",
+    "refused_function",
     "refused_memory",
     "refused_number",
     "refused_pickle",

@@ -29,6 +29,7 @@ class GraphTrace(Trace):
     """Records. Its tracers are variables: they have a Type and no value."""
 
     __slots__ = ("_held", "_inference", "constants", "equations", "input_names", "inputs")
+    closed = True
 
     def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
         super().__init__(parent, label)

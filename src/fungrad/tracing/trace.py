@@ -26,7 +26,7 @@ from fungrad.errors import (
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.tracing import interception
 from fungrad.tracing.questions import T, ceil, floor, whole
-from fungrad.tracing.refusals import refused_assignment, refused_number, refused_store, stored
+from fungrad.tracing.refusals import refused_function, refused_number, refused_store, stored
 from fungrad.tracing.source import REFUSED, user_line, user_source
 
 
@@ -40,6 +40,9 @@ class Trace:
     keeper: Any
     """What `keep(array)` is asked of before an array of the program is held on to: the Graph that
     is recorded, or the `Residuals` of the outermost reverse mode; None where there is neither.
+    """
+    closed = False
+    """Whether the function that runs is recorded, so that it may not write into what it captured.
     """
 
     def __init__(self, parent: Trace | None, label: Callable[[], str]) -> None:
@@ -81,6 +84,9 @@ class Trace:
     def stands_for(self, tracer: Tracer) -> bool:
         """Whether this trace gives another value in the place of a tracer that it does not own."""
         return False
+
+    def note_write(self, tracer: Tracer) -> None:
+        """Hears that an array of a trace below is written into while this one observes."""
 
     def origin(self, tracer: Tracer) -> str:
         """What made a tracer, for messages."""
@@ -129,8 +135,12 @@ leave = _current.reset
 
 def leaked(tracer: Tracer) -> LeakedTracerError:
     """The error for a tracer that outlived its transform."""
+    alias = getattr(tracer, "alias", None)
+    made = tracer.owner.origin(tracer)
+    if alias is not None and alias.written is tracer.owner:
+        made = ", made outside of this transform and written into inside of it,"
     return LeakedTracerError(
-        f"A value of type {tracer.owner.typeof(tracer)}{tracer.owner.origin(tracer)} was "
+        f"A value of type {tracer.owner.typeof(tracer)}{made} was "
         f"used{user_line()}, outside of the transform that made it: {tracer.owner.label()}. Its "
         "value belongs to that call alone (and to its thread). Return it from the function "
         "(has_aux=True for extra outputs), or keep fg.stop_gradient(value) instead."
@@ -184,17 +194,22 @@ PLAIN: set[type] = {
 class Tracer:
     """A traced value: what user code holds in place of an ndarray while a transform runs.
 
-    It behaves as an immutable ndarray: operators, attributes, methods, NumPy's ufuncs and
-    functions; `isinstance(x, np.ndarray)` holds. What asks for its class in Python finds ndarray;
-    `type(x)`, and compiled code, which reads the memory of ndarrays, finds Tracer.
+    It behaves as an ndarray: operators, attributes, methods, NumPy's ufuncs and functions;
+    `isinstance(x, np.ndarray)` holds. What asks for its class in Python finds ndarray; `type(x)`,
+    and compiled code, which reads the memory of ndarrays, finds Tracer. It is a handle: `owner`,
+    `value` and `extra` stand for one traced value, which never changes; what writes into the array
+    gives the handle another one (`aliasing.adopt`). What is to stay as it is holds a handle of its
+    own (`aliasing.fresh`).
     """
 
-    __slots__ = ("__weakref__", "extra", "owner", "value")
+    __slots__ = ("__weakref__", "alias", "extra", "owner", "value")
     __array_priority__ = 1000.0
 
     owner: Trace
     value: Any
     extra: Any
+    alias: Any
+    """What it shares its elements with (`aliasing.Alias`); not set where that is nothing."""
 
     def __init__(self, trace: Trace, value: Any, extra: Any) -> None:
         self.owner = trace
@@ -205,6 +220,7 @@ class Tracer:
 
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -294,9 +310,6 @@ class Tracer:
         """The value as nested lists; not available where that would cut a gradient."""
         return self._refuse("float")
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise refused_assignment(self.type)
-
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         trace = current()
         if trace is EVAL:
@@ -349,30 +362,11 @@ def _first_tracer(tree: Any, default: Tracer) -> Tracer:
     return found[0] if found else default
 
 
-def _full_name(func: Any) -> str:
-    module = getattr(func, "__module__", None) or "numpy"  # a ufunc has none before NumPy 2.1
-    return f"{module}.{getattr(func, '__name__', func)}"
-
-
-ALIKE = 0.8
-"""How much of a name another one has to share to be worth naming."""
-
-
 def unsupported(func: Any) -> UnsupportedFunctionError:
     """The error for a NumPy function without an implementation, naming the nearest supported
     one.
     """
-    import difflib  # 2 ms, for a message
-
-    name = _full_name(func)
-    known = {f.__name__: _full_name(f) for f in (*registry.functions, *registry.ufuncs)}
-    near = difflib.get_close_matches(name.rpartition(".")[2], known, n=1, cutoff=ALIKE)
-    advice = f" The nearest supported function by name is {known[near[0]]}." if near else ""
-    return UnsupportedFunctionError(
-        f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of "
-        f"it.{advice} Write it of supported functions, declare a primitive with fungrad.extend, or "
-        "call it on fg.stop_gradient(x) where no gradient is wanted."
-    )
+    return refused_function(func, (*registry.functions, *registry.ufuncs))
 
 
 def typeof(value: Any) -> Type:

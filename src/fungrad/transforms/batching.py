@@ -6,12 +6,14 @@ A primitive without a batch rule is looped over the axis: correct, slow, and lis
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.errors import instead_of
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import reshape, slice_axis, stack_first
+from fungrad.tracing.aliasing import private, spoil
 from fungrad.tracing.questions import T, key, words
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of, typeof
@@ -33,11 +35,26 @@ class BatchTrace(Trace):
     first.
     """
 
-    __slots__ = ("batch_size",)
+    __slots__ = ("_written", "batch_size")
 
     def __init__(self, parent: Trace, label: Callable[[], str], batch_size: int) -> None:
         super().__init__(parent, label)
         self.batch_size = batch_size
+        self._written: list[weakref.ref[Tracer]] = []
+
+    def note_write(self, tracer: Tracer) -> None:
+        self._written.append(weakref.ref(tracer))
+
+    def end(self) -> None:
+        """Ends the lives of the arrays below that the function has written into.
+
+        A loop over the examples would have written as often as there are examples. Those that the
+        function made itself are gone by now.
+        """
+        for ref in self._written:
+            tracer = ref()
+            if tracer is not None:
+                spoil(tracer, self)
 
     def typeof(self, tracer: Tracer) -> Type:
         type_ = typeof(tracer.value)
@@ -157,11 +174,15 @@ def batched_call(
     Returns the outputs, and which of them have the mapped axis (first).
     """
     trace = BatchTrace(current(), label, size)
-    tracers = [Tracer(trace, a, None) if m else a for a, m in zip(args, mapped, strict=True)]
+    tracers = [
+        Tracer(trace, private(a), None) if m else private(a)
+        for a, m in zip(args, mapped, strict=True)
+    ]
     outputs = []
     flags = []
     for result in trace.run(f, *tracers):
         mine = type(result) is Tracer and result.owner is trace
-        outputs.append(result.value if mine else result)
+        outputs.append(private(result.value if mine else result))
         flags.append(mine)
+    trace.end()
     return outputs, flags

@@ -12,6 +12,7 @@ from typing import Any
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.primitives.declare import zeros
+from fungrad.tracing.aliasing import private
 from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
@@ -121,11 +122,14 @@ def pushed_forward(
     tangents.
     """
     trace = kind(current(), label)
-    args = [p if t is None else Tracer(trace, p, t) for p, t in zip(primals, tangents, strict=True)]
+    args = [
+        private(p) if t is None else Tracer(trace, private(p), private(t))
+        for p, t in zip(primals, tangents, strict=True)
+    ]
     outputs = []
     out_tangents = []
     for result in trace.run(f, *args):
         mine = type(result) is Tracer and result.owner is trace
-        outputs.append(result.value if mine else result)
-        out_tangents.append(result.extra if mine else None)
+        outputs.append(private(result.value if mine else result))
+        out_tangents.append(private(result.extra) if mine else None)
     return outputs, out_tangents

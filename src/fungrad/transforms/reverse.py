@@ -19,6 +19,7 @@ from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
 from fungrad.primitives.collecting import Gathered
 from fungrad.primitives.elementwise import Collected, Masked, add_cotangents, plain, scale_masked
 from fungrad.primitives.shaping import broadcast_to, convert, sum_to
+from fungrad.tracing.aliasing import private
 from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.scope import place_behind, replayed
 from fungrad.tracing.source import user_line
@@ -127,8 +128,8 @@ class VjpTrace(Trace):
             return values  # type: ignore[no-any-return]
         reads = primitive.reads
         return [
-            self.keeper.keep(value)
-            if type(value) is ndarray and not slots[i] and (reads is None or i in reads)
+            (self.keeper.keep(value) if type(value) is ndarray else private(value))
+            if not slots[i] and (reads is None or i in reads)
             else value
             for i, value in enumerate(values)
         ]
@@ -358,7 +359,7 @@ def linearized(
     """
     trace = VjpTrace(current(), label, keeper or Residuals(copies=True))
     keep = trace.keeper.keep
-    tracers = [trace.tracer(keep(v) if type(v) is ndarray else v) for v in inputs]
+    tracers = [trace.tracer(keep(v) if type(v) is ndarray else private(v)) for v in inputs]
     try:
         results = list(trace.run(f, *tracers))
     except ValueError as error:
@@ -373,7 +374,7 @@ def linearized(
     slots = []
     for result in results:
         mine = type(result) is Tracer and result.owner is trace
-        values.append(result.value if mine else result)
+        values.append(private(result.value if mine else result))
         slots.append(result.extra if mine else 0)
     if handed:
         trace.prune([slot for slot in slots if slot])

@@ -1,0 +1,141 @@
+"""Floor 8: writes into traced arrays: `x[index] = value` and `x += value`.
+
+Each computes the new array with the primitives of scattering.py, which the handle then adopts
+(tracing/aliasing.py). NumPy's functions and methods that write stand in writers.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.contractions import matmul
+from fungrad.numpy.indexing import parsed, static_index
+from fungrad.numpy.operators import BINARY, forward
+from fungrad.numpy.updates import check_cut, chosen, fitting, spread
+from fungrad.numpy.viewing import Indexed
+from fungrad.numpy.wrap import as_array
+from fungrad.primitives.indexing import Index, layout
+from fungrad.primitives.scattering import index_set
+from fungrad.primitives.shaping import broadcast_to, cast, reshape
+from fungrad.tracing.aliasing import adopt, check_writeable
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import EVAL, Tracer, current, leaked, shape_of, typeof
+
+WHOLE = Index((Ellipsis,))
+"""The index of all elements."""
+
+
+def write(target: Tracer, index: Any, value: Any) -> None:
+    """`target[index] = value`, for the handle and all that share its elements.
+
+    Args:
+      target: the handle.
+      index: any index of NumPy's, traced or not.
+      value: an array-like, traced or not, that broadcasts to target[index].
+
+    Raises:
+      ItemAssignmentError: where the array is read-only, or was made outside of a function that is
+        being recorded.
+      GradientCutError: where a traced value would be rounded, or lose its imaginary part.
+      ValueError, IndexError: where NumPy raises them.
+    """
+    if current() is EVAL:
+        raise leaked(target)
+    check_writeable(target)
+    static = static_index(index)
+    if static is not None and _is_own_view(target, static, value):
+        return  # `x[i] += v` has written by way of the view x[i] before
+    values = fitting(as_array(value), target.dtype, "a[index] = value", True)
+    if static is not None:
+        wanted = layout(static, target.shape, ()).shape
+        new = index_set(target, spread(values, wanted, static), index=static)
+        adopt(target, new, Indexed(static))
+        return
+    if type(index) is Tracer and index.dtype == np.bool_:
+        if len(shape_of(values)) <= target.ndim - index.ndim:
+            adopt(target, chosen(target, index, lambda x, v: v, values))
+            return
+    x, static, arrays = parsed(target, index)
+    wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
+    new = index_set(x, spread(values, wanted, static), *arrays, index=static)
+    adopt(target, new if x is target else reshape(new, shape=target.shape))
+
+
+def _is_own_view(target: Tracer, index: Index, value: Any) -> bool:
+    """Whether a value is the view target[index], which has the elements that are there."""
+    alias = getattr(value, "alias", None) if type(value) is Tracer else None
+    return (
+        alias is not None
+        and alias.base is target
+        and type(alias.step) is Indexed
+        and alias.step.index == index
+    )
+
+
+def store(target: Tracer, value: Any, casting: Any, function: str) -> Tracer:
+    """Writes a value into all elements of an array, as `out=` and operators like `+=` do.
+
+    Args:
+      target: the handle, which is given back.
+      value: what to write; it has a shape that broadcasts to the array's.
+      casting: NumPy's rule for the cast to the array's dtype.
+      function: what computed the value, for messages.
+
+    Raises:
+      TypeError: where the rule does not allow the cast, as NumPy does.
+      ValueError: where the shapes do not fit, as NumPy does.
+    """
+    type_, found = target.owner.typeof(target), typeof(value)
+    if found.dtype != type_.dtype or found.weak:
+        if not np.can_cast(found.dtype, type_.dtype, casting):
+            raise TypeError(
+                f"Cannot cast {function} output from {found.dtype!r} to {type_.dtype!r} with "
+                f"casting rule '{casting}'{user_line()}"
+            )
+        if type(value) is Tracer:
+            check_cut(found.dtype, type_.dtype, function)
+        value = cast(value, type_.dtype)
+    if found.shape != type_.shape:
+        value = _grown(value, found.shape, type_.shape)
+    if type(value) is not Tracer or value.owner is not target.owner:
+        value = index_set(target, value, index=WHOLE)
+    adopt(target, value)
+    return target
+
+
+def _grown(value: Any, found: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """A value broadcast to the shape of the array that it is written into."""
+    if np.broadcast_shapes(found, shape) != shape:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {shape} doesn't match the broadcast "
+            f"shape {np.broadcast_shapes(found, shape)}"
+        )
+    return broadcast_to(value, shape=shape)
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def _in_place(operator: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The method of an operator like `+=`: it binds the name of a number anew, as NumPy does."""
+
+    def method(self: Tracer, other: Any) -> Any:
+        found = operator(self, other)
+        if found is NotImplemented or not self.owner.shape(self):
+            return found
+        check_writeable(self)
+        return store(self, found, "same_kind", f"ufunc '{name}'")
+
+    return method
+
+
+METHODS: dict[str, Any] = {
+    "__setitem__": write,
+    "__imatmul__": _in_place(matmul, "matmul"),
+    **{f"__i{name}__": _in_place(forward(p), p.name) for name, p in BINARY.items()},
+}
+
+__all__ = ["WHOLE", "store", "write"]

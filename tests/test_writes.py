@@ -1,0 +1,256 @@
+"""Writes into traced arrays, and the views that see them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import GradientCutError, ItemAssignmentError, LeakedTracerError
+
+X = np.array([0.5, 1.5, 2.0])
+
+
+def same_as_numpy(f, *args, order=2):
+    """Compares the value of f with NumPy's, and its derivatives in all modes with each other."""
+    expected = f(*[np.array(a) for a in args])
+    np.testing.assert_array_equal(fg.vjp(f, *args)[0], expected)
+    np.testing.assert_allclose(fg.jit(f)(*args), expected, rtol=1e-14)  # jit may regroup
+    stacked = [np.stack([a, a]) for a in args]
+    np.testing.assert_array_equal(fg.vmap(f)(*stacked)[1], expected)
+    fg.testing.check_grads(f, args, order=order)
+
+
+# --- aliases --------------------------------------------------------------------------------------
+
+
+def _second_name(x):
+    y = x
+    y += 1.0
+    return np.sum(x * x)
+
+
+def _view_scaled(x):
+    v = x[:2]
+    v *= 10.0
+    return np.sum(x**2)
+
+
+def _in_a_function(x):
+    def scale(v):
+        v *= x[1]
+
+    scale(x)
+    return np.sum(x)
+
+
+def _history(x):
+    u, found = x * 2.0, []
+    for _ in range(3):
+        u *= 1.1
+        found.append(u)
+    return np.sum(np.stack(found) ** 2)
+
+
+def _element(x):
+    x[0] = x[1] * x[2]
+    x[-1] += x[0]
+    return np.sum(x * x)
+
+
+def _by_arrays(x):
+    x[[0, 2]] *= x[1]
+    x[x > 1.6] = x[0]
+    x[np.array([0, 0, 1])] = x
+    return np.sum(x * x * x)
+
+
+def _overlapping(x):
+    x[1:] = x[:-1] * 2.0
+    x[::-1] = x * x
+    return np.sum(x * np.arange(3.0))
+
+
+def _whole(x):
+    y = x * 1.0
+    y[...] = x[0]
+    y[()] += x
+    return np.sum(y**2)
+
+
+ALIASES = [_second_name, _view_scaled, _in_a_function, _history, _element, _by_arrays, _overlapping]
+
+
+@pytest.mark.parametrize("f", [*ALIASES, _whole], ids=lambda f: f.__name__.strip("_"))
+def test_writes_reach_every_name(f):
+    same_as_numpy(f, X)
+
+
+def _transposed(m):
+    m.T[0, 1] = m[1, 1]
+    return np.sum(m**2)
+
+
+def _raveled(m):
+    flat = m.ravel()
+    flat[4] *= 2.0
+    m[0] += flat[4]
+    return np.sum(m * flat.reshape(m.shape))
+
+
+def _copied(m):
+    flat = m.T.ravel()
+    flat[1] = 7.0
+    flatter = m.flatten()
+    flatter[0] = 8.0
+    return np.sum(m**2) + np.sum(flat**3) + flatter[0]
+
+
+def _of_a_view(m):
+    row = m[1:]
+    part = row[:, ::2]
+    part[...] = part * m[0, 0]
+    part += 1.0
+    m[1, 0] = 3.0
+    return np.sum(part**2) + np.sum(row * m[:2])
+
+
+def _rows(m):
+    for row in m:
+        row += m[0]
+        m[-1, 0] += row[1]
+    return np.sum(m**2)
+
+
+def _numbers(m):
+    total = 0.0
+    for number in m[0]:
+        m[0, -1] += number
+        total = total + number * number
+    return total
+
+
+def _split(m):
+    left, right = np.split(m, [1], axis=1)
+    left *= right[:, :1]
+    right[0] = left[1]
+    return np.sum(m**3)
+
+
+def _expanded(m):
+    np.expand_dims(m, 0)[0, 1] *= m[0]
+    np.squeeze(m[:, :1])[1] = m[0, 0]
+    np.atleast_3d(m)[0, 0, 0] *= 2.0
+    np.swapaxes(m, 0, 1)[0] += 1.0
+    np.moveaxis(m, 0, 1)[1] -= m[:, 0]
+    return np.sum(m**2)
+
+
+MATRICES = [
+    _transposed, _raveled, _copied, _of_a_view, _rows, _numbers, _split, _expanded,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", MATRICES, ids=lambda f: f.__name__.strip("_"))
+def test_views_and_bases_see_each_other(f):
+    same_as_numpy(f, np.array([[0.5, 1.5, 2.0], [1.25, 0.75, 0.5]]))
+
+
+def test_a_copy_sees_nothing():
+    def f(x):
+        copies = [x.copy(), np.copy(x), x.astype(float), +x, x[[0, 1, 2]], x.flatten()]
+        x[0] = 100.0
+        for c in copies:
+            c[1] *= 3.0
+        return sum(np.sum(c) for c in copies)
+
+    same_as_numpy(f, X)
+
+
+# --- where a write ends ---------------------------------------------------------------------------
+
+
+def test_the_arguments_are_private_copies():
+    def f(x):
+        x[0] = 9.0
+        x *= 2.0
+        return np.sum(x)
+
+    x = X.copy()
+    for transform in (fg.grad, fg.jit, fg.jacfwd, fg.checkpoint(fg.grad)):
+        transform(f)(x)
+    np.testing.assert_array_equal(x, X)
+
+    def outer(x, transform):
+        inner = transform(f)(x)
+        return np.sum(x * x) + np.sum(inner)
+
+    for transform in (fg.jit, fg.checkpoint, fg.grad):
+        found = fg.grad(lambda x, t=transform: outer(x, t))(x)
+        expected = 2 * X + (0 if transform is fg.grad else np.array([0.0, 2.0, 2.0]))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_write_into_an_array_of_an_outer_transform():
+    def f(x):
+        c = x * 2.0
+
+        def inner(z):
+            c[0] = z
+            return z * c[0]
+
+        slope = fg.grad(inner)(3.0)
+        return slope * np.sum(c)
+
+    with pytest.raises(LeakedTracerError, match="written into inside of it"):
+        fg.grad(f)(X)
+
+
+def test_a_body_does_not_write_into_what_it_captures():
+    def f(x):
+        c = x * 2.0
+
+        def body(carry, i):
+            c[0] = carry
+            return carry, None
+
+        return fg.lax.scan(body, x[0], np.arange(3))[0]
+
+    for transform in (fg.grad, fg.jit):
+        with pytest.raises(ItemAssignmentError, match=r"test_writes.py:\d+ \(body\).*outside of"):
+            transform(f)(X)
+
+
+def test_an_array_that_vmap_wrote_into_once_is_not_used_again():
+    def f(x):
+        c = x * 2.0
+
+        def example(z):
+            c[0] += 1.0
+            return z * c[0]
+
+        y = fg.vmap(example)(x)
+        return np.sum(y) + c[0]
+
+    with pytest.raises(LeakedTracerError, match="written into inside of it"):
+        fg.grad(f)(X)
+
+
+def test_a_float_is_not_rounded_silently():
+    def f(x, k):
+        k[0] = x[1]
+        return np.sum(x * k)
+
+    with pytest.raises(GradientCutError, match=r"round them and cut their gradient"):
+        fg.jit(f)(X, np.arange(3))
+
+
+def test_numpys_errors():
+    for write, error, match in (
+        (lambda x: x.__iadd__(np.ones((2, 3))), ValueError, "non-broadcastable output"),
+        (lambda x: x.__iadd__(1j), TypeError, "same_kind"),
+        (lambda x: x.__setitem__(3, 1.0), IndexError, "out of bounds"),
+        (lambda x: x.__setitem__(slice(2), X), ValueError, "cannot be written"),
+    ):
+        with pytest.raises(error, match=match):
+            fg.jit(write)(X)

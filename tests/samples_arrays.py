@@ -186,6 +186,13 @@ add("attains", np.array([1.0, np.nan, 2.0]), np.array([1.0, np.nan, 3.0]))
 add("attains", draw("attains", (2, 3), F64), draw("attains", (3,), F64))
 add("attains", draw("attains", (3,), I64), draw("attains", (3,), I64))
 
+for dtype in (F64, F32, I64):
+    add("number", draw("number", (), dtype))
+add("number", np.float32(0.7))
+for shape in ((3,), (1,), (0,), (2, 3), (0, 3), (2, 0), (2, 1, 3)):
+    add("exact_sum", draw("exact_sum", shape, F64))
+add("exact_sum", np.array([1e16, 1.0, -1e16]), upto=0)
+
 # --- cumulative -----------------------------------------------------------------------
 
 for name in ("cumsum", "cumprod", "cummax", "cummin"):

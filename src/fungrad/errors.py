@@ -126,17 +126,17 @@ class ItemAssignmentError(FungradError, TypeError):
 class GradientCutError(FungradError, TypeError):
     """A traced value was turned into a Python number, which would cut its gradient silently.
 
-    By `float(x)`, by a function of `math`, or by what writes it into an ndarray: `array[i] = x`, or
-    an `asarray(x, dtype=float)` of NumPy's that was imported by its own name.
+    By `float(x)`, or by what writes it into an ndarray: `array[i] = x`, or an `asarray(x,
+    dtype=float)` of NumPy's that was imported by its own name.
 
     Fails::
 
-        fg.grad(lambda x: math.sin(x))(1.0)
+        fg.grad(lambda x: float(x) ** 2)(1.0)
 
-    Repaired: use NumPy's function, make arrays by `fg.numpy.asarray` or `np.stack`, or cut the
+    Repaired: leave the number as it is, make arrays by `fg.numpy.asarray` or `np.stack`, or cut the
     gradient on purpose::
 
-        fg.grad(lambda x: np.sin(x))(1.0)
+        fg.grad(lambda x: x**2)(1.0)
         fg.grad(lambda x: np.sum(fg.numpy.asarray([x, x], dtype=float)))(1.0)
         fg.grad(lambda x: x * math.sin(float(fg.stop_gradient(x))))(1.0)
     """

@@ -17,7 +17,7 @@ from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives import elementwise as arithmetic
 from fungrad.primitives import ufuncs
 from fungrad.primitives.scanning import attains
-from fungrad.primitives.shaping import convert, to_discrete
+from fungrad.primitives.shaping import convert, number, to_discrete
 from fungrad.primitives.stopping import stop
 from fungrad.records import Record
 
@@ -91,6 +91,7 @@ FORMS: dict[Any, Form] = {
     ufuncs.square: _plain("{0} * {0}"),
     ufuncs.reciprocal: _plain("1.0 / {0}"),
     ufuncs.positive: _plain("{0}"),
+    number: _plain("float({0})"),
     ufuncs.abs: Form(lambda equation, x: f"abs({x})", 35),
     ufuncs.fabs: Form(lambda equation, x: f"abs({x})", 35),
     ufuncs.maximum: _plain(LARGER),

@@ -14,10 +14,10 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, general
+from fungrad.primitives.declare import Primitive, general, linear
 from fungrad.primitives.elementwise import Masked, Over, elementwise, select
 from fungrad.primitives.scanning import attains, cumprod, linear_recurrence, shifted
-from fungrad.primitives.shaping import cast, reduce_sum, reshape, transpose
+from fungrad.primitives.shaping import broadcast_to, cast, reduce_sum, reshape, transpose
 from fungrad.tracing.trace import shape_of, typeof
 
 Axes = tuple[int, ...]
@@ -230,6 +230,29 @@ root = elementwise(
 )
 """`root(x)`: the square root of a sum of squares, a norm: derivative 0 at 0."""
 
+
+def _eval_exact_sum(x: Any) -> Any:
+    if x.ndim == 1:
+        return math.fsum(x.tolist())
+    sums = [math.fsum(row) for row in x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).tolist()]
+    return np.array(sums, np.float64).reshape(x.shape[:-1])
+
+
+def _spread_last(cotangent: Any, x: Type) -> Any:
+    return broadcast_to(reshape(cotangent, shape=(*x.shape[:-1], 1)), shape=x.shape)
+
+
+exact_sum: Primitive = linear(
+    "exact_sum",
+    eval=_eval_exact_sum,
+    type=lambda x: Type(x.shape[:-1], np.float64, len(x.shape) == 1),
+    transpose=_spread_last,
+    batch=lambda args, batched, size: exact_sum(args[0]),
+)
+"""`exact_sum(x)`: the sums of doubles along the last axis, rounded once, as math.fsum's; that of
+one row is a Python float.
+"""
+
 # --- without a derivative, on purpose -------------------------------------------------------------
 
 
@@ -272,7 +295,7 @@ argmin = _position("argmin", np.argmin)
 """`argmin(x, axis=)`: the position of the smallest element, the first of them."""
 
 __all__ = [
-    "argmax", "argmin", "exp2_difference", "exp_difference", "kept", "product_of_others",
-    "reduce_all", "reduce_any", "reduce_logaddexp", "reduce_logaddexp2", "reduce_max", "reduce_min",
-    "reduce_prod", "root",
+    "argmax", "argmin", "exact_sum", "exp2_difference", "exp_difference", "kept",
+    "product_of_others", "reduce_all", "reduce_any", "reduce_logaddexp", "reduce_logaddexp2",
+    "reduce_max", "reduce_min", "reduce_prod", "root",
 ]  # fmt: skip

@@ -182,6 +182,16 @@ convert: Primitive = linear(
 real. The mask of a cotangent stays boolean.
 """
 
+number: Primitive = linear(
+    "number",
+    eval=float,
+    type=lambda x: Type((), np.float64, weak=True),
+    transpose=lambda ct, x: ct if typeof(ct).dtype == np.bool_ else convert(ct, dtype=x.dtype),
+    batch=lambda args, batched, size: convert(args[0], dtype=np.dtype(np.float64)),
+    moves=True,
+)
+"""`number(x)`: a real number of shape () as a Python float, which promotes as one."""
+
 to_discrete: Primitive = general(
     "to_discrete",
     eval=lambda x, *, dtype: np.asarray(x).astype(dtype)[()],
@@ -347,6 +357,6 @@ flip: Primitive = linear(
 
 __all__ = [
     "broadcast_to", "cast", "concatenate", "conj", "convert", "flip", "full",
-    "inverse_permutation", "moveaxis", "pad", "prepend_axes", "reduce_sum", "reshape",
+    "inverse_permutation", "moveaxis", "number", "pad", "prepend_axes", "reduce_sum", "reshape",
     "slice_axis", "stack_first", "sum_to", "to_discrete", "transpose", "zeros",
 ]  # fmt: skip

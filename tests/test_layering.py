@@ -46,6 +46,7 @@ FLOORS = (
         "saving_members",
         "saving_values",
         "sparse",
+        "dask",
     ),
     ("__init__",),
     ("demo",),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ArgumentError
+from fungrad.errors import ArgumentError, MissingExtraError
 
 Pattern = Any
 """A scipy.sparse.csr_array of booleans with one row for each element of a value."""
@@ -26,7 +26,7 @@ def scipy_sparse() -> Any:
     try:
         import scipy.sparse
     except ImportError as error:
-        raise ImportError(
+        raise MissingExtraError(
             'fungrad.sparse needs SciPy. Install it with: pip install "fungrad[scipy]"'
         ) from error
     return scipy.sparse

@@ -104,7 +104,7 @@ def jacobian(
       `pattern(*args)` and `colours(*args)`.
 
     Raises:
-      ImportError: without SciPy.
+      MissingExtraError: without SciPy.
       ArgumentError: where an input or output is not real, where the pattern is nearly dense and too
         large, or where `check` finds it too narrow.
       AbstractValueError: where it is called on traced values.

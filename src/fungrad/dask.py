@@ -1,0 +1,379 @@
+"""`fungrad.dask`: values and derivatives of losses over Dask arrays, chunk by chunk, on a cluster.
+
+The loss of many rows is a sum over chunks of rows, and so are its derivatives. Each task computes
+one chunk's part, or the parts of all chunks that a worker holds, and the parts are added in an
+order that is fixed when the arrays are first seen: results repeat to the bit, also where a worker
+dies and its tasks run elsewhere. Needs dask (the extra `dask`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import uuid
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.config import config
+from fungrad.errors import ArgumentError, MissingExtraError
+from fungrad.jit import jit
+from fungrad.tracing.source import describe, user_line
+from fungrad.transforms.derived import hvp as _hvp
+from fungrad.transforms.gradients import value_and_grad as _value_and_grad
+from fungrad.transforms.jacobians import hessian as _hessian
+
+FAN_IN = 8
+"""How many parts one task adds up."""
+
+LARGE = 1 << 20
+"""The bytes from which on parameters are sent to the workers once, and closures are warned of."""
+
+PROGRAMS = 32
+"""How many compiled losses a worker keeps."""
+
+
+def _dask() -> Any:
+    """The module dask with dask.array; an error that names the extra where it is missing."""
+    try:
+        import dask
+        import dask.array
+    except ImportError as error:
+        raise MissingExtraError(
+            'fungrad.dask needs Dask. Install it with: pip install "fungrad[dask]"'
+        ) from error
+    return dask
+
+
+class DataParallel:
+    """The value and derivatives of a loss whose data are Dask arrays: see `value_and_grad`."""
+
+    def __init__(
+        self, loss: Callable[..., Any], data: int | Sequence[int], reduce: str, by: str
+    ) -> None:
+        if reduce not in ("sum", "mean"):
+            raise ArgumentError(f'reduce={reduce!r} is not "sum" or "mean".')
+        if by not in ("auto", "chunk", "worker"):
+            raise ArgumentError(f'by={by!r} is not "auto", "chunk" or "worker".')
+        self.data = (data,) if isinstance(data, int) else tuple(data)
+        if not self.data or min(self.data) < 1:
+            raise ArgumentError(
+                f"data={data!r} are the positions of the Dask arrays among the arguments; position "
+                "0 is that of the parameters."
+            )
+        self.loss = loss
+        self.reduce = reduce
+        self.by = by
+        self._tokens: dict[str, str] = {}
+        self._groups: dict[Any, list[list[int]]] = {}
+        _dask()
+        _warn_of_closure(loss)
+
+    def __repr__(self) -> str:
+        return f"<value_and_grad of {describe(self.loss)} over Dask arrays>"
+
+    def __call__(self, params: Any, *args: Any) -> tuple[Any, Any]:
+        """The value of the loss, and its gradient in the form of the parameters."""
+        value, leaves = self._computed("value_and_grad", params, (), args)
+        return value, leaves[0]
+
+    def delayed(self, params: Any, *args: Any) -> Any:
+        """The pair (value, gradient) as one Dask value, computed when it is asked for."""
+        whole = self._whole("value_and_grad", params, (), args)
+        return _dask().delayed(_gradient_pair, pure=True)(whole, trees.structure(params))
+
+    def hvp(self, params: Any, vector: Any, *args: Any) -> Any:
+        """The Hessian of the loss at the parameters, times a vector of their form."""
+        return self._computed("hvp", params, (vector,), args)[1][0]
+
+    def hessian(self, params: Any, *args: Any) -> Any:
+        """The Hessian of the loss, as `fg.hessian` returns it: for few parameters."""
+        return self._computed("hessian", params, (), args)[1][0]
+
+    def _computed(
+        self, what: str, params: Any, vectors: Sequence[Any], args: Sequence[Any]
+    ) -> tuple[Any, list[Any]]:
+        whole = self._whole(what, params, vectors, args)
+        (found,) = _dask().compute(whole)
+        value, leaves, structure = found
+        return value, [trees.unflatten(structure, leaves)]
+
+    def _whole(self, what: str, params: Any, vectors: Sequence[Any], args: Sequence[Any]) -> Any:
+        """The sum of all chunks' parts, as a Dask value."""
+        dask = _dask()
+        chunks, first = self._chunks(args)
+        rows = first.chunks[0]
+        weights = [n / sum(rows) if self.reduce == "mean" else 1.0 for n in rows]
+        rest = [None if i + 1 in self.data else arg for i, arg in enumerate(args)]
+        token = self._tokens.setdefault(what, f"fungrad-{uuid.uuid4().hex}")
+        program = _Program(self.loss, what, token)
+        given = _sent((params, tuple(vectors), rest))
+        part = dask.delayed(_part, pure=False)
+        parts = []
+        for group, worker in self._grouped(first):
+            held = [[chunk[i] for chunk in chunks] for i in group]
+            with _on(worker):
+                part_of_group = part(program, given, self.data, held, [weights[i] for i in group])
+            parts.append(part_of_group)
+        add = dask.delayed(_added, pure=False)
+        while len(parts) > 1:
+            parts = [add(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+        return parts[0]
+
+    def _chunks(self, args: Sequence[Any]) -> tuple[list[list[Any]], Any]:
+        """For each data argument its chunks, as Dask values, and the first of the arrays."""
+        chunks = []
+        first: Any = None
+        for position in self.data:
+            if position > len(args):
+                raise ArgumentError(
+                    f"data={self.data} names argument {position}, but {len(args) + 1} arguments "
+                    f"were given{user_line()}."
+                )
+            array = _dask_array(args[position - 1], position)
+            if first is None:
+                first = array
+            elif array.chunks[0] != first.chunks[0]:
+                raise ArgumentError(
+                    f"The Dask arrays at positions {self.data[0]} and {position} have other chunks "
+                    f"along axis 0{user_line()}: {_short(first.chunks[0])} and "
+                    f"{_short(array.chunks[0])}. Rechunk one: y.rechunk({{0: X.chunks[0]}})."
+                )
+            lazy = array.to_delayed(optimize_graph=_places(array) is None)
+            chunks.append(lazy.ravel().tolist())
+        return chunks, first
+
+    def _grouped(self, array: Any) -> list[tuple[list[int], str | None]]:
+        """Which chunks one task takes, and on which worker it had best run."""
+        places = None if self.by == "chunk" else _places(array)
+        if places is None:
+            if self.by == "worker":
+                raise ArgumentError(
+                    'by="worker" needs data that the workers of a distributed client hold'
+                    f"{user_line()}: X = client.persist(X); wait(X). Use "
+                    'by="chunk" for data that are made or read when they are needed.'
+                )
+            return [([i], None) for i in range(len(array.chunks[0]))]
+        if array.name not in self._groups:  # kept, so that sums have the same order at each call
+            groups: dict[str, list[int]] = {}
+            for i, place in enumerate(places):
+                groups.setdefault(place, []).append(i)
+            self._groups[array.name] = list(groups.values())
+        return [(group, places[group[0]]) for group in self._groups[array.name]]
+
+
+def value_and_grad(
+    loss: Callable[..., Any],
+    *,
+    data: int | Sequence[int] = 1,
+    reduce: str = "sum",
+    by: str = "auto",
+) -> DataParallel:
+    """The value and the gradient of a loss over Dask arrays, by the first argument.
+
+    Args:
+      loss: `loss(params, *args) -> number`, of a tree of NumPy arrays and of rows of data. It is
+        called with one chunk of each data argument at a time.
+      data: the position, or positions, of the arguments that are Dask arrays (or xarray's
+        DataArrays of them), chunked alike along axis 0.
+      reduce: "sum" where the loss of all rows is the sum of that of the chunks; "mean" where it is
+        a mean over rows, so that chunks count by their rows.
+      by: "chunk": one task for each chunk, good for data that are read when needed; "worker": one
+        task for all chunks that a worker holds in memory, which costs the scheduler less; "auto":
+        the latter where all chunks are in memory.
+
+    Returns:
+      A function of (params, *args) that computes (value, gradient), with `delayed` (the same as a
+      Dask value), `hvp(params, vector, *args)` and `hessian(params, *args)`. Each worker compiles
+      the loss once for each shape of a chunk. SciPy's optimisers take it with `jac=True`.
+
+    Raises:
+      MissingExtraError: without Dask.
+      ArgumentError: where the arrays' chunks do not fit, or are of unknown sizes.
+    """
+    return DataParallel(loss, data, reduce, by)
+
+
+class _Program:
+    """A derivative of a loss, compiled once in each process that runs it."""
+
+    __slots__ = ("loss", "token", "what")
+
+    def __init__(self, loss: Callable[..., Any], what: str, token: str) -> None:
+        self.loss = loss
+        self.what = what
+        self.token = token
+
+    def __call__(self, params: Any, vectors: Sequence[Any], args: Sequence[Any]) -> Any:
+        """(value, derivative) of one chunk."""
+        compiled = _programs.get(self.token)
+        if compiled is None:
+            compiled = _programs[self.token] = jit(_DERIVATIVES[self.what](self.loss))
+            while len(_programs) > PROGRAMS:
+                _programs.popitem(last=False)
+        return compiled(params, vectors, args)
+
+    def __dask_tokenize__(self) -> str:
+        return self.token
+
+
+def _derivative_first(loss: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda params, vectors, args: _value_and_grad(loss)(params, *args)
+
+
+def _derivative_product(loss: Callable[..., Any]) -> Callable[..., Any]:
+    def run(params: Any, vectors: Any, args: Any) -> Any:
+        of_params = lambda p: loss(p, *args)  # noqa: E731
+        return 0.0, _hvp(of_params, (params,), tuple(vectors))[0]
+
+    return run
+
+
+def _derivative_second(loss: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda params, vectors, args: (0.0, _hessian(loss)(params, *args))
+
+
+_DERIVATIVES: dict[str, Callable[..., Any]] = {
+    "value_and_grad": _derivative_first,
+    "hvp": _derivative_product,
+    "hessian": _derivative_second,
+}
+_programs: OrderedDict[str, Any] = OrderedDict()
+
+
+def _part(
+    program: _Program,
+    given: tuple[Any, Sequence[Any], Sequence[Any]],
+    data: Sequence[int],
+    chunks: Sequence[Sequence[Any]],
+    weights: Sequence[float],
+) -> Any:
+    """The sum of the parts of some chunks; runs in a worker."""
+    params, vectors, rest = given
+    threads = config.num_threads
+    if threads > 1:
+        config.num_threads = 1  # the workers are what runs side by side
+    total = None
+    for held, weight in zip(chunks, weights, strict=True):
+        args = list(rest)
+        for position, chunk in zip(data, held, strict=True):
+            args[position - 1] = np.asarray(chunk)
+        value, derivative = program(params, vectors, args)
+        leaves, structure = trees.flatten(derivative)
+        if weight != 1.0:
+            value, leaves = weight * value, [weight * leaf for leaf in leaves]
+        part = (value, leaves, structure)
+        total = part if total is None else _added([total, part])
+    return total
+
+
+def _added(parts: Sequence[Any]) -> Any:
+    """The sum of some parts, in their order."""
+    value, leaves, structure = parts[0]
+    for other, others, _ in parts[1:]:
+        value = value + other
+        leaves = [x + y for x, y in zip(leaves, others, strict=True)]
+    return value, leaves, structure
+
+
+def _gradient_pair(whole: Any, structure: Any) -> tuple[Any, Any]:
+    value, leaves, found = whole
+    return value, trees.unflatten(found, leaves)
+
+
+def _dask_array(value: Any, position: int) -> Any:
+    """The Dask array that an argument is, or holds; checked."""
+    dask = _dask()
+    array = getattr(value, "variable", value) if not isinstance(value, dask.array.Array) else value
+    array = getattr(array, "data", array) if not isinstance(array, dask.array.Array) else array
+    if not isinstance(array, dask.array.Array):
+        raise ArgumentError(
+            f"The argument at position {position} is a {type(value).__name__}{user_line()}, not a "
+            "Dask array (or an xarray.DataArray of one). Make it one: dask.array.from_array(x, "
+            "chunks=(rows, -1)), or take its position out of data=."
+        )
+    if any(math.isnan(n) for axis in array.chunks for n in axis):
+        raise ArgumentError(
+            f"The Dask array at position {position} has chunks of unknown sizes{user_line()}. "
+            "Compute them first: X = X.compute_chunk_sizes()."
+        )
+    if not array.ndim or any(len(axis) > 1 for axis in array.chunks[1:]):
+        axes = ", ".join(f"{i}: -1" for i, axis in enumerate(array.chunks) if i and len(axis) > 1)
+        raise ArgumentError(
+            f"The Dask array at position {position} (shape {array.shape}) has to be chunked along "
+            f"axis 0 alone{user_line()}: X.rechunk({{{axes}}})."
+        )
+    return array
+
+
+def _sent(given: Any) -> Any:
+    """Arguments that go with every task; large ones are sent to the workers once."""
+    size = sum(np.asarray(x).nbytes for x in trees.leaves(given) if x is not None)
+    client = _client()
+    if client is not None and size > LARGE:
+        return client.scatter([given], broadcast=True, hash=False)[0]
+    return _dask().delayed(given, pure=False, traverse=False) if size > LARGE else given
+
+
+def _client() -> Any:
+    """The distributed client of this process, if there is one."""
+    try:
+        from distributed import get_client
+    except ImportError:  # dask without distributed: its own threads or processes compute
+        return None
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def _places(array: Any) -> list[str] | None:
+    """For each chunk the worker that holds it; None where one is not in any worker's memory."""
+    client = _client()
+    if client is None:
+        return None
+    import distributed
+
+    futures_of: Any = distributed.futures_of
+    keys = [(array.name, i, *[0] * (array.ndim - 1)) for i in range(len(array.chunks[0]))]
+    held = {future.key: future for future in futures_of(array)}
+    if any(key not in held or held[key].status != "finished" for key in keys):
+        return None
+    where = client.who_has([held[key] for key in keys])
+    found = [sorted(where.get(key) or ()) for key in keys]
+    return [workers[0] for workers in found] if all(found) else None
+
+
+def _on(worker: str | None) -> Any:
+    """The scope in which tasks prefer a worker."""
+    dask = _dask()
+    if worker is None:
+        return dask.annotate()
+    return dask.annotate(workers=[worker], allow_other_workers=True)
+
+
+def _warn_of_closure(loss: Callable[..., Any]) -> None:
+    """Warns of large arrays that would be sent to the workers with the loss."""
+    cells = [cell.cell_contents for cell in getattr(loss, "__closure__", None) or ()]
+    defaults = [*(getattr(loss, "__defaults__", None) or ())]
+    values = itertools.chain(cells, defaults, getattr(loss, "args", ()))
+    size = sum(v.nbytes for v in values if isinstance(v, np.ndarray))
+    if size > LARGE:
+        warnings.warn(
+            f"{describe(loss)} holds {size / 1e6:.1f} MB of arrays, which go to the workers with "
+            "the function. Pass them as arguments.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _short(sizes: Sequence[int]) -> str:
+    head = ", ".join(map(str, sizes[:4]))
+    return f"({head}{', ...' if len(sizes) > 4 else ''})"
+
+
+__all__ = ["DataParallel", "value_and_grad"]

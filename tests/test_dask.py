@@ -1,0 +1,171 @@
+"""fungrad.dask: equal to in memory, by chunk and by worker, and to the bit where a worker dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+import fungrad.dask
+from fungrad.errors import ArgumentError, ShapeError
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+ROWS = 530
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((ROWS, 4))
+Y = (RNG.random(ROWS) < 0.5) * 1.0
+W = {"slope": RNG.standard_normal(4), "offset": 0.3}
+
+
+def logistic(w: Any, x: Any, y: Any) -> Any:
+    z = x @ w["slope"] + w["offset"]
+    return np.sum(np.logaddexp(0.0, z) - y * z)
+
+
+def squares(w: Any, x: Any, scale: Any, y: Any) -> Any:
+    return np.mean((x @ w["slope"] + w["offset"] - y) ** 2) * scale
+
+
+def lazy(chunk: int = 100) -> tuple[Any, Any]:
+    return da.from_array(X, chunks=(chunk, 4)), da.from_array(Y, chunks=chunk)
+
+
+def assert_equal(found: Any, want: Any, rtol: float = 1e-12) -> None:
+    assert fg.trees.structure(found) == fg.trees.structure(want)
+    for a, b in zip(fg.trees.leaves(found), fg.trees.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-13)
+
+
+def same_bits(found: Any, want: Any) -> bool:
+    pairs = zip(fg.trees.leaves(found), fg.trees.leaves(want), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.fixture(params=["synchronous", "threads"])
+def scheduler(request: Any) -> Iterator[None]:
+    with dask.config.set(scheduler=request.param):
+        yield
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.parametrize("chunk", [100, 530, 7])
+def test_equal_to_in_memory(chunk: int) -> None:
+    loss = fg.dask.value_and_grad(logistic, data=(1, 2))
+    arrays = lazy(chunk)
+    assert_equal(loss(W, *arrays), fg.value_and_grad(logistic)(W, X, Y))
+    assert_equal(loss.delayed(W, *arrays).compute(), fg.value_and_grad(logistic)(W, X, Y))
+    product = fg.hvp(lambda w: logistic(w, X, Y), (W,), (W,))[0]
+    assert_equal(loss.hvp(W, W, *arrays), product)
+    assert_equal(loss.hessian(W, *arrays), fg.hessian(logistic)(W, X, Y))
+    assert same_bits(loss(W, *arrays), loss(W, *arrays))
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_means_weigh_by_rows_and_other_arguments_are_passed_on() -> None:
+    loss = fg.dask.value_and_grad(squares, data=(1, 3), reduce="mean")
+    x, y = lazy(100)  # the last chunk has 30 rows
+    assert_equal(loss(W, x, 2.0, y), fg.value_and_grad(squares)(W, X, 2.0, Y))
+
+
+def test_arrays_of_xarray() -> None:
+    xarray = pytest.importorskip("xarray")
+    x, y = lazy()
+    arrays = (xarray.DataArray(x, dims=("row", "column")), xarray.DataArray(y, dims="row"))
+    with dask.config.set(scheduler="synchronous"):
+        found = fg.dask.value_and_grad(logistic, data=(1, 2))(W, *arrays)
+    assert_equal(found, fg.value_and_grad(logistic)(W, X, Y))
+
+
+def test_with_an_optimiser_of_scipy() -> None:
+    from scipy.optimize import minimize
+
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        return np.mean((x @ w - y) ** 2)
+
+    both = fg.dask.value_and_grad(loss, data=(1, 2), reduce="mean")
+    x, y = lazy()
+    with dask.config.set(scheduler="synchronous"):
+        found = minimize(both, np.zeros(4), args=(x, y), jac=True)
+    np.testing.assert_allclose(found.x, np.linalg.lstsq(X, Y)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda x, y: (x.rechunk((100, 2)), y), r"X\.rechunk\(\{1: -1\}\)"),
+        (lambda x, y: (x, y.rechunk(50)), r"other chunks along axis 0.*\(100, 100"),
+        (lambda x, y: (x[x[:, 0] > 0], y), "compute_chunk_sizes"),
+        (lambda x, y: (X, y), "not a Dask array"),
+        (lambda x, y: (x,), "names argument 2, but 2 arguments"),
+    ],
+)
+def test_arrays_that_do_not_fit(make: Any, words: str) -> None:
+    loss = fg.dask.value_and_grad(logistic, data=(1, 2))
+    with pytest.raises(ArgumentError, match=words):
+        loss(W, *make(*lazy()))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"reduce": "max"}, "reduce='max'"),
+        ({"by": "row"}, "by='row'"),
+        ({"data": 0}, "position 0 is that of the parameters"),
+        ({"data": ()}, r"data=\(\)"),
+    ],
+)
+def test_options_that_do_not_exist(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        fg.dask.value_and_grad(logistic, **options)
+
+
+def test_a_loss_that_is_no_number_is_refused() -> None:
+    loss = fg.dask.value_and_grad(lambda w, x: x @ w, data=1)
+    with dask.config.set(scheduler="synchronous"), pytest.raises(fg.errors.FungradError):
+        loss(np.ones(4), lazy()[0])
+
+
+def test_by_worker_needs_data_in_memory() -> None:
+    with pytest.raises(ArgumentError, match=r"client\.persist"):
+        fg.dask.value_and_grad(logistic, data=(1, 2), by="worker")(W, *lazy())
+
+
+def test_large_closures_are_warned_of() -> None:
+    large = np.zeros(1 << 18)
+    with pytest.warns(UserWarning, match=r"2\.1 MB of arrays"):
+        fg.dask.value_and_grad(lambda w, x: np.sum(x @ w) + np.sum(large))
+
+
+def test_workers_of_a_cluster() -> None:
+    distributed = pytest.importorskip("distributed")
+    want = fg.value_and_grad(logistic)(W, X, Y)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        loss = fg.dask.value_and_grad(logistic, data=(1, 2))
+        by_chunk = loss(W, *lazy())
+        assert_equal(by_chunk, want)
+        held = client.persist(list(lazy()))
+        distributed.wait(held)
+        first = loss(W, *held)
+        assert_equal(first, want)
+        groups = next(iter(loss._groups.values()))
+        assert len(groups) == 2 and sorted(i for group in groups for i in group) == list(range(6))
+        assert same_bits(loss(W, *held), first)
+        wide = {"slope": np.zeros(4), "offset": 0.0, "unused": np.ones(1 << 18)}
+        assert_equal(loss(wide, *held), fg.value_and_grad(logistic)(wide, X, Y))
+        with pytest.raises(ShapeError, match="matmul"):
+            loss({"slope": np.ones(3), "offset": 0.0}, *held)
+        pids = client.run(os.getpid)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)  # its chunks are computed anew elsewhere
+        assert same_bits(loss(W, *held), first)

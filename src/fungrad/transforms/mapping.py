@@ -28,10 +28,17 @@ from fungrad.transforms.arguments import (
     owned,
 )
 from fungrad.transforms.batching import batched_call
+from fungrad.transforms.chunking import Progress, check_chunk, chunks_of, is_array_like, joined
 
 
 def vmap(
-    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+    *,
+    chunk: int | None = None,
+    progress: Progress | None = None,
 ) -> Callable[..., Any]:
     """A function of one example, made into a function of a batch that runs all examples at once.
 
@@ -43,6 +50,9 @@ def vmap(
       out_axes: where the mapped axis is put in the outputs: an integer, None for outputs that do
         not depend on the example, or a prefix tree.
       axis_size: the number of examples, where no argument is mapped.
+      chunk: the most examples that are run at once; None for all. With it, mapped arguments may be
+        anything with a shape and slices: np.memmap, Zarr and HDF5 arrays.
+      progress: called as `progress(done, total)` after each chunk.
 
     Raises:
       BatchAxisError: where axes do not exist or have different sizes.
@@ -52,6 +62,25 @@ def vmap(
     array([1., 4.])
     """
     check_function(f, "vmap")
+    if chunk is not None:
+        check_chunk(chunk, "chunk")
+
+    def by_chunks(*args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = trees.flatten((args, kwargs), is_array_like)
+        axes = _input_axes(f, in_axes, treedef)
+        size = _batch_size(f, leaves, axes, lambda: _input_names(f, args, kwargs), axis_size)
+        parts = []
+        before = 0
+        for stop, values in chunks_of(leaves, axes, size, chunk or 1):
+            positional, named = trees.unflatten(treedef, values)
+            whole = vmap(f, in_axes, out_axes, None if axis_size is None else stop - before)
+            parts.append(whole(*positional, **named))
+            before = stop
+            if progress is not None:
+                progress(stop, size)
+        if len(parts) == 1:
+            return parts[0]
+        return joined(parts, _prefix(out_axes, trees.structure(parts[0]), "out_axes"))
 
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves, treedef = flat_leaves((args, kwargs))
@@ -78,7 +107,11 @@ def vmap(
         ]
         return trees.unflatten(shapes[0], owned(placed, leaves) if current() is EVAL else placed)
 
-    return Transformed(run, vmap, f, in_axes, out_axes, axis_size)
+    if chunk is None:
+        return Transformed(run, vmap, f, in_axes, out_axes, axis_size)
+    return Transformed(
+        by_chunks, vmap, f, in_axes, out_axes, axis_size, chunk=chunk, progress=progress
+    )
 
 
 def _input_axes(f: Callable[..., Any], in_axes: Any, treedef: trees.TreeDef) -> list[int | None]:
@@ -130,7 +163,7 @@ def _batch_size(
     for i, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
         if axis is None:
             continue
-        shape = shape_of(leaf) if has_type(leaf) else None
+        shape = shape_of(leaf) if has_type(leaf) else getattr(leaf, "shape", None)
         if shape is None or not -len(shape) <= axis < len(shape):
             found = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
             raise BatchAxisError(

@@ -13,6 +13,7 @@ import pytest
 
 import fungrad as fg
 from fungrad.tracing.trace import EVAL
+from fungrad.transforms import tape
 from fungrad.transforms.reverse import VjpTrace
 
 
@@ -60,7 +61,41 @@ def test_the_tape_holds_one_record_for_each_equation():
     for count in (10, 100, 1000):
         trace = VjpTrace(EVAL, lambda: "the test")
         trace.run(loop(count), trace.tracer(1.0))
-        assert len(trace.tape) == 2 * count
+        assert len(list(trace.tape.records())) == 2 * count
+
+
+def test_the_garbage_collector_has_nothing_to_do_with_the_tape():
+    def objects(count):
+        trace = VjpTrace(EVAL, lambda: "the test")
+        trace.run(loop(count), trace.tracer(np.ones(3)))
+        gc.collect()
+        return len(gc.get_objects())
+
+    objects(10)
+    few = objects(10)
+    assert objects(5000) < few + 100
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_cotangents_of_reads_are_added_up_in_one_buffer(rows, monkeypatch):
+    buffers = []
+
+    class Counted(tape.Collected):
+        def __init__(self, *args, **kwargs):
+            buffers.append(args[0])
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(tape, "Collected", Counted)
+
+    def read(x):
+        parts = [np.sum(x[i : i + rows] if rows > 1 else x[i]) ** 2 for i in range(len(x))]
+        return sum(parts)
+
+    x = np.linspace(-1.0, 1.0, 200)
+    found = fg.grad(read)(x)
+    assert len(buffers) == 1
+    monkeypatch.undo()
+    np.testing.assert_allclose(found, fg.jit(fg.grad(read))(x), rtol=1e-12, atol=1e-14)
 
 
 def test_the_backward_pass_is_linear_in_the_equations():

@@ -25,9 +25,12 @@ def tape_of(f, *args):
     trace = VjpTrace(EVAL, lambda: "the test", TRUSTED)
     trace.run(f, *[trace.tracer(a) for a in args])
     held = [
-        x for record in trace.tape for x in (*record[3], record[4]) if isinstance(x, np.ndarray)
+        x
+        for record in trace.tape.records()
+        for x in (*record[3], record[4])
+        if isinstance(x, np.ndarray)
     ]
-    return [record[0].name for record in trace.tape], held
+    return [record[0].name for record in trace.tape.records()], held
 
 
 def derivatives(f, x, count, transform=fg.grad):

@@ -14,12 +14,12 @@ import numpy as np
 
 from fungrad.inspect.inner import inner_cuts
 from fungrad.ir.graph import Equation, Source
-from fungrad.primitives.elementwise import add_cotangents, plain
+from fungrad.primitives.elementwise import add_cotangents, plain, whole
 from fungrad.structural.unfold import size_of, unfold, unfolds
 from fungrad.tracing.questions import T
 from fungrad.tracing.scope import place
 from fungrad.tracing.trace import Trace, Tracer, enter, leave, typeof
-from fungrad.transforms.reverse import walk
+from fungrad.transforms.tape import Tape, walk
 
 MOST_EQUATIONS = 100_000
 """A loop with more equations than are left of these stays one equation."""
@@ -175,14 +175,14 @@ def walked_back(
         local: Any = _Slots(given)
         error = ""
         try:
-            walk([record.tape], local)
+            walk(Tape(record.tape), local)
         except Exception as raised:  # part of the explanation
             error = f"{type(raised).__name__}: {raised}"
             local = _Slots(given)
             for slot, arg in zip(record.slots, record.args, strict=True):
                 if slot:
                     local[slot] = np.full(typeof(arg).shape, np.nan, typeof(arg).dtype)[()]
-        found = {s: local[s] for s in set(record.slots) if s and local[s] is not None}
+        found = {s: whole(local[s]) for s in set(record.slots) if s and local[s] is not None}
         for slot, cotangent in found.items():
             held = total[slot]
             total[slot] = cotangent if held is None else add_cotangents(held, cotangent)

@@ -7,6 +7,7 @@ float32.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,8 @@ def of_value(value: Any) -> Type:
       ArgumentError: where it is an array with an arithmetic of its own.
     """
     if type(value) is np.ndarray:
-        return Type(value.shape, value.dtype)
+        dtype = value.dtype
+        return _of_doubles(value.shape)[0] if dtype is _DOUBLE else Type(value.shape, dtype)
     found = _OF_SCALARS.get(type(value))
     if found is not None:
         return found
@@ -148,4 +150,23 @@ def of_value(value: Any) -> Type:
     raise TypeError(f"{value!r} of type {type(value).__name__} is not an array or a number.")
 
 
-_OF_SCALARS = {scalar: Type((), dtype, True) for scalar, dtype in PYTHON_DTYPES.items()}
+_OF_SCALARS: dict[type, Type] = {
+    **{scalar: Type((), dtype, True) for scalar, dtype in PYTHON_DTYPES.items()},
+    **{s: Type((), s) for s in (np.float64, np.float32, np.int64, np.bool_, np.complex128)},
+}
+_DOUBLE = np.dtype(np.float64)
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_doubles(shape: tuple[int, ...]) -> tuple[Type]:
+    """One Type for all arrays of a shape: reverse mode asks for that of each that it drops."""
+    return (Type(shape, _DOUBLE),)
+
+
+def alone(value: Any) -> tuple[Type]:
+    """The Type of a concrete value in a tuple: the same one for all arrays of doubles of a shape,
+    so that what holds on to many of them is nothing for the garbage collector.
+    """
+    if type(value) is np.ndarray and value.dtype is _DOUBLE:
+        return _of_doubles(value.shape)
+    return (of_value(value),)

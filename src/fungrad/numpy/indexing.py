@@ -19,7 +19,7 @@ from fungrad.numpy.viewing import Indexed, linked
 from fungrad.numpy.wrap import as_array, implements, known, refuse
 from fungrad.primitives.checking import in_range
 from fungrad.primitives.elementwise import select as pick
-from fungrad.primitives.indexing import ARRAY, Index, getitem, of_int
+from fungrad.primitives.indexing import ARRAY, Index, getitem, of_int, of_slice
 from fungrad.primitives.shaping import cast
 from fungrad.primitives.stacking import iota, unstack
 from fungrad.primitives.ufuncs import maximum, minimum, remainder
@@ -51,7 +51,11 @@ def static_index(index: Any) -> Index | None:
             if not _fixed(entry):
                 return None
         return Index(index) if index.count(Ellipsis) < 2 else None
-    return Index((index,)) if _fixed(index) else None
+    if not _fixed(index):
+        return None
+    if type(index) is slice:
+        return of_slice(index.start, index.stop, index.step)
+    return Index((index,))
 
 
 def _getitem(self: Tracer, index: Any) -> Any:
@@ -64,7 +68,7 @@ def _getitem(self: Tracer, index: Any) -> Any:
         x, static, arrays = parsed(self, index)
         if arrays or x is not self:
             return getitem(x, *arrays, index=static)
-    found = trace.process(getitem, (self,), {"index": static})
+    found = trace.process(getitem, (self,), static.params or {"index": static})
     if type(found) is not Tracer or type(found.value) is np.float64:
         return found
     if found.owner.shape(found):  # a number is no view

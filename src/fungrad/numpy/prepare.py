@@ -36,7 +36,7 @@ def promoted(arrays: Sequence[Any], dtype: Any = None) -> list[Any]:
     dtypes = [x.dtype for x in arrays]
     if dtype is None:
         dtype = dtypes[0]
-        if all(other is dtype for other in dtypes):
+        if dtypes.count(dtype) == len(dtypes):
             return list(arrays)
         dtype = np.result_type(*dtypes)
     else:

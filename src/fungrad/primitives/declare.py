@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.ir.types import Type
+from fungrad.ir.types import Type, alone
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, typeof
 
 Rule = Callable[..., Any]
@@ -73,6 +73,7 @@ class Primitive:
         leaves; None for all. Arrays of the program among them are kept as they were.
       collect: `collect(total, cotangent, args, **params)`, where the cotangent of the first
         argument is that of the output at some places: adds it there in place to a `Collected`.
+        No other argument then has a cotangent, and what vjp gives is a new array.
       forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in
         place of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args`.
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
@@ -89,12 +90,14 @@ class Primitive:
       pure: whether its outputs depend on its arguments alone, and it keeps none of them: passes may
         then run it once for many steps, or when a function is compiled. True without an effect. One
         that runs a Graph is as pure as that (`is_pure`).
-      plain: whether it is elementwise and without cuts: reverse mode just calls it.
+      simple: whether it has one output, and neither cuts nor a `forward`: reverse mode calls it.
+      plain: whether it is simple and elementwise.
     """
 
     __slots__ = (
         "_ufunc", "batch", "collect", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep",
-        "module", "moves", "multiple", "name", "partials", "plain", "pure", "reads", "type", "vjp",
+        "module", "moves", "multiple", "name", "partials", "plain", "pure", "reads", "simple",
+        "type", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -141,7 +144,9 @@ class Primitive:
         write(self, "multiple", multiple)
         write(self, "effect", effect)
         write(self, "pure", not effect if pure is None else pure and not effect)
-        write(self, "plain", partials is not None and not (cuts or forward or keep or multiple))
+        simple = not (cuts or forward or multiple)
+        write(self, "simple", simple)
+        write(self, "plain", simple and partials is not None and not keep)
         write(self, "module", module or _declaring_module())
         key = (self.module, name)
         if key in primitives:
@@ -166,6 +171,7 @@ class Primitive:
     multiple: bool
     effect: bool
     pure: bool
+    simple: bool
     module: str
     plain: bool
 
@@ -255,15 +261,17 @@ def linear(
     def is_linear(position: int) -> bool:
         return arguments is None or position in arguments
 
-    def keep(args: Sequence[Any]) -> list[Any]:
+    def keep(args: Sequence[Any]) -> Sequence[Any]:
         if arguments is None:
-            return [typeof(a) for a in args]
+            return types_of(args)
         return [typeof(a) if i in arguments else a for i, a in enumerate(args)]
 
     def vjp(cotangent: Any, output: Any, args: Sequence[Any], wanted: Any, **params: Any) -> Any:
         result = transpose(cotangent, *args, **params)
         if not isinstance(result, tuple):
             result = (result,)
+        if arguments is None:
+            return list(result)
         cotangents = iter(result)
         return [next(cotangents) if is_linear(i) else None for i in range(len(args))]
 
@@ -282,6 +290,13 @@ def linear(
         collect=collect,
     )  # fmt: skip
     return primitive
+
+
+def types_of(args: Sequence[Any]) -> Sequence[Type]:
+    """The Types of values, traced or not."""
+    if len(args) == 1 and type(args[0]) is not Tracer:
+        return alone(args[0])
+    return [typeof(a) for a in args]
 
 
 def _passive(arguments: Sequence[int]) -> Sequence[int]:

@@ -70,13 +70,18 @@ class Collected:
 
     Reads of parts of one array cost what the parts cost, then, and not what the array costs. It
     becomes an ordinary cotangent, by `total`, before any rule sees it.
+
+    Args:
+      begun: the cotangent that it begins with.
+      own: whether nothing else holds that one, so that it need not be copied.
     """
 
     __slots__ = ("mask", "value")
 
-    def __init__(self, begun: Any) -> None:
+    def __init__(self, begun: Any, own: bool = False) -> None:
         masked = type(begun) is Masked
-        self.value = np.array(begun.value if masked else begun, order="C")
+        value = begun.value if masked else begun
+        self.value = value if own else np.array(value, order="C")
         self.mask = None
         if masked:  # which may broadcast against the value, as a condition of `where` does
             self.mask = np.array(np.broadcast_to(begun.mask, self.value.shape), order="C")
@@ -252,6 +257,11 @@ def plain(cotangent: Any) -> Any:
     return cotangent.value if kind is Masked or isinstance(cotangent, Collected) else cotangent
 
 
+def whole(cotangent: Any) -> Any:
+    """The cotangent as rules take it, not collected any more."""
+    return cotangent.total() if isinstance(cotangent, Collected) else cotangent
+
+
 def fit(x: Any, type_: Type) -> Any:
     """x broadcast and cast to a Type; where that is real, the real part."""
     found = typeof(x)
@@ -325,8 +335,9 @@ def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
     apply = _OPERATORS[name]
 
     def eval(*args: Any) -> Any:
-        if any(type(arg) not in PYTHON_SCALARS for arg in args):
-            return apply(*args)
+        for arg in args:
+            if type(arg) not in PYTHON_SCALARS:
+                return apply(*args)
         if any(type(arg) is complex for arg in args):
             return ufunc(*args).item()
         if any(type(arg) is float for arg in args) or (name == "divide" and not args[1]):
@@ -383,5 +394,5 @@ ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
 __all__ = [
     "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add", "add_cotangents",
     "broadcast_shapes", "div", "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and",
-    "logical_not", "logical_or", "lt", "mul", "ne", "neg", "plain", "select", "sub",
+    "logical_not", "logical_or", "lt", "mul", "ne", "neg", "plain", "select", "sub", "whole",
 ]  # fmt: skip

@@ -250,9 +250,13 @@ def _type_concatenate(*xs: Type, axis: int) -> Type:
 def _transpose_concatenate(ct: Any, *xs: Type, axis: int) -> Any:
     pieces = []
     start = 0
+    before = (slice(None),) * axis
     for x in xs:
         stop = start + x.shape[axis]
-        pieces.append(slice_axis(ct, axis=axis, start=start, stop=stop))
+        if type(ct) is np.ndarray:
+            pieces.append(ct[(*before, slice(start, stop))])
+        else:
+            pieces.append(slice_axis(ct, axis=axis, start=start, stop=stop))
         start = stop
     return tuple(pieces)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, typeof
 from fungrad.transforms.reverse import VjpTrace, linearized
+from fungrad.transforms.tape import Tape
 
 Flat = Callable[..., Sequence[Any]]
 
@@ -242,10 +243,12 @@ class Replayed(Trace):
         return parent.process(primitive, args, params)
 
 
-class _Nowhere(list[Any]):
+class _Nowhere(Tape):
     """A tape that keeps nothing."""
 
-    def append(self, item: Any) -> None:
+    __slots__ = ()
+
+    def extend(self, items: Iterable[Any]) -> None:
         pass
 
 

@@ -28,7 +28,7 @@ from fungrad.structural.unfold import (
 from fungrad.tracing.scope import place
 from fungrad.tracing.source import user_source
 from fungrad.tracing.trace import Trace, current, enter, leave
-from fungrad.transforms.reverse import walk
+from fungrad.transforms.tape import walk
 
 _SHOWN = (np.ndarray, np.generic, float)
 """The classes of values of which a message shows the first numbers."""

@@ -16,7 +16,8 @@ from fungrad.tracing.aliasing import private
 from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
-from fungrad.transforms.reverse import linearized, match
+from fungrad.transforms.reverse import linearized
+from fungrad.transforms.tape import match
 
 
 class JvpTrace(Trace):

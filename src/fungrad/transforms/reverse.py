@@ -14,16 +14,12 @@ from typing import Any
 
 from numpy import ndarray
 
-from fungrad.errors import MissingRuleError
-from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS
-from fungrad.primitives.collecting import Gathered
-from fungrad.primitives.elementwise import Collected, Masked, add_cotangents, plain, scale_masked
-from fungrad.primitives.shaping import broadcast_to, convert, sum_to
+from fungrad.primitives.elementwise import add_cotangents, plain
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.scope import place_behind, replayed
-from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, shape_of, typeof
+from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, typeof
+from fungrad.transforms.tape import Tape, walk
 
 
 class VjpTrace(Trace):
@@ -32,8 +28,8 @@ class VjpTrace(Trace):
 
     Slots count from 1; 0 stands for what is not differentiated; one slot alone is of a unary
     primitive. The tape holds one record for each equation that a differentiated input reaches:
-    (primitive, params, input slots, args, output, output slot or slots, place). The place, the
-    user's line and scope, is only known where a Graph records.
+    (primitive, params, input slots, args, output, output slot or slots, place), one behind the
+    other (`Tape`). The place, the user's line and scope, is only known where a Graph records.
     """
 
     __slots__ = ("slots", "tape")
@@ -42,7 +38,7 @@ class VjpTrace(Trace):
         self, parent: Trace, label: Callable[[], str], keeper: Residuals | None = None
     ) -> None:
         super().__init__(parent, label)
-        self.tape: list[tuple[Any, ...]] = []
+        self.tape = Tape()
         self.slots = 0
         if self.keeper is None:
             self.keeper = keeper
@@ -54,17 +50,28 @@ class VjpTrace(Trace):
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent = self.parent
-        if parent is EVAL and primitive.plain and not params:
-            # The hottest path of the house: an elementwise primitive on arrays.
+        if parent is EVAL and primitive.simple:
+            # The hottest path of the house: arrays, and a primitive without cuts.
             if len(args) == 1:
                 arg = args[0]
                 if type(arg) is Tracer and arg.owner is self:
                     value = arg.value
-                    output = primitive.eval(value)
                     self.slots = slot = self.slots + 1
-                    self.tape.append((primitive, params, arg.extra, (value,), output, slot, None))
+                    if primitive.plain:
+                        output = primitive.eval(value)
+                        self.tape.extend(
+                            (primitive, params, arg.extra, (value,), output, slot, None)
+                        )
+                        return Tracer(self, output, slot)
+                    output = primitive.eval(value, **params)
+                    keep = primitive.keep
+                    self.tape.extend(
+                        (primitive, params, (arg.extra,), (value,), output, slot, None)
+                        if keep is None
+                        else (primitive, params, (arg.extra,), keep((value,)), None, slot, None)
+                    )
                     return Tracer(self, output, slot)
-            elif len(args) == 2:
+            elif len(args) == 2 and primitive.plain:
                 x, y = args
                 slot_x = slot_y = 0
                 if type(x) is Tracer and x.owner is self:
@@ -81,7 +88,7 @@ class VjpTrace(Trace):
                     elif slot_y == 0 and type(y) is ndarray and 1 in primitive.reads:
                         y = self.keeper.keep(y)
                     self.slots = slot = self.slots + 1
-                    self.tape.append(
+                    self.tape.extend(
                         (primitive, params, (slot_x, slot_y), (x, y), output, slot, None)
                     )
                     return Tracer(self, output, slot)
@@ -154,26 +161,26 @@ class VjpTrace(Trace):
             traced = self.tracer(output)
             out = traced.extra
         origin = place_behind() if self.records else None
-        self.tape.append((primitive, params, slots, args, saved, out, origin))
+        record = (primitive, params, tuple(slots), tuple(args), saved, out, origin)
+        self.tape.extend(record)
         return traced
 
     def prune(self, reached: Sequence[int]) -> None:
         """Drops the records, and so the residuals, that do not reach the given slots."""
         live = set(reached)
-        kept = []
-        for record in reversed(self.tape):
-            out = record[5]
+        kept: list[Any] = []
+        for record in self.tape.backwards():
+            _, out, _, _, slots, _, _ = record
             if out in live if type(out) is int else not live.isdisjoint(out):
-                slots: Any = record[2]
                 live.update((slots,) if type(slots) is int else filter(None, slots))
-                kept.append(record)
-        self.tape = kept[::-1]
+                kept.extend(record)
+        self.tape = Tape(kept[::-1])
 
     def apart(self, values: Sequence[Any]) -> list[Any]:
         """The values as arrays that the tape does not hold."""
         held: set[int] = set()
         opaque = False
-        for primitive, _, _, args, output, _, _ in self.tape:
+        for primitive, _, _, args, output, _, _ in self.tape.records():
             opaque = opaque or primitive.multiple or primitive.forward is not None
             for array in (*args, output):
                 if type(array) is ndarray:
@@ -184,20 +191,10 @@ class VjpTrace(Trace):
         ]
 
     def origin(self, tracer: Tracer) -> str:
-        for primitive, _, _, _, _, out, _ in self.tape:
+        for primitive, _, _, _, _, out, _ in self.tape.records():
             if out == tracer.extra or (type(out) is list and tracer.extra in out):
                 return f", made by `{primitive.name}`,"
         return ", an input of the differentiated function,"
-
-
-def _missing(primitive: Any, slots: Sequence[int]) -> MissingRuleError:
-    positions = ", ".join(str(i) for i, slot in enumerate(slots) if slot)
-    return MissingRuleError(
-        f"Reverse mode needs the derivative of the primitive `{primitive.name}` with respect to "
-        f"its argument {positions}{user_line()}, but its declaration has no vjp. Give one "
-        "(`vjp=...`), or declare the derivative to be zero on purpose (`cuts=True`, or None among "
-        "the partials)."
-    )
 
 
 def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> list[Any]:
@@ -219,121 +216,6 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
         finally:
             replayed.reset(token)
     return [plain(c) for c in cotangents[1 : wanted + 1]]
-
-
-def walk(tape: list[tuple[Any, ...]], cotangents: list[Any]) -> None:
-    """Goes back along a tape, from the cotangents of the outputs to those of the inputs."""
-    eager = current() is EVAL
-    collecting = not current().records
-    for primitive, params, slots, args, output, out, origin in reversed(tape):
-        if origin is not None:
-            replayed.set(origin)
-        if type(out) is int:
-            cotangent = cotangents[out]
-            if cotangent is None:
-                continue
-            cotangents[out] = None
-            if isinstance(cotangent, Collected):
-                cotangent = cotangent.total()
-            partials = primitive.partials
-            if partials is not None:
-                masked = type(cotangent) is Masked
-                new: Any
-                if type(slots) is int:
-                    if masked:
-                        new = scale_masked(cotangent, partials[0], output, args)
-                    else:
-                        new = partials[0](cotangent, output, args)
-                    arg = args[0]
-                    if (
-                        type(new) is not ndarray
-                        or type(arg) is not ndarray
-                        or new.dtype is not arg.dtype
-                    ):
-                        new = match(new, arg)
-                    held = cotangents[slots]
-                    cotangents[slots] = new if held is None else add_cotangents(held, new)
-                    continue
-                for slot, scale, arg in zip(slots, partials, args):  # noqa: B905 - the hot loop
-                    if slot:
-                        if masked:
-                            new = scale_masked(cotangent, scale, output, args)
-                        else:
-                            new = scale(cotangent, output, args)
-                        if (
-                            type(new) is not ndarray
-                            or type(arg) is not ndarray
-                            or new.shape != arg.shape
-                            or new.dtype is not arg.dtype
-                        ):
-                            new = match(new, arg)
-                        held = cotangents[slot]
-                        cotangents[slot] = new if held is None else add_cotangents(held, new)
-                continue
-            if type(cotangent) is Masked and not primitive.moves:
-                cotangent = cotangent.value
-        else:
-            cotangent = tuple([plain(cotangents[slot]) if slot else None for slot in out])
-            if all(c is None for c in cotangent):
-                continue
-            for slot in out:
-                cotangents[slot] = None
-        if collecting and primitive.collect is not None and slots[0]:
-            held = cotangents[slots[0]]
-            if (
-                held is not None
-                and args[0].shape
-                and plain(cotangent).dtype == args[0].dtype
-                and (eager or not any(type(a) is Tracer for a in args[1:]))
-            ):
-                if not isinstance(held, Collected):
-                    held = Collected(held) if eager else Gathered(held, args[0].shape)
-                    cotangents[slots[0]] = held
-                held.read(primitive, cotangent, args, params)
-                continue
-        if primitive.vjp is None:
-            raise _missing(primitive, slots)
-        if type(cotangent) is Masked:
-            found = _moved(primitive, params, cotangent, args, slots)
-        else:
-            found = primitive.vjp(cotangent, output, args, slots, **params)
-        for slot, new, arg in zip(slots, found, args, strict=True):
-            if slot and new is not None:
-                new = match(new, arg)
-                held = cotangents[slot]
-                cotangents[slot] = new if held is None else add_cotangents(held, new)
-
-
-def _moved(
-    primitive: Any, params: Any, cotangent: Masked, args: Sequence[Any], slots: Any
-) -> list[Any]:
-    """The pullback of a masked cotangent through a primitive that moves elements: masked again."""
-    value, mask = cotangent.value, cotangent.mask
-    if shape_of(mask) != shape_of(value):
-        mask = broadcast_to(mask, shape=shape_of(value))
-    values = primitive.vjp(value, None, args, slots, **params)
-    masks = primitive.vjp(mask, None, args, slots, **params)
-    return [
-        None if v is None else Masked(plain(v), plain(m))
-        for v, m in zip(values, masks, strict=True)
-    ]
-
-
-def match(cotangent: Any, arg: Any) -> Any:
-    """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
-    if type(cotangent) is Masked:
-        value = match(cotangent.value, arg)
-        same = typeof(value).shape == typeof(cotangent.value).shape
-        return Masked(value, cotangent.mask) if same else value
-    if type(arg) in PYTHON_SCALARS:
-        shape, dtype = (), PYTHON_DTYPES[type(arg)]
-    else:
-        shape, dtype = arg.shape, arg.dtype
-    if cotangent.shape != shape:
-        cotangent = sum_to(cotangent, shape)
-    if cotangent.dtype != dtype:
-        cotangent = convert(cotangent, dtype=dtype)
-    return cotangent
 
 
 def linearized(

@@ -197,3 +197,44 @@ def test_sign_of_complex_numbers():
         np.testing.assert_array_equal(np.signbit(found.imag), np.signbit(np.sign(z).imag))
     agrees(np.sign, np.array([1 + 2j, -0.5 + 0.1j]))
     assert fg.jvp(np.sign, (0j,), (1 + 1j,))[1] == 0
+
+
+# --- Python's numbers -----------------------------------------------------------------------------
+
+OF_NUMBERS = """abs add bitwise_and bitwise_or clip conjugate copy divide divmod dot exp flip
+    floor_divide frexp imag inner invert iscomplex isreal left_shift less logaddexp maximum mean
+    modf multiply nan_to_num negative positive power real remainder round sign sin square squeeze
+    subtract sum transpose trunc where""".split()
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+@pytest.mark.parametrize("number", [0.5, 2, True, 1.5j], ids=repr)
+def test_functions_of_pythons_numbers_give_numpys_numbers(name, number):
+    """So that what is made of them promotes small floats, as in NumPy: np.abs(0.5) * float16."""
+    f, half = getattr(np, name), np.ones(2, np.float16)
+
+    def beside(*args):
+        found = f(*args)
+        found = found if isinstance(found, tuple) else (found,)
+        return [part * half for part in found]
+
+    args = (number,) * getattr(f, "nin", 1)
+    args = {"dot": args * 2, "inner": args * 2, "where": (True, *args * 2),
+            "clip": (*args, 0, 1)}.get(name, args)  # fmt: skip
+    try:
+        want = beside(*args)
+    except TypeError:  # bitwise operations of floats, remainders of complex numbers
+        return
+    runs = {
+        "graph": lambda *args: fg.evaluate(fg.make_jaxpr(beside)(*args), *args),
+        "jit": fg.jit(beside),
+        "vmap": lambda *args: fg.vmap(lambda _: beside(*args))(half)[:],
+    }
+    with np.errstate(all="ignore"):
+        for how, run in runs.items():
+            for got, part in zip(run(*args), want, strict=True):
+                assert got.dtype == part.dtype, how
+                np.testing.assert_array_equal(got if how != "vmap" else got[0], part)
+        if type(number) is float and name not in ("where", "clip"):
+            primal = fg.jvp(beside, args, args)[0]
+            assert [x.dtype for x in primal] == [x.dtype for x in want]

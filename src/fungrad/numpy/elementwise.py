@@ -20,21 +20,35 @@ from fungrad.primitives import shaping as s
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.elementwise import select, sub
 from fungrad.primitives.shaping import cast
-from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
+from fungrad.tracing.trace import (
+    EVAL,
+    PLAIN,
+    Tracer,
+    current,
+    is_weak,
+    leaked,
+    registry,
+    typeof,
+)
 
 # --- complex numbers ------------------------------------------------------------------------------
 
 
 @implements(np.real)
 def real(val: Any) -> Any:
-    """The real part, as np.real."""
-    val = array_of(val)
-    return u.real(val) if val.dtype.kind == "c" else val
+    """The real part, as np.real; one of Python's numbers stays one."""
+    weak = is_weak(val)
+    val = val if weak else array_of(val)
+    kind = typeof(val).dtype.kind
+    return u.real(val) if kind == "c" else +val if weak and kind == "b" else val
 
 
 @implements(np.imag)
 def imag(val: Any) -> Any:
     """The imaginary part, as np.imag; a plain zero for real numbers."""
+    if is_weak(val):
+        kind = typeof(val).dtype.kind
+        return u.imag(val) if kind == "c" else 0.0 if kind == "f" else 0
     val = array_of(val)
     return u.imag(val) if val.dtype.kind == "c" else np.zeros(val.shape, val.dtype)[()]
 
@@ -50,7 +64,7 @@ def angle(z: Any, deg: bool = False) -> Any:
 @implements(np.iscomplex)
 def iscomplex(x: Any) -> Any:
     """Where the imaginary part is not zero, as np.iscomplex."""
-    return imag(x) != 0
+    return imag(array_of(x)) != 0
 
 
 @implements(np.isreal)

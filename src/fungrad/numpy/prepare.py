@@ -18,13 +18,16 @@ from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.numpy.wrap import as_array
 from fungrad.primitives.shaping import cast
 from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import Tracer, typeof
+from fungrad.tracing.trace import STRONG, Tracer, is_weak, typeof
 
 
 def array_of(value: Any) -> Any:
     """Any array-like argument as something with a shape and a dtype: numbers become NumPy's."""
     kind = type(value)
-    if kind is Tracer or (kind is np.ndarray and value.dtype.char != "O"):
+    if kind is Tracer:
+        strong = type(value.value) in STRONG or not is_weak(value)
+        return value if strong else cast(value, value.dtype)
+    if kind is np.ndarray and value.dtype.char != "O":
         return value
     if kind in PYTHON_SCALARS:
         return np.asarray(value)[()]

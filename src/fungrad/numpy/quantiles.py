@@ -27,7 +27,7 @@ from fungrad.primitives.shaping import (
     reshape,
     transpose,
 )
-from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
+from fungrad.tracing.trace import Tracer, is_weak, registry, shape_of
 
 _PLACES: dict[str, Callable[[Any, Any], Any]] = {
     "inverted_cdf": lambda n, q: n * q - 1,
@@ -214,10 +214,6 @@ def _at_each(ordered: Any, places: Any, count: int) -> Any:
     return reshape(moveaxis(found, len(lead), 0), shape=(*shape[:count], *lead))
 
 
-def _is_weak(q: Any) -> bool:
-    return type(q) in (int, float) or (type(q) is Tracer and typeof(q).weak)
-
-
 @implements(np.quantile)
 def quantile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
@@ -226,7 +222,7 @@ def quantile(
 ) -> Any:  # fmt: skip
     """The quantiles over axes, as numpy.quantile, by all its methods; q has a derivative."""
     refuse("numpy.quantile", out=out)
-    weak = _is_weak(q)
+    weak = is_weak(q)
     return _quantile(
         _real(a), _checked_q(q, 1), axis, interpolation or method, keepdims, weights, weak, False
     )
@@ -240,7 +236,7 @@ def percentile(
 ) -> Any:  # fmt: skip
     """The percentiles over axes, as numpy.percentile; also differentiable by q."""
     refuse("numpy.percentile", out=out)
-    weak = _is_weak(q)
+    weak = is_weak(q)
     q = _checked_q(q, 100) / 100
     return _quantile(_real(a), q, axis, interpolation or method, keepdims, weights, weak, False)
 
@@ -253,7 +249,7 @@ def nanquantile(
 ) -> Any:  # fmt: skip
     """The quantiles of what is not NaN, as numpy.nanquantile."""
     refuse("numpy.nanquantile", out=out)
-    weak = _is_weak(q)
+    weak = is_weak(q)
     return _ignoring(a, _checked_q(q, 1), axis, interpolation or method, keepdims, weights, weak)
 
 
@@ -265,7 +261,7 @@ def nanpercentile(
 ) -> Any:  # fmt: skip
     """The percentiles of what is not NaN, as numpy.nanpercentile."""
     refuse("numpy.nanpercentile", out=out)
-    weak = _is_weak(q)
+    weak = is_weak(q)
     q = _checked_q(q, 100) / 100
     return _ignoring(a, q, axis, interpolation or method, keepdims, weights, weak)
 

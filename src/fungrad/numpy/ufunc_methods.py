@@ -16,9 +16,10 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.contractions import CALLS
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.reductions import ACCUMULATE, REDUCE
+from fungrad.primitives.declare import Later
 from fungrad.primitives.shaping import cast, reshape
 from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import NO_PARAMS, current, registry, unsupported
+from fungrad.tracing.trace import NO_PARAMS, current, is_weak, registry, unsupported
 
 _OPERATORS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//",
@@ -119,6 +120,8 @@ def _apply(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     function: Any = registry.ufuncs.get(ufunc) or registry.later(ufunc)
     if function is None:
         raise unsupported(ufunc)
+    if all(map(is_weak, inputs)):
+        inputs = numbers(function, inputs)
     if hasattr(function, "eval"):
         return current().process(function, inputs, NO_PARAMS)
     return function(*inputs)
@@ -152,6 +155,17 @@ _LOGICAL = {
     np.logical_or: _logical(False),
 }
 
+
+def numbers(function: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Python's numbers as a ufunc takes them: the first is NumPy's where the result would be
+    Python's.
+    """
+    if isinstance(getattr(function, "eval", None), np.ufunc | Later):
+        return inputs
+    return (array_of(inputs[0]), *inputs[1:])
+
+
 registry.ufunc_method = ufunc_method
+registry.numbers = numbers
 
 __all__ = ["ufunc_method"]

@@ -171,6 +171,8 @@ class Registry:
         self.at: Callable[[Any], Any] | None = None
         self.operand: Callable[[Any], Any] = lambda value: value
         """Makes a value that is no tracer and no Python number ready to stand beside a tracer."""
+        self.numbers: Callable[[Any, Any], Any] = lambda function, inputs: inputs
+        """Makes Python's numbers, all that a ufunc is given, such that NumPy's come of them."""
 
 
 registry = Registry()
@@ -189,6 +191,8 @@ PLAIN: set[type] = {
     np.complex128,
 }
 """The classes of operands that need no preparation; Tracer is added below."""
+STRONG = {np.ndarray, *PLAIN.difference(PYTHON_SCALARS)}
+"""Classes of values that are no numbers of Python's, so that nothing more need be asked."""
 
 
 class Tracer:
@@ -317,6 +321,8 @@ class Tracer:
         if method == "__call__" and not kwargs:
             function = ufuncs.get(ufunc)
             if function is not None:
+                if type(self.value) not in STRONG and all(map(is_weak, inputs)):
+                    inputs = registry.numbers(function, inputs)
                 for value in inputs if len(inputs) > 1 else ():
                     if type(value) not in PLAIN:
                         inputs = tuple([registry.operand(v) for v in inputs])
@@ -379,6 +385,12 @@ def typeof(value: Any) -> Type:
         tracer: Tracer = value
         return tracer.owner.typeof(tracer)
     return of_value(value)
+
+
+def is_weak(value: Any) -> bool:
+    """Whether a value, traced or not, is one of Python's numbers."""
+    kind = type(value)
+    return kind in PYTHON_SCALARS or (kind is Tracer and value.owner.typeof(value).weak)
 
 
 def shape_of(value: Any) -> tuple[int, ...]:

@@ -408,6 +408,14 @@ def test_numpys_warnings_come_from_the_users_line(call):
     assert np.geterr()["divide"] == "warn" and np.geterrcall() is None
 
 
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_the_first_call_of_a_compiled_function_warns(size):
+    with pytest.warns(RuntimeWarning, match="divide by zero encountered in log") as found:
+        fg.jit(warned)(np.zeros(size))
+        line = sys._getframe().f_lineno - 1
+    assert (found[0].filename, found[0].lineno) == (__file__, line)
+
+
 def test_what_numpy_does_about_errors_is_what_it_was():
     before = np.geterr(), np.geterrcall(), np.getbufsize()
     constant = np.full((100, 100), 1.5)  # of a program that sets the size of NumPy's buffers

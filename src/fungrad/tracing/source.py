@@ -34,6 +34,8 @@ _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 _SCIPY = re.compile(_INSTALLED.pattern + r"scipy[\\/](\w+)[\\/]")
+_COMPILED = ("<graph ", "<region>", "<numbers ")  # the files that compiled programs are said to be
+_LIBRARIES = (_PACKAGE, _NUMPY, "<__array_function__", *_COMPILED)
 # Shipped programs that use fungrad as a user does: their frames are the user's.
 _PROGRAMS = (os.path.join(_PACKAGE, "demo"),)
 
@@ -45,8 +47,7 @@ def is_library(filename: str) -> bool:
     """Whether a file is fungrad's, NumPy's or SciPy's, and so no place of the user's."""
     if filename.startswith(_PROGRAMS):
         return False
-    libraries = (_PACKAGE, _NUMPY, "<__array_function__")
-    return filename.startswith(libraries) or bool(_SCIPY.search(filename))
+    return filename.startswith(_LIBRARIES) or bool(_SCIPY.search(filename))
 
 
 # One object for a line, however often it is run: a long trace holds one for each equation.

@@ -31,7 +31,6 @@ ALIVE: dict[str, str] = {
             "fission: effects leave before",
             "scans: effects may be moved",
             "residuals: scans of other lengths are alike",
-            "loops: what raises leaves a loop of no step",
             "loops: effects are hoisted",
             "sparse: a difference of diagonals is a sum",
             "sparse: what is divided by diagonals",

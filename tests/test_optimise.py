@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -780,23 +781,76 @@ def test_a_scan_carries_what_is_read_and_computes_constants_before():
 
 def test_a_while_loop_too():
     graph = optimised(fg.make_jaxpr(wasteful_while)(1.5))
-    (loop,) = [e for e in graph.equations if e.primitive.name == "while_loop"]
+    (branch,) = [e for e in graph.equations if e.primitive.name == "switch"]
+    steps = branch.params["branches"][1]
+    (loop,) = [e for e in steps.equations if e.primitive.name == "while_loop"]
     assert len(loop.outputs) == 2
-    assert names(loop.params["body"]).count("sin") == 0 and "sin" in names(graph)
+    assert names(loop.params["body"]).count("sin") == 0 and "sin" in names(steps)
     for f in (wasteful_while, fg.grad(wasteful_while), fg.grad(fg.grad(wasteful_while))):
         np.testing.assert_allclose(fg.jit(f)(1.5), f(1.5), rtol=1e-13)
 
 
-def test_what_may_raise_stays_in_a_loop_that_may_take_no_step():
-    def f(a, go):
-        return lax.while_loop(
-            lambda c: c[0] < go, lambda c: (c[0] + 1, c[1] @ np.linalg.inv(a)), (0, a)
-        )[1]
+def inverted(a, go):
+    body = lambda c: (c[0] + 1, c[1] @ np.linalg.inv(a))  # noqa: E731
+    return lax.while_loop(lambda c: c[0] < go, body, (0, a))[1]
 
+
+def test_what_may_raise_is_not_computed_for_a_loop_that_makes_no_step():
     singular = np.zeros((2, 2))
-    np.testing.assert_array_equal(fg.jit(f)(singular, 0), singular)
-    with pytest.raises(np.linalg.LinAlgError):
-        fg.jit(f)(singular, 1)
+    for f in (inverted, fg.jit(inverted)):  # a number of a closure, and of an argument
+        np.testing.assert_array_equal(fg.jit(lambda a, f=f: f(a, 0))(singular), singular)
+        np.testing.assert_array_equal(fg.jit(f)(singular, 0), singular)
+        with pytest.raises(np.linalg.LinAlgError):
+            fg.jit(f)(singular, 1)
+        with pytest.raises(np.linalg.LinAlgError):
+            fg.jit(lambda a, f=f: f(a, 1))(singular)
+
+
+def test_what_may_warn_is_not_computed_for_a_loop_that_makes_no_step():
+    limits = np.array([0.0, 1.0, 3.0])
+
+    def f(a, count):
+        body = lambda c: (c[0] + 1.0, c[1] * 0.5 + np.log10(a))  # noqa: E731
+        return lax.while_loop(lambda c: c[0] < np.take(limits, count), body, (0.0, a))[1]
+
+    def scanned(a):
+        return lax.scan(lambda c, x: (c * x + np.log10(a), None), a, np.zeros((0, 200)))[0]
+
+    a = np.resize([-1.0, 4.0], 200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(fg.jit(f)(a, 0), a)
+        np.testing.assert_array_equal(fg.jit(lambda a: f(a, np.int64(0)))(a), a)
+        np.testing.assert_array_equal(fg.jit(scanned)(a), a)
+    for count in (1, 2):
+        with np.errstate(invalid="ignore"):
+            want = f(a, count)
+        with pytest.warns(RuntimeWarning, match="invalid value"):
+            np.testing.assert_allclose(fg.jit(f)(a, count), want, rtol=1e-15)
+
+
+def test_a_loop_that_is_known_to_make_a_step_needs_no_branch():
+    def f(a, tolerance):
+        return lax.while_loop(
+            lambda c: (c[0] < 5) & (c[1] > 1e-6),
+            lambda c: (c[0] + 1, np.max(np.abs(c[2])) * tolerance, c[2] * np.exp(a)),
+            (0, np.inf, a),
+        )[2]
+
+    graph = optimised(fg.make_jaxpr(f)(np.array([-0.5, 0.1]), 0.5))
+    assert names(graph)[0] == "exp" and "switch" not in names(graph)
+    agree = fg.jit(f)(np.array([-0.5, 0.1]), 0.5)
+    np.testing.assert_allclose(agree, f(np.array([-0.5, 0.1]), 0.5), rtol=1e-15)
+
+
+def test_what_a_loop_reads_otherwise_stands_before_it_without_a_branch():
+    def f(a, n):
+        body = lambda c: (c[0] + 1, c[1] + a.T.reshape(6))  # noqa: E731
+        return lax.while_loop(lambda c: c[0] < n, body, (0, np.zeros(6)))[1]
+
+    graph = optimised(fg.make_jaxpr(f)(np.ones((2, 3)), 2))
+    assert names(graph) == ["transpose", "reshape", "while_loop"]
+    np.testing.assert_array_equal(fg.jit(f)(np.ones((2, 3)), 2), np.full(6, 2.0))
 
 
 def test_a_print_in_a_loop_is_not_dropped(capsys):

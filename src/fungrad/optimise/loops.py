@@ -1,8 +1,9 @@
 """Floor 6: loops carry no more than they need, and compute once what does not change in them.
 
 A carry that reaches no output that is read is dropped, with the stacks and inputs that go with it;
-what a body computes of its constants alone stands before the loop. Knows the structural primitives
-`scan` and `while_loop`; the bodies have been inlined before.
+what a body computes of its constants alone stands before the loop, and is computed where the loop
+makes a step. Knows the structural primitives `scan`, `while_loop` and `switch`; the bodies have
+been inlined before.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.optimise.kernels import choices
-from fungrad.optimise.rewrite import Renaming, copied, renewed
-from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.shaping import convert, reshape, transpose
+from fungrad.optimise.rewrite import Renaming, copied, placed, renamed, renewed
+from fungrad.primitives.shaping import reshape, transpose
+from fungrad.structural.branch import switch
 from fungrad.structural.loop import while_loop
 from fungrad.structural.retrace import effectful, kept, pruned
 from fungrad.structural.scan import scan
+from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.trace import EVAL
 
 Clean = Callable[[Graph], Graph]
 """What is done to a body before it is looked at: calls are inlined, stops erased."""
@@ -29,16 +34,18 @@ def lightened(graph: Graph, clean: Clean) -> Graph:
         return graph
     read = {id(atom) for atom in graph.outputs}
     found: list[Equation] = []
+    constants: list[tuple[Variable, Any]] = []
     for equation in reversed(graph.equations):
         new = [equation]
         if equation.primitive is scan:
             new = _scan(equation, read, clean)
         elif equation.primitive is while_loop:
-            new = _while(equation, read, clean)
+            new = _while(equation, read, clean, constants)
         for made in new:
             read.update(id(atom) for atom in made.inputs)
         found += reversed(new)
-    return graph.replace(equations=tuple(reversed(found)))
+    constants = [*graph.constants, *constants]
+    return graph.replace(constants=tuple(constants), equations=tuple(reversed(found)))
 
 
 def _clean(body: Graph, clean: Clean) -> Graph:
@@ -91,7 +98,7 @@ def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
     constants, n = sum(needed[:constants]), sum(wanted[:n])
     before: list[Equation] = []
     if params["length"] > 0:
-        body, more, before = _hoisted(body, inputs[:constants], constants, lambda equation: True)
+        body, more, before = _hoisted(body, inputs[:constants], constants)
         inputs = (*inputs[:constants], *more, *inputs[constants:])
         constants += len(more)
     new = {**params, "body": body, "counts": (constants, n)}
@@ -100,7 +107,12 @@ def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
     return [*before, loop] if outputs or effectful(loop) else before
 
 
-def _while(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
+def _while(
+    equation: Equation, read: set[int], clean: Clean, held: list[tuple[Variable, Any]]
+) -> list[Equation]:
+    """The loop with what is read of it, after what it need not do in each step; `held` gets the
+    constants that this reads.
+    """
     params = equation.params
     body = _clean(params["body"], clean)
     cond = params["cond"]
@@ -121,21 +133,58 @@ def _while(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
     keep = [*in_cond[:first], *needed]
     inputs = _chosen(equation.inputs, keep)
     first, constants = sum(in_cond[:first]), sum(needed[: len(needed) - n])
-    body, more, before = _hoisted(body, inputs[first : first + constants], constants, _harmless)
+    body, more, before = _hoisted(body, inputs[first : first + constants], constants)
     at = first + constants
-    inputs = (*inputs[:at], *more, *inputs[at:])
+    init = inputs[at:]
     new = {**params, "cond": cond, "body": body, "counts": (first, constants + len(more))}
-    return [*before, copied(equation, inputs, _chosen(equation.outputs, wanted), new)]
+    outputs = _chosen(equation.outputs, wanted)
+    loop = copied(equation, (*inputs[:at], *more, *init), outputs, new)
+    if all(e.primitive in _SILENT for e in before) or _makes_a_step(cond, (*inputs[:first], *init)):
+        return [*before, loop]
+    held += cond.constants
+    return _guarded(loop, before, init)
 
 
-def _harmless(equation: Equation) -> bool:
-    """Whether it may be computed although the loop might take no step: it raises no error."""
-    primitive: Any = equation.primitive
-    return primitive.partials is not None or primitive in (reshape, transpose, convert, dot_general)
+_SILENT = (reshape, transpose)
+"""What never warns or raises, so that it may be computed although a loop makes no step."""
+
+
+def _makes_a_step(cond: Graph, inputs: Sequence[Atom]) -> bool:
+    """Whether a condition is known to hold at first."""
+    read = _subset(cond, _needed(cond, [True]), [True])
+    known = [a for a, needed in zip(inputs, _needed(cond, [True]), strict=True) if needed]
+    if any(map(effectful, read.equations)):
+        return False
+    values = [a.value for a in known if isinstance(a, Literal)]
+    with np.errstate(all="ignore"):
+        return len(values) == len(known) and bool(EVAL.run(evaluate, read, values)[0])
+
+
+def _guarded(loop: Equation, before: Sequence[Equation], init: Sequence[Atom]) -> list[Equation]:
+    """A while loop and what stands before it, in a branch that is taken where there is a step."""
+    made = {id(v) for e in before for v in e.outputs}
+    operands = {
+        id(a): a for e in (*before, loop) for a in e.inputs
+        if isinstance(a, Variable) and id(a) not in made
+    }  # fmt: skip
+    given = tuple([Variable(a.type) for a in operands.values()])
+    names: Renaming = dict(zip(operands, given, strict=True))
+    stay = Graph(given, (), (), renamed(tuple(init), names))
+    inside = tuple([renewed(e, names) for e in (*before, loop)])
+    steps = Graph(given, (), inside, inside[-1].outputs)
+
+    cond = loop.params["cond"]
+    first = (*loop.inputs[: loop.params["counts"][0]], *init)
+    asked: Renaming = {id(v): a for v, a in zip(cond.inputs, first, strict=True)}
+    asking = [renewed(e, asked) for e in cond.equations]
+    (any_step,) = renamed(cond.outputs, asked)
+    inputs = (any_step, *operands.values())
+    branch = placed(loop, switch, inputs, loop.outputs, {"branches": (stay, steps)})
+    return [*asking, branch]
 
 
 def _hoisted(
-    body: Graph, given: Sequence[Atom], constants: int, allowed: Callable[[Equation], bool]
+    body: Graph, given: Sequence[Atom], constants: int
 ) -> tuple[Graph, tuple[Variable, ...], list[Equation]]:
     """The body without what its constants determine, new constants, and the equations of those."""
     fixed = {id(v) for v in body.inputs[:constants]} | {id(v) for v, _ in body.constants}
@@ -146,7 +195,7 @@ def _hoisted(
     made: list[Variable] = []
     for equation in body.equations:
         known = all(isinstance(a, Literal) or id(a) in fixed for a in equation.inputs)
-        if known and _worth_moving(equation, held) and allowed(equation):
+        if known and _worth_moving(equation, held):
             before.append(renewed(equation, outside))
             fixed.update(id(v) for v in equation.outputs)
             made += equation.outputs

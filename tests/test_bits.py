@@ -77,3 +77,12 @@ def test_complex_numbers_and_their_parts_have_derivatives():
     )
     same_bits(fg.lax.complex, np.array([-0.0, np.inf, 1.0]), np.array([-0.0, -np.inf, np.nan]))
     assert not fg.jacrev(lambda x: x.view(np.int64) * 1.0)(np.ones(2)).any()
+
+
+def test_known_bits_of_a_real_array_are_read_only():
+    def f(x):
+        with pytest.raises(ValueError):
+            x.view(np.int64)[0] = 1
+        return np.sum(x)
+
+    fg.grad(f)(np.array([1.0, 2.0]))

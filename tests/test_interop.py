@@ -278,6 +278,32 @@ def test_metrics_end_in_float_and_are_refused():
         fg.grad(lambda p: metrics.mean_squared_error(X, p))(X)
 
 
+# --- einops ---------------------------------------------------------------------------------------
+
+EINOPS = {
+    "rearrange": lambda e, x: e.rearrange(x**2, "(h k) w -> w (k h)", h=2),
+    "rearrange a list": lambda e, x: e.rearrange([x, x**2, x], "n h w -> h (n w)"),
+    "mean": lambda e, x: e.reduce(x**2, "(h k) w -> h w", "mean", k=2),
+    "max": lambda e, x: e.reduce(x, "h w -> w", "max"),
+    "prod": lambda e, x: e.reduce(x, "h w -> h", "prod"),
+    "repeat": lambda e, x: e.repeat(x**2, "h w -> h (w k)", k=3),
+    "einsum": lambda e, x: e.einsum(x, np.arange(6.0).reshape(3, 2), "h w, w c -> c h"),
+    "pack": lambda e, x: e.pack([x**2, np.ones((4, 2, 2))], "h *")[0],
+    "unpack": lambda e, x: e.unpack(x**2, [(1,), (2,)], "h *")[1],
+}
+
+
+@pytest.mark.parametrize("name", EINOPS)
+def test_einops_takes_traced_arrays_for_numpy_s(name):
+    einops = pytest.importorskip("einops")
+    f = lambda x: EINOPS[name](einops, x)  # noqa: E731
+    x = np.random.default_rng(2).normal(size=(4, 3))
+    fg.testing.check_grads(f, [x], order=2)
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-14)
+    batch = np.stack([x, 1.1 * x])
+    np.testing.assert_allclose(fg.vmap(f)(batch), [f(x) for x in batch], rtol=1e-14)
+
+
 # --- pickles --------------------------------------------------------------------------------------
 
 

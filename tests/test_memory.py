@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.errors import MemoryAccessError, UnsupportedArgumentError
+from fungrad.errors import ItemAssignmentError, MemoryAccessError, UnsupportedArgumentError
 from fungrad.tracing.trace import Tracer
 
 TRANSFORMS = {
@@ -122,18 +122,56 @@ def test_flags_and_strides_are_those_of_an_array_in_c_order(inside, shape):
     inside(check, shape)
 
 
-def test_a_traced_array_is_not_locked(inside):
+def test_a_traced_array_is_locked_and_unlocked_as_numpys(inside):
+    for lock in (
+        lambda a, w: setattr(a.flags, "writeable", w),
+        lambda a, w: a.flags.__setitem__("W", w),
+        lambda a, w: a.setflags(write=w),
+    ):
+
+        def check(x, lock=lock):
+            own = np.ones((2, 3))
+            for a in (own, x):
+                view = a.view()
+                lock(view, False)
+                assert not view.flags.writeable and a.flags.writeable
+                part = view[1:]
+                assert part.flags.writeable is False
+                part.flags.writeable = True  # the array that has the memory is not locked
+                part[0] = -1.0
+                a.flags.writeable = False
+                lock(part, False)
+                with pytest.raises(ValueError):
+                    part.flags.writeable = True
+                a.flags.writeable = True
+                with pytest.raises((ValueError, ItemAssignmentError)):
+                    view[0] = 5.0
+                a[0] = 4.0
+                lock(view, True)
+                lock(view, True)
+                view[0] += 1.0
+                copy = np.array(view)
+                lock(view, False)
+                copy[0] += 1.0
+                assert copy.flags.writeable
+                names = ("W", "B", "CA", "FA", "BEHAVED", "CARRAY", "FARRAY", "FNC")
+                found = [view.flags[name] for name in names]
+                assert found == [False] * 7 + [False]
+
+        inside(check)
+
+
+def test_other_flags_of_a_traced_array_are_not_set(inside):
     def check(x):
-        x.flags.writeable = True
-        x.flags["WRITEABLE"] = True
-        x.setflags(write=True)
-        for lock in (
-            lambda: setattr(x.flags, "writeable", False),
-            lambda: x.flags.__setitem__("W", False),
-            lambda: x.setflags(write=False),
+        x.flags.aligned = True
+        x.setflags(align=True, uic=False)
+        for change in (
+            lambda: setattr(x.flags, "aligned", False),
+            lambda: x.setflags(uic=True),
+            lambda: np.broadcast_to(x, (4, 2, 3)).setflags(align=False),
         ):
             with pytest.raises(UnsupportedArgumentError, match=r"test_memory\.py"):
-                lock()
+                change()
         with pytest.raises(AttributeError):
             x.flags.c_contiguous = True
 

@@ -146,8 +146,17 @@ def _expanded(m):
     return np.sum(m**2)
 
 
+def _viewed(m):
+    m.view()[0] *= 3.0
+    z = m + 1j * m
+    pairs = z.view(float)
+    pairs[:, 1] += 1.0
+    z[0, 0] *= 2.0
+    return np.sum(pairs**3) + np.sum(z.real * z.imag)
+
+
 MATRICES = [
-    _transposed, _raveled, _copied, _of_a_view, _rows, _numbers, _split, _expanded,
+    _transposed, _raveled, _copied, _of_a_view, _rows, _numbers, _split, _expanded, _viewed,
 ]  # fmt: skip
 
 

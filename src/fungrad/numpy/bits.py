@@ -13,11 +13,13 @@ import numpy as np
 
 from fungrad.numpy.axes import axis_index, flattened
 from fungrad.numpy.prepare import array_of
+from fungrad.numpy.viewing import linked
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.bitcasting import bitcast
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.aliasing import private
+from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 
 def _weights(bitorder: str) -> Any:
@@ -75,20 +77,52 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
 
 
 def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
-    """The bits in another dtype, as ndarray.view."""
+    """A view of the same bits, in another dtype if one is given, as ndarray.view.
+
+    Bits that are known, and that no derivative is taken of, are plain numbers and read-only.
+    """
     if dtype is None or (isinstance(dtype, builtin_type) and issubclass(dtype, np.ndarray)):
-        return self
-    wanted, found = np.dtype(dtype), self.dtype
+        dtype = self.dtype
+    step = Bits(np.dtype(dtype))
+    found = step.forward(self)
+    if builtin_type(found) is np.ndarray:
+        found.flags.writeable = False
+    return linked(private(found), self, step)
+
+
+class Bits:
+    """The step to a view of all bits in another dtype."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+    def forward(self, base: Any) -> Any:
+        """The bits of the base in the dtype."""
+        return _bits(base, self.dtype)
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The bits of the view in the base's dtype."""
+        return _bits(view, typeof(base).dtype)
+
+    def apart(self, region: Any) -> bool:
+        """Never."""
+        return False
+
+
+def _bits(x: Any, wanted: np.dtype[Any]) -> Any:
+    found = typeof(x).dtype
     if wanted == found:
-        return self
-    shape = np.empty(self.shape, found).view(wanted).shape  # raises as NumPy does
+        return x
+    shape = np.empty(shape_of(x), found).view(wanted).shape  # raises as NumPy does
     if found.kind == "c" and wanted == _real_of(found):
-        pairs = np.stack([u.real(self), u.imag(self)], axis=-1)
+        pairs = np.stack([u.real(x), u.imag(x)], axis=-1)
         return s.reshape(pairs, shape=shape)
     if wanted.kind == "c" and found == _real_of(wanted):
-        pairs = s.reshape(self, shape=(*shape, 2))
+        pairs = s.reshape(x, shape=(*shape, 2))
         return u.complex_of(pairs[..., 0], pairs[..., 1])
-    return bitcast(self, dtype=wanted)
+    return bitcast(x, dtype=wanted)
 
 
 builtin_type = type

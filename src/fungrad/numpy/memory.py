@@ -1,8 +1,8 @@
 """Floor 8: what is asked about the memory of an array, answered for traced values as far as that
 has a meaning.
 
-A traced value has no memory. `flags` and `strides` are those of an array of its own in C order;
-what would read numbers past the transform is refused.
+A traced value has no memory. `flags` and `strides` are those of an array of its own in C order,
+which can be locked; what would read numbers past the transform is refused.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.tracing.aliasing import alias_of, refusal, refuse_writes
 from fungrad.tracing.refusals import refused_memory, refused_pickle
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer
 
 
 class Flags:
-    """What ndarray.flags says, of a traced array: one of its own, in C order, writeable."""
+    """What ndarray.flags says, of a traced array: one of its own, in C order."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_array", "_values")
 
-    def __init__(self, ndim: int) -> None:
-        one = ndim < 2
+    def __init__(self, array: Tracer) -> None:
+        one = array.ndim < 2
+        self._array = array
         self._values = {
-            "C_CONTIGUOUS": True, "F_CONTIGUOUS": one, "OWNDATA": True, "WRITEABLE": True,
+            "C_CONTIGUOUS": True, "F_CONTIGUOUS": one, "OWNDATA": True,
+            "WRITEABLE": not refusal(array),
             "ALIGNED": True, "WRITEBACKIFCOPY": False,
         }  # fmt: skip
 
     def __getitem__(self, key: str) -> bool:
         known = self._values
-        c, f = known["C_CONTIGUOUS"], known["F_CONTIGUOUS"]
+        c, f, w = known["C_CONTIGUOUS"], known["F_CONTIGUOUS"], known["WRITEABLE"]
         computed = {
-            "FNC": f and not c, "FORC": f or c, "BEHAVED": True, "CARRAY": c, "FARRAY": f and not c,
-            "C": c, "F": f, "CONTIGUOUS": c, "FORTRAN": f, "O": True, "W": True, "A": True,
-            "X": False, "B": True, "CA": c, "FA": f and not c,
+            "FNC": f and not c, "FORC": f or c, "BEHAVED": w, "CARRAY": c and w,
+            "FARRAY": f and not c and w, "C": c, "F": f, "CONTIGUOUS": c, "FORTRAN": f, "O": True,
+            "W": w, "A": True, "X": False, "B": w, "CA": c and w, "FA": f and not c and w,
         }  # fmt: skip
         found = known.get(key, computed.get(key))
         if found is None:
@@ -43,19 +46,21 @@ class Flags:
 
     def __getattr__(self, name: str) -> Any:
         if name == "num":
-            return 0x505 + 2 * self._values["F_CONTIGUOUS"]  # NumPy's bits of these flags
+            known = self._values  # NumPy's bits of these flags
+            return 0x105 + 2 * known["F_CONTIGUOUS"] + 0x400 * known["WRITEABLE"]
         try:
             return self[name.upper()]
         except KeyError:
             raise AttributeError(f"flags has no attribute {name!r}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_values":
+        if name in self.__slots__:
             object.__setattr__(self, name, value)
         elif name not in ("writeable", "aligned", "writebackifcopy"):
             raise AttributeError(f"flags has no attribute {name!r} that can be set")
         else:
-            _set_flag(name, value, self[name.upper()])
+            _set_flag(self._array, name, bool(value))
+            self._values["WRITEABLE"] = not refusal(self._array)
 
     def __setitem__(self, key: str, value: Any) -> None:
         setattr(self, {"W": "writeable", "A": "aligned"}.get(key, key).lower(), value)
@@ -70,23 +75,39 @@ class Flags:
         return "".join(f"  {name} : {value}\n" for name, value in self._values.items())
 
 
-def _set_flag(name: str, value: Any, now: bool) -> None:
-    if bool(value) != now:
+LOCKED = "locked: its flag WRITEABLE is False"
+
+
+def _set_flag(array: Tracer, name: str, value: bool) -> None:
+    """Locks a traced array, or lets it be written into again; what is so already may be set."""
+    if name == "writeable":
+        if value and refusal(array) and not _may_unlock(array):
+            raise ValueError("cannot set WRITEABLE flag to True of this array")
+        if value is bool(refusal(array)):
+            refuse_writes(array, "" if value else LOCKED)
+    elif value is not (name == "aligned"):
         raise UnsupportedArgumentError(
-            f"The flag {name} of a traced array was set to {bool(value)}{user_line()}. A traced "
-            "array has no memory that could be locked: leave it out; what a transform is given is "
-            "never changed."
+            f"The flag {name} of a traced array was set to {value}{user_line()}. A traced array "
+            "has no memory that this could be said of: leave it out."
         )
 
 
+def _may_unlock(array: Tracer) -> bool:
+    """Whether an array was locked by its flag, and the array that it is a view of was not."""
+    root = array
+    while (alias := alias_of(root)) is not None and alias.base is not None:
+        root = alias.base
+    return refusal(array) == LOCKED and (root is array or not refusal(root))
+
+
 def _flags(self: Tracer) -> Flags:
-    return Flags(len(self.shape))
+    return Flags(self)
 
 
 def _setflags(self: Tracer, write: Any = None, align: Any = None, uic: Any = None) -> None:
-    for name, value in (("writeable", write), ("aligned", align)):
+    for name, value in (("aligned", align), ("writebackifcopy", uic), ("writeable", write)):
         if value is not None:
-            _set_flag(name, value, True)
+            _set_flag(self, name, bool(value))
 
 
 def _strides(self: Tracer) -> tuple[int, ...]:

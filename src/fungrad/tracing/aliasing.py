@@ -124,8 +124,21 @@ def adopt(tracer: Tracer, new: Tracer, region: Step | None = None) -> None:
         below = handle
 
 
+def refusal(tracer: Tracer) -> str:
+    """Why a handle is read-only; empty where it may be written into."""
+    alias = getattr(tracer, "alias", None)
+    return "" if alias is None else alias.refusal
+
+
+def refuse_writes(tracer: Tracer, why: str) -> None:
+    """Makes a handle read-only, or with an empty reason writeable; views that there are stay."""
+    if not hasattr(tracer, "alias"):
+        tracer.alias = Alias(None, None, "")
+    tracer.alias.refusal = why
+
+
 def check_writeable(tracer: Tracer) -> None:
-    """Raises ItemAssignmentError for a view that is read-only."""
+    """Raises ItemAssignmentError for an array that is read-only."""
     alias = getattr(tracer, "alias", None)
     if alias is not None and alias.refusal:
         raise ItemAssignmentError(
@@ -195,5 +208,5 @@ def _renew(tracer: Tracer, region: Step | None, but: Tracer | None) -> None:
 
 __all__ = [
     "Alias", "Step", "adopt", "alias_of", "check_home", "check_writeable", "fresh", "link",
-    "private", "spoil",
+    "private", "refusal", "refuse_writes", "spoil",
 ]  # fmt: skip

@@ -1,13 +1,15 @@
-"""Branches of Python's on traced values: those that vmap follows."""
+"""Branches of Python on traced values: those that vmap follows, and those that jit follows."""
 
 from __future__ import annotations
 
 import math
 import operator
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fungrad as fg
@@ -125,3 +127,453 @@ def test_a_branch_within_a_compiled_batch_is_asked_of_what_is_known():
         return fg.jit(lambda y: y * 2.0)(x) if x > 0 else x
 
     np.testing.assert_array_equal(fg.vmap(f)(np.array([1.0, 2.0])), [2.0, 4.0])
+
+
+# --- jit: a program for each path -----------------------------------------------------
+
+
+def guarded(f, **options):
+    return fg.jit(f, branches="guard", **options)
+
+
+def same(found, expected):
+    """Equal trees of equal numbers, dtypes and shapes, but for the order of cotangents' sums."""
+    leaves, treedef = fg.tree_util.tree_flatten(found)
+    wanted, expected_def = fg.tree_util.tree_flatten(expected)
+    assert treedef == expected_def
+    for leaf, want in zip(leaves, wanted, strict=True):
+        scale = np.max(np.abs(want), initial=0.0)
+        np.testing.assert_allclose(leaf, want, rtol=1e-13, atol=1e-13 * scale)
+        assert np.shape(leaf) == np.shape(want) and np.asarray(leaf).dtype == np.asarray(want).dtype
+
+
+STATEMENTS = ("sin", "scale", "branch", "loop", "while", "index", "mask", "return", "call", "swap")
+PROGRAMS = st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=6)
+POINTS = st.lists(
+    st.lists(st.sampled_from([-2.0, -0.7, 0.0, 0.3, 1.1, 1.9]), min_size=3, max_size=3).map(
+        np.array
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+def program(statements, call=lambda f: f):
+    """A function of a vector that does these statements, one after the other."""
+
+    def inner(v):
+        return np.cos(v) if v[1] > v[0] else v * v[1]
+
+    called = call(inner)
+
+    def f(x):
+        y, z = x * 1.5, np.sum(x)
+        for statement in statements:
+            if statement == "sin":
+                y = np.sin(y) + z
+            elif statement == "scale":
+                z = z * y[0] - 1.0
+            elif statement == "branch":
+                y = y * x if z > 0.1 else y - x
+            elif statement == "loop":
+                for i in range(abs(int(z)) % 3):
+                    y = y + i * x
+            elif statement == "while":
+                while np.max(np.abs(y)) > 2.0:
+                    y = y * 0.4
+            elif statement == "index":
+                z = z + [y[0], x[1] ** 2, y[2]][abs(math.floor(x[0])) % 3]
+            elif statement == "mask":
+                z = z + np.sum(y[y > 0.5])
+            elif statement == "call":
+                y = called(y)
+            elif statement == "swap" and not z <= 0:
+                y = y[::-1]
+            elif statement == "return" and x[0] > 1.0:
+                return {"early": np.sum(y) * z}
+        return {"late": np.sum(y * z), "y": y}
+
+    return f
+
+
+def summed(f):
+    return lambda x: sum(np.sum(leaf) for leaf in fg.tree_util.tree_leaves(f(x)))
+
+
+@settings(max_examples=12, deadline=None)
+@given(PROGRAMS, POINTS)
+def test_paths_have_the_values_and_derivatives_of_plain_python(statements, points):
+    f = program(statements)
+    compiled = guarded(f, max_paths=500)
+    loss, compiled_loss = summed(f), summed(compiled)
+    slope = guarded(fg.grad(loss), max_paths=500)
+    for x in points + points[::-1]:
+        same(compiled(x), f(x))
+        same(fg.grad(compiled_loss)(x), fg.grad(loss)(x))
+        same(slope(x), fg.grad(loss)(x))
+        same(fg.jvp(compiled, (x,), (x + 1.0,)), fg.jvp(f, (x,), (x + 1.0,)))
+        same(fg.vmap(compiled)(np.stack([x, x])), fg.vmap(f)(np.stack([x, x])))
+        same(fg.vmap(fg.grad(compiled_loss))(x[None]), fg.grad(loss)(x)[None])
+
+
+@settings(max_examples=6, deadline=None)
+@given(PROGRAMS, POINTS)
+def test_paths_of_nested_functions_are_those_of_the_outermost(statements, points):
+    f = program(["call", *statements, "call"])
+    nested = guarded(program(["call", *statements, "call"], guarded), max_paths=500)
+    hessian = guarded(fg.hessian(summed(nested)), max_paths=500)
+    for x in points:
+        same(nested(x), f(x))
+        same(hessian(x), fg.hessian(summed(f))(x))
+
+
+def test_a_call_computes_and_does_everything_once():
+    done = []
+
+    def told(x):
+        done.append(float(x))
+        return x
+
+    tell = fg.extend.general("told", eval=told, type=lambda x: x, effect=True)
+
+    def f(x):
+        tell(x)
+        y = tell(x * 2.0)
+        if y > 2.0:
+            tell(x + 100.0)
+            if x > 5.0:
+                return y
+        tell(y + 200.0)
+        return y + x
+
+    compiled = guarded(f)
+    for x in (0.5, 2.0, 6.0, 6.5, 2.5, 0.25, 3.0):
+        done.clear()
+        expected, wanted = f(x), list(done)
+        done.clear()
+        assert compiled(x) == expected
+        assert done == wanted
+    assert len(compiled.lower(1.0).paths) == 3
+
+
+def test_what_is_printed_before_a_branch_that_raises_is_printed(capsys):
+    @guarded
+    def f(x):
+        fg.debug.print("x is {x}", x=x)
+        if x < 0:
+            raise ValueError("below zero")
+        return x
+
+    for x in (1.0, 2.0, -1.0, -2.0):
+        if x > 0:
+            assert f(x) == x
+        else:
+            with pytest.raises(ValueError, match="below zero"):
+                f(x)
+        assert capsys.readouterr().out == f"x is {x}\n"
+
+
+def test_a_path_that_is_not_taken_warns_of_nothing(recwarn):
+    @guarded
+    def f(x):
+        safe = np.log(x) if np.all(x > 0) else x
+        return safe + (1.0 / x[0] if x[0] != 0 else 0.0)
+
+    for x in (np.array([1.0, 2.0]), np.array([0.0, 2.0]), np.array([-1.0, 0.0])) * 2:
+        f(x)
+        fg.grad(lambda x: np.sum(f(x)))(x)
+    assert not list(recwarn)
+
+
+def test_a_nan_goes_where_it_goes_in_numpy():
+    f = guarded(signed)
+    for x in (2.0, np.nan, 0.5, -0.0, np.nan, -np.inf):
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(f(x), signed(x))
+    number = guarded(lambda x: x * int(x))
+    assert number(2.5) == 5.0
+    for _ in range(2):
+        with pytest.raises(ValueError, match="NaN to integer"):
+            number(np.nan)
+    assert number(2.25) == 4.5
+
+
+def test_other_structures_and_dtypes_at_the_end_of_other_paths():
+    @guarded
+    def f(x, n):
+        if n > 1:
+            return [x, (x[0], n)]
+        return x.astype(np.float32) if n == 1 else {"shape": np.zeros(int(x[0]))}
+
+    for n in (0, 1, 2, 0, 1, 2):
+        x = np.array([2.0, 3.0])
+        same(f(x, n), f.__wrapped__(x, n))
+
+
+def test_results_own_their_memory():
+    f = guarded(lambda x: (x, x * 2.0) if np.all(x * 2.0 > 0) else (x, x))
+    x = np.ones(3)
+    for _ in range(3):
+        first, second = f(x)
+        first += 1.0
+        second += 1.0
+        np.testing.assert_array_equal(x, np.ones(3))
+    third, fourth = f(-x)
+    third += 5.0
+    np.testing.assert_array_equal(fourth, -x)
+
+
+def test_functions_without_questions_are_compiled_as_ever():
+    f, plain = guarded(np.sin), fg.jit(np.sin)
+    f(1.0)
+    assert f.lower(1.0).paths == () and f.lower(1.0).source == plain.lower(1.0).source
+    graph = fg.make_jaxpr(lambda x: f(x) + 1.0)(1.0)
+    assert [e.primitive.name for e in graph.equations] == ["call", "add"]
+
+
+def test_what_is_shown_of_the_paths():
+    f = guarded(signed)
+    for x in (2.0, 0.0):
+        f(x)
+    line = f"{__file__}:{signed.__code__.co_firstlineno + 2} (signed)"
+    shown = f.lower(0.5)
+    assert shown.paths[0] == f"bool() at {line}: True"
+    assert len(shown.paths) == 2 and ", bool() at " in shown.paths[1]
+    assert "mul" in repr(shown) and "sin" not in repr(shown)
+    assert shown.source.count("def run(") >= 2
+    assert shown.cost().flops >= 1
+    assert len(f.lower(-2.0).paths) == 3
+    assert f.cache_info().currsize == 1
+    f.cache_clear()
+    assert len(f.lower(0.5).paths) == 1
+    fg.clear_caches()
+    assert f.cache_info().currsize == 0 and f(3.0) == 9.0
+
+
+def test_profile_shows_the_path_that_is_taken():
+    profile = fg.profile(guarded(signed), repetitions=1)
+    assert "sin" in str(profile(-2.0)) and "sin" not in str(profile(0.5))
+
+
+# --- too many paths, and functions that do not repeat themselves ----------------------
+
+
+def test_ever_new_paths_are_an_error_that_names_the_line():
+    def f(x, n):
+        y = x if x > 0 else -x
+        return y ** int(n)
+
+    compiled = guarded(f, max_paths=5)
+    for n in range(5):
+        assert compiled(2.0, n) == 2.0**n
+    line = f"int() at {__file__}:{f.__code__.co_firstlineno + 2} (f) was answered 0, 1, 2, 3, ..."
+    with pytest.raises(errors.BranchError) as info:
+        compiled(2.0, 5)
+    assert line in str(info.value) and "more than 5 paths" in str(info.value)
+    assert "max_paths" in str(info.value) and "static_argnames" in str(info.value)
+    assert compiled(2.0, 4) == 16.0  # the paths that are there go on
+    assert compiled(np.float32(2.0), 5) == 32.0  # other types have paths of their own
+    with pytest.raises(errors.BranchError):
+        fg.grad(compiled)(2.0, 6)
+
+
+def test_a_loop_that_runs_ever_longer_is_named():
+    def f(x):
+        while x > 1.0:
+            x = x / 2.0
+        return x
+
+    compiled = guarded(f)
+    with pytest.raises(errors.BranchError, match=r"bool\(\) at .*test_branches.py.* False, True"):
+        for k in range(30):
+            assert compiled(2.0**k) == 1.0
+    assert compiled(2.0**15) == 1.0
+    with pytest.raises(errors.BranchError):
+        compiled(2.0**16)
+
+
+def test_paths_that_raise_are_not_counted():
+    @fg.jit(branches="guard", max_paths=1)
+    def f(n):
+        if n > 0:
+            raise ValueError("above")
+        return n
+
+    assert f(-1.0) == -1.0
+    g = fg.jit(f.__wrapped__, branches="guard", max_paths=2)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="above"):
+            g(1.0)
+    assert g(-1.0) == -1.0
+
+
+def test_a_function_that_depends_on_more_than_its_arguments_is_found():
+    calls = []
+
+    @guarded
+    def f(x):
+        calls.append(1)
+        if len(calls) > 1:
+            x = np.sin(x)
+        return x if x > 0 else -x
+
+    assert f(1.0) == 1.0
+    with pytest.raises(errors.BranchError, match=r"takes another course now at .*test_branches"):
+        f(-1.0)
+
+
+# --- other transforms, options, threads -----------------------------------------------
+
+
+def test_the_default_is_an_error_that_offers_it():
+    for f in (fg.jit(signed), fg.jit(signed, branches="error"), fg.jit(fg.grad(signed))):
+        with pytest.raises(errors.AbstractBooleanError, match=r'fg\.jit\(f, branches="guard"\)'):
+            f(2.0)
+
+
+def test_the_setting():
+    assert fg.config.branches == "error"
+    f, strict = fg.jit(signed), fg.jit(signed, branches="error")
+    try:
+        fg.config.branches = "guard"
+        assert f(2.0) == 4.0 and f(0.5) == 1.5
+        with pytest.raises(errors.AbstractBooleanError):
+            strict(2.0)
+    finally:
+        fg.config.branches = "error"
+    assert f(3.0) == 9.0  # what was traced stays
+    for bad in (True, None, "guards"):
+        with pytest.raises(errors.ArgumentError, match='"error" or "guard"'):
+            fg.config.branches = bad
+    with pytest.raises(errors.ArgumentError, match="branches has to be"):
+        fg.jit(signed, branches="guards")
+    for bad in (0, 1.5, None):
+        with pytest.raises(errors.ArgumentError, match="max_paths"):
+            fg.jit(signed, max_paths=bad)
+
+
+def test_examples_that_differ_are_refused_at_their_line():
+    f = guarded(signed)
+    f(2.0), f(0.5)
+    line = f"{__file__}:{signed.__code__.co_firstlineno + 2}"
+    for _ in range(2):
+        with pytest.raises(errors.AbstractBooleanError) as info:
+            fg.vmap(f)(np.array([2.0, 0.5]))
+        assert line in str(info.value) and "False in example 1" in str(info.value)
+    batched = guarded(fg.vmap(signed))
+    for xs in ([2.0, 3.0], [0.5, -0.5], [2.0, 4.0]):
+        np.testing.assert_array_equal(batched(np.array(xs)), [signed(x) for x in xs])
+    with pytest.raises(errors.AbstractBooleanError, match="False in example 1"):
+        batched(np.array([2.0, 0.5]))
+
+
+def test_values_closed_over_from_other_transforms():
+    def loss(w):
+        f = guarded(lambda x: w * x if w * x > 1.0 else x * w**2)
+        return f(2.0) + f(0.1)
+
+    for w in (2.0, 0.2, 20.0):
+        plain = lambda w: sum(w * x if w * x > 1.0 else x * w**2 for x in (2.0, 0.1))  # noqa: E731
+        np.testing.assert_allclose(fg.grad(loss)(w), fg.grad(plain)(w))
+        np.testing.assert_allclose(guarded(fg.grad(loss))(w), fg.grad(plain)(w))
+
+
+def test_a_body_asks_of_what_is_known_outside():
+    @guarded
+    def f(w, xs):
+        def step(carry, x):
+            carry = carry + x if w > 0 else carry * x
+            return carry, carry
+
+        return fg.lax.scan(step, w, xs)
+
+    for w in (1.0, -1.0):
+        same(f(w, np.arange(1.0, 4.0)), (w + 6.0, w + np.array([1.0, 3.0, 6.0])) if w > 0 else
+             (w * 6.0, w * np.array([1.0, 2.0, 6.0])))  # fmt: skip
+
+    inside = guarded(lambda xs: fg.lax.scan(lambda c, x: (c + signed(x), c), 0.0, xs))
+    with pytest.raises(errors.AbstractBooleanError, match="only known as a type"):
+        inside(np.ones(3))
+    called = guarded(lambda xs: fg.lax.scan(lambda c, x: (c + guarded(signed)(x), c), 0.0, xs))
+    with pytest.raises(errors.AbstractBooleanError, match="only known as a type"):
+        called(np.ones(3))
+
+
+def test_recording_transforms_do_not_know_the_values():
+    f = guarded(signed)
+    f(2.0)
+    for record in (
+        fg.make_jaxpr(f),
+        fg.jit(f),
+        fg.export(f),
+        fg.jit(lambda x: fg.vmap(f)(x[None])),
+    ):
+        with pytest.raises(errors.AbstractBooleanError, match="only known as a type") as info:
+            record(2.0)
+        assert __file__ in str(info.value)
+
+
+def test_static_arguments_methods_and_keywords():
+    class Model:
+        def __init__(self, scale):
+            self.scale = scale
+
+        @fg.jit(static_argnames="power", branches="guard")
+        def __call__(self_scale, x, *, power=1):
+            y = x**power
+            return y if y > 1.0 else -y
+
+    f = Model.__dict__["__call__"]
+    for power in (1, 2):
+        for x in (0.5, 2.0):
+            expected = x**power if x**power > 1.0 else -(x**power)
+            assert f(0.0, x, power=power) == expected
+
+
+def test_writes_and_integer_questions():
+    @guarded
+    def f(x, n):
+        out = 0.0 * x
+        for i in range(int(n)):
+            out[i] = x[i] if x[i] > 0 else 0.0
+        return np.sum(out**2)
+
+    def plain(x, n):
+        return sum(x[i] ** 2 for i in range(n) if x[i] > 0)
+
+    for n in (1, 3, 2, 3):
+        for x in (np.array([1.0, 2.0, 3.0]), np.array([-1.0, 2.0, -3.0])):
+            np.testing.assert_allclose(f(x, n), plain(x, n))
+
+
+def test_pickles_know_how_to_follow():
+    f = pickle.loads(pickle.dumps(fg.jit(signed, branches="guard", max_paths=2)))
+    assert f(2.0) == 4.0 and f(0.5) == 1.5
+    with pytest.raises(errors.BranchError, match="more than 2 paths"):
+        f(-2.0)
+
+
+def test_inline_programs():
+    f = guarded(signed, inline=True)
+    for x in (2.0, 0.5, -2.0, 2.5, 0.25, -3.0):
+        assert f(x) == signed(x)
+        assert fg.grad(f)(x) == fg.grad(signed)(x)
+
+
+def test_threads_find_paths_together():
+    @guarded
+    def f(x, n):
+        total = x
+        for i in range(int(n)):
+            total = total * 1.5 + (i if total > 3.0 else x)
+        return total, total * 2.0
+
+    f = fg.jit(f.__wrapped__, branches="guard", max_paths=200)
+    calls = [(x, n) for x in (0.1, 1.0, 3.0) for n in range(6)] * 4
+    random = np.random.default_rng(0)
+    random.shuffle(calls)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda call: f(*call), calls))
+    for (x, n), result in zip(calls, found, strict=True):
+        np.testing.assert_allclose(result, f.__wrapped__(x, int(n)), rtol=1e-15)
+    assert len(f.lower(0.1, 0).paths) == len(set(f.lower(0.1, 0).paths)) <= 18

@@ -24,7 +24,7 @@ FLOORS = (
     ("structural",),
     ("optimise",),
     ("backend",),
-    ("jit",),
+    ("jit", "guards", "lowered"),
     (
         "numpy",
         "scipy",

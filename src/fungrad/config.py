@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fungrad import guards
 from fungrad.errors import ArgumentError
 from fungrad.ir import regrouping
 from fungrad.later import Module
@@ -91,6 +92,24 @@ class Config:
     @reassociate.setter
     def reassociate(self, value: bool) -> None:
         regrouping.choose(value)
+
+    @property
+    def branches(self) -> str:
+        """What compiled functions do where Python asks for a value (`if x > 0`, `int(n)`):
+        "error" refuses, "guard" follows the answer and makes a program for each path.
+
+        At the start "error". `fg.jit(f, branches="guard")` decides for one function. It holds for
+        what is traced from then on. docs/control-flow.md shows it.
+
+        >>> import fungrad as fg
+        >>> fg.config.branches
+        'error'
+        """
+        return guards.state.branches
+
+    @branches.setter
+    def branches(self, value: str) -> None:
+        guards.choose(value)
 
     @property
     def intercept(self) -> bool:

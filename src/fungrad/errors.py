@@ -71,6 +71,24 @@ class AbstractValueError(FungradError, TypeError):
     """
 
 
+class BranchError(FungradError, RuntimeError):
+    """A function that is compiled with `branches="guard"` takes ever new paths, or does not take
+    the same one twice.
+
+    Fails: each n is another path, with a program of its own::
+
+        f = fg.jit(lambda x, n: x ** int(n), branches="guard", max_paths=4)
+        for n in range(10):
+            f(2.0, n)
+
+    Repaired: let the program depend on the value, not on the answer::
+
+        f = fg.jit(lambda x, n: x ** n)
+        for n in range(10):
+            f(2.0, n)
+    """
+
+
 class NonScalarOutputError(FungradError, TypeError):
     """`grad` was asked for the gradient of a function whose output is not one real number.
 

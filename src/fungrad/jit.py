@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fungrad import trees
-from fungrad.errors import ArgumentError
+from fungrad import guards, trees
+from fungrad.errors import AbstractBooleanError, AbstractValueError, ArgumentError
+from fungrad.guards import MAX_PATHS, Paths, UnguardedTrace, Way
 from fungrad.ir import regrouping
-from fungrad.ir.graph import Graph, above
+from fungrad.ir.graph import Graph
 from fungrad.ir.regrouping import checked, chosen
 from fungrad.ir.types import Type
 from fungrad.later import Module
+from fungrad.lowered import CacheInfo, Lowered
 from fungrad.primitives.declare import Primitive
-from fungrad.records import Record
 from fungrad.structural.call import Backend, Runner, call, compiled, run, use
 from fungrad.structural.staging import Staged, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, check_function, describe, user_line
+from fungrad.tracing.stage import GraphTrace
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed import OfFunction
 from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type, owned, parameter_names
@@ -35,9 +37,7 @@ from fungrad.transforms.static import Static, check_static, joined
 
 if TYPE_CHECKING:
     from fungrad.backend import pool, shelf, straight
-    from fungrad.optimise import passes
 else:
-    passes = Module("fungrad.optimise.passes")
     pool, shelf = Module("fungrad.backend.pool"), Module("fungrad.backend.shelf")
     straight = Module("fungrad.backend.straight")
 
@@ -68,54 +68,6 @@ class RetraceWarning(UserWarning):
     """
 
 
-class CacheInfo(Record):
-    """How often a jitted function found a Graph, made one, and how many it holds (of at most
-    maxsize).
-    """
-
-    hits: int
-    misses: int
-    maxsize: int
-    currsize: int
-
-
-class Lowered:
-    """What `jitted.lower(*args)` hands back: the Graph as traced, and as it is run."""
-
-    def __init__(self, graph: Graph, out: trees.TreeDef) -> None:
-        self.graph = graph
-        self.out = out
-
-    @property
-    def optimised(self) -> Graph:
-        """The Graph that is run."""
-        return passes.optimised(self.graph)
-
-    @property
-    def source(self) -> str:
-        """The Python program that is run, one line an equation; behind it what it calls, each under
-        its name: regions that go block by block, loops, branches.
-        """
-        return straight.source(self.graph)
-
-    def cost(self) -> Any:
-        """What a call costs, counted without running it.
-
-        Returns:
-          A `fungrad.inspect.cost.Cost`: operations, bytes read and written, bytes alive at once,
-          equations, and what each pass of the optimiser removed. Printed, tables.
-
-        >>> import numpy as np
-        >>> found = jit(lambda x: np.sum(np.exp(x))).lower(np.ones(10)).cost()
-        >>> found.flops, found.transcendentals, found.peak.inputs
-        (9, 10, 80)
-        """
-        return above.cost(self.graph)
-
-    def __repr__(self) -> str:
-        return repr(self.graph)
-
-
 class Jitted(OfFunction):
     """A function that is traced once for each types and structure of its arguments: see `jit`."""
 
@@ -126,13 +78,17 @@ class Jitted(OfFunction):
         static_argnames: Sequence[str],
         inline: bool,
         reassociate: bool | None = None,
+        branches: str | None = None,
+        max_paths: int = MAX_PATHS,
     ) -> None:
         super().__init__(f)
+        self._branches = branches
+        self._max_paths = max_paths
         self._argnums = frozenset(static_argnums)
         self._argnames = frozenset(static_argnames)
         self._inline = inline
         self._reassociate = reassociate
-        self._cache: OrderedDict[Any, Staged] = OrderedDict()
+        self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
         self._lock = threading.Lock()
         _all.add(self)
         self._hits = 0
@@ -176,11 +132,18 @@ class Jitted(OfFunction):
     @boundary
     def _call(self, args: Any, kwargs: Any, key: Any = None) -> Any:
         """The long way: any tree of arguments, under any trace."""
-        leaves, staged = self._staged(args, kwargs)
+        leaves, staged, way = self._entry(args, kwargs)
+        short = key is not None and not self._argnums and not self._argnames
+        if isinstance(staged, Paths):
+            if current().records:  # who records is asked, and follows what it can
+                return self._f(*args, **kwargs)
+            if short:
+                self._remember(key, staged.direct)
+            return staged.finish(way or staged.follow(leaves))
         if current() is EVAL:
             out = run(staged.graph, leaves)
-            if key is not None and not self._argnums and not self._argnames:
-                self._remember(key, staged)
+            if short and _is_flat(staged.out):
+                self._remember(key, compiled(staged.graph))
             return trees.unflatten(staged.out, owned(out, leaves))
         if self._inline:
             out = evaluate(staged.graph, [*staged.captured, *leaves])
@@ -188,17 +151,23 @@ class Jitted(OfFunction):
             out = call(*staged.captured, *leaves, graph=staged.graph)
         return trees.unflatten(staged.out, out)
 
-    def _remember(self, key: Any, staged: Staged) -> None:
+    def _remember(self, key: Any, program: Callable[..., Any]) -> None:
         """Lets the next call with plain arguments of these types go straight to the program."""
-        plain_tuple = staged.out.type is tuple and all(c is trees.LEAF for c in staged.out.children)
-        if staged.out is trees.LEAF or (plain_tuple and len(staged.out.children) > 1):
-            if len(self._direct) >= CACHE_SIZE:
-                self._direct.clear()
-            self._direct[key] = compiled(staged.graph)
+        if len(self._direct) >= CACHE_SIZE:
+            self._direct.clear()
+        self._direct[key] = program
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """The Graph for arguments of these types, without running it."""
-        _, staged = self._staged(args, kwargs)
+        """The Graph for arguments of these types, without running it.
+
+        With `branches="guard"` it is that of the path that these values take, and what the branches
+        on it depend on is computed.
+        """
+        leaves, staged, way = self._entry(args, kwargs)
+        if isinstance(staged, Paths):
+            way = way or staged.follow(leaves)
+            parts = [*(node.step[1] for node in way.nodes if node.equations), way.leaf.program]
+            return Lowered(way.leaf.whole, way.leaf.out, staged.lines(), parts)
         return Lowered(staged.graph, staged.out)
 
     def cache_info(self) -> CacheInfo:
@@ -217,9 +186,15 @@ class Jitted(OfFunction):
 
     def _recipe(self) -> tuple[Any, ...]:
         static = tuple(self._argnums), tuple(self._argnames)
-        return self._f, *static, self._inline, self._reassociate
+        options = self._inline, self._reassociate, self._branches, self._max_paths
+        return self._f, *static, *options
 
-    def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Staged]:
+    def _entry(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], Staged | Paths, Way | None]:
+        """The leaves of the arguments, what is kept for their types, and, where that was found by
+        following branches, how far the call is.
+        """
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = flat_leaves(dynamic)
         key = (
@@ -237,16 +212,17 @@ class Jitted(OfFunction):
         if staged is not None:
             self._hits += 1
             self._streak = 0
-            return leaves, staged
+            return leaves, staged, None
         self._misses += 1
-        staged = self._stage(static, treedef, key[2])
-        if not staged.captured:  # values of another trace live as long as it does, and no longer
+        staged, way = self._stage(static, treedef, key[2], leaves)
+        captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
+        if not captured:  # values of another trace live as long as it does, and no longer
             self._notice(key)
             with self._lock:
                 self._cache[key] = staged
                 while len(self._cache) > CACHE_SIZE:
                     self._cache.popitem(last=False)
-        return leaves, staged
+        return leaves, staged, way
 
     def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The static arguments with their places, and the others with theirs as a tree."""
@@ -281,15 +257,31 @@ class Jitted(OfFunction):
             [*args, *(kwargs[k] for k in sorted(kwargs))],
         )
 
-    def _stage(self, static: Any, treedef: trees.TreeDef, types: Sequence[Type]) -> Staged:
+    def _stage(
+        self, static: Any, treedef: trees.TreeDef, types: Sequence[Type], leaves: Sequence[Any]
+    ) -> tuple[Staged | Paths, Way | None]:
         def apply(dynamic: Any) -> Any:
             args, kwargs = joined(static, *dynamic)
             return self._f(*args, **kwargs)
 
         placeholder = trees.unflatten(treedef, list(range(treedef.leaf_count)))
         names = self._names(placeholder) if not static else [f"leaf {i}" for i in range(len(types))]
-        staged = stage_tree(self._f, apply, treedef, types, names, "a jitted function")
-        return staged._replace(graph=self.choose(staged.graph))
+
+        def stage(make: Callable[..., Any]) -> Staged:
+            what = "a jitted function"
+            staged = stage_tree(self._f, apply, treedef, types, names, what, make)
+            return staged._replace(graph=self.choose(staged.graph))
+
+        if (self._branches or guards.state.branches) == "error":
+            return stage(UnguardedTrace), None
+        paths = Paths(stage, describe(self._f), self._max_paths, self._inline)
+        if not current().records:
+            way = paths.trace(dict(enumerate(leaves)), [], [])
+            return (paths, way) if way.nodes else (way.leaf.staged, None)
+        try:
+            return stage(GraphTrace), None
+        except (AbstractBooleanError, AbstractValueError):  # it has branches on its arguments
+            return paths, None
 
     def choose(self, graph: Graph) -> Graph:
         """A Graph with the choice whether it may regroup that was made for this function."""
@@ -327,6 +319,12 @@ class Jitted(OfFunction):
         return "an argument"
 
 
+def _is_flat(out: trees.TreeDef) -> bool:
+    """Whether a result is one leaf, or a tuple of several."""
+    leaves = all(c is trees.LEAF for c in out.children)
+    return out is trees.LEAF or (out.type is tuple and leaves and len(out.children) > 1)
+
+
 def clear_caches() -> None:
     """Frees what compiled functions hold for later: their Graphs and programs, buffers and stacks.
 
@@ -345,6 +343,8 @@ def jit(
     static_argnames: str | Iterable[str] = (),
     inline: bool = False,
     reassociate: bool | None = None,
+    branches: str | None = None,
+    max_paths: int = MAX_PATHS,
 ) -> Any:
     """A function that does what f does, traced once for each types and structure of its arguments.
 
@@ -358,27 +358,39 @@ def jit(
       reassociate: whether what holds in exact arithmetic only may be done for speed, which can
         overflow or give NaN where f does not; None as `fg.config.reassociate` says. What f calls
         is compiled with it, other jitted functions included. docs/performance.md lists the rules.
+      branches: what Python's questions about traced values do (`if x > 0`, `range(n)`): "error"
+        refuses them, "guard" answers them with the values of the call and makes a program for each
+        path that the answers lead to; None as `fg.config.branches` says.
+      max_paths: how many paths "guard" follows for arguments of the same types.
 
     Returns:
       A `Jitted`, with `lower(*args)`, `cache_info()` and `cache_clear()`.
 
     Raises:
       ArgumentError: where f has no such static argument, or a call has one that is not hashable, or
-        another one that is no array and no number; where `reassociate` is no truth value.
+        another one that is no array and no number; where an option has no such value.
+      BranchError: where a function takes more paths than `max_paths`.
 
     >>> import numpy as np
     >>> square = jit(lambda x: x * x)
     >>> square(np.arange(3.0)), square.cache_info().misses
     (array([0., 1., 4.]), 1)
+    >>> halve = jit(lambda n: n // 2 if n % 2 == 0 else 3 * n + 1, branches="guard")
+    >>> halve(10), halve(7)
+    (5, 22)
     """
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     checked(reassociate, "reassociate")
+    guards.checked(branches, "branches")
+    if not isinstance(max_paths, int) or max_paths < 1:
+        raise ArgumentError(f"max_paths has to be a whole number of 1 or more, not {max_paths!r}.")
     if f is None:
         return lambda g: jit(
-            g, static_argnums=nums, static_argnames=names, inline=inline, reassociate=reassociate
-        )
+            g, static_argnums=nums, static_argnames=names, inline=inline, reassociate=reassociate,
+            branches=branches, max_paths=max_paths,
+        )  # fmt: skip
     check_function(f, "jit")
     if nums or names:
         check_static(f, nums, names)
-    return Jitted(f, nums, names, inline, reassociate)
+    return Jitted(f, nums, names, inline, reassociate, branches, max_paths)

@@ -24,6 +24,7 @@ from fungrad.structural.call import run
 from fungrad.structural.retrace import pruned
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed import Transformed
+from fungrad.transforms.arguments import flat_leaves
 
 FEWEST, MOST = 3, 100
 BUDGET = 0.5
@@ -224,8 +225,8 @@ def profile(
                 "fg.profile runs f on arrays, which are not there inside of another transform: "
                 "call it outside, as fg.profile(fg.vmap(f))(xs)."
             )
-        leaves, staged = jitted._staged(args, kwargs)
-        graph = staged.graph
+        graph = jitted.lower(*args, **kwargs).graph
+        leaves, _ = flat_leaves(jitted._parted(args, kwargs)[1])
         start = time.perf_counter()
         run(graph, leaves)  # what is made when it is first run; and warm caches
         opened = optimised(graph) if optimise else pruned(inline(graph))

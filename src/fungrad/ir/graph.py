@@ -233,6 +233,13 @@ def inner_graphs(equation: Equation) -> Iterator[Graph]:
             yield from (item for item in value if isinstance(item, Graph))
 
 
+def effectful(equation: Equation) -> bool:
+    """Whether an equation, or one inside its Graphs, is run for what it does."""
+    if equation.primitive.effect or not equation.params:
+        return equation.primitive.effect
+    return any(effectful(inner) for graph in inner_graphs(equation) for inner in graph.equations)
+
+
 def last_uses(steps: Sequence[Any], outputs: Sequence[Atom]) -> Iterator[list[Variable]]:
     """For each step (inputs and outputs), the variables that no later step and no output reads."""
     live = {id(atom) for atom in outputs}

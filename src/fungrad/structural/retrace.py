@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from fungrad.ir.graph import Equation, Graph, Variable, inner_graphs
+from fungrad.ir.graph import Equation, Graph, Variable, effectful
 from fungrad.ir.regrouping import chosen
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import broadcast_to
@@ -180,13 +180,6 @@ def cut(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
         result.append(list(values[start : start + width]))
         start += width
     return result
-
-
-def effectful(equation: Equation) -> bool:
-    """Whether an equation, or one inside its Graphs, is run for what it does."""
-    if equation.primitive.effect or not equation.params:
-        return equation.primitive.effect
-    return any(effectful(inner) for graph in inner_graphs(equation) for inner in graph.equations)
 
 
 def pruned(graph: Graph) -> Graph:

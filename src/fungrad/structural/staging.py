@@ -17,7 +17,7 @@ from fungrad.primitives.shaping import convert, to_discrete
 from fungrad.records import Record
 from fungrad.structural.retrace import closed
 from fungrad.tracing.source import describe, user_line
-from fungrad.tracing.stage import stage
+from fungrad.tracing.stage import GraphTrace, stage
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.arguments import flat_leaves, has_type, leaf_type
 
@@ -45,11 +45,12 @@ def stage_tree(
     types: Sequence[Type],
     names: Sequence[str],
     what: str,
+    make: Callable[..., GraphTrace] = GraphTrace,
 ) -> Staged:
     """The Graph of `call(tree)` for a tree of the given structure and leaf types.
 
     `f` is the user's function, for messages, and `what` says what it has become ("a jitted
-    function").
+    function"); `make` makes the trace, as in `stage`.
     """
     outs: list[trees.TreeDef] = []
 
@@ -66,7 +67,7 @@ def stage_tree(
         return leaves
 
     name = getattr(f, "__name__", type(f).__name__)
-    graph, captured = closed(stage(flat, types, names, lambda: describe(f), name))
+    graph, captured = closed(stage(flat, types, names, lambda: describe(f), name, make))
     return Staged(check_graph(graph), outs[0], captured)
 
 

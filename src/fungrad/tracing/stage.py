@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import instead_of
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.inference import Inference
 from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.questions import T
 from fungrad.tracing.residuals import same_bits
 from fungrad.tracing.scope import place
 from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import Trace, Tracer, current, leaked, typeof
+from fungrad.tracing.trace import Trace, Tracer, current, enter, leaked, leave, typeof
 
 LARGE = 8_192
 """The fewest elements of an array of which it is found out whether they are one number."""
@@ -30,6 +31,8 @@ class GraphTrace(Trace):
 
     __slots__ = ("_held", "_inference", "constants", "equations", "input_names", "inputs")
     closed = True
+    remedy = ""
+    """What else to do where Python asks for a value, in a message."""
 
     def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
         super().__init__(parent, label)
@@ -116,13 +119,35 @@ class GraphTrace(Trace):
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
     ) -> T:
+        needed = self._outside(tracer.extra) if asked else None
+        if needed is not None:
+            token = enter(self.parent)  # type: ignore[arg-type]
+            try:
+                constants = tuple(self.constants.values())
+                part = Graph((), constants, tuple(needed), (tracer.extra,))
+                (value,) = evaluate(part, ())
+            finally:
+                leave(token)
+            return put(value, error, asked, read)
         raise error(
             f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while "
             f"{self.label()} is traced it is only known as a type{self._provenance(tracer.extra)}. "
-            f"{instead_of(asked)}; or make the number an argument that is not traced "
+            f"{instead_of(asked)}; or {self.remedy}make the number an argument that is not traced "
             "(static_argnums of jit and make_jaxpr), return it as an output, or call the function "
             "without tracing it."
         )
+
+    def _outside(self, variable: Variable) -> list[Equation] | None:
+        """The equations that a variable depends on, where it depends on no input and no effect."""
+        wanted = {id(variable)}
+        needed = []
+        for equation in reversed(self.equations):
+            if not wanted.isdisjoint(map(id, equation.outputs)):
+                if effectful(equation):
+                    return None
+                wanted.update(map(id, equation.inputs))
+                needed.append(equation)
+        return needed[::-1] if wanted.isdisjoint(map(id, self.inputs)) else None
 
     def origin(self, tracer: Tracer) -> str:
         for equation in self.equations:
@@ -150,6 +175,13 @@ class GraphTrace(Trace):
         )
 
 
+def put(value: Any, error: type[Exception], asked: str, read: Callable[[Any], T]) -> T:
+    """The answer of a value, traced or not, to a question: see `Trace.concrete`."""
+    if type(value) is Tracer:
+        return value.owner.concrete(value, error, asked, read)
+    return read(value)
+
+
 def _held(value: np.ndarray) -> np.ndarray:
     """What an array holds now, read-only; a large one of one number takes the memory of that."""
     if value.size >= LARGE and value.dtype.kind in "biuf" and value.itemsize <= 8:
@@ -167,8 +199,12 @@ def stage(
     names: Sequence[str],
     label: Callable[[], str],
     name: str = "",
+    make: Callable[[Trace, Callable[[], str]], GraphTrace] = GraphTrace,
 ) -> Graph:
-    """The Graph of a function of flat arguments that returns a flat sequence of outputs."""
-    trace = GraphTrace(current(), label)
+    """The Graph of a function of flat arguments that returns a flat sequence of outputs.
+
+    `make` makes the trace that records, for a parent and a label.
+    """
+    trace = make(current(), label)
     tracers = [trace.input(type_, n) for type_, n in zip(types, names, strict=True)]
     return trace.graph(trace.run(f, *tracers), name)

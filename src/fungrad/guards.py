@@ -1,0 +1,322 @@
+"""Floor 7: branches of compiled functions, followed under guards.
+
+While a function is traced with `branches="guard"`, Python's questions (`if x > 0`, `int(n)`) are
+answered by the values of the call: what a question depends on is computed, the answer is recorded,
+and tracing goes on along that path. What is kept is a tree: at each node a program that computes
+what the next question needs and no node above it has computed, one branch for each answer met, and
+at each leaf the program of the rest. So a later call computes everything once, and nothing that its
+path does not need; an answer not met before is traced from the start, with the values there are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fungrad import trees
+from fungrad.errors import ArgumentError, BranchError
+from fungrad.ir.graph import Atom, Graph, Variable
+from fungrad.records import Record
+from fungrad.structural.call import call, run
+from fungrad.structural.guarding import GuardTrace, Question, impure
+from fungrad.structural.retrace import effectful, pruned
+from fungrad.structural.staging import Staged
+from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.questions import key, words
+from fungrad.tracing.source import user_line
+from fungrad.tracing.stage import GraphTrace, put
+from fungrad.tracing.trace import EVAL, Trace, current
+from fungrad.transforms.arguments import owned
+
+CHOICES = ("error", "guard")
+MAX_PATHS = 16
+SHOWN = 4
+"""How many answers the error for too many paths shows."""
+
+
+class _State:
+    branches = "error"
+
+
+state = _State()
+"""Its attribute is the setting; `fg.config.branches` sets it."""
+
+
+def checked(value: str | None, name: str) -> str | None:
+    """The value of a setting or an argument of this name.
+
+    Raises:
+      ArgumentError: for anything but "error" and "guard" (and None, for an argument).
+    """
+    if value is None and name != "fg.config.branches":
+        return None
+    if value not in CHOICES:
+        raise ArgumentError(f'{name} has to be "error" or "guard", not {value!r}.')
+    return value
+
+
+def choose(value: str) -> None:
+    """Sets what holds for functions without a choice of their own, where they are traced anew."""
+    state.branches = str(checked(value, "fg.config.branches"))
+
+
+class UnguardedTrace(GraphTrace):
+    """Records a compiled function that follows no branches."""
+
+    __slots__ = ()
+    remedy = 'let fg.jit(f, branches="guard") make a program for each path; or '
+
+
+class Part:
+    """The stretch of a program that ends with a question, or at the end, as a Graph.
+
+    It takes and gives values by number. What it gives grows as other paths need more of it.
+    """
+
+    def __init__(
+        self, trace: GuardTrace, positions: Sequence[int], wanted: Iterable[int], whole: Graph
+    ) -> None:
+        self.whole = whole
+        """The Graph of the path that it was recorded on."""
+        self.equations = tuple([trace.equations[p] for p in positions])
+        self.makes = {
+            n: trace.variables[n] for e in self.equations for n in trace.numbers(e.outputs)
+        }
+        reads = {n for e in self.equations for n in trace.numbers(e.inputs)}
+        self.takes = tuple(sorted(reads - self.makes.keys()))
+        self.needs = {*self.takes, *wanted} - self.makes.keys()
+        """What those before it have to give."""
+        self._inputs = tuple([trace.variables[n] for n in self.takes])
+
+    def graph(self, outputs: tuple[Atom, ...], inputs: tuple[Variable, ...] = ()) -> Graph:
+        """Its equations with these outputs, and more inputs in front."""
+        inputs = (*inputs, *self._inputs)
+        return pruned(self.whole.replace(inputs=inputs, equations=self.equations, outputs=outputs))
+
+
+class Node(Part):
+    """A question, the program that computes what it is asked of, and where the answers lead."""
+
+    def __init__(
+        self, question: Question, trace: GuardTrace, positions: Sequence[int], whole: Graph
+    ) -> None:
+        super().__init__(trace, positions, [question.number], whole)
+        self.question = question
+        self.paths: dict[Any, Node | Leaf] = {}
+        self.said: dict[Any, str] = {}
+        """The answers in words."""
+        self.step: tuple[tuple[int, ...], Graph] = ((), whole)
+        """The numbers that it gives, and the Graph that does."""
+        acting = [n for e in self.equations if effectful(e) for n in trace.numbers(e.outputs)]
+        self.give({question.number, *acting} & self.makes.keys())
+
+    def give(self, numbers: Iterable[int]) -> None:
+        """Has it give these values, too."""
+        gives = tuple(sorted({*self.step[0], *numbers}))
+        if gives != self.step[0] or self.step[1] is self.whole:
+            self.step = gives, self.graph(tuple([self.makes[n] for n in gives]))
+
+    def ask(self, values: dict[int, Any]) -> Any:
+        """The answer for values."""
+        q = self.question
+        return put(values[q.number], q.error, q.asked, q.read)
+
+
+class Leaf(Part):
+    """The end of a path: the program of all that no question needed."""
+
+    def __init__(self, trace: GuardTrace, positions: Sequence[int], staged: Staged) -> None:
+        whole = staged.graph
+        super().__init__(trace, positions, trace.numbers(whole.outputs), whole)
+        self.takes = tuple(sorted(self.needs))
+        self._inputs = tuple([trace.variables[n] for n in self.takes])
+        self.staged = staged
+        self.captured = staged.captured
+        self.program = self.graph(whole.outputs, whole.inputs[: len(staged.captured)])
+        self.out = staged.out
+
+
+class Way(Record):
+    """Where a call has come to: the leaf, the nodes above it, the answers, and all values."""
+
+    leaf: Leaf
+    nodes: list[Node]
+    answers: list[Any]
+    values: dict[int, Any]
+
+
+class Paths:
+    """The programs of a compiled function for arguments of one signature, by its branches.
+
+    Args:
+      stage: traces the function with the trace that it is given, into a Graph.
+      name: of the function, for messages.
+      limit: the largest number of paths.
+      inline: whether programs are recorded equation by equation under other transforms.
+    """
+
+    def __init__(self, stage: Callable[[Any], Staged], name: str, limit: int, inline: bool) -> None:
+        self._stage = stage
+        self._name = name
+        self._limit = limit
+        self._inline = inline
+        self._lock = threading.Lock()
+        self.root: Node | Leaf | None = None
+        self.count = 0
+
+    def __call__(self, *leaves: Any) -> Any:
+        """The result for the leaves of arguments."""
+        return self.finish(self.follow(leaves))
+
+    def direct(self, *leaves: Any) -> tuple[Any]:
+        """The same as a program of one output."""
+        return (self.finish(self.follow(leaves)),)
+
+    def follow(self, leaves: Sequence[Any]) -> Way:
+        """Goes from question to question, and traces the path where an answer is new."""
+        values = dict(enumerate(leaves))
+        nodes: list[Node] = []
+        answers: list[Any] = []
+        place = self.root
+        while isinstance(place, Node):
+            gives, graph = place.step
+            try:
+                args = [values[n] for n in place.takes]
+            except KeyError:  # another thread's path needs it, and came up after this call began
+                return self.trace(values, answers, nodes)
+            if place.equations:
+                values.update(zip(gives, self._apply(graph, args), strict=True))
+            nodes.append(place)
+            try:
+                answer = place.ask(values)
+            except Exception:  # as int(nan) does: the traced program raises it at its own line
+                return self.trace(values, answers, nodes)
+            found = place.paths.get(key(answer))
+            if found is None:
+                self._spare(place, answer)
+                return self.trace(values, answers, nodes)
+            answers.append(answer)
+            place = found
+        if place is None or not all(n in values for n in place.takes):
+            return self.trace(values, answers, nodes)
+        return Way(place, nodes, answers, values)
+
+    def trace(self, values: dict[int, Any], answers: list[Any], nodes: list[Node]) -> Way:
+        """Traces the path that the values take, of which the first answers are known."""
+        made: list[GuardTrace] = []
+        marks = [node.question.mark for node in nodes]
+
+        def make(parent: Trace, label: Callable[[], str]) -> GuardTrace:
+            made.append(GuardTrace(parent, label, values, answers, marks))
+            return made[0]
+
+        staged = self._stage(make)
+        (trace,) = made
+        trace.count()
+        parts: list[Node] = []
+        have: set[int] = set()
+        start = 0
+        for q in trace.questions:
+            positions = trace.needed([q.number], trace.effects(start, q.position), have)
+            parts.append(Node(q, trace, positions, staged.graph))
+            have.update(parts[-1].makes)
+            start = q.position
+        wanted = trace.numbers(staged.graph.outputs)
+        rest = trace.needed(wanted, trace.effects(start, len(trace.equations)), have)
+        leaf = Leaf(trace, rest, staged)
+        trace.settle(leaf.takes)
+        values, trace.known = trace.known, {}
+        replies = [q.answer for q in trace.questions]
+        if not staged.captured:  # values of another trace live as long as it does
+            parts = self._keep(parts, replies, leaf)
+        return Way(leaf, parts, replies, values)
+
+    def _keep(self, parts: list[Node], answers: list[Any], leaf: Leaf) -> list[Node]:
+        """Adds a path to the tree; the nodes of the tree that it goes along."""
+        keys = [key(answer) for answer in answers]
+        with self._lock:
+            nodes: list[Node] = []
+            place = self.root
+            for part, answer in zip(parts, keys, strict=True):
+                node = part if place is None else place
+                if not isinstance(node, Node) or node.question.mark != part.question.mark:
+                    raise impure(self._name, part.question.line)
+                nodes.append(node)
+                place = node.paths.get(answer)
+            if isinstance(place, Node):
+                raise impure(self._name, place.question.line)
+            later = set(leaf.needs)
+            for node, part in zip(nodes[::-1], parts[::-1], strict=True):
+                node.give(later & node.makes.keys())
+                later |= part.needs
+            if place is None:  # else another thread was first
+                self.count += 1
+            ends: list[Any] = [*nodes, place or leaf][1:]
+            for node, found, answer, end in zip(nodes, keys, answers, ends, strict=True):
+                node.said[found] = words(answer)
+                node.paths[found] = end
+            self.root = self.root or (nodes[0] if nodes else leaf)
+        return nodes
+
+    def finish(self, way: Way) -> Any:
+        """Runs what is left at the end of a path."""
+        leaf = way.leaf
+        args = [*leaf.captured, *(way.values[n] for n in leaf.takes)]
+        out = self._apply(leaf.program, args)
+        return trees.unflatten(leaf.out, owned(out, args) if current() is EVAL else out)
+
+    def _apply(self, graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
+        if current() is EVAL:
+            return run(graph, args)
+        if self._inline:
+            return evaluate(graph, args)
+        return list(call(*args, graph=graph))
+
+    def _spare(self, place: Node, answer: Any) -> None:
+        """Raises where there is no room for one more path."""
+        if self.count < self._limit:
+            return
+        forks: dict[str, list[str]] = {}
+        for node in self.nodes():
+            said = [*node.said.values(), *([words(answer)] if node is place else [])]
+            if len(said) > 1:
+                line = f"{node.question.asked}{node.question.line}"
+                forks.setdefault(line, []).extend(said)
+        line, said = max(forks.items(), key=lambda item: len(item[1]))
+        said = list(dict.fromkeys(said))
+        raise BranchError(
+            f"{self._name} takes more than {self._limit} paths for arguments of the same "
+            f"types{user_line()}: {line} was answered {', '.join(said[:SHOWN])}"
+            f"{', ...' if len(said) > SHOWN else ''}. Each answer that is new makes a program: "
+            "raise max_paths of fg.jit, name the argument in static_argnames, write the branch as "
+            "np.where or the loop as fg.lax.while_loop, or call the function without jit."
+        )
+
+    def nodes(self) -> list[Node]:
+        """All questions, from above."""
+        found: list[Node] = []
+        todo = [self.root]
+        while todo:
+            place = todo.pop()
+            if isinstance(place, Node):
+                found.append(place)
+                todo.extend(list(place.paths.values())[::-1])
+        return found
+
+    def lines(self) -> list[str]:
+        """The paths in words: the questions with their lines, and the answers."""
+        found: list[str] = []
+        todo: list[tuple[Any, tuple[str, ...]]] = [(self.root, ())]
+        while todo:
+            place, text = todo.pop()
+            if isinstance(place, Node):
+                q = place.question
+                for answer, end in list(place.paths.items())[::-1]:
+                    todo.append((end, (*text, f"{q.asked}{q.line}: {place.said[answer]}")))
+            else:
+                found.append(", ".join(text))
+        return found
+
+
+__all__ = ["MAX_PATHS", "Paths", "UnguardedTrace", "Way", "checked", "choose", "state"]

@@ -75,6 +75,13 @@ def original(function: Any) -> Any:
         return function
 
 
+def replacements(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
+    """What takes the place of a module's functions. Called with plain arrays, or outside of
+    transforms, each of them is the original.
+    """
+    return _tables[module].replacements if module in _tables else {}
+
+
 def begin(holder: Any) -> None:
     """Replaces the functions, if `holder` is the first outermost trace that runs."""
     with _lock:

@@ -1,0 +1,61 @@
+"""Floor 8: Python's containers and questions of type, as autograd's clients ask them.
+
+Containers of traced values are Python's own here, so list, tuple and dict are what they are.
+"""
+
+from __future__ import annotations
+
+import builtins
+from builtins import dict as dict
+from builtins import list as list
+from builtins import tuple as tuple
+from typing import Any
+
+from fungrad import trees
+from fungrad.compat.autograd.tracer import Box as Box
+from fungrad.compat.autograd.tracer import getval
+from fungrad.tracing.trace import Tracer
+
+
+def isinstance(x: Any, kind: Any) -> bool:
+    """Whether a value, or the value that a traced one has, is of a class.
+
+    >>> isinstance(1.0, float)
+    True
+    """
+    return builtins.isinstance(x, kind) or builtins.isinstance(getval(x), kind)
+
+
+def type(x: Any) -> builtins.type:
+    """The class of a value; of a traced one that of its value.
+
+    >>> type(1.0)
+    <class 'float'>
+    """
+    return builtins.type(getval(x))
+
+
+class _OfTraced(builtins.type):
+    """The class of classes whose members are Python's containers with a traced value in them."""
+
+    container: Any = ()
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return builtins.isinstance(x, cls.container) and any(
+            builtins.type(leaf) is Tracer for leaf in trees.leaves(x)
+        )
+
+
+class SequenceBox(metaclass=_OfTraced):
+    """What lists and tuples with traced values in them are instances of."""
+
+    container = (builtins.list, builtins.tuple)
+
+
+class DictBox(metaclass=_OfTraced):
+    """What dicts with traced values in them are instances of."""
+
+    container = builtins.dict
+
+
+__all__ = ["Box", "DictBox", "SequenceBox", "dict", "isinstance", "list", "tuple", "type"]

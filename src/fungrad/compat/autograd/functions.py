@@ -1,0 +1,265 @@
+"""Floor 8: functions that are made primitives, and `opaque`, the primitive of fungrad's they are.
+
+A function made a primitive is called with plain arrays; its derivative is what the rules say. All
+such functions are one primitive of fungrad, `opaque`, whose parameter is the call. Rules are run
+for one example after the other where a transform maps over many, since they may hold any Python.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.errors import MissingRuleError
+from fungrad.ir.types import Type
+from fungrad.primitives.declare import Primitive, or_zero
+from fungrad.primitives.shaping import broadcast_to, stack_first
+from fungrad.records import Record
+from fungrad.tracing.source import describe, user_line
+from fungrad.tracing.stage import stage
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, shape_of, typeof
+from fungrad.transforms.batching import BatchTrace, take_first
+
+ARRAYS = {*PLAIN, np.ndarray}
+"""The classes of arguments that are inputs of the primitive; all else it gets as it is."""
+
+
+class Function:
+    """A function that transforms do not look into: see `primitive`."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.f = f
+        self.vjps: Callable[..., Any] | None = None
+        """`(argnums, ans, args, kwargs)` -> the function from a cotangent to those of argnums."""
+        self.jvps: Callable[..., Any] | None = None
+        """`(argnums, tangents, ans, args, kwargs)` -> the tangent of the output."""
+        functools.update_wrapper(self, f, updated=())
+
+    def __repr__(self) -> str:
+        return str(getattr(self.f, "__name__", type(self.f).__name__))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current() is EVAL:
+            return self.f(*args, **kwargs)
+        kinds = set(map(type, args))
+        if Tracer in kinds and not kinds - ARRAYS:
+            call = Call(self, None, (), kwargs)
+            return call.output(opaque(*args, call=call))
+        leaves, structure = trees.flatten(args)
+        if not any(type(leaf) is Tracer for leaf in leaves):
+            return (
+                EVAL.run(self.f, *args) if not kwargs else EVAL.run(lambda: self.f(*args, **kwargs))
+            )
+        passive = [None if type(leaf) in ARRAYS else Passive(leaf) for leaf in leaves]
+        call = Call(self, structure, passive, kwargs)
+        inputs = [leaf for leaf, p in zip(leaves, passive, strict=True) if p is None]
+        return call.output(opaque(*inputs, call=call))
+
+
+class Passive(Record):
+    """A leaf of the arguments that is no array, such as a name: the function gets it as it is."""
+
+    leaf: Any
+
+
+class Call:
+    """One call of a function: how inputs make its arguments, and leaves its output."""
+
+    def __init__(
+        self,
+        function: Function,
+        structure: trees.TreeDef | None,
+        passive: Sequence[Passive | None],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.function = function
+        self.structure = structure
+        """The tree of the arguments; None where the inputs are the arguments."""
+        self.passive = passive
+        self.kwargs = kwargs
+        self.out: trees.TreeDef = trees.LEAF
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+    def args(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments that are made of the inputs."""
+        if self.structure is None:
+            return tuple(inputs)
+        rest = iter(inputs)
+        leaves = [next(rest) if p is None else p.leaf for p in self.passive]
+        made: tuple[Any, ...] = trees.unflatten(self.structure, leaves)
+        return made
+
+    def parts(self, of_inputs: Sequence[Any]) -> list[list[Any]]:
+        """For each argument what belongs to its inputs."""
+        if self.structure is None:
+            return [[x] for x in of_inputs]
+        rest = iter(of_inputs)
+        flags = iter(self.passive)
+        return [
+            [next(rest) for _ in range(child.leaf_count) if next(flags) is None]
+            for child in self.structure.children
+        ]
+
+    def positions(self, wanted: Sequence[Any]) -> list[int]:
+        """The arguments of which an input is wanted."""
+        return [i for i, part in enumerate(self.parts(wanted)) if any(part)]
+
+    def inputs(self, position: int, tree: Any) -> list[Any]:
+        """The cotangents of the inputs in one argument, out of a tree like that."""
+        assert self.structure is not None
+        children = self.structure.children
+        start = sum(child.leaf_count for child in children[:position])
+        leaves = trees.match(children[position], tree, "cotangent")
+        flags = self.passive[start : start + len(leaves)]
+        return [x for x, p in zip(leaves, flags, strict=True) if p is None]
+
+    def output(self, leaves: Sequence[Any]) -> Any:
+        """What the function returns, made of its leaves."""
+        return leaves[0] if self.out is trees.LEAF else trees.unflatten(self.out, leaves)
+
+    def run(self, *inputs: Any) -> tuple[Any, ...]:
+        """The leaves of what the function returns."""
+        found = self.function.f(*self.args(inputs), **self.kwargs)
+        if type(found) in ARRAYS:
+            return (found,)
+        outputs, self.out = trees.flatten(found)
+        return tuple([registry.operand(output) for output in outputs])
+
+
+def _examples(f: Callable[..., Sequence[Any]], values: Sequence[Any]) -> list[Any] | None:
+    """f of one example after the other, stacked, where the current trace maps over many; else None.
+
+    The results are tracers of that trace again; None where f has None for all examples.
+    """
+    trace = current()
+    mapped = [type(v) is Tracer and v.owner is trace for v in values]
+    if type(trace) is not BatchTrace or not any(mapped):
+        return None
+
+    def stacked() -> list[Any]:
+        rows = []
+        for i in range(trace.batch_size):
+            given = zip(values, mapped, strict=True)
+            rows.append(f(*[take_first(v.value, i) if m else v for v, m in given]))
+        return [_stacked(column) for column in zip(*rows, strict=True)]
+
+    assert trace.parent is not None
+    return [None if c is None else Tracer(trace, c, None) for c in trace.parent.run(stacked)]
+
+
+def _stacked(column: Sequence[Any]) -> Any:
+    shapes = [shape_of(x) for x in column if x is not None]
+    if not shapes:
+        return None
+    like = next(x for x in column if x is not None)
+    full = [or_zero(x, like) for x in column]
+    shape = np.broadcast_shapes(*shapes)
+    return stack_first([x if shape_of(x) == shape else broadcast_to(x, shape=shape) for x in full])
+
+
+def missing_rule(call: Call, kind: str, positions: Sequence[int]) -> MissingRuleError:
+    return MissingRuleError(
+        f"{describe(call.function.f)} was made an autograd primitive, but no {kind} is defined for "
+        f"its argument {', '.join(map(str, positions))}{user_line()}. Give one by "
+        f"{'defvjp' if kind == 'VJP' else 'defjvp'}(f, ...)"
+        + ("." if kind == "VJP" else ", or differentiate in reverse mode.")
+    )
+
+
+def _eval(*leaves: Any, call: Call) -> tuple[Any, ...]:
+    return EVAL.run(call.run, *leaves)  # type: ignore[no-any-return]
+
+
+def _type(*types: Type, call: Call) -> tuple[Type, ...]:
+    names = [f"input {i}" for i in range(len(types))]
+    graph = stage(call.run, types, names, lambda: describe(call.function.f))
+    return tuple(graph.output_types)
+
+
+def _vjp(
+    cotangents: Sequence[Any], outputs: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any],
+    *, call: Call,
+) -> list[Any]:  # fmt: skip
+    n, m = len(cotangents), len(leaves)
+
+    def rule(*values: Any) -> list[Any]:
+        return _pulled(values[:n], values[n : 2 * n], values[2 * n :], wanted, call)
+
+    given = [or_zero(c, o) for c, o in zip(cotangents, outputs, strict=True)]
+    values = [*given, *outputs, *leaves]
+    found = _examples(rule, values)
+    found = rule(*values) if found is None else found
+    assert len(found) == m
+    return found
+
+
+def _pulled(
+    cotangents: Sequence[Any], outputs: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any],
+    call: Call,
+) -> list[Any]:  # fmt: skip
+    """A cotangent, or None, for each leaf of the arguments."""
+    if call.function.vjps is None:
+        raise missing_rule(call, "VJP", call.positions(wanted))
+    own = [c.copy("K") if type(c) is np.ndarray else c for c in cotangents]  # others hold them, too
+    args = call.args(leaves)
+    positions = call.positions(wanted)
+    pullback = call.function.vjps(positions, call.output(outputs), args, call.kwargs)
+    found = pullback(call.output(own))
+    parts: list[Any] = [None] * len(args)
+    for position, part in zip(positions, found, strict=True):
+        parts[position] = part
+    if call.structure is None:
+        return [None if p is None else registry.operand(p) for p in parts]
+    flat: list[Any] = []
+    for i, (mine, part) in enumerate(zip(call.parts(leaves), parts, strict=True)):
+        flat += [None] * len(mine) if part is None else map(registry.operand, call.inputs(i, part))
+    return flat
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> Any:
+    outputs = opaque(*primals, call=call)
+    moved = [t is not None for t in tangents]
+    n, m = len(outputs), len(primals)
+
+    def rule(*values: Any) -> list[Any]:
+        args = call.args(values[n : n + m])
+        positions = call.positions(moved)
+        if call.function.jvps is None:
+            raise missing_rule(call, "JVP", positions)
+        full = [
+            or_zero(t, p) if typeof(p).inexact else p
+            for t, p in zip(values[n + m :], values[n : n + m], strict=True)
+        ]
+        pushed = call.args(full)
+        out = call.output(values[:n])
+        given = [pushed[i] for i in positions]
+        found = call.function.jvps(positions, given, out, args, call.kwargs)
+        return [registry.operand(t) for t in trees.match(call.out, found, "tangent")]
+
+    values = [*outputs, *primals, *tangents]
+    found = _examples(rule, values)
+    found = rule(*values) if found is None else found
+    return outputs, tuple(
+        [
+            t if t is None or shape_of(t) == shape_of(o) else broadcast_to(t, shape=shape_of(o))
+            for t, o in zip(found, outputs, strict=True)
+        ]
+    )
+
+
+opaque: Primitive = Primitive(
+    "autograd_primitive", eval=_eval, type=_type, vjp=_vjp, jvp=_jvp, multiple=True
+)
+"""`opaque(*leaves, call=)`: the results of a function that was made a primitive."""
+
+
+__all__ = ["Call", "Function", "missing_rule", "opaque"]

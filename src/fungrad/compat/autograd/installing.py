@@ -1,0 +1,138 @@
+"""Floor 8: the package under the name `autograd`, for clients that import that.
+
+A finder in front of Python's own hands out modules of this package for `autograd` and its
+submodules, as long as it is installed. Knows the import system alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType, TracebackType
+from typing import Any
+
+from fungrad.errors import FungradError
+
+NAME = "autograd"
+PACKAGE = "fungrad.compat.autograd"
+ELSEWHERE = {
+    "numpy.numpy_jvps": "numpy.numpy_vjps",
+    "numpy.numpy_wrapper": "numpy",
+}
+"""Modules of autograd whose names are in another one here."""
+
+
+class Finder:
+    """Finds `autograd` and its submodules: a loader, too."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of a module under `autograd`; None for all else."""
+        if name != NAME and not name.startswith(f"{NAME}."):
+            return None
+        if not _is_module(_ours(name)) and self._attribute(name) is None:
+            return None
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Python's own: it is replaced at once."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Puts the module of this package in the place of the empty one."""
+        name = module.__name__
+        found = importlib.import_module(_ours(name)) if _is_module(_ours(name)) else None
+        sys.modules[name] = self._attribute(name) if found is None else found
+        for loaded in [n for n in sys.modules if n.startswith(f"{PACKAGE}.")]:
+            sys.modules.setdefault(NAME + loaded.removeprefix(PACKAGE), sys.modules[loaded])
+
+    def _attribute(self, name: str) -> Any:
+        """What is no module here, such as a distribution of scipy.stats."""
+        parent, _, last = _ours(name).rpartition(".")
+        return getattr(importlib.import_module(parent), last, None) if _is_module(parent) else None
+
+
+def _ours(name: str) -> str:
+    """The name in this package of a module under `autograd`."""
+    below = name.removeprefix(NAME).removeprefix(".")
+    below = ELSEWHERE.get(below, below)
+    return f"{PACKAGE}.{below}" if below else PACKAGE
+
+
+def _is_module(name: str) -> bool:
+    if name in sys.modules:
+        return True
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent is no package
+        return False
+
+
+_finder = Finder()
+
+
+class Installed:
+    """The name `autograd` as long as this package has it: `undo()`, or a with block, ends that."""
+
+    def undo(self) -> None:
+        """Takes the name `autograd` back; see `uninstall`."""
+        uninstall()
+
+    def __enter__(self) -> Installed:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        uninstall()
+
+
+def install() -> Installed:
+    """Makes `import autograd` give this package, for packages that are written for autograd.
+
+    Call it before such a package is imported. Nothing of the real autograd is loaded, and it need
+    not be there.
+
+    Returns:
+      An object whose `undo()` ends it; as a context manager it ends with the block. What was
+      imported meanwhile keeps what it has imported.
+
+    Raises:
+      FungradError: where the real autograd was imported before.
+
+    >>> with install():
+    ...     import autograd
+    >>> autograd.__name__
+    'fungrad.compat.autograd'
+    """
+    there = sys.modules.get(NAME)
+    if there is not None and there is not sys.modules.get(PACKAGE):
+        raise FungradError(
+            f"autograd was imported before, from {getattr(there, '__file__', 'elsewhere')}, and "
+            "packages hold its functions. Call fungrad.compat.autograd.install() first in the "
+            "program, before the packages that import autograd."
+        )
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    return Installed()
+
+
+def uninstall() -> None:
+    """Ends `install`: `import autograd` finds the real one again, or nothing.
+
+    Packages that were imported meanwhile keep the functions that they have.
+    """
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+        for name in [n for n in sys.modules if n == NAME or n.startswith(f"{NAME}.")]:
+            del sys.modules[name]
+
+
+__all__ = ["Installed", "install", "uninstall"]

@@ -1,0 +1,17 @@
+"""Floor 8: `flatten`, and modules of autograd.misc that are imported when they are asked for."""
+
+import importlib
+from typing import Any
+
+from fungrad.compat.autograd.misc.flatten import flatten as flatten
+
+_SUBMODULES = ("fixed_points", "optimizers")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["flatten"]

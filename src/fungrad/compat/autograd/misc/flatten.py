@@ -1,0 +1,40 @@
+"""Floor 8: trees of arrays as vectors (`autograd.misc.flatten`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fungrad import trees
+from fungrad.compat.autograd.wrap_util import floating
+from fungrad.tree_parts import ravel_pytree
+
+
+def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The numbers of a tree as one vector, and the function that makes a tree of such a vector.
+
+    Args:
+      value: lists, tuples and dicts of arrays and numbers; dicts are taken by their sorted keys.
+
+    >>> vector, unflatten = flatten({"b": [1.0, 2.0], "a": 3.0})
+    >>> vector
+    array([3., 1., 2.])
+    >>> unflatten(vector)["b"]
+    [array(1.), array(2.)]
+    """
+    return ravel_pytree(trees.map(floating, value))
+
+
+def flatten_func(
+    func: Callable[..., Any], example: Any
+) -> tuple[Callable[..., Any], Callable[[Any], Any], Any]:
+    """A function of a tree as one of a vector that returns one: (function, unflatten, vector)."""
+    vector, unflatten = flatten(example)
+
+    def flat(x: Any, *args: Any) -> Any:
+        return flatten(func(unflatten(x), *args))[0]
+
+    return flat, unflatten, vector
+
+
+__all__ = ["flatten", "flatten_func"]

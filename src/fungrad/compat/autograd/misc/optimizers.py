@@ -1,0 +1,139 @@
+"""Floor 8: gradient descent with momentum, RMSProp and Adam, of trees of arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.compat.autograd.misc.flatten import flatten
+
+Gradient = Callable[[Any, int], Any]
+Callback = Callable[[Any, int, Any], Any] | None
+
+
+def unflatten_optimizer(optimize: Callable[..., Any]) -> Callable[..., Any]:
+    """An optimiser of trees, made of one of vectors.
+
+    Args:
+      optimize: `optimize(grad, x0, callback, ...)`, where `grad(x, i)` is the gradient at step i
+        and `callback(x, i, gradient)` is called before each step.
+    """
+
+    @functools.wraps(optimize)
+    def of_trees(
+        grad: Gradient, x0: Any, callback: Callback = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        start, unflatten = flatten(x0)
+
+        def gradient(x: Any, i: int) -> Any:
+            return flatten(grad(unflatten(x), i))[0]
+
+        def report(x: Any, i: int, g: Any) -> Any:
+            assert callback is not None
+            return callback(unflatten(x), i, unflatten(g))
+
+        told = None if callback is None else report
+        return unflatten(optimize(gradient, start, told, *args, **kwargs))
+
+    return of_trees
+
+
+@unflatten_optimizer
+def sgd(
+    grad: Gradient,
+    x: Any,
+    callback: Callback = None,
+    num_iters: int = 200,
+    step_size: float = 0.1,
+    mass: float = 0.9,
+) -> Any:
+    """Gradient descent with momentum.
+
+    Args:
+      grad: `grad(x, i)`, the gradient at step i.
+      x: where it begins: a tree of arrays.
+      callback: called with (x, i, gradient) before each step.
+      num_iters: the number of steps.
+      step_size: the length of a step, in units of the velocity.
+      mass: how much of the velocity is kept; the rest comes from the gradient.
+
+    >>> round(float(sgd(lambda x, i: 2.0 * (x - 1.0), 0.0)), 3)
+    1.0
+    """
+    velocity = np.zeros(len(x))
+    for i in range(num_iters):
+        g = grad(x, i)
+        if callback:
+            callback(x, i, g)
+        velocity = mass * velocity - (1.0 - mass) * g
+        x = x + step_size * velocity
+    return x
+
+
+@unflatten_optimizer
+def rmsprop(
+    grad: Gradient,
+    x: Any,
+    callback: Callback = None,
+    num_iters: int = 100,
+    step_size: float = 0.1,
+    gamma: float = 0.9,
+    eps: float = 1e-8,
+) -> Any:
+    """RMSProp: steps divided by the root of a running mean of squared gradients.
+
+    Args:
+      grad, x, callback, num_iters, step_size: as of `sgd`.
+      gamma: how much of the mean is kept in a step.
+      eps: what is added to the root.
+
+    >>> round(float(rmsprop(lambda x, i: 2.0 * (x - 1.0), 0.0, step_size=0.05)), 2)
+    1.0
+    """
+    mean = np.ones(len(x))
+    for i in range(num_iters):
+        g = grad(x, i)
+        if callback:
+            callback(x, i, g)
+        mean = gamma * mean + (1.0 - gamma) * g**2
+        x = x - step_size * g / (np.sqrt(mean) + eps)
+    return x
+
+
+@unflatten_optimizer
+def adam(
+    grad: Gradient,
+    x: Any,
+    callback: Callback = None,
+    num_iters: int = 100,
+    step_size: float = 0.001,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+) -> Any:
+    """Adam (Kingma and Ba, ICLR 2015, algorithm 1).
+
+    Args:
+      grad, x, callback, num_iters, step_size: as of `sgd`.
+      b1, b2: how much of the means of gradients and of their squares is kept in a step.
+      eps: what is added to the root.
+
+    >>> round(float(adam(lambda x, i: 2.0 * (x - 1.0), 0.0, num_iters=500, step_size=0.05)), 2)
+    1.0
+    """
+    first, second = np.zeros(len(x)), np.zeros(len(x))
+    for i in range(num_iters):
+        g = grad(x, i)
+        if callback:
+            callback(x, i, g)
+        first = b1 * first + (1.0 - b1) * g
+        second = b2 * second + (1.0 - b2) * g**2
+        mean, square = first / (1.0 - b1 ** (i + 1)), second / (1.0 - b2 ** (i + 1))
+        x = x - step_size * mean / (np.sqrt(square) + eps)
+    return x
+
+
+__all__ = ["adam", "rmsprop", "sgd", "unflatten_optimizer"]

@@ -1,0 +1,7 @@
+"""Floor 8: `ArrayBox`, the class of traced arrays and numbers: fungrad's Tracer."""
+
+from fungrad.tracing.trace import Tracer as Tracer
+
+ArrayBox = Tracer
+
+__all__ = ["ArrayBox"]

@@ -1,0 +1,5 @@
+"""Floor 8: the names of numpy.random (`autograd.numpy.random`)."""
+
+from fungrad.compat.autograd.namespaces import names_of as _names_of
+
+__getattr__, __dir__ = _names_of(globals(), "numpy.random")

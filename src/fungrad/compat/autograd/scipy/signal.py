@@ -1,0 +1,68 @@
+"""Floor 8: the names of scipy.signal (`autograd.scipy.signal`), and autograd's own `convolve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compat.autograd.namespaces import names_of as _names_of
+from fungrad.errors import ArgumentError
+
+__getattr__, __dir__ = _names_of(globals(), "scipy.signal", "fungrad.scipy.signal")
+
+_Axes = Sequence[Sequence[int]]
+
+
+def convolve(
+    A: Any, B: Any, axes: _Axes | None = None, dot_axes: _Axes = ((), ()), mode: str = "full"
+) -> Any:
+    """The convolution of two arrays along some axes, and their product along others.
+
+    Args:
+      A, B: arrays.
+      axes: the axes of A, and those of B, along which they are convolved; by default all that are
+        not in dot_axes, in their order.
+      dot_axes: the axes of A, and those of B, over whose products is summed.
+      mode: "full", or "valid", for which B is no longer than A, or A no longer than B.
+
+    Returns:
+      An array with the remaining axes of A, those of B, and those of the convolution.
+
+    >>> convolve(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0]))
+    array([1., 3., 5., 3.])
+    """
+    if mode not in ("full", "valid"):
+        raise ArgumentError(f"mode={mode!r} is neither 'full' nor 'valid'.")
+    ranks = (np.ndim(A), np.ndim(B))
+    dots = [[i % n for i in given] for given, n in zip(dot_axes, ranks, strict=True)]
+    if axes is None:
+        along = [[i for i in range(n) if i not in d] for n, d in zip(ranks, dots, strict=True)]
+    else:
+        along = [[i % n for i in given] for given, n in zip(axes, ranks, strict=True)]
+    if len(along[0]) != len(along[1]) or len(dots[0]) != len(dots[1]):
+        raise ArgumentError(f"The arrays have {along} and {dots} as their axes: not as many.")
+    rest = [
+        [i for i in range(n) if i not in a and i not in d]
+        for n, a, d in zip(ranks, along, dots, strict=True)
+    ]
+    a = np.transpose(A, (*rest[0], *dots[0], *along[0]))
+    b = np.transpose(B, (*rest[1], *dots[1], *along[1]))
+    count, inner = len(along[0]), len(dots[0])
+    ends = [tuple(range(x.ndim - count, x.ndim)) for x in (a, b)]
+    sizes = [[x.shape[i] for i in end] for x, end in zip((a, b), ends, strict=True)]
+    swapped = mode == "valid" and sizes[0] < sizes[1]
+    if swapped:
+        a, b, sizes, ends, rest = b, a, sizes[::-1], ends[::-1], rest[::-1]
+    if mode == "full":
+        a = np.pad(a, [(0, 0)] * (a.ndim - count) + [(n - 1, n - 1) for n in sizes[1]])
+    windows = np.lib.stride_tricks.sliding_window_view(a, tuple(sizes[1]), axis=ends[0])
+    first, second = len(rest[0]), len(rest[1])
+    of_windows = [*range(first, first + inner), *range(windows.ndim - count, windows.ndim)]
+    of_kernel = list(range(second, second + inner + count))
+    out = np.tensordot(windows, np.flip(b, ends[1]), axes=(of_windows, of_kernel))
+    # (rest of a, places, rest of b) -> (rest of A, rest of B, places)
+    left, places = list(range(first)), list(range(first, first + count))
+    right = list(range(first + count, first + count + second))
+    return np.transpose(out, (*right, *left, *places) if swapped else (*left, *right, *places))

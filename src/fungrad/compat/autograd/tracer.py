@@ -1,0 +1,77 @@
+"""Floor 8: what autograd's clients ask of a traced value: is it one, and which value does it have.
+
+A `Box` is fungrad's Tracer. Containers of traced values are plain lists, tuples and dicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fungrad.errors import AbstractValueError
+from fungrad.primitives.stopping import stop_gradient
+from fungrad.tracing.source import user_line
+from fungrad.tracing.trace import Tracer
+
+Box = Tracer
+
+
+def isbox(x: Any) -> bool:
+    """Whether a value is a traced one.
+
+    >>> isbox(1.0)
+    False
+    """
+    return type(x) is Tracer
+
+
+def getval(x: Any) -> Any:
+    """The value of a traced number or array, as a constant to every derivative.
+
+    It is a plain one where `grad` and its kind trace; under `vmap` and `jit`, where one value
+    stands for many, it stays traced, without a derivative.
+
+    Args:
+      x: anything; what is not traced comes back as it is.
+
+    >>> from fungrad.compat.autograd import grad
+    >>> float(grad(lambda x: getval(x) * x)(3.0))
+    3.0
+    """
+    return stop_gradient(x) if type(x) is Tracer else x
+
+
+def _value(tracer: Tracer) -> Any:
+    value = getval(tracer)
+    if type(value) is Tracer:  # who unwraps a value in a loop would never come to an end
+        raise AbstractValueError(
+            f"The value of a traced {value.type} was asked for{user_line()}, but under vmap and "
+            "jit it stands for many. Use autograd.tracer.getval(x): it cuts the derivative alone."
+        )
+    return value
+
+
+setattr(Tracer, "_value", property(_value))  # noqa: B010 - for clients of autograd alone
+
+
+def notrace_primitive(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that gets the values of traced arguments, so that its derivative is zero.
+
+    Args:
+      f: a function of arrays. It is called with plain ones wherever the values are known.
+
+    >>> from fungrad.compat.autograd import grad
+    >>> half = notrace_primitive(lambda x: x // 2.0)
+    >>> float(grad(lambda x: x * half(x))(5.0))
+    2.0
+    """
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return f(*map(getval, args), **{name: getval(kwargs[name]) for name in kwargs})
+
+    function.__name__ = getattr(f, "__name__", type(f).__name__)
+    function.__doc__ = f.__doc__
+    return function
+
+
+__all__ = ["Box", "getval", "isbox", "notrace_primitive"]

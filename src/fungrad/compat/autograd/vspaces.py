@@ -1,0 +1,118 @@
+"""Floor 8: `vspace`, the space of arrays, or of trees of them, that a value is an element of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fungrad import trees
+from fungrad.transforms.arguments import leaf_type
+
+
+class VSpace:
+    """The vector space of a value: arrays of one shape and dtype, or trees of such.
+
+    Attributes:
+      shape, dtype, iscomplex: of an array.
+      size: the number of real dimensions (two for each complex number).
+
+    >>> space = vspace(np.ones((2, 3)))
+    >>> space.shape, space.size, space.zeros().shape
+    ((2, 3), 6, (2, 3))
+    """
+
+    def __init__(self, value: Any) -> None:
+        leaves, self.structure = trees.flatten(value)
+        self.types = []
+        for leaf in leaves:
+            type_ = leaf_type(leaf)
+            if type_ is None:
+                raise TypeError(
+                    f"A {type(leaf).__name__} is no element of a vector space: {leaf!r}."
+                )
+            self.types.append(type_)
+        self.size = sum(t.size * (2 if t.dtype.kind == "c" else 1) for t in self.types)
+        self.iscomplex = any(t.dtype.kind == "c" for t in self.types)
+        if self.structure is trees.LEAF:
+            self.shape, self.dtype = self.types[0].shape, self.types[0].dtype
+            self.ndim = len(self.shape)
+
+    def _filled(self, fill: Callable[[Any], Any]) -> Any:
+        return trees.unflatten(self.structure, [fill(t) for t in self.types])
+
+    def zeros(self) -> Any:
+        """The zero of the space."""
+        return self._filled(lambda t: np.zeros(t.shape, t.dtype))
+
+    def ones(self) -> Any:
+        """The element whose numbers are all 1."""
+        return self._filled(lambda t: np.ones(t.shape, t.dtype))
+
+    def randn(self) -> Any:
+        """An element of random numbers of the standard normal distribution."""
+
+        def fill(t: Any) -> Any:
+            x = np.random.randn(*t.shape)
+            return (
+                x + 1j * np.random.randn(*t.shape) if t.dtype.kind == "c" else x
+            ) * t.dtype.type(1)
+
+        return self._filled(fill)
+
+    def standard_basis(self) -> Iterator[Any]:
+        """The elements with a single 1 (and, where complex, those with a single 1j)."""
+        for i, type_ in enumerate(self.types):
+            for unit in (1.0, 1j) if type_.dtype.kind == "c" else (1.0,):
+                for place in np.ndindex(*type_.shape):
+                    leaves = [np.zeros(t.shape, t.dtype) for t in self.types]
+                    leaves[i][place] = unit
+                    yield trees.unflatten(self.structure, leaves)
+
+    def add(self, x: Any, y: Any) -> Any:
+        """x + y; None stands for zero."""
+        if x is None or y is None:
+            return y if x is None else x
+        return trees.map(lambda a, b: a + b, x, y)
+
+    mut_add = add
+
+    def scalar_mul(self, x: Any, scale: Any) -> Any:
+        """x times a number."""
+        return trees.map(lambda a: a * scale, x)
+
+    def covector(self, x: Any) -> Any:
+        """The element of the dual space that x stands for: its complex conjugate."""
+        return trees.map(np.conj, x)
+
+    def inner_prod(self, x: Any, y: Any) -> Any:
+        """The sum of the products of x and y, number by number, conjugated; a real number."""
+        products = trees.map(lambda a, b: np.real(np.sum(np.conj(a) * b)), x, y)
+        return sum(trees.leaves(products))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, VSpace)
+            and self.structure == other.structure
+            and [(t.shape, t.dtype) for t in self.types]
+            == [(t.shape, t.dtype) for t in other.types]
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.structure, tuple([(t.shape, t.dtype) for t in self.types])))
+
+    def __repr__(self) -> str:
+        return f"VSpace({trees.unflatten(self.structure, self.types)})"
+
+
+def vspace(value: Any) -> VSpace:
+    """The vector space that an array, a number or a tree of them belongs to.
+
+    Raises:
+      TypeError: where a leaf is no array and no number.
+    """
+    return VSpace(value)
+
+
+__all__ = ["VSpace", "vspace"]

@@ -34,6 +34,7 @@ _classes: dict[ModuleType, tuple[type, type]] = {}
 """For each module its class while a transform traces, and its own."""
 _originals: dict[Callable[..., Any], Callable[..., Any]] = {}
 """By the function that takes its place: the function that a module has."""
+_replacements: dict[ModuleType, dict[str, Callable[..., Any]]] = {}
 
 
 class State:
@@ -63,6 +64,7 @@ def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]])
         own = type(module)
         name = f"Replacing{own.__name__}"
         _classes[module] = type(name, (_Replacing, own), {"__slots__": ()}), own
+    _replacements.setdefault(module, {}).update(replacements)
     for name, replacement in replacements.items():
         setattr(_classes[module][0], name, _replaced(module, name, replacement))
 
@@ -79,7 +81,7 @@ def replacements(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
     """What takes the place of a module's functions. Called with plain arrays, or outside of
     transforms, each of them is the original.
     """
-    return _tables[module].replacements if module in _tables else {}
+    return _replacements.get(module, {})
 
 
 def begin(holder: Any) -> None:

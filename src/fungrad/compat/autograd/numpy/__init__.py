@@ -6,15 +6,39 @@ NumPy has no protocol those that take traced values under transforms.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
+
+import numpy as _numpy
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 from fungrad.numpy import intercepted as _intercepted  # noqa: F401 - the table of functions
+from fungrad.tracing.trace import Tracer as _Tracer
 from fungrad.tracing.trace import typeof as _typeof
 
 _SUBMODULES = ("fft", "linalg", "numpy_boxes", "numpy_vjps", "numpy_vspaces", "random")
 
 __getattr__, __dir__ = _names_of(globals(), "numpy", taken=_SUBMODULES)
+
+_SEQUENCES = (_numpy.ndarray, _Tracer, list, tuple)
+
+
+def _of_any_iterable(join: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that joins arrays, of which NumPy's takes a list or a tuple only."""
+
+    @functools.wraps(join)
+    def joined(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+        return join(arrays if isinstance(arrays, _SEQUENCES) else list(arrays), *args, **kwargs)
+
+    return joined
+
+
+concatenate = _of_any_iterable(_numpy.concatenate)
+stack = _of_any_iterable(_numpy.stack)
+hstack = _of_any_iterable(_numpy.hstack)
+vstack = _of_any_iterable(_numpy.vstack)
+column_stack = _of_any_iterable(_numpy.column_stack)
 
 
 def metadata(x: Any) -> tuple[tuple[int, ...], int, Any, bool]:

@@ -95,8 +95,8 @@ def test_under_vmap_of_grad_it_does_not_where_examples_differ():
         (lambda x: range(x), "an index"),
         (math.floor, "math.floor()"),
         (math.ceil, "math.ceil()"),
-        (lambda x: x.item(), "float()"),
-        (lambda x: x.tolist(), "float()"),
+        (lambda x: x.item(), ".item()"),
+        (lambda x: x.tolist(), ".tolist()"),
         (lambda x: [1, 2, 3][x], "an index"),
     ],
 )
@@ -155,7 +155,7 @@ def test_the_cure_fits_what_was_asked(f, words):
 # --- what would cut a gradient --------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", [float, math.sin, complex, lambda x: np.zeros(1).__setitem__(0, x)])
+@pytest.mark.parametrize("cut", [float, complex, lambda x: np.zeros(1).__setitem__(0, x)])
 @pytest.mark.parametrize("transform", [fg.grad, lambda f: lambda x: fg.jvp(f, (x,), (1.0,))])
 def test_a_cut_gradient_is_refused(cut, transform):
     def f(x):
@@ -172,7 +172,6 @@ def test_a_cut_gradient_is_refused(cut, transform):
     assert isinstance(error, errors.GradientCutError)
     for word in (
         __file__,
-        "np.sin for math.sin",
         "fg.numpy.asarray(x, dtype=float)",
         "(fg.stop_gradient(x))",
         "silently",

@@ -19,6 +19,7 @@ from fungrad.jit import clear_caches as clear_caches
 from fungrad.jit import jit as jit
 from fungrad.primitives.stopping import no_gradient as no_gradient
 from fungrad.primitives.stopping import stop_gradient as stop_gradient
+from fungrad.tracing.interception import intercept as intercept
 from fungrad.tracing.scope import named_scope as named_scope
 from fungrad.transforms.chunking import batched as batched
 from fungrad.transforms.gradients import grad as grad

@@ -26,10 +26,10 @@ def instead_of(asked: str) -> str:
         return 'To print a value, write fg.debug.print("{x}", x=x)'
     if asked.startswith(_BY_MASK):
         return "Keep the shape: np.where(mask, x, 0.0), np.sum(x, where=mask)"
-    if asked in ("float()", "complex()"):
+    if asked in ("float()", "complex()", ".item()", ".tolist()"):
         return (
-            "Write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float), and np.sin for "
-            "math.sin"
+            "Leave the number as it is: NumPy's functions, those of math and of fungrad.scipy take "
+            "it; write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float)"
         )
     return "NumPy's functions take the value as it is"
 

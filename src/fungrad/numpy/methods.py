@@ -20,6 +20,7 @@ from fungrad.numpy import (
     elementwise,
     indexing,
     memory,
+    plain_numbers,
     rearranging,
     reductions,
     shaping,
@@ -30,17 +31,6 @@ from fungrad.numpy import (
 from fungrad.numpy.prepare import refuse_assignment
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.trace import Tracer, registry
-
-
-def _item(self: Tracer, *index: Any) -> Any:
-    """The number of an integer or boolean value; refused where it cuts a gradient, as float()."""
-    if self.dtype.kind == "c":
-        return complex(self)
-    if self.dtype.kind == "f":
-        return float(self)
-    return self.owner.concrete(
-        self, AbstractValueError, ".item()", lambda value: value.item(*index)
-    )
 
 
 def _copy(self: Tracer, order: str = "C") -> Any:
@@ -72,8 +62,8 @@ def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
 
 
 _MODULES: tuple[Any, ...] = (
-    averages, bits, contractions, elementwise, indexing, memory, rearranging, reductions,
-    shaping, sorting, standard, writing,
+    averages, bits, contractions, elementwise, indexing, memory, plain_numbers,
+    rearranging, reductions, shaping, sorting, standard, writing,
 )  # fmt: skip
 
 METHODS: dict[str, Any] = {
@@ -83,7 +73,6 @@ METHODS: dict[str, Any] = {
     "__deepcopy__": _deepcopy,
     "copy": _copy,
     "device": "cpu",
-    "item": _item,
     "fill": _refused("fill", "write `a = np.full_like(a, value)`."),
     "itemset": _refused("itemset", "write `a = fg.numpy.at(a)[index].set(value)`."),
     "partition": _refused("partition", "write `a = np.partition(a, kth)`."),

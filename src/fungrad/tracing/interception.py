@@ -3,17 +3,29 @@
 NumPy calls no protocol for `np.asarray(tracer)`, and `math.sin` none at all. So the outermost trace
 gives such modules another class when it begins to run the user's function, whose properties take
 the place of the names, and gives them their own back when it ends. One assignment each way, however
-many names there are; a module's `__dict__` is left alone. Knows modules and functions;
-`numpy/intercepted.py` has the table.
+many names there are; a module's `__dict__` is left alone. Names that other modules bound before
+(`from math import sin`) are written to where the traced function can call by them. Knows modules
+and functions; `numpy/intercepted.py`, `numpy/of_math.py` and `numpy/of_scipy.py` have the tables.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from fungrad.errors import ArgumentError
+from fungrad.tracing.bound_names import (
+    KEPT,
+    Binding,
+    bindings_in,
+    bindings_of,
+    key_of,
+    traced_function,
+)
 
 _lock = threading.Lock()
 _holders: set[Any] = set()
@@ -35,18 +47,36 @@ _classes: dict[ModuleType, tuple[type, type]] = {}
 _originals: dict[Callable[..., Any], Callable[..., Any]] = {}
 """By the function that takes its place: the function that a module has."""
 _replacements: dict[ModuleType, dict[str, Callable[..., Any]]] = {}
+"""For each module what takes the place of its functions, by their names."""
+_ours: dict[int, Callable[..., Any]] = {}
+"""By the identity of the function that a module has: ours."""
+_waiting: dict[str, Callable[[ModuleType], Mapping[str, Any]]] = {}
+"""By the name of a module that was not imported so far: what makes its replacements."""
+_packages: dict[str, list[Binding]] = {}
+"""By the names given to `intercept`: what was found there."""
+_found: dict[Any, list[Binding]] = {}
+"""By the code of functions that were traced: the names bound before that they can call by."""
+_simple: dict[int, tuple[CodeType, int, list[Binding]]] = {}
+"""The same of functions that close over nothing, by the identity of their code, with the number of
+their globals when they were read.
+"""
+_written: list[Binding] = []
+"""The names that stand for functions of ours now."""
 
 
 class State:
     """Whether functions are replaced at all."""
 
     on = True
+    modules = 0
+    """How many modules there were when they were last looked at."""
 
 
 def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) -> property:
     """What reads as a function of ours, as long as the module has its own function there."""
     names = vars(module)
     own = _originals[replacement] = names[name]
+    _ours[id(own)] = replacement
 
     def read(module: ModuleType) -> Any:
         found = names[name]
@@ -69,6 +99,14 @@ def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]])
         setattr(_classes[module][0], name, _replaced(module, name, replacement))
 
 
+def register_later(name: str, make: Callable[[ModuleType], Mapping[str, Any]]) -> None:
+    """Names a module whose functions are replaced from the first trace after its import on.
+
+    `make(module)` gives the functions that take the place of its own, by their names.
+    """
+    _waiting[name] = make
+
+
 def original(function: Any) -> Any:
     """The function that another of the table takes the place of; any other as it is."""
     try:
@@ -84,13 +122,98 @@ def replacements(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
     return _replacements.get(module, {})
 
 
-def begin(holder: Any) -> None:
-    """Replaces the functions, if `holder` is the first outermost trace that runs."""
+def replaced(value: Any) -> tuple[Any, Any] | None:
+    """A replaced function, given itself or ours, and ours; None for all else."""
+    own = original(value)
+    ours = _ours.get(id(own))
+    return None if ours is None else (own, ours)
+
+
+def intercept(package: str) -> None:
+    """Lets a package's own names of replaced functions stand for fungrad's while a transform runs.
+
+    A module that says `from math import sqrt` has a name of its own for that function. Such names
+    are found by reading the function that is transformed, and what it calls, by the names in the
+    code. Where they are not found (functions that are looked up by a string, kept in a table, or
+    written in a package of Python's library) an error names the package to be given here, once.
+
+    Args:
+      package: the name of a package or module, as in `import`. It may be imported later.
+
+    Raises:
+      ArgumentError: where it is no such name.
+
+    >>> import statistics
+    >>> import fungrad as fg
+    >>> fg.intercept("statistics")
+    >>> float(fg.grad(lambda x: statistics.NormalDist(0.0, 1.0).pdf(x))(1.0))
+    -0.24197072451914337
+    """
+    if not isinstance(package, str) or not all(map(str.isidentifier, package.split("."))):
+        raise ArgumentError(
+            f'fg.intercept takes the name of a package, as "scipy.stats", not {package!r}.'
+        )
     with _lock:
-        if not _holders and State.on:
-            for module, (replacing, _) in _classes.items():
-                module.__class__ = replacing
+        _packages.setdefault(package, [])
+        State.modules = 0
+
+
+def _look_at_modules() -> None:
+    """Looks for modules that were imported since the last look."""
+    State.modules = len(sys.modules)
+    for name in [name for name in _waiting if name in sys.modules]:
+        module = sys.modules[name]
+        if not getattr(getattr(module, "__spec__", None), "_initializing", False):
+            register(module, _waiting.pop(name)(module))
+    for package in _packages:
+        _packages[package] = bindings_in(package, replaced)
+
+
+def _bindings_for(label: Callable[[], str]) -> list[Binding]:
+    """The names bound before that the function which a label describes can call by."""
+    f = traced_function(label)
+    if f is None:
+        return []
+    if type(f) is FunctionType and f.__closure__ is None:
+        simple = _simple.get(id(f.__code__))
+        if simple is not None and simple[1] == len(f.__globals__):
+            return simple[2]
+    key = key_of(f)
+    found = _found.get(key)
+    if found is None:
+        if len(_found) >= KEPT:
+            _found.clear()
+            _simple.clear()
+        found = _found[key] = bindings_of(f, replaced)
+    if len(key) == 2:
+        _simple[id(key[0].code)] = key[0].code, key[1], found
+    return found
+
+
+def begin(holder: Any) -> None:
+    """Replaces the functions, if `holder` is the first outermost trace that runs, and the names of
+    them that its function can call by.
+    """
+    with _lock:
+        if State.on:
+            if not _holders:
+                if State.modules != len(sys.modules):
+                    _look_at_modules()
+                for module, (replacing, _) in _classes.items():
+                    module.__class__ = replacing
+                for found in _packages.values():
+                    _use(found)
+            found = _bindings_for(holder.label)
+            if found:
+                _use(found)
         _holders.add(holder)
+
+
+def _use(bindings: list[Binding]) -> None:
+    _written.extend(bindings)
+    for names, name, own, ours in bindings:
+        if names.get(name) is own:
+            names[name] = ours
 
 
 def end(holder: Any) -> None:
@@ -100,3 +223,19 @@ def end(holder: Any) -> None:
         if not _holders:
             for module, (_, own) in _classes.items():
                 module.__class__ = own
+            for names, name, own, ours in _written:
+                if names.get(name) is ours:  # and nobody else wrote to it
+                    names[name] = own
+            _written.clear()
+            if State.modules != len(sys.modules) and State.on:
+                _clean_imported()
+
+
+def _clean_imported() -> None:
+    """Modules that were imported meanwhile may have bound our functions: they get the originals."""
+    for module in list(sys.modules.values())[State.modules :]:
+        names = vars(module) if isinstance(module, ModuleType) else {}
+        for name, value in list(names.items()):
+            own = original(value)
+            if own is not value:
+                names[name] = own

@@ -5,7 +5,9 @@ Each refusal names the user's line and the rewrite. Knows types, frames and erro
 
 from __future__ import annotations
 
+import linecache
 import opcode
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +19,8 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.types import Type
-from fungrad.tracing.source import in_a_package, user_line
+from fungrad.tracing import interception
+from fungrad.tracing.source import in_a_package, is_library, is_scipy, user_line
 
 _STORES = frozenset(
     [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]
@@ -94,27 +97,62 @@ def refused_function(func: Any, supported: Iterable[Any]) -> UnsupportedFunction
     )
 
 
-def refused_number(type_: Type, kind: str) -> GradientCutError:
-    """The error for a traced value that Python makes a `float` or a `complex` of."""
-    if in_a_package():
+def refused_number(type_: Type, asked: str) -> GradientCutError:
+    """The error for a traced value that is asked for plain numbers, as by `float()`."""
+    stop = "fg.stop_gradient(x)"
+    on_purpose = f"{stop}{asked}" if asked[0] == "." else f"{asked[:-1]}{stop})"
+    bound = bound_before()
+    if bound:
+        remedy = bound
+    elif in_a_package():
         remedy = (
-            "A package that makes plain numbers or arrays of its arguments asked: give it "
-            "fg.stop_gradient(x), or wrap its function by fg.external, with a derivative."
+            "A package that makes plain numbers or arrays of its arguments asked, or compiled code "
+            "that it called: give it fg.stop_gradient(x), or wrap its function by fg.external, "
+            "with a derivative."
         )
     else:
         remedy = (
-            "Write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float), np.stack "
-            "or `a = fg.numpy.at(a)[i].set(x)` for array[i] = x, and NumPy's function for "
-            "Python's (np.sin for math.sin). To cut it on purpose: "
-            f"{kind}(fg.stop_gradient(x))."
+            "Leave it as it is: NumPy's functions, those of math and of fungrad.scipy take traced "
+            "values. Write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float), "
+            "np.stack or `a = fg.numpy.at(a)[i].set(x)` for array[i] = x. To cut it on purpose: "
+            f"{on_purpose}. Compiled code is called by fg.external, with a derivative."
         )
     return GradientCutError(
-        f"Python asked for {kind}() of a traced value of type {type_}{user_line()}, which "
+        f"Python asked for {asked} of a traced value of type {type_}{user_line()}, which "
         f"would cut its gradient silently. {remedy}"
     )
 
 
+def bound_before() -> str:
+    """What to do where the innermost line outside of fungrad names a function that would have been
+    replaced, had the name been known; empty where it names none.
+    """
+    frame = sys._getframe(1)
+    while is_library(frame.f_code.co_filename) and not is_scipy(frame.f_code.co_filename):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    if not interception.State.on:
+        return (
+            "fungrad.config.intercept is False, so that nothing takes the place of functions of "
+            "NumPy, math and SciPy, which ask for plain numbers: set it to True."
+        )
+    line = set(re.findall(r"\w+", linecache.getline(frame.f_code.co_filename, frame.f_lineno)))
+    for name in (*frame.f_code.co_names, *frame.f_code.co_varnames, *frame.f_code.co_freevars):
+        if line and name not in line:
+            continue
+        own = name in frame.f_locals
+        found = interception.replaced((frame.f_locals if own else frame.f_globals).get(name))
+        if found is not None:
+            full = _full_name(found[0])
+            package = str(frame.f_globals.get("__name__")).partition(".")[0]
+            write = f"write {full} there" if own else f'call fg.intercept("{package}") once before'
+            return f"`{name}` is {full} there, bound before the transform ran: {write}."
+    return ""
+
+
 __all__ = [
+    "bound_before",
     "refused_function",
     "refused_memory",
     "refused_number",

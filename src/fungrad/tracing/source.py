@@ -50,6 +50,12 @@ def is_library(filename: str) -> bool:
     return filename.startswith(_LIBRARIES) or bool(_SCIPY.search(filename))
 
 
+@functools.lru_cache(maxsize=4096)
+def is_scipy(filename: str) -> bool:
+    """Whether a file is SciPy's."""
+    return bool(_SCIPY.search(filename))
+
+
 # One object for a line, however often it is run: a long trace holds one for each equation.
 _source = functools.lru_cache(maxsize=4096)(Source)
 

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +25,8 @@ from fungrad.errors import (
 )
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.tracing import interception
-from fungrad.tracing.questions import T, ceil, floor, whole
-from fungrad.tracing.refusals import refused_function, refused_number, refused_store, stored
+from fungrad.tracing.questions import T, ceil, floor
+from fungrad.tracing.refusals import refused_function, refused_store, stored
 from fungrad.tracing.source import REFUSED, user_line, user_source
 
 
@@ -295,24 +295,6 @@ class Tracer:
 
     def __ceil__(self) -> int:
         return self.owner.concrete(self, AbstractValueError, "math.ceil()", ceil)
-
-    def __float__(self) -> NoReturn:
-        if stored():
-            raise refused_store(self.type)
-        self._refuse("float")
-
-    def __complex__(self) -> NoReturn:
-        if stored():
-            raise refused_store(self.type)
-        self._refuse("complex")
-
-    def _refuse(self, kind: str) -> NoReturn:
-        self.owner.concrete(self, AbstractValueError, f"{kind}()", whole)
-        raise refused_number(self.type, kind)
-
-    def tolist(self) -> Any:
-        """The value as nested lists; not available where that would cut a gradient."""
-        return self._refuse("float")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         trace = current()

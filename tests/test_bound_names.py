@@ -1,0 +1,238 @@
+"""Names that modules bound before (`from math import sqrt`) stand for our functions while
+a function that can call by them is traced, and for the originals at all other times.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import sys
+import threading
+from math import sin as sine
+from math import sqrt
+
+import numpy as np
+import pytest
+from numpy import asarray
+
+import fungrad as fg
+from fungrad.errors import ArgumentError, GradientCutError
+from fungrad.tracing import interception
+
+OWN = {"sqrt": math.sqrt, "sine": math.sin, "asarray": np.asarray}
+
+
+def untouched():
+    return all(globals()[name] is original for name, original in OWN.items())
+
+
+def root(x):
+    return sqrt(x) * sine(x)
+
+
+SLOPE = math.sin(1.3) / (2 * math.sqrt(1.3)) + math.sqrt(1.3) * math.cos(1.3)
+
+
+class Model:
+    def __init__(self, power=1):
+        self.power = power
+        self.rule = root
+
+    def __call__(self, x):
+        return self.inner(x) ** self.power
+
+    def inner(self, x):
+        return self.rule(x)
+
+    @property
+    def scale(self):
+        return self.fixed(4.0)
+
+    @staticmethod
+    def fixed(x):
+        return sqrt(x)
+
+    @classmethod
+    def made(cls, x):
+        return cls()(x)
+
+
+class Child(Model):
+    pass
+
+
+def decorated(f):
+    @functools.wraps(f)
+    def wrapper(*args):
+        return f(*args)
+
+    return wrapper
+
+
+MODEL = Child()
+CALLS = {
+    "a global function": lambda x: root(x),
+    "a nested function": lambda x: sum([root(y) for y in (x,)]),
+    "a method": MODEL.inner,
+    "an instance": MODEL,
+    "an instance by name": lambda x: MODEL(x),
+    "a class": lambda x: Child(1)(x),
+    "a class method": Child.made,
+    "a static method": lambda x: Model.fixed(x) * sine(x),
+    "a partial": functools.partial(lambda a, x: a * root(x), 1.0),
+    "a decorated function": decorated(root),
+    "a closure": (lambda f: lambda x: f(x))(root),
+    "a closure of a model": (lambda m: lambda x: m.inner(x) * m.scale / 2.0)(Model()),
+    "a jitted function": fg.jit(root),
+    "an array": lambda x: asarray([root(x), 1.0], float)[0],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_names_that_a_function_can_call_by(name):
+    f = CALLS[name]
+    for derivative in (
+        fg.grad(f),
+        fg.jacobian(f),
+        lambda x: fg.vjp(f, x)[1](1.0)[0],
+        lambda x: fg.jvp(f, (x,), (1.0,))[1],
+        fg.jit(fg.grad(f)),
+        fg.jacfwd(lambda x: fg.value_and_grad(f)(x)[0]),
+    ):
+        assert derivative(1.3) == pytest.approx(SLOPE, rel=1e-12)
+        assert untouched()
+    assert np.ndim(fg.hessian(f)(1.3)) == 0 and untouched()
+    np.testing.assert_allclose(fg.vmap(f)(np.array([1.3, 1.4])), [root(1.3), root(1.4)])
+
+
+def test_a_local_function_and_its_nested_code():
+    from math import exp
+
+    def f(x):
+        def inner(y):
+            return sqrt(y)
+
+        return inner(x) + (lambda: sqrt(x))()
+
+    assert fg.grad(f)(4.0) == 0.5
+    with pytest.raises(GradientCutError):  # a local name is nobody's to write to
+        fg.grad(lambda x: exp(x))(1.0)
+
+
+def test_functions_that_share_code_are_told_apart():
+    def made(f):
+        return lambda x: f(x)
+
+    assert fg.grad(made(lambda x: x * 3.0))(1.3) == 3.0
+    assert fg.grad(made(root))(1.3) == pytest.approx(SLOPE)
+    for transform in (fg.hessian, fg.jacobian, fg.grad):
+        transform(made(lambda x: x * 3.0))(1.3)
+        transform(made(root))(1.3)
+
+
+def test_the_other_functions_of_a_module_keep_the_originals_where_nobody_calls_them():
+    def f(x):
+        assert globals()["sqrt"] is OWN["sqrt"]
+        return x
+
+    fg.grad(f)(1.0)
+
+
+def test_a_name_that_is_written_meanwhile_stays():
+    names = {"__name__": "some_module", "sqrt": math.sqrt}
+    code = "def f(x):\n    global sqrt\n    y = sqrt(x)\n    sqrt = other\n    return y\n"
+    exec(code, names)
+    names["other"] = other = object()
+    assert fg.grad(names["f"])(4.0) == 0.25
+    assert names["sqrt"] is other
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_names_stand_for_the_originals_after_an_exception(error):
+    def f(x):
+        assert globals()["sqrt"] is not OWN["sqrt"]
+        root(x)
+        raise error
+
+    for transform in (fg.grad, fg.jit, fg.vmap, fg.hessian):
+        with pytest.raises(error):
+            transform(f)(np.ones(1))
+        assert untouched()
+
+
+def test_the_setting_turns_it_off():
+    fg.config.intercept = False
+    try:
+        with pytest.raises(GradientCutError, match=r"fungrad\.config\.intercept is False"):
+            fg.grad(root)(1.0)
+    finally:
+        fg.config.intercept = True
+
+
+def test_another_thread_keeps_the_behaviour_of_the_originals():
+    inside, done, found = threading.Event(), threading.Event(), []
+
+    def other():
+        inside.wait(10)
+        found.append(root(1.3))
+        found.append(fg.grad(root)(1.3))
+        done.set()
+
+    def f(x):
+        inside.set()
+        assert done.wait(10)
+        return root(x)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert fg.grad(f)(1.3) == pytest.approx(SLOPE)
+    thread.join()
+    assert found[0] == math.sqrt(1.3) * math.sin(1.3) and found[1] == pytest.approx(SLOPE)
+    assert untouched()
+
+
+# --- fg.intercept -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package whose function is looked up by a string, so that reading the code misses it."""
+    home = tmp_path / "hidden_names"
+    home.mkdir()
+    (home / "__init__.py").write_text("import importlib\n\n\ndef call(name, x):\n"
+        "    return getattr(importlib.import_module('hidden_names.deep'), name)(x)\n")  # fmt: skip
+    (home / "deep.py").write_text("from math import sqrt\n\n\ndef area(x):\n    return sqrt(x)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("hidden_names")
+    for name in ("hidden_names", "hidden_names.deep"):
+        sys.modules.pop(name, None)
+    interception._packages.pop("hidden_names", None)
+
+
+def test_a_module_that_is_imported_meanwhile_gets_the_originals(package):
+    assert fg.grad(lambda x: package.call("area", x))(4.0) == 0.25
+    assert sys.modules["hidden_names.deep"].sqrt is math.sqrt
+
+
+def test_a_refusal_names_the_package_to_intercept(package):
+    importlib.import_module("hidden_names.deep")
+    with pytest.raises(GradientCutError, match=r'fg\.intercept\("hidden_names"\)') as caught:
+        fg.grad(lambda x: package.call("area", x))(4.0)
+    assert "deep.py:5 (area)" in str(caught.value) and "`sqrt`" in str(caught.value)
+
+
+def test_an_intercepted_package(package):
+    fg.intercept("hidden_names")  # its module `deep` is imported later
+    deep = importlib.import_module("hidden_names.deep")
+    for _ in range(2):
+        assert fg.grad(lambda x: package.call("area", x))(4.0) == 0.25
+        assert deep.sqrt is math.sqrt
+    fg.grad(lambda x: x * deep.sqrt(4.0))(1.0)
+    assert deep.area(4.0) == 2.0
+
+
+@pytest.mark.parametrize("name", ["", "a b", ".x", 3, None, math])
+def test_intercept_takes_a_name(name):
+    with pytest.raises(ArgumentError, match="name of a package"):
+        fg.intercept(name)

@@ -1,5 +1,5 @@
 """Floor 8: SciPy's namespaces for traced values (`fungrad.scipy`): integrate,
-interpolate, linalg, ndimage, optimize, signal, special, stats.
+interpolate, linalg, ndimage, optimize, signal, spatial, special, stats.
 
 They are imported when they are first asked for, and only then is SciPy, which the extra `scipy`
 brings.
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from fungrad.scipy import ndimage as ndimage
     from fungrad.scipy import optimize as optimize
     from fungrad.scipy import signal as signal
+    from fungrad.scipy import spatial as spatial
     from fungrad.scipy import special as special
     from fungrad.scipy import stats as stats
 
-_LATER = ("integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "special", "stats")
+_LATER = (
+    "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "spatial", "special",
+    "stats",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,23 @@
+"""Floor 8: scipy.spatial for traced values (`fungrad.scipy.spatial`): distances.
+
+`distance` has differentiable functions; all other names are SciPy's. Knows no numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.spatial import distance as distance
+
+__all__ = ["distance"]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(scipy_module("scipy.spatial"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(scipy_module("scipy.spatial"))})

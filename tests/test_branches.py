@@ -499,6 +499,25 @@ def test_a_body_asks_of_what_is_known_outside():
         called(np.ones(3))
 
 
+def test_functions_with_rules_and_checkpoints_ask_of_their_arguments():
+    rule = fg.custom_vjp(signed)
+    rule.defvjp(lambda x: (signed(x), x), lambda x, g: (g * (10.0 if x > 0 else 20.0),))
+    forward = fg.custom_jvp(signed)
+    forward.defjvp(lambda p, t: (signed(*p), t[0] * (10.0 if p[0] > 0 else 20.0)))
+    scale = 2.0
+    kept = fg.checkpoint(lambda x: signed(x) * scale if x > 0 else x**3)
+    for f in (rule, forward, kept):
+        compiled, slope = guarded(f), guarded(fg.grad(f))
+        for x in (2.0, 0.5, -3.0, 3.0, -0.5):
+            np.testing.assert_allclose(compiled(x), f(x))
+            np.testing.assert_allclose(slope(x), fg.grad(f)(x))
+        with pytest.raises(errors.AbstractBooleanError, match="only known as a type"):
+            fg.jit(f)(2.0)
+    # both at once: the values of a closure, and of the arguments
+    outer = guarded(fg.grad(lambda w: fg.checkpoint(lambda x: x * w if x > w else w**2)(2.0 * w)))
+    assert (outer(1.0), outer(-1.0), outer(3.0)) == (4.0, -2.0, 12.0)
+
+
 def test_recording_transforms_do_not_know_the_values():
     f = guarded(signed)
     f(2.0)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fungrad import trees
 from fungrad.errors import ArgumentError, BranchError
+from fungrad.ir import regrouping
 from fungrad.ir.graph import Atom, Graph, Variable
-from fungrad.records import Record
-from fungrad.structural.call import call, run
+from fungrad.structural.call import Runner, call, compiled
 from fungrad.structural.guarding import GuardTrace, Question, impure
 from fungrad.structural.retrace import effectful, pruned
 from fungrad.structural.staging import Staged
@@ -68,6 +68,24 @@ class UnguardedTrace(GraphTrace):
     remedy = 'let fg.jit(f, branches="guard") make a program for each path; or '
 
 
+class Program:
+    """A Graph with its compiled form at hand, and the numbers of the values that it gives."""
+
+    __slots__ = ("_runners", "gives", "graph")
+
+    def __init__(self, graph: Graph, gives: tuple[int, ...] = ()) -> None:
+        self.graph = graph
+        self.gives = gives
+        self._runners: dict[bool, Runner] = {}
+
+    def run(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The outputs on arrays."""
+        runner = self._runners.get(regrouping.state.reassociate)
+        if runner is None:
+            runner = self._runners[regrouping.state.reassociate] = compiled(self.graph)
+        return runner(*args)
+
+
 class Part:
     """The stretch of a program that ends with a question, or at the end, as a Graph.
 
@@ -106,21 +124,17 @@ class Node(Part):
         self.paths: dict[Any, Node | Leaf] = {}
         self.said: dict[Any, str] = {}
         """The answers in words."""
-        self.step: tuple[tuple[int, ...], Graph] = ((), whole)
-        """The numbers that it gives, and the Graph that does."""
+        self.program: Program | None = None
+        """None where it computes nothing."""
         acting = [n for e in self.equations if effectful(e) for n in trace.numbers(e.outputs)]
         self.give({question.number, *acting} & self.makes.keys())
 
     def give(self, numbers: Iterable[int]) -> None:
         """Has it give these values, too."""
-        gives = tuple(sorted({*self.step[0], *numbers}))
-        if gives != self.step[0] or self.step[1] is self.whole:
-            self.step = gives, self.graph(tuple([self.makes[n] for n in gives]))
-
-    def ask(self, values: dict[int, Any]) -> Any:
-        """The answer for values."""
-        q = self.question
-        return put(values[q.number], q.error, q.asked, q.read)
+        given = () if self.program is None else self.program.gives
+        gives = tuple(sorted({*given, *numbers}))
+        if self.equations and (self.program is None or gives != given):
+            self.program = Program(self.graph(tuple([self.makes[n] for n in gives])), gives)
 
 
 class Leaf(Part):
@@ -133,11 +147,11 @@ class Leaf(Part):
         self._inputs = tuple([trace.variables[n] for n in self.takes])
         self.staged = staged
         self.captured = staged.captured
-        self.program = self.graph(whole.outputs, whole.inputs[: len(staged.captured)])
+        self.program = Program(self.graph(whole.outputs, whole.inputs[: len(staged.captured)]))
         self.out = staged.out
 
 
-class Way(Record):
+class Way(NamedTuple):
     """Where a call has come to: the leaf, the nodes above it, the answers, and all values."""
 
     leaf: Leaf
@@ -180,16 +194,17 @@ class Paths:
         answers: list[Any] = []
         place = self.root
         while isinstance(place, Node):
-            gives, graph = place.step
-            try:
-                args = [values[n] for n in place.takes]
-            except KeyError:  # another thread's path needs it, and came up after this call began
-                return self.trace(values, answers, nodes)
-            if place.equations:
-                values.update(zip(gives, self._apply(graph, args), strict=True))
+            program = place.program
+            if program is not None:
+                try:
+                    args = [values[n] for n in place.takes]
+                except KeyError:  # what another thread's path needs, found after this call began
+                    return self.trace(values, answers, nodes)
+                values.update(zip(program.gives, self._apply(program, args), strict=True))
             nodes.append(place)
+            q = place.question
             try:
-                answer = place.ask(values)
+                answer = put(values[q.number], q.error, q.asked, q.read)
             except Exception:  # as int(nan) does: the traced program raises it at its own line
                 return self.trace(values, answers, nodes)
             found = place.paths.get(key(answer))
@@ -198,7 +213,7 @@ class Paths:
                 return self.trace(values, answers, nodes)
             answers.append(answer)
             place = found
-        if place is None or not all(n in values for n in place.takes):
+        if place is None or not values.keys() >= place.needs:
             return self.trace(values, answers, nodes)
         return Way(place, nodes, answers, values)
 
@@ -253,25 +268,27 @@ class Paths:
             if place is None:  # else another thread was first
                 self.count += 1
             ends: list[Any] = [*nodes, place or leaf][1:]
-            for node, found, answer, end in zip(nodes, keys, answers, ends, strict=True):
-                node.said[found] = words(answer)
-                node.paths[found] = end
+            for node, answer, end in list(zip(nodes, answers, ends, strict=True))[::-1]:
+                node.said[key(answer)] = words(answer)
+                node.paths[key(answer)] = end
             self.root = self.root or (nodes[0] if nodes else leaf)
         return nodes
 
     def finish(self, way: Way) -> Any:
         """Runs what is left at the end of a path."""
         leaf = way.leaf
-        args = [*leaf.captured, *(way.values[n] for n in leaf.takes)]
+        args = [*leaf.captured, *[way.values[n] for n in leaf.takes]]
         out = self._apply(leaf.program, args)
-        return trees.unflatten(leaf.out, owned(out, args) if current() is EVAL else out)
-
-    def _apply(self, graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
         if current() is EVAL:
-            return run(graph, args)
+            out = owned(out, args)
+        return out[0] if leaf.out is trees.LEAF else trees.unflatten(leaf.out, out)
+
+    def _apply(self, program: Program, args: Sequence[Any]) -> Sequence[Any]:
+        if current() is EVAL:
+            return program.run(args)
         if self._inline:
-            return evaluate(graph, args)
-        return list(call(*args, graph=graph))
+            return evaluate(program.graph, args)
+        return list(call(*args, graph=program.graph))
 
     def _spare(self, place: Node, answer: Any) -> None:
         """Raises where there is no room for one more path."""

@@ -166,7 +166,8 @@ class Jitted(OfFunction):
         leaves, staged, way = self._entry(args, kwargs)
         if isinstance(staged, Paths):
             way = way or staged.follow(leaves)
-            parts = [*(node.step[1] for node in way.nodes if node.equations), way.leaf.program]
+            programs = [*(node.program for node in way.nodes), way.leaf.program]
+            parts = [program.graph for program in programs if program is not None]
             return Lowered(way.leaf.whole, way.leaf.out, staged.lines(), parts)
         return Lowered(staged.graph, staged.out)
 

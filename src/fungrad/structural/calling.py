@@ -173,13 +173,19 @@ def _observed(kinds: Any) -> bool:
 
 
 def captured(
-    f: Callable[..., Sequence[Any]], inputs: Sequence[Any], of: Callable[..., Any]
+    f: Callable[..., Sequence[Any]],
+    inputs: Sequence[Any],
+    of: Callable[..., Any],
+    once: bool = False,
 ) -> tuple[Graph, list[Any]]:
-    """The Graph of a flat function, and the traced values it closes over, its first inputs."""
+    """The Graph of a flat function, and the traced values it closes over, its first inputs.
+
+    `once`: whether it is run at these inputs alone, so that Python may ask for their values.
+    """
     names = [f"input {i}" for i in range(len(inputs))]
     name = getattr(of, "__name__", type(of).__name__)
-    graph = stage(f, [typeof(x) for x in inputs], names, lambda: describe(of), name)
-    return closed(graph)
+    types, given = [typeof(x) for x in inputs], inputs if once else ()
+    return closed(stage(f, types, names, lambda: describe(of), name, given=given))
 
 
 class Substituted(Trace):

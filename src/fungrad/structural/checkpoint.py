@@ -133,7 +133,7 @@ class Checkpointed(OfFunction):
         inputs = arguments.take()
         leaves: Sequence[Any]
         if valueless():
-            graph, closure = captured(flat, inputs, f)
+            graph, closure = captured(flat, inputs, f, once=True)
             leaves = checkpointed(*closure, *inputs, graph=graph, policy=self._policy)
         else:
             leaves = recomputed(flat, inputs, self._policy)

@@ -105,8 +105,9 @@ class Rule:
         """The Graph of the function, and the traced values that it and its rules close over."""
         held = self.functions.held
         if not held:
-            return captured(self.run, inputs, self.f)
-        graph, closure = captured(lambda *xs: [*self.run(*xs), *held], inputs, self.f)
+            return captured(self.run, inputs, self.f, once=True)
+        run = lambda *xs: [*self.run(*xs), *held]  # noqa: E731
+        graph, closure = captured(run, inputs, self.f, once=True)
         return graph.replace(outputs=graph.outputs[: -len(held)]), closure
 
     def forward(self, values: Sequence[Any], wanted: Sequence[bool]) -> tuple[Any, Any, Any]:

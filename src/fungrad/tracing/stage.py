@@ -29,7 +29,7 @@ LARGE = 8_192
 class GraphTrace(Trace):
     """Records. Its tracers are variables: they have a Type and no value."""
 
-    __slots__ = ("_held", "_inference", "constants", "equations", "input_names", "inputs")
+    __slots__ = ("_held", "_inference", "constants", "equations", "given", "input_names", "inputs")
     closed = True
     remedy = ""
     """What else to do where Python asks for a value, in a message."""
@@ -39,6 +39,8 @@ class GraphTrace(Trace):
         self.records = True
         self.inputs: list[Variable] = []
         self.input_names: list[str] = []
+        self.given: Sequence[Any] = ()
+        """The values of the inputs where the Graph is run at these alone, just below."""
         self.equations: list[Equation] = []
         self._inference = Inference()
         self.constants: dict[int, tuple[Variable, Any]] = {}
@@ -124,8 +126,9 @@ class GraphTrace(Trace):
             token = enter(self.parent)  # type: ignore[arg-type]
             try:
                 constants = tuple(self.constants.values())
-                part = Graph((), constants, tuple(needed), (tracer.extra,))
-                (value,) = evaluate(part, ())
+                inputs = tuple(self.inputs) if self.given else ()
+                part = Graph(inputs, constants, tuple(needed), (tracer.extra,))
+                (value,) = evaluate(part, self.given)
             finally:
                 leave(token)
             return put(value, error, asked, read)
@@ -138,7 +141,9 @@ class GraphTrace(Trace):
         )
 
     def _outside(self, variable: Variable) -> list[Equation] | None:
-        """The equations that a variable depends on, where it depends on no input and no effect."""
+        """The equations that a variable depends on; None where it depends on an effect, or on
+        inputs without values.
+        """
         wanted = {id(variable)}
         needed = []
         for equation in reversed(self.equations):
@@ -147,7 +152,8 @@ class GraphTrace(Trace):
                     return None
                 wanted.update(map(id, equation.inputs))
                 needed.append(equation)
-        return needed[::-1] if wanted.isdisjoint(map(id, self.inputs)) else None
+        known = self.given or wanted.isdisjoint(map(id, self.inputs))
+        return needed[::-1] if known else None
 
     def origin(self, tracer: Tracer) -> str:
         for equation in self.equations:
@@ -200,11 +206,16 @@ def stage(
     label: Callable[[], str],
     name: str = "",
     make: Callable[[Trace, Callable[[], str]], GraphTrace] = GraphTrace,
+    given: Sequence[Any] = (),
 ) -> Graph:
     """The Graph of a function of flat arguments that returns a flat sequence of outputs.
 
-    `make` makes the trace that records, for a parent and a label.
+    `make` makes the trace that records, for a parent and a label; `given` are the values of the
+    inputs, where the Graph is for these alone.
     """
     trace = make(current(), label)
+    trace.given = given
     tracers = [trace.input(type_, n) for type_, n in zip(types, names, strict=True)]
-    return trace.graph(trace.run(f, *tracers), name)
+    graph = trace.graph(trace.run(f, *tracers), name)
+    trace.given = ()
+    return graph

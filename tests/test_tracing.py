@@ -398,9 +398,10 @@ def _added(k, x):
 @pytest.mark.parametrize("transform", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("write", [_whole, _element, _some, _added])
 @pytest.mark.parametrize("dtype", TARGETS)
-def test_traced_values_are_not_written_into_ndarrays(transform, write, dtype):
+def test_traced_values_are_not_written_into_ndarrays_of_the_outside(transform, write, dtype):
+    k = np.zeros(3, dtype)
+
     def f(x):
-        k = np.zeros(3, dtype)
         write(k, x)
         return np.sum(x) + np.sum(k.real * 1.0)
 

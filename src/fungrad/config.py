@@ -113,8 +113,9 @@ class Config:
 
     @property
     def intercept(self) -> bool:
-        """Whether functions of fungrad take the place of np.array, np.asarray and their kin while a
-        transform traces. Without it NumPy makes object arrays of traced values.
+        """Whether functions of fungrad take the place of np.array, np.zeros and their kin while a
+        transform traces. Without it NumPy makes object arrays of traced values, and traced values
+        cannot be written into the arrays that it makes.
 
         >>> import fungrad as fg
         >>> fg.config.intercept

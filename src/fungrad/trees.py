@@ -249,12 +249,12 @@ def _dataclass_node(type_: type) -> Node:
     return Node(flatten_dataclass, unflatten_dataclass, lambda _, n: (f".{name}" for name in names))
 
 
-_LEAF_TYPES: set[type] = {float, int, bool, complex, str, bytes}
+_LEAF_TYPES: dict[type, Any] = dict.fromkeys((float, int, bool, complex, str, bytes))
 
 
-def mark_leaf(type_: type) -> None:
-    """Tells `flatten` that a type is always a leaf, which saves it a look-up."""
-    _LEAF_TYPES.add(type_)
+def mark_leaf(type_: type, stand_in: Callable[[Any], Any] | None = None) -> None:
+    """Tells `flatten` that a type is always a leaf; `stand_in` gives what it takes in its place."""
+    _LEAF_TYPES[type_] = stand_in
 
 
 def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
@@ -270,7 +270,8 @@ def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[l
 def _flatten_into(tree: Tree, leaves: list[Any], is_leaf: Callable[[Any], bool] | None) -> TreeDef:
     type_ = type(tree)
     if type_ in _LEAF_TYPES or (is_leaf is not None and is_leaf(tree)):
-        leaves.append(tree)
+        stand_in = _LEAF_TYPES.get(type_)
+        leaves.append(tree if stand_in is None else stand_in(tree))
         return LEAF
     node = _node_of(type_)
     if node is None:
@@ -374,10 +375,7 @@ def difference(expected: TreeDef, got: TreeDef, path: str = "") -> str:
 
 
 def broadcast_prefix(prefix: Tree, treedef: TreeDef, what: str) -> list[Any]:
-    """The leaves of a prefix tree, each repeated over the part of the structure that it stands for.
-
-    None in the prefix is a leaf (as in `in_axes`).
-    """
+    """The leaves of a prefix tree, None among them, each repeated over the part that it is for."""
     result: list[Any] = []
     _spread(prefix, treedef, "", what, result)
     return result

@@ -21,6 +21,7 @@ from fungrad.numpy import of_math as of_math
 from fungrad.numpy import operators as operators
 from fungrad.numpy import ufunc_methods as ufunc_methods
 from fungrad.numpy import updates as updates
+from fungrad.numpy import written as written
 from fungrad.numpy.averages import *
 from fungrad.numpy.bits import *
 from fungrad.numpy.contractions import *

@@ -1,17 +1,19 @@
 """Floor 8: NumPy's functions that make arrays, where traced values reach them.
 
-What depends on shapes alone is a plain ndarray also under a transform, `zeros_like(x)` of a traced
-x included: it may be written into, and no gradient flows to it. Only what traced values fill is
-traced. `at(a)[i].set(x)` puts a traced value into an array of either kind.
+What depends on shapes alone is no traced array, `zeros_like(x)` of a traced x included: it may be
+written into, and no gradient flows to it. Only what traced values fill is traced.
+`at(a)[i].set(x)` puts a traced value into an array of either kind.
 """
 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy import _CopyMode
 
 from fungrad.numpy.prepare import array_of, axis_index, common_dtype, refuse_assignment, sizes
 from fungrad.numpy.wrap import as_array, implements
@@ -20,6 +22,8 @@ from fungrad.primitives.checking import checked
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast
 from fungrad.tracing.aliasing import fresh
+from fungrad.tracing.made import writable
+from fungrad.tracing.source import is_ours, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 
@@ -32,12 +36,27 @@ def array(
         return np.array(object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
     x = array_of(object)
     if type(x) is not Tracer:
-        return np.array(x, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
-    found = cast(x, x.dtype if dtype is None else dtype)  # a Python number becomes an array
+        made = np.array(x, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
+        return writable(made) if copy else made
+    found = _cast(object, x, dtype, copy)  # a Python number becomes an array
     shape = found.shape
     if len(shape) < ndmin:
         found = s.reshape(found, shape=(1,) * (ndmin - len(shape)) + shape)
-    return fresh(found) if copy and found is object else found
+    return found
+
+
+def _cast(given: Any, x: Any, dtype: Any, copy: Any) -> Any:
+    """An array of a traced value in a dtype, another one than the value where a copy is asked for.
+
+    Raises:
+      ValueError: where it had to be copied, and copy is False.
+    """
+    if isinstance(copy, _CopyMode):
+        copy = None if copy is _CopyMode.IF_NEEDED else bool(copy)
+    found = cast(x, x.dtype if dtype is None else dtype)
+    if copy is False and (isinstance(given, (list, tuple)) or found.dtype != x.dtype):
+        raise ValueError(f"An array of {found.dtype} cannot be made without a copy{user_line()}.")
+    return fresh(found) if copy and found is x else found
 
 
 @implements(
@@ -52,17 +71,14 @@ def asarray(
         return np.asarray(x, dtype, copy=copy)
     if device not in (None, "cpu"):
         raise ValueError(f"Device not understood. Only 'cpu' is allowed, but received: {device}")
-    if copy is False and dtype is not None and np.dtype(dtype) != x.dtype:
-        raise ValueError(f"An array of {x.dtype} cannot become {np.dtype(dtype)} without a copy.")
-    found = cast(x, x.dtype if dtype is None else dtype)
-    return fresh(found) if copy and found is a else found
+    return _cast(a, x, dtype, copy)
 
 
 @implements(np.copy)
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """Another array with the same elements, as np.copy."""
     x = array_of(a)
-    return fresh(x) if type(x) is Tracer else np.array(x)
+    return fresh(x) if type(x) is Tracer else writable(np.array(x))
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
@@ -82,13 +98,21 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Any]:
     return a.shape if shape is None else sizes(shape), a.dtype if dtype is None else dtype
 
 
+def _new(array: Any) -> Any:
+    """A new array as one that traced values can be written into, but for our own files.
+
+    Between the caller of a function of NumPy's and what stands here for it is one frame.
+    """
+    return array if is_ours(sys._getframe(3).f_code.co_filename) else writable(array)
+
+
 @implements(np.zeros_like)
 def zeros_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     device: Any = None
 ) -> Any:  # fmt: skip
-    """Zeros of the shape and dtype of an array, as np.zeros_like: a plain ndarray."""
-    return np.zeros(*_like(a, dtype, shape))
+    """Zeros of the shape and dtype of an array, as np.zeros_like: no traced array."""
+    return _new(np.zeros(*_like(a, dtype, shape)))
 
 
 @implements(np.ones_like)
@@ -96,8 +120,8 @@ def ones_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     device: Any = None
 ) -> Any:  # fmt: skip
-    """Ones of the shape and dtype of an array, as np.ones_like: a plain ndarray."""
-    return np.ones(*_like(a, dtype, shape))
+    """Ones of the shape and dtype of an array, as np.ones_like: no traced array."""
+    return _new(np.ones(*_like(a, dtype, shape)))
 
 
 @implements(np.empty_like)
@@ -105,8 +129,8 @@ def empty_like(
     prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     device: Any = None,
 ) -> Any:  # fmt: skip
-    """A plain ndarray to be written to, of the shape and dtype of another, as np.empty_like."""
-    return np.empty(*_like(prototype, dtype, shape))
+    """An array to be written to, of the shape and dtype of another, as np.empty_like."""
+    return _new(np.empty(*_like(prototype, dtype, shape)))
 
 
 def full(
@@ -115,7 +139,7 @@ def full(
     """An array filled with one value, which may be traced, as np.full."""
     fill = array_of(fill_value)
     if type(fill) is not Tracer:
-        return np.full(shape, fill, dtype)
+        return _new(np.full(shape, fill, dtype))
     return s.broadcast_to(fill if dtype is None else cast(fill, dtype), shape=sizes(shape))
 
 

@@ -1,63 +1,106 @@
-"""Floor 8: the functions of NumPy that ours replace while a transform traces.
+"""Floor 8: the functions of NumPy that ours replace while a transform traces: the table.
 
-NumPy asks a traced value nothing when it makes an array of it: `np.asarray(z)` is an object array,
-whose `.imag` is 0, and `np.asarray(x, float)` asks each item for a plain number. Each function here
-looks at its arguments: ours takes what holds traced values, NumPy's everything else. The object
-array of one real floating array without a dtype stays NumPy's, since it can be written into.
-Others, `np.take(table, i)` among them, ask their array for its protocol, and not the traced index.
+NumPy asks a traced value nothing when it makes an array of it, so that `np.asarray(x)` would be an
+object array, and nothing at all when it makes one of zeros. Each function here looks at its
+arguments: ours takes what holds traced values, NumPy's everything else. An array that NumPy makes
+then can be written into with traced values (tracing/made.py). Object arrays of traced values are
+made where dtype=object is asked for. `np.take(table, i)` and others ask their array for its
+protocol, and not the traced index.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.creation import array, asarray
+from fungrad.numpy.creation import array, asarray, full
+from fungrad.numpy.wrap import array_from
 from fungrad.tracing import interception
+from fungrad.tracing.made import KINDS, Writable, Written, holds_traced, writable
+from fungrad.tracing.source import is_ours
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
-CONTAINERS = ("pandas",)
-"""Packages that hand the arrays that they make to their own compiled code."""
+_CONTAINERS = re.compile(r"[\\/](?:site|dist)-packages[\\/]pandas[\\/]")
 
 
-def tracers(value: Any) -> Iterator[Tracer]:
-    """The traced values of which NumPy would make items of an object array."""
-    kind = type(value)
-    if kind is Tracer:
-        yield value
-    elif isinstance(value, (list, tuple)):
-        if any(issubclass(k, (Tracer, list, tuple, np.ndarray)) for k in set(map(type, value))):
-            for item in value:
-                yield from tracers(item)
-    elif kind is np.ndarray and value.dtype.char == "O":
-        yield from tracers(value.ravel().tolist())
+@functools.lru_cache(maxsize=4096)
+def _hands_on(filename: str) -> bool:
+    """Whether a file is of a package that hands the arrays that it makes to its compiled code."""
+    return bool(_CONTAINERS.search(filename))
 
 
-def _intercepted(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that hands traced values to ours, and everything else to the original."""
+@functools.lru_cache(maxsize=4096)
+def _is_apart(filename: str) -> bool:
+    """Whether a file gets new arrays as plain ndarrays: those of ours, and of such packages."""
+    return is_ours(filename) or _hands_on(filename)
+
+
+# --- arrays of values -----------------------------------------------------------------------------
+
+
+def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes an array of a value, by ours where that is traced."""
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        if current() is not EVAL and args and _is_ours(*args[:2], **kwargs):
-            caller = str(sys._getframe(1).f_globals.get("__name__"))
-            if caller.partition(".")[0] not in CONTAINERS:
-                return ours(*args, **kwargs)
-        return original(*args, **kwargs)
+        if current() is EVAL or not args:
+            return original(*args, **kwargs)
+        caller = sys._getframe(1).f_code.co_filename
+        if _hands_on(caller):
+            return original(*args, **kwargs)
+        value = args[0]
+        kind = type(value)
+        if kind is not np.ndarray and kind is not Writable:
+            if kind not in _TRACED and kind not in _LISTS and hasattr(kind, "__array__"):
+                found = value if issubclass(kind, (np.ndarray, np.generic)) else _given(value)
+                if found is not value:
+                    return ours(found, *args[1:], **_without_like(kwargs))
+            elif holds_traced(value) and _is_number(*args[1:2], **kwargs):
+                return ours(*args, **_without_like(kwargs))
+        elif value.dtype.char == "O" and _is_number(*args[1:2], **kwargs) and holds_traced(value):
+            if "dtype" in kwargs or len(args) > 1:
+                return ours(*args, **_without_like(kwargs))
+        found = original(*args, **kwargs)
+        return found if is_ours(caller) else _made_of(value, found)
 
     return function
 
 
-def _is_ours(value: Any, dtype: Any = None, **others: Any) -> bool:
-    """Whether an array of a value, in a dtype if one is given, has to be a traced one."""
-    if dtype is not None:
-        return np.dtype(dtype).char != "O" and any(True for _ in tracers(value))
-    if isinstance(value, (list, tuple)):
-        return any(True for _ in tracers(value))
-    return any(tracer.dtype.kind != "f" or not tracer.size for tracer in tracers(value))
+_TRACED = {Tracer, Written}
+_LISTS = {list, tuple, range, float, int, bool, complex}
+
+
+def _is_number(dtype: Any = None, *, like: Any = None, **others: Any) -> bool:
+    """Whether an array of traced values may have the dtype that is asked for, if one is."""
+    return dtype is None or np.dtype(dtype).kind in KINDS
+
+
+def _without_like(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without `like`: the array that is made is a traced one anyway."""
+    return {k: v for k, v in kwargs.items() if k != "like"} if "like" in kwargs else kwargs
+
+
+def _given(value: Any) -> Any:
+    """The traced array that an object hands out by `__array__`; the object where it has none."""
+    found = value if type(value).__module__.startswith("dask.") else array_from(value)
+    return found if type(found) is Tracer else value
+
+
+def _made_of(value: Any, found: Any) -> Any:
+    """What NumPy made of a value; a new array as one that traced values can be written into."""
+    if found is value or type(found) is not np.ndarray:
+        return found
+    kind = type(value)
+    if kind is Writable and not found.flags.owndata:  # NumPy looked through the class
+        return value if value.shape == found.shape else value.reshape(found.shape)
+    if kind in _LISTS or (found.flags.owndata and issubclass(kind, (np.ndarray, np.generic))):
+        return writable(found)
+    return found
 
 
 def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
@@ -67,7 +110,7 @@ def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
 
 def _ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     """The array in a dtype, with one axis at least, as NumPy's."""
-    return array(a, dtype, ndmin=1)
+    return array(a, dtype, copy=None, ndmin=1)
 
 
 def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
@@ -92,12 +135,16 @@ INTERCEPTED: dict[str, Callable[..., Any]] = {
 }
 """The names in the module numpy, and what takes traced values in their place."""
 
+# --- functions whose protocol does not see all arguments ------------------------------------------
+
 BY_OTHERS = {
-    np: ("delete", "eye", "insert", "repeat", "roll", "take", "tri", "tril", "triu"),
+    np: ("delete", "eye", "full", "insert", "repeat", "roll", "take", "tri", "tril", "triu"),
     np.linalg: ("lstsq", "matrix_rank", "pinv"),
 }
-"""The functions whose protocol NumPy asks of their array alone (of eye and tri: of nothing), though
-an index, a shift, a diagonal or a tolerance may be traced."""
+"""The functions whose protocol NumPy asks of their array alone (of eye, full and tri: of nothing),
+though an index, a shift, a diagonal, a filling or a tolerance may be traced."""
+
+registry.functions[np.full] = full
 
 
 def _by_others(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,7 +153,7 @@ def _by_others(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values()) if kwargs else args
-        if current() is not EVAL and any(type(arg) is Tracer for arg in given):
+        if current() is not EVAL and any(type(arg) in _TRACED for arg in given):
             ours = registry.functions.get(original) or registry.later(original)
             if ours is not None:
                 return ours(*args, **kwargs)
@@ -115,10 +162,85 @@ def _by_others(original: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-interception.register(
-    np, {name: _intercepted(getattr(np, name), ours) for name, ours in INTERCEPTED.items()}
-)
-for _module, _names in BY_OTHERS.items():
-    interception.register(_module, {name: _by_others(getattr(_module, name)) for name in _names})
+# --- functions that make arrays -------------------------------------------------------------------
+
+MAKERS = (
+    "append", "arange", "atleast_1d", "atleast_2d", "atleast_3d", "block", "column_stack",
+    "concat", "concatenate", "copy", "delete", "diag", "diagflat", "dstack", "empty", "empty_like",
+    "eye", "fromfunction", "fromiter", "full", "full_like", "geomspace", "hstack", "identity",
+    "indices", "insert", "kron", "linspace", "logspace", "meshgrid", "ones", "ones_like", "outer",
+    "pad", "repeat", "resize", "roll", "sort", "stack", "take", "tile", "tri", "tril", "triu",
+    "vander", "vstack", "where", "zeros", "zeros_like",
+)  # fmt: skip
+"""The functions whose new arrays can be written into with traced values."""
+
+
+def _making(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose new arrays can be written into with traced values, but for our own files."""
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if "like" in kwargs and type(kwargs["like"]) in _TRACED:
+            kwargs = _without_like(kwargs)
+        found = original(*args, **kwargs)
+        if current() is EVAL or _is_apart(sys._getframe(1).f_code.co_filename):
+            return found
+        if type(found) is np.ndarray:
+            return _new(found, args, kwargs)
+        if type(found) is tuple or type(found) is list:
+            return type(found)([_new(item, args, kwargs) for item in found])
+        return found
+
+    return function
+
+
+def _new(found: Any, args: Any, kwargs: Any) -> Any:
+    """An array of a result, if it is new: if it has the memory of none of the arguments."""
+    if type(found) is not np.ndarray or "out" in kwargs:
+        return found
+    owner = _owner(found)
+    if type(owner) is not np.ndarray or not owner.flags.owndata or not found.flags.writeable:
+        return found
+    old = any(isinstance(arg, np.ndarray) and _owner(arg) is owner for arg in args)
+    return found if old else writable(found)
+
+
+def _owner(array: Any) -> Any:
+    """The array that owns the memory of another; what NumPy knows of it, if that is no array."""
+    while array.base is not None and isinstance(array, np.ndarray):
+        array = array.base
+    return array
+
+
+def _vectorizing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """np.vectorize of ours, which gives one array of what is traced."""
+
+    @functools.wraps(original, updated=())
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if current() is EVAL or _is_apart(sys._getframe(1).f_code.co_filename):
+            return original(*args, **kwargs)
+        return registry.namespace.vectorize(*args, **kwargs)
+
+    return function
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _table(module: Any) -> dict[str, Callable[..., Any]]:
+    """What takes the place of functions of a module."""
+    table = {name: _by_others(getattr(module, name)) for name in BY_OTHERS[module]}
+    if module is np:
+        for name in MAKERS:
+            if hasattr(np, name):  # concat is of NumPy 2.1
+                table[name] = _making(table.get(name) or getattr(np, name))
+        for name, ours in INTERCEPTED.items():
+            table[name] = _converting(getattr(np, name), ours)
+        table["vectorize"] = _vectorizing(np.vectorize)
+    return table
+
+
+for _module in BY_OTHERS:
+    interception.register(_module, _table(_module))
 
 __all__: list[str] = []

@@ -21,6 +21,7 @@ from fungrad.primitives import ufuncs as u
 from fungrad.primitives.declare import Primitive
 from fungrad.primitives.shaping import reshape
 from fungrad.primitives.stacking import stack
+from fungrad.tracing.made import Writable, Written, unwrapped
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
 
@@ -96,6 +97,8 @@ def operand(value: Any) -> Any:
         return stacked(value) if value.dtype.char == "O" else value
     if isinstance(value, np.generic):
         return value
+    if isinstance(value, Writable):
+        return operand(unwrapped(value))
     if isinstance(value, np.ndarray):
         if own_arithmetic(value):
             raise refused_arithmetic(value, user_line())
@@ -131,7 +134,7 @@ def listed(values: Sequence[Any]) -> Any:
 def holds_tracer(values: Sequence[Any]) -> bool:
     """Whether there is a tracer in a nested list."""
     for value in values:
-        if type(value) is Tracer:
+        if type(value) is Tracer or type(value) is Written:
             return True
         if isinstance(value, (list, tuple)) and holds_tracer(value):
             return True

@@ -21,18 +21,19 @@ from fungrad.primitives.indexing import Index, layout
 from fungrad.primitives.scattering import index_set
 from fungrad.primitives.shaping import broadcast_to, cast, reshape
 from fungrad.tracing.aliasing import adopt, check_writeable
+from fungrad.tracing.made import Written, unwrapped
 from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, leaked, shape_of, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
 
 WHOLE = Index((Ellipsis,))
 """The index of all elements."""
 
 
-def write(target: Tracer, index: Any, value: Any) -> None:
+def write(target: Any, index: Any, value: Any) -> None:
     """`target[index] = value`, for the handle and all that share its elements.
 
     Args:
-      target: the handle.
+      target: the handle, or an array that was made while tracing.
       index: any index of NumPy's, traced or not.
       value: an array-like, traced or not, that broadcasts to target[index].
 
@@ -42,26 +43,30 @@ def write(target: Tracer, index: Any, value: Any) -> None:
       GradientCutError: where a traced value would be rounded, or lose its imaginary part.
       ValueError, IndexError: where NumPy raises them.
     """
+    if type(target) is Written:
+        target = target.tracer
+    value = unwrapped(value)
     if current() is EVAL:
-        raise leaked(target)
+        raise leaked(target if type(target) is Tracer else value)
     check_writeable(target)
     static = static_index(index)
     if static is not None and _is_own_view(target, static, value):
         return  # `x[i] += v` has written by way of the view x[i] before
+    array = unwrapped(target)
     values = fitting(as_array(value), target.dtype, "a[index] = value", True)
     if static is not None:
         wanted = layout(static, target.shape, ()).shape
-        new = index_set(target, spread(values, wanted, static), index=static)
+        new = index_set(array, spread(values, wanted, static), index=static)
         adopt(target, new, Indexed(static))
         return
     if type(index) is Tracer and index.dtype == np.bool_:
         if len(shape_of(values)) <= target.ndim - index.ndim:
-            adopt(target, chosen(target, index, lambda x, v: v, values))
+            adopt(target, chosen(array, index, lambda x, v: v, values))
             return
-    x, static, arrays = parsed(target, index)
+    x, static, arrays = parsed(array, index)
     wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
     new = index_set(x, spread(values, wanted, static), *arrays, index=static)
-    adopt(target, new if x is target else reshape(new, shape=target.shape))
+    adopt(target, new if x is array else reshape(new, shape=target.shape))
 
 
 def _is_own_view(target: Tracer, index: Index, value: Any) -> bool:
@@ -75,11 +80,11 @@ def _is_own_view(target: Tracer, index: Index, value: Any) -> bool:
     )
 
 
-def store(target: Tracer, value: Any, casting: Any, function: str) -> Tracer:
+def store(target: Any, value: Any, casting: Any, function: str) -> Any:
     """Writes a value into all elements of an array, as `out=` and operators like `+=` do.
 
     Args:
-      target: the handle, which is given back.
+      target: the handle, or an array that was made while tracing; it is given back.
       value: what to write; it has a shape that broadcasts to the array's.
       casting: NumPy's rule for the cast to the array's dtype.
       function: what computed the value, for messages.
@@ -88,7 +93,8 @@ def store(target: Tracer, value: Any, casting: Any, function: str) -> Tracer:
       TypeError: where the rule does not allow the cast, as NumPy does.
       ValueError: where the shapes do not fit, as NumPy does.
     """
-    type_, found = target.owner.typeof(target), typeof(value)
+    handle = target.tracer if type(target) is Written else target
+    type_, found = typeof(handle), typeof(value)
     if found.dtype != type_.dtype or found.weak:
         if not np.can_cast(found.dtype, type_.dtype, casting):
             raise TypeError(
@@ -100,9 +106,9 @@ def store(target: Tracer, value: Any, casting: Any, function: str) -> Tracer:
         value = cast(value, type_.dtype)
     if found.shape != type_.shape:
         value = _grown(value, found.shape, type_.shape)
-    if type(value) is not Tracer or value.owner is not target.owner:
-        value = index_set(target, value, index=WHOLE)
-    adopt(target, value)
+    if type(handle) is Tracer and (type(value) is not Tracer or value.owner is not handle.owner):
+        value = index_set(handle, value, index=WHOLE)
+    adopt(handle, value)
     return target
 
 
@@ -131,6 +137,8 @@ def _in_place(operator: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     return method
 
+
+registry.write = write
 
 METHODS: dict[str, Any] = {
     "__setitem__": write,

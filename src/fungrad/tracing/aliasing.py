@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from fungrad.errors import ItemAssignmentError
 from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import EVAL, Trace, Tracer, current, leaked
+from fungrad.tracing.trace import EVAL, Trace, Tracer, current, leaked, registry
 
 
 class Step(Protocol):
@@ -85,11 +85,11 @@ def private(value: Any) -> Any:
     return fresh(value) if type(value) is Tracer else value
 
 
-def adopt(tracer: Tracer, new: Tracer, region: Step | None = None) -> None:
+def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
     """Gives a handle a new value of the same shape and dtype, and all that share its elements.
 
     Args:
-      tracer: the handle that is written into.
+      tracer: the handle that is written into, or an array that was made while tracing.
       new: the value, which is not a view of anything.
       region: the step to the elements that differ, where that is known.
 
@@ -97,6 +97,9 @@ def adopt(tracer: Tracer, new: Tracer, region: Step | None = None) -> None:
       ItemAssignmentError: where the array is read-only, or was made outside of a function that is
         being recorded.
     """
+    if type(tracer) is not Tracer:
+        registry.become(tracer, new)
+        return
     alias = getattr(tracer, "alias", None)
     if alias is None:
         if tracer.owner is not current():
@@ -137,8 +140,14 @@ def refuse_writes(tracer: Tracer, why: str) -> None:
     tracer.alias.refusal = why
 
 
-def check_writeable(tracer: Tracer) -> None:
-    """Raises ItemAssignmentError for an array that is read-only."""
+def check_writeable(tracer: Any) -> None:
+    """Raises ItemAssignmentError for a view that is read-only; for an array that was made while
+    tracing ValueError, as NumPy.
+    """
+    if type(tracer) is not Tracer:
+        if not tracer.flags.writeable:
+            raise ValueError("assignment destination is read-only")
+        return
     alias = getattr(tracer, "alias", None)
     if alias is not None and alias.refusal:
         raise ItemAssignmentError(

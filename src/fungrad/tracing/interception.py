@@ -73,14 +73,19 @@ class State:
 
 
 def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) -> property:
-    """What reads as a function of ours, as long as the module has its own function there."""
+    """What reads as a function of ours, as long as the module has its own function there.
+
+    A module that is imported while a transform traces finds the original, which it may bind.
+    """
     names = vars(module)
     own = _originals[replacement] = names[name]
     _ours[id(own)] = replacement
 
     def read(module: ModuleType) -> Any:
         found = names[name]
-        return replacement if found is own else found
+        if found is own and sys._getframe(1).f_code.co_name != "<module>":
+            return replacement
+        return found
 
     def write(module: ModuleType, value: Any) -> None:
         names[name] = original(value)

@@ -37,14 +37,26 @@ def stored() -> bool:
     return frame.f_code.co_code[frame.f_lasti] in _STORES
 
 
+_WRITABLE = (
+    "Write into a copy that is made while the transform runs: `a = np.array(a)`. What np.zeros and "
+    "its kin make then can be written into; not an array of before, nor what operators and ufuncs "
+    "make of such ones alone. Where a package makes the array by a name of its own (`from numpy "
+    'import zeros`), name it: fg.intercept("package").'
+)
+_OFF = (
+    "Arrays that are made while the transform runs could be written into, but "
+    "fg.config.intercept is False. Build the array of its parts (np.stack, np.concatenate, "
+    "np.where), or write `a = fg.numpy.at(a)[index].set(value)` for `a[index] = value`."
+)
+
+
 def refused_store(type_: Type) -> ItemAssignmentError:
     """The error for a traced value that is written into an ndarray."""
     return ItemAssignmentError(
         f"A traced value is written into an ndarray{user_line()}, which holds plain numbers "
         f"only: a number in it ({type_}) would lose its derivative, and be rounded where "
-        "the ndarray holds integers or booleans. Build the array of its parts (np.stack, "
-        "np.concatenate, np.where), or write `a = fg.numpy.at(a)[index].set(value)` for "
-        "`a[index] = value`. On purpose: `a[index] = fg.stop_gradient(value)`."
+        f"the ndarray holds integers or booleans. {_WRITABLE if interception.State.on else _OFF} "
+        "On purpose: `a[index] = fg.stop_gradient(value)`."
     )
 
 

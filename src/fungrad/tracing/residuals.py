@@ -19,6 +19,7 @@ from numpy import ndarray
 from fungrad.errors import FungradError, ItemAssignmentError
 from fungrad.ir.graph import Source
 from fungrad.ir.types import of_value
+from fungrad.tracing.made import Writable
 from fungrad.tracing.source import is_library
 
 SMALL = 8_192
@@ -32,17 +33,21 @@ class Residuals:
       copies: whether large arrays are copied, too, because the pullback is called after `release`.
     """
 
-    __slots__ = ("copies", "locked")
+    __slots__ = ("copied", "copies", "locked")
 
     def __init__(self, copies: bool) -> None:
         self.copies = copies
         self.locked: dict[int, tuple[Any, Any]] = {}
         """By identity, the large arrays that are read-only now, and what stands for each."""
+        self.copied: dict[int, tuple[Writable, ndarray]] = {}
+        """By identity, the large arrays made while tracing, and what each held when last read."""
 
     def keep(self, value: ndarray) -> ndarray:
         """An array that holds what `value` holds now, as long as it is needed."""
         if value.nbytes <= SMALL:
             return value.copy("K")
+        if type(value.base) is Writable:
+            return self._copied(value, value.base)
         found = self.locked.get(id(value))
         if found is None:
             if not _lock(value):
@@ -52,8 +57,16 @@ class Residuals:
         kept: ndarray = found[1]
         return kept
 
+    def _copied(self, value: ndarray, made: Writable) -> ndarray:
+        """A copy of an array that was made to be written into; one for each of its states."""
+        found = self.copied.get(id(made))
+        if found is None or not same_bits(value, found[1]):
+            found = self.copied[id(made)] = (made, compact_copy(value))
+        return found[1]
+
     def release(self) -> None:
         """Makes the arrays writeable again that were so before."""
+        self.copied = {}
         locked, self.locked = self.locked, {}
         for value, _ in locked.values():
             _unlock(value)
@@ -157,6 +170,8 @@ def _owner(value: ndarray) -> ndarray:
 def _lock(value: ndarray) -> bool:
     """Makes an array and what it is a view of read-only; False where this could not be undone."""
     owner = _owner(value)
+    if type(value.base) is ndarray and type(value.base.base) is Writable:
+        return False  # a part of an array that was made to be written into
     if not owner.flags.owndata and not isinstance(owner.base, _BUFFERS):
         return False
     with _guard:

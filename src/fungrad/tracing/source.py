@@ -56,6 +56,12 @@ def is_scipy(filename: str) -> bool:
     return bool(_SCIPY.search(filename))
 
 
+@functools.lru_cache(maxsize=4096)
+def is_ours(filename: str) -> bool:
+    """Whether a file is fungrad's, and not one of the programs that it comes with."""
+    return filename.startswith(_PACKAGE) and not filename.startswith(_PROGRAMS)
+
+
 # One object for a line, however often it is run: a long trace holds one for each equation.
 _source = functools.lru_cache(maxsize=4096)(Source)
 
@@ -151,6 +157,10 @@ _OBJECTS = (
     "of which NumPy's ufuncs take traced values only, and numpy.linalg's nothing. Make it by "
     "fg.numpy.array([...]), or by np.stack, which take plain numbers, too."
 )
+_HOLDER = (
+    "Code that takes plain ndarrays asked an object for the one that it holds, which is traced. "
+    "Give that code fg.stop_gradient of it, or compute with the traced array itself."
+)
 _NUMBER = (
     "NumPy needs a number here, and a traced value is only known as a type. Make it an "
     "argument that is not traced (jit: static_argnames), or call the function without tracing "
@@ -171,6 +181,7 @@ _ADVICE = {
     "rray type object": _OBJECTS,
     "dtype object": _OBJECTS,
     "must be real number, not Tracer": _OBJECTS,
+    "__array__ method not producing an array": _HOLDER,
     "a single integer, got 'Tracer(": _NUMBER,
     "Error setting single item of array": (
         "NumPy asked a traced value for a number, to write it into an ndarray, where its "
@@ -216,7 +227,7 @@ def _is_traced(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(_is_traced(v) for v in value)
     objects = type(value) is np.ndarray and value.dtype == object
-    return objects or type(value).__module__ == "fungrad.tracing.trace"
+    return objects or type(value).__module__ in ("fungrad.tracing.trace", "fungrad.tracing.made")
 
 
 def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, Any] | None:

@@ -16,6 +16,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.inference import Inference
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.tracing.evaluate import evaluate
+from fungrad.tracing.made import Writable, unwrapped
 from fungrad.tracing.questions import T
 from fungrad.tracing.residuals import same_bits
 from fungrad.tracing.scope import place
@@ -80,7 +81,7 @@ class GraphTrace(Trace):
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             return Literal(value)
         elif isinstance(value, np.ndarray):
-            value = self.keep(value)
+            value = self.keep(unwrapped(value))
         known = self.constants.get(id(value))
         if known is None:
             variable = Variable(self._inference.shared(typeof(value)))
@@ -89,11 +90,12 @@ class GraphTrace(Trace):
 
     def keep(self, value: np.ndarray) -> np.ndarray:
         """What an array holds now, read-only; the same one as long as nobody writes into it."""
-        known = self._held.get(id(value))
+        key: Any = value.base if type(value.base) is Writable else value
+        known = self._held.get(id(key))
         if known is None or (known[1] is not value and not same_bits(value, known[1])):
             held = _held(value)
             self._held[id(held)] = (held, held)
-            known = self._held[id(value)] = (value, held)
+            known = self._held[id(key)] = (key, held)
         held = known[1]
         return held
 

@@ -33,7 +33,7 @@ from fungrad.tracing.source import REFUSED, user_line, user_source
 class Trace:
     """One observer of a running program: a transform in the middle of its work."""
 
-    __slots__ = ("keeper", "label", "parent", "records")
+    __slots__ = ("__weakref__", "keeper", "label", "parent", "records")
 
     records: bool
     """Whether what is done here ends up in a Graph, so that sources are worth finding."""
@@ -169,6 +169,10 @@ class Registry:
         """Looks for a function in submodules that are imported only when needed."""
         self.namespace: Any = None
         self.at: Callable[[Any], Any] | None = None
+        self.write: Callable[[Any, Any, Any], None]
+        """Does `array[index] = value` with traced values."""
+        self.become: Callable[[Any, Any], None]
+        """Gives an array that was made while tracing a traced value."""
         self.operand: Callable[[Any], Any] = lambda value: value
         """Makes a value that is no tracer and no Python number ready to stand beside a tracer."""
         self.numbers: Callable[[Any, Any], Any] = lambda function, inputs: inputs

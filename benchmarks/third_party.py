@@ -1,0 +1,213 @@
+"""Derivatives of other people's functions: code that knows nothing of fungrad, as it is installed.
+
+    python -m benchmarks.third_party                     every package that is installed
+    python -m benchmarks.third_party sklearn pvlib -v    some of them, with what is refused and why
+    python -m benchmarks.third_party --peers             autograd and JAX beside it
+    python -m benchmarks.third_party --json FILE         the findings as JSON, too
+
+`third_party_cases.py` has the functions. Every derivative is compared with central differences of
+plain NumPy by Richardson's extrapolation, and vmap with a loop. A result is right, wrong, or
+refused: an error was raised. Exit status 1 if one is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import json
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import fungrad as fg
+from benchmarks.third_party_cases import PACKAGES
+from fungrad.testing.differences import slopes
+
+STEP = 6e-4
+"""The larger step of the differences, relative to an entry of the argument or to LEAST."""
+LEAST = 0.1
+TOLERANCES = {"order 2": 1e-3, "vmap": 1e-9}
+"""How far a result may be off, as a share of its largest entry; where it is not FIRST."""
+FIRST = 2e-5
+SECONDS = 60
+"""How long one derivative may take."""
+ASPECTS = ("eager", "jvp", "order 2", "jit", "guard", "vmap")
+TITLES = {"guard": 'jit, `branches="guard"`'}
+PEERS = ("autograd", "JAX")
+
+
+def numbers(value: Any) -> Any:
+    """A result as one array of doubles; a tuple is stacked."""
+    if isinstance(value, (tuple, list)):
+        value = np.stack([numbers(item) for item in value])
+    return np.asarray(value, dtype=float)
+
+
+def fresh(x: Any) -> Any:
+    """The argument, so that nothing a function does to it is seen by the next."""
+    return x if isinstance(x, float) else x.copy()
+
+
+def differences(f: Callable[[Any], Any], x: Any) -> Any:
+    """The Jacobian by differences; its last axes are the argument's."""
+    places = list(np.ndindex(np.shape(x)))
+
+    def column(place: tuple[int, ...]) -> Any:
+        def at(shift: float) -> list[Any]:
+            moved = np.array(x, dtype=float)
+            moved[place] += shift
+            return [numbers(f(moved if moved.ndim else float(moved)))]
+
+        size = max(abs(float(np.asarray(x)[place])), LEAST)
+        return slopes(at, STEP * size, np.finfo(float).eps)[0].value
+
+    columns = [column(place) for place in places]
+    return np.stack(columns, axis=-1).reshape(columns[0].shape + np.shape(x))
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[None]:
+    """Raises TimeoutError in what takes longer than SECONDS."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"more than {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def verdict(run: Callable[[], Any], expected: Any, tolerance: float) -> dict[str, str]:
+    """Whether a result is right, wrong or refused, and why."""
+    try:
+        with limited():
+            found = numbers(run())
+    except Exception as error:
+        first = (str(error) or repr(error)).splitlines()[0]
+        return {"is": "refused", "why": f"{type(error).__name__}: {first}"}
+    if found.size != expected.size:
+        return {"is": "wrong", "why": f"shape {found.shape} for {expected.shape}"}
+    far = np.abs(found.reshape(expected.shape) - expected)
+    off = float(np.max(far, initial=0.0) / (np.max(np.abs(expected), initial=0.0) + 1e-6))
+    return {"is": "right" if off < tolerance else "wrong", "why": f"off by {off:.1e}"}
+
+
+def measured(f: Callable[[Any], Any], x: Any) -> dict[str, dict[str, str]]:
+    """The verdict of each aspect of fungrad on one function."""
+    jacobian = differences(f, fresh(x))
+    rng = np.random.default_rng(11)
+    weights = rng.normal(size=numbers(f(fresh(x))).shape)
+    along = rng.normal(size=np.shape(x)) if np.ndim(x) else 0.7
+    scaled = [0.985 * np.asarray(x), np.asarray(x), 1.01 * np.asarray(x)]
+    total = lambda t: np.sum(weights * f(t))  # noqa: E731
+    runs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "eager": (lambda: fg.jacrev(f)(fresh(x)), lambda: jacobian),
+        "jvp": (
+            lambda: fg.jvp(f, (fresh(x),), (along,))[1],
+            lambda: np.tensordot(jacobian, along, np.ndim(x)),
+        ),
+        "order 2": (
+            lambda: fg.hessian(total)(fresh(x)),
+            lambda: differences(fg.grad(total), fresh(x)),
+        ),
+        "jit": (lambda: fg.jit(fg.jacrev(f))(fresh(x)), lambda: jacobian),
+        "guard": (lambda: fg.jit(fg.jacrev(f), branches="guard")(fresh(x)), lambda: jacobian),
+        "vmap": (
+            lambda: fg.vmap(f)(np.stack(scaled)),
+            lambda: np.stack([numbers(f(s if s.ndim else float(s))) for s in scaled]),
+        ),
+    }
+    found = {}
+    for aspect, (run, expected) in runs.items():
+        if aspect == "order 2" and found["eager"]["is"] != "right":
+            found[aspect] = found["eager"]  # there is nothing to take differences of
+            continue
+        found[aspect] = verdict(run, expected(), TOLERANCES.get(aspect, FIRST))
+    return found
+
+
+def by_peers(f: Callable[[Any], Any], x: Any) -> dict[str, dict[str, str]]:
+    """The verdicts of autograd's and JAX's eager Jacobians of the same function."""
+    import autograd
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    jacobian = differences(f, fresh(x))
+    return {
+        "autograd": verdict(lambda: autograd.jacobian(f)(fresh(x)), jacobian, FIRST),
+        "JAX": verdict(lambda: jax.jacrev(f)(fresh(x)), jacobian, FIRST),
+    }
+
+
+def findings(
+    packages: Sequence[str], measure: Callable[[Any, Any], dict[str, dict[str, str]]]
+) -> Iterator[dict[str, Any]]:
+    """Rows of package, function and verdicts; a package that is not installed has none."""
+    for package in packages:
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            continue
+        for name, x, f in PACKAGES[package]():
+            yield {"package": package, "function": name, **measure(f, x)}
+
+
+def table(rows: Sequence[dict[str, Any]], aspects: Sequence[str]) -> Iterator[str]:
+    """How many functions of each package are right, as Markdown."""
+    titles = [TITLES.get(aspect, aspect) for aspect in aspects]
+    yield f"| package | functions | {' | '.join(titles)} |"
+    yield "|---" * (len(aspects) + 2) + "|"
+    for package in dict.fromkeys(row["package"] for row in rows):
+        yield _counts(package, [row for row in rows if row["package"] == package], aspects)
+    yield _counts("**all**", rows, aspects)
+    wrong = [sum(row[aspect]["is"] == "wrong" for row in rows) for aspect in aspects]
+    yield f"| **wrong** | | {' | '.join(map(str, wrong))} |"
+
+
+def _counts(title: str, rows: Sequence[dict[str, Any]], aspects: Sequence[str]) -> str:
+    right = [sum(row[aspect]["is"] == "right" for row in rows) for aspect in aspects]
+    return f"| {title} | {len(rows)} | {' | '.join(map(str, right))} |"
+
+
+def main() -> int:
+    """Measures the packages that are named, or all; 0 if nothing is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.third_party")
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(PACKAGES))
+    parser.add_argument("--peers", action="store_true", help="autograd and JAX beside fungrad")
+    parser.add_argument("--json", help="a file for the findings")
+    parser.add_argument("-v", "--verbose", action="store_true", help="what is not right, and why")
+    given = parser.parse_args()
+    for unknown in set(given.packages) - set(PACKAGES):
+        parser.error(f"{unknown} is none of {', '.join(PACKAGES)}")
+    aspects = (*ASPECTS, *PEERS) if given.peers else ASPECTS
+    measure = (lambda f, x: measured(f, x) | by_peers(f, x)) if given.peers else measured
+    warnings.simplefilter("ignore")
+    rows = []
+    said = io.StringIO()
+    with np.errstate(all="ignore"), contextlib.redirect_stderr(said):
+        for row in findings(given.packages or list(PACKAGES), measure):
+            rows.append(row)
+            if given.verbose:
+                for aspect in aspects:
+                    if row[aspect]["is"] != "right":
+                        why = f"{row[aspect]['is']}: {row[aspect]['why']}"
+                        print(f"{row['package']}.{row['function']}, {aspect}: {why}", flush=True)
+    print("\n".join(table(rows, aspects)))
+    if given.json:
+        with open(given.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
+    return int(any(row[aspect]["is"] == "wrong" for row in rows for aspect in ASPECTS))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -195,11 +195,11 @@ class UnsupportedArgumentError(FungradError, TypeError):
 
     Fails::
 
-        fg.grad(lambda x: np.sum(np.sin(x, out=buffer)))(x)
+        fg.grad(lambda x: np.sum(np.log(x, where=x > 0.0)))(x)
 
     Repaired::
 
-        fg.grad(lambda x: np.sum(np.sin(x)))(x)
+        fg.grad(lambda x: np.sum(np.where(x > 0.0, np.log(x), 0.0)))(x)
     """
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad.numpy.axes import axes_of, with_axes_kept
 from fungrad.numpy.reductions import as_truth, only, sum
-from fungrad.numpy.wrap import NO_VALUE, as_array, implements, refuse
+from fungrad.numpy.wrap import NO_VALUE, as_array, implements
 from fungrad.primitives.elementwise import div, mul, sub
 from fungrad.primitives.reducing import root
 from fungrad.primitives.shaping import broadcast_to, cast, conj, reduce_sum, reshape
@@ -49,8 +49,6 @@ def mean(
     *, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The arithmetic mean over axes, as numpy.mean."""
-    if out is not None:
-        refuse("numpy.mean", out=out)
     a = as_array(a)
     type_ = typeof(a)
     shape = type_.shape
@@ -86,7 +84,6 @@ def var(
     correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The variance over axes, as numpy.var."""
-    refuse("numpy.var", out=out)
     ddof = _degrees(ddof, correction)
     a = as_array(a)
     type_ = typeof(a)
@@ -123,7 +120,6 @@ def std(
     correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The standard deviation over axes, as numpy.std; derivative 0 at constant data."""
-    refuse("numpy.std", out=out)
     variance = registry.functions[np.var](
         a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
     )

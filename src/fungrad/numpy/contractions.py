@@ -14,7 +14,7 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.numpy.prepare import array_of, axis_index, axis_indices
-from fungrad.numpy.wrap import implements, refuse
+from fungrad.numpy.wrap import implements
 from fungrad.primitives.arranging import diagonal
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import mul, neg, sub
@@ -86,7 +86,6 @@ def _broadcast(function: str, first: tuple[int, ...], second: tuple[int, ...]) -
 @implements(np.matmul)
 def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None) -> Any:
     """The matrix product, as np.matmul: stacks of matrices broadcast, vectors lose their axis."""
-    refuse("matmul", out=out)
     result = _matmul(x1, x2)
     return result if dtype is None else cast(result, dtype)
 
@@ -127,7 +126,6 @@ def _dot(a: Any, b: Any) -> Any:
 @implements(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """The sum of products over the last axis of a and the second last of b, as np.dot."""
-    refuse("dot", out=out)
     return _dot(a, b)
 
 
@@ -158,7 +156,6 @@ def _contract(function: str, a: Any, b: Any, axes: tuple[tuple[int, ...], tuple[
 @implements(np.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """All products of an element of a with one of b, as a matrix, as np.outer."""
-    refuse("outer", out=out)
     a, b = array_of(a), array_of(b)
     return mul(reshape(a, shape=(a.size, 1)), _raveled(b))
 
@@ -220,7 +217,6 @@ def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
 ) -> Any:
     """The sums along diagonals, as np.trace."""
-    refuse("trace", out=out)
     a = array_of(a)
     return sum_diagonal(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
 
@@ -306,7 +302,6 @@ def _vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
 @implements(np.vecdot)
 def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any = None) -> Any:
     """The dot products of the vectors along an axis, the first conjugated, as np.vecdot."""
-    refuse("vecdot", out=out)
     result = _vecdot(x1, x2, axis)
     return result if dtype is None else cast(result, dtype)
 

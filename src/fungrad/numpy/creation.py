@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy import _CopyMode
 
-from fungrad.numpy.prepare import array_of, axis_index, common_dtype, refuse_assignment, sizes
+from fungrad.numpy.prepare import array_of, axis_index, common_dtype, sizes
+from fungrad.numpy.viewing import each_view
 from fungrad.numpy.wrap import as_array, implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives.checking import checked
@@ -246,10 +246,14 @@ def meshgrid(
     """Coordinate vectors as coordinate arrays, as np.meshgrid."""
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    vectors = [array_of(x) for x in xi]
+    make = _grids if copy else each_view(_grids)
+    return make(*[array_of(x) for x in xi], sparse=sparse, xy=indexing == "xy")
+
+
+def _grids(*vectors: Any, sparse: bool, xy: bool) -> tuple[Any, ...]:
     count = len(vectors)
     order = list(range(count))
-    if indexing == "xy" and count > 1:
+    if xy and count > 1:
         order[:2] = (1, 0)
     shape = [1] * count
     grids = []
@@ -262,7 +266,7 @@ def meshgrid(
     return tuple([s.broadcast_to(grid, shape=tuple(shape)) for grid in grids])
 
 
-# --- writing: by at(), never in place -------------------------------------------------------------
+# --- changed copies -------------------------------------------------------------------------------
 
 
 def at(a: Any) -> Any:
@@ -280,26 +284,6 @@ def at(a: Any) -> Any:
     assert registry.at is not None
     return registry.at(array_of(a))
 
-
-_WRITERS: Sequence[tuple[Any, str]] = (
-    (np.copyto, "write `a = fg.numpy.full_like(a, x)`, or `a = np.where(mask, x, a)`."),
-    (np.place, "write `a = np.where(mask, values, a)`."),
-    (np.put, "write `a = fg.numpy.at(a.ravel())[index].set(x)`."),
-    (np.put_along_axis, "write `a = fg.numpy.at(a)[index].set(x)`."),
-    (np.putmask, "write `a = np.where(mask, values, a)`."),
-    (np.fill_diagonal, "write `a = np.where(np.eye(len(a), dtype=bool), x, a)`."),
-)
-
-
-def _refuser(function: Any, advice: str) -> Any:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        refuse_assignment(f"np.{function.__name__}", advice)
-
-    return refuse
-
-
-for _function, _advice in _WRITERS:
-    registry.functions[_function] = _refuser(_function, _advice)
 
 __all__ = [
     "array", "asarray", "astype", "at", "copy", "empty_like", "full", "full_like", "geomspace",

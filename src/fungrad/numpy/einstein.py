@@ -15,7 +15,8 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import implements, refuse
+from fungrad.numpy.viewing import Again, linked
+from fungrad.numpy.wrap import implements
 from fungrad.primitives.arranging import diagonal
 from fungrad.primitives.contracting import dot_general
 from fungrad.primitives.elementwise import mul
@@ -285,15 +286,29 @@ def einsum(
 
     Several operands are multiplied from left to right, or along np.einsum_path with `optimize`.
     """
-    refuse("einsum", out=out)
     text, arrays = _separate(operands)
     if dtype is not None:
         arrays = [cast(x, dtype) for x in arrays]
     plan = _plan(text, tuple([x.shape for x in arrays]), _hashable(optimize))
+    if len(arrays) == 1 and _is_view(text):
+        x = arrays[0]
+        found = _contracted(x, plan=plan)
+        return found if found is x else linked(found, x, Again(_contracted, (), {"plan": plan}))
+    return _contracted(*arrays, plan=plan)
+
+
+def _contracted(*operands: Any, plan: Plan) -> Any:
+    arrays = list(operands)
     for step in plan.steps:
         step(arrays)
     (result,) = arrays
     return result if plan.order is None else transpose(result, axes=plan.order)
+
+
+def _is_view(text: str) -> bool:
+    """Whether nothing is summed of the one operand."""
+    given, arrow, out = text.replace(" ", "").replace("...", "").partition("->")
+    return set(given) == set(out) if arrow else len(set(given)) == len(given)
 
 
 __all__ = ["einsum"]

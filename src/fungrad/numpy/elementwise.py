@@ -15,11 +15,13 @@ import numpy as np
 
 from fungrad.numpy.joining import concatenate
 from fungrad.numpy.prepare import array_of, axis_index, common_dtype
-from fungrad.numpy.wrap import as_array, implements, refuse
+from fungrad.numpy.viewing import Part, linked
+from fungrad.numpy.wrap import as_array, implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.elementwise import select, sub
 from fungrad.primitives.shaping import cast
+from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import (
     EVAL,
     PLAIN,
@@ -36,11 +38,16 @@ from fungrad.tracing.trace import (
 
 @implements(np.real)
 def real(val: Any) -> Any:
-    """The real part, as np.real; one of Python's numbers stays one."""
+    """The real part, as np.real: a view, and the array itself where it is real.
+
+    One of Python's numbers stays one.
+    """
     weak = is_weak(val)
     val = val if weak else array_of(val)
     kind = typeof(val).dtype.kind
-    return u.real(val) if kind == "c" else +val if weak and kind == "b" else val
+    if kind == "c":
+        return linked(u.real(val), val, Part(False)) if np.ndim(val) else u.real(val)
+    return +val if weak and kind == "b" else val
 
 
 @implements(np.imag)
@@ -50,7 +57,9 @@ def imag(val: Any) -> Any:
         kind = typeof(val).dtype.kind
         return u.imag(val) if kind == "c" else 0.0 if kind == "f" else 0
     val = array_of(val)
-    return u.imag(val) if val.dtype.kind == "c" else np.zeros(val.shape, val.dtype)[()]
+    if val.dtype.kind != "c":
+        return np.zeros(val.shape, val.dtype)[()]
+    return linked(u.imag(val), val, Part(True))
 
 
 @implements(np.angle)
@@ -88,7 +97,6 @@ def _sign(x: Any) -> Any:
 @implements(np.round, np.around)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Rounded to decimals, as np.round; its derivative is zero."""
-    refuse("round", out=out)
     a = array_of(a)
     places = operator.index(decimals)
     if a.dtype.kind in "iu" and places >= 0:
@@ -113,7 +121,6 @@ def _round_method(self: Tracer, ndigits: int | None = None) -> Any:
 @implements(np.fix)
 def fix(x: Any, out: Any = None) -> Any:
     """Rounded towards zero, as np.fix; its derivative is zero."""
-    refuse("fix", out=out)
     return u.trunc(array_of(x))
 
 
@@ -131,7 +138,6 @@ def clip(
     max: Any = None,
 ) -> Any:
     """Kept between bounds, as np.clip; at a bound the derivative is shared with it."""
-    refuse("clip", out=out)
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     a = array_of(a)
     if a.dtype.kind in "iu":  # one of Python's integers outside of the dtype is no bound
@@ -157,11 +163,16 @@ def nan_to_num(
 ) -> Any:
     """Numbers in place of NaN and infinities, as np.nan_to_num; the derivative is zero there."""
     x = array_of(x)
+    if copy or type(x) is not Tracer or not x.shape:
+        return _repaired(x, nan, posinf, neginf)
+    return registry.into(x, _repaired(x, nan, posinf, neginf), "np.nan_to_num")
+
+
+def _repaired(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     if x.dtype.kind == "c":
-        parts = [nan_to_num(part, copy, nan, posinf, neginf) for part in (u.real(x), u.imag(x))]
-        return u.complex_of(*parts)
+        return u.complex_of(*[_repaired(p, nan, posinf, neginf) for p in (u.real(x), u.imag(x))])
     if x.dtype.kind != "f":
-        return x
+        return private(x)
     bounds = np.finfo(x.dtype)
     high, low = bounds.max if posinf is None else posinf, bounds.min if neginf is None else neginf
     for where, number in ((np.isnan(x), nan), (x == np.inf, high), (x == -np.inf, low)):
@@ -222,7 +233,6 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 @implements(np.isposinf)
 def isposinf(x: Any, out: Any = None) -> Any:
     """Where the value is plus infinity, as np.isposinf."""
-    refuse("isposinf", out=out)
     return _ordered(x) == np.inf
 
 
@@ -238,7 +248,6 @@ def _ordered(x: Any) -> Any:
 @implements(np.isneginf)
 def isneginf(x: Any, out: Any = None) -> Any:
     """Where the value is minus infinity, as np.isneginf."""
-    refuse("isneginf", out=out)
     return _ordered(x) == -np.inf
 
 
@@ -363,14 +372,24 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     return concatenate(parts) if len(parts) > 1 else parts[0]
 
 
+def _set_real(self: Tracer, value: Any) -> None:
+    real(self)[...] = value
+
+
+def _set_imag(self: Tracer, value: Any) -> None:
+    if self.dtype.kind != "c":
+        raise TypeError("array does not have imaginary part to set")
+    imag(self)[...] = value
+
+
 METHODS: dict[str, Any] = {
     "__divmod__": _divmod_method,
     "__rdivmod__": _reflected_divmod_method,
     "__round__": _round_method,
     "clip": _clip_method,
-    "conj": lambda self: np.conjugate(self),
-    "imag": property(registry.functions[np.imag]),
-    "real": property(registry.functions[np.real]),
+    "conj": lambda self: np.conjugate(self) if self.dtype.kind == "c" else self,
+    "imag": property(registry.functions[np.imag], _set_imag),
+    "real": property(registry.functions[np.real], _set_real),
     "round": registry.functions[np.round],
 }
 

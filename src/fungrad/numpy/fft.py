@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.prepare import array_of, axis_index
-from fungrad.numpy.wrap import implements, refuse
+from fungrad.numpy.wrap import implements
 from fungrad.primitives import fft as p
 from fungrad.primitives.arranging import roll
 from fungrad.primitives.shaping import cast, conj, pad, slice_axis
@@ -92,42 +92,36 @@ def _to_real_along(x: Any, n: Any, axis: Any, norm: str | None) -> Any:
 @implements(np.fft.fft)
 def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
     """The discrete Fourier transform along an axis, as numpy.fft.fft."""
-    refuse("numpy.fft.fft", out=out)
     return _along(array_of(a), n, axis, norm, False)
 
 
 @implements(np.fft.ifft)
 def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
     """The inverse transform along an axis, as numpy.fft.ifft."""
-    refuse("numpy.fft.ifft", out=out)
     return _along(array_of(a), n, axis, norm, True)
 
 
 @implements(np.fft.rfft)
 def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
     """The transform of real input, its first n // 2 + 1 frequencies, as numpy.fft.rfft."""
-    refuse("numpy.fft.rfft", out=out)
     return _real_along(array_of(a), n, axis, norm)
 
 
 @implements(np.fft.irfft)
 def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
     """The inverse of rfft, of length n, by default 2 (m - 1), as numpy.fft.irfft."""
-    refuse("numpy.fft.irfft", out=out)
     return _to_real_along(array_of(a), n, axis, norm)
 
 
 @implements(np.fft.hfft)
 def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
     """The real transform of a signal with Hermitian symmetry, as numpy.fft.hfft."""
-    refuse("numpy.fft.hfft", out=out)
     return _to_real_along(_conj(array_of(a)), n, axis, p.OPPOSITE[_norm(norm)])
 
 
 @implements(np.fft.ihfft)
 def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
     """The inverse of hfft, as numpy.fft.ihfft."""
-    refuse("numpy.fft.ihfft", out=out)
     return conj(_real_along(array_of(a), n, axis, p.OPPOSITE[_norm(norm)]))
 
 
@@ -182,7 +176,6 @@ def _transformed(
 @implements(np.fft.fftn)
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """The transform along several axes, all by default, as numpy.fft.fftn."""
-    refuse("numpy.fft.fftn", out=out)
     x = array_of(a)
     return _transformed(x, *_lengths(x, s, axes), norm, False)
 
@@ -190,7 +183,6 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = N
 @implements(np.fft.ifftn)
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """The inverse transform along several axes, all by default, as numpy.fft.ifftn."""
-    refuse("numpy.fft.ifftn", out=out)
     x = array_of(a)
     return _transformed(x, *_lengths(x, s, axes), norm, True)
 
@@ -198,7 +190,6 @@ def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
 @implements(np.fft.rfftn)
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """The transform of real input along several axes, half of the last, as numpy.fft.rfftn."""
-    refuse("numpy.fft.rfftn", out=out)
     x = array_of(a)
     lengths, places = _lengths(x, s, axes)
     if not places:
@@ -210,7 +201,6 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
 @implements(np.fft.irfftn)
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """The inverse of rfftn, as numpy.fft.irfftn."""
-    refuse("numpy.fft.irfftn", out=out)
     x = array_of(a)
     lengths, places = _lengths(x, s, axes, True)
     if not places:

@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.numpy.axes import axis_index, flattened
 from fungrad.numpy.prepare import common_dtype
 from fungrad.numpy.viewing import Indexed, linked
-from fungrad.numpy.wrap import as_array, implements, known, refuse
+from fungrad.numpy.wrap import as_array, implements, known
 from fungrad.primitives.checking import in_range
 from fungrad.primitives.elementwise import select as pick
 from fungrad.primitives.indexing import ARRAY, Index, getitem, of_int, of_slice
@@ -235,7 +235,7 @@ def argwhere(a: Any) -> Any:
     return known(a, "np.argwhere", np.argwhere)
 
 
-def _positions(indices: Any, length: int, mode: str) -> Any:
+def positions_in(indices: Any, length: int, mode: str) -> Any:
     """Indices as numpy.take reads them, as integers or integer arrays."""
     indices = as_array(indices)
     dtype = typeof(indices).dtype
@@ -257,13 +257,12 @@ def _positions(indices: Any, length: int, mode: str) -> Any:
 @implements(np.take)
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     """The elements along an axis at the given indices, as numpy.take."""
-    refuse("numpy.take", out=out)
     a = as_array(a)
     if axis is None or not shape_of(a):
         a = flattened(a)
     shape = shape_of(a)
     axis = axis_index(0 if axis is None else axis, len(shape))
-    indices = _positions(indices, shape[axis], mode)
+    indices = positions_in(indices, shape[axis], mode)
     if type(indices) is int:
         return getitem(a, index=Index((*(slice(None),) * axis, indices)))
     return getitem(a, indices, index=Index((*(slice(None),) * axis, ARRAY)))
@@ -272,7 +271,12 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     """For each place of `indices`, the element of arr along the axis, as numpy.take_along_axis."""
-    arr, indices = as_array(arr), as_array(indices)
+    arr, arrays = places_along(as_array(arr), as_array(indices), axis)
+    return getitem(arr, *arrays, index=Index((ARRAY,) * len(arrays)))
+
+
+def places_along(arr: Any, indices: Any, axis: Any) -> tuple[Any, list[Any]]:
+    """An array, flattened where the axis is None, and index arrays of elements along an axis."""
     if typeof(indices).dtype.kind not in "iu":
         raise IndexError("`indices` must be an integer array")
     if axis is None:
@@ -288,13 +292,12 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
         indices if i == axis else iota(shape=tuple([length if j == i else 1 for j in range(ndim)]))
         for i, length in enumerate(shape)
     ]
-    return getitem(arr, *arrays, index=Index((ARRAY,) * ndim))
+    return arr, arrays
 
 
 @implements(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """The slices along an axis where a known condition holds, as numpy.compress."""
-    refuse("numpy.compress", out=out)
     condition = known(condition, "np.compress(condition)", _truths)
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
@@ -343,11 +346,10 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     Raises:
       ValueError: where a number is out of range; in a compiled program when it runs.
     """
-    refuse("numpy.choose", out=out)
     items = [as_array(c) for c in choices]
     if not items:
         raise ValueError("0-length sequence.")
-    a = _positions(a, len(items), mode)
+    a = positions_in(a, len(items), mode)
     if mode == "raise":
         a = in_range(a, len(items), "invalid entry in choice array")
     result = pick(a == 0, items[0], items[-1])

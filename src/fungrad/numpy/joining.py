@@ -16,9 +16,10 @@ from fungrad.errors import ShapeError
 from fungrad.numpy.prepare import array_of, axis_index, promoted
 from fungrad.numpy.shaping import at_least, reshaped
 from fungrad.numpy.viewing import views
-from fungrad.numpy.wrap import implements, refuse
+from fungrad.numpy.wrap import implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives import stacking
+from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import Tracer
 
 # --- joining --------------------------------------------------------------------------------------
@@ -34,7 +35,7 @@ def _sequence(arrays: Any) -> list[Any]:
 def _joined(arrays: list[Any], axis: int, dtype: Any = None) -> Any:
     if len(arrays) == 1 and dtype is None:
         axis_index(axis, len(arrays[0].shape))
-        return arrays[0]
+        return private(arrays[0])
     return s.concatenate(*promoted(arrays, dtype), axis=axis_index(axis, len(arrays[0].shape)))
 
 
@@ -44,7 +45,6 @@ def concatenate(
     casting: str | None = None,
 ) -> Any:  # fmt: skip
     """Arrays joined along an axis that they have, as np.concatenate."""
-    refuse("concatenate", out=out)
     parts = _sequence(arrays)
     if not parts:
         raise ValueError("need at least one array to concatenate")
@@ -60,7 +60,6 @@ def stack(
     arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str | None = None
 ) -> Any:
     """Arrays of one shape joined along a new axis, as np.stack."""
-    refuse("stack", out=out)
     parts = _sequence(arrays)
     if not parts:
         raise ValueError("need at least one array to stack")

@@ -12,12 +12,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fungrad.errors import AbstractValueError
+from fungrad.errors import AbstractValueError, ItemAssignmentError
 from fungrad.numpy import (
     averages,
     bits,
     contractions,
     elementwise,
+    flat,
     indexing,
     memory,
     plain_numbers,
@@ -26,10 +27,11 @@ from fungrad.numpy import (
     shaping,
     sorting,
     standard,
+    writers,
     writing,
 )
-from fungrad.numpy.prepare import refuse_assignment
 from fungrad.tracing.aliasing import fresh
+from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer, registry
 
 
@@ -56,14 +58,17 @@ def _format(self: Tracer, spec: str) -> str:
 
 def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
     def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
-        refuse_assignment(f"ndarray.{name}", advice)
+        raise ItemAssignmentError(
+            f"ndarray.{name} changes how an array lies in memory{user_line()}, which a traced "
+            f"array does not: {advice}"
+        )
 
     return method
 
 
 _MODULES: tuple[Any, ...] = (
-    averages, bits, contractions, elementwise, indexing, memory, plain_numbers,
-    rearranging, reductions, shaping, sorting, standard, writing,
+    averages, bits, contractions, elementwise, flat, indexing, memory, plain_numbers,
+    rearranging, reductions, shaping, sorting, standard, writers, writing,
 )  # fmt: skip
 
 METHODS: dict[str, Any] = {
@@ -73,13 +78,8 @@ METHODS: dict[str, Any] = {
     "__deepcopy__": _deepcopy,
     "copy": _copy,
     "device": "cpu",
-    "fill": _refused("fill", "write `a = np.full_like(a, value)`."),
-    "itemset": _refused("itemset", "write `a = fg.numpy.at(a)[index].set(value)`."),
-    "partition": _refused("partition", "write `a = np.partition(a, kth)`."),
-    "put": _refused("put", "write `a = fg.numpy.at(a)[index].set(value)`."),
     "resize": _refused("resize", "write `a = a.reshape(shape)`, or pad it with np.pad."),
-    "setfield": _refused("setfield", "write `a = fg.numpy.at(a)[index].set(value)`."),
-    "sort": _refused("sort", "write `a = np.sort(a)`."),
+    "setfield": _refused("setfield", "write `a[index] = value`."),
 }
 
 

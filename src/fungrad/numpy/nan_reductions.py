@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.numpy.averages import squared_size
 from fungrad.numpy.axes import reduced_axes, with_axes_kept
 from fungrad.numpy.reductions import only
-from fungrad.numpy.wrap import NO_VALUE, as_array, implements, refuse
+from fungrad.numpy.wrap import NO_VALUE, as_array, implements
 from fungrad.primitives.elementwise import div, le, logical_and, logical_not, select, sub
 from fungrad.primitives.reducing import reduce_all, root
 from fungrad.primitives.shaping import broadcast_to, cast, reduce_sum
@@ -41,7 +41,6 @@ def nansum(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The sum of what is not NaN, as numpy.nansum."""
-    refuse("numpy.nansum", out=out)
     return _plain(np.sum)(_filled(a, 0)[0], axis, dtype, None, keepdims, initial, where)
 
 
@@ -51,7 +50,6 @@ def nanprod(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The product of what is not NaN, as numpy.nanprod."""
-    refuse("numpy.nanprod", out=out)
     return _plain(np.prod)(_filled(a, 1)[0], axis, dtype, None, keepdims, initial, where)
 
 
@@ -77,7 +75,6 @@ def nanmax(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The largest of what is not NaN, as numpy.nanmax; NaN where there is nothing else."""
-    refuse("numpy.nanmax", out=out)
     return _extremum(np.max, -np.inf, a, axis, keepdims, initial, where)
 
 
@@ -87,7 +84,6 @@ def nanmin(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The smallest of what is not NaN, as numpy.nanmin; NaN where there is nothing else."""
-    refuse("numpy.nanmin", out=out)
     return _extremum(np.min, np.inf, a, axis, keepdims, initial, where)
 
 
@@ -105,7 +101,6 @@ def nanmean(
     *, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The mean of what is not NaN, as numpy.nanmean."""
-    refuse("numpy.nanmean", out=out)
     filled, nan = _filled(a, 0)
     if nan is None:
         return _plain(np.mean)(filled, axis, dtype, None, keepdims, where=where)
@@ -121,7 +116,6 @@ def nanvar(
     correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The variance of what is not NaN, as numpy.nanvar."""
-    refuse("numpy.nanvar", out=out)
     filled, nan = _filled(a, 0)
     if nan is None:
         return _plain(np.var)(
@@ -159,7 +153,6 @@ def nanstd(
     correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The standard deviation of what is not NaN, as numpy.nanstd; 0 at constant data."""
-    refuse("numpy.nanstd", out=out)
     return root(
         _plain(np.nanvar)(
             a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction

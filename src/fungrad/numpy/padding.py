@@ -16,6 +16,7 @@ from fungrad.numpy.wrap import implements, known
 from fungrad.primitives import shaping as s
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.shaping import cast
+from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import Tracer
 
 Pair = tuple[Any, Any]
@@ -40,7 +41,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     mode="empty" gives zeros. A function as the mode writes into vectors: it gets them as arrays of
     objects, whose items are traced.
     """
-    x = array_of(array)
+    x = private(array_of(array))
     widths = _widths(pad_width, len(x.shape))
     if callable(mode):
         return _by_function(x, widths, mode, kwargs)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ItemAssignmentError
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.numpy.wrap import as_array
 from fungrad.primitives.shaping import cast
-from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import STRONG, Tracer, is_weak, typeof
 
 
@@ -104,19 +102,7 @@ def complete_shape(shape: tuple[int, ...], found: tuple[int, ...]) -> tuple[int,
     raise ValueError(f"cannot reshape array of size {size} into shape {shape}")
 
 
-def refuse_assignment(function: str, advice: str) -> NoReturn:
-    """Refuses a function that writes into an array.
-
-    Raises:
-      ItemAssignmentError: naming the function, the user's line and what to write instead.
-    """
-    raise ItemAssignmentError(
-        f"{function} writes into an array{user_line()}, or puts a traced value into one. Arrays "
-        f"are values here: {advice}"
-    )
-
-
 __all__ = [
     "array_of", "axis_index", "axis_indices", "common_dtype", "complete_shape", "promoted",
-    "refuse_assignment", "sizes",
+    "sizes",
 ]  # fmt: skip

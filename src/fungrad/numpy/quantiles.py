@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.numpy.axes import axes_of, with_axes_kept
 from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import NO_VALUE, implements, refuse
+from fungrad.numpy.wrap import NO_VALUE, implements
 from fungrad.primitives import sorting as s
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import ARRAY, Index, getitem
@@ -221,7 +221,6 @@ def quantile(
     interpolation: Any = None,
 ) -> Any:  # fmt: skip
     """The quantiles over axes, as numpy.quantile, by all its methods; q has a derivative."""
-    refuse("numpy.quantile", out=out)
     weak = is_weak(q)
     return _quantile(
         _real(a), _checked_q(q, 1), axis, interpolation or method, keepdims, weights, weak, False
@@ -235,7 +234,6 @@ def percentile(
     interpolation: Any = None,
 ) -> Any:  # fmt: skip
     """The percentiles over axes, as numpy.percentile; also differentiable by q."""
-    refuse("numpy.percentile", out=out)
     weak = is_weak(q)
     q = _checked_q(q, 100) / 100
     return _quantile(_real(a), q, axis, interpolation or method, keepdims, weights, weak, False)
@@ -248,7 +246,6 @@ def nanquantile(
     interpolation: Any = None,
 ) -> Any:  # fmt: skip
     """The quantiles of what is not NaN, as numpy.nanquantile."""
-    refuse("numpy.nanquantile", out=out)
     weak = is_weak(q)
     return _ignoring(a, _checked_q(q, 1), axis, interpolation or method, keepdims, weights, weak)
 
@@ -260,7 +257,6 @@ def nanpercentile(
     interpolation: Any = None,
 ) -> Any:  # fmt: skip
     """The percentiles of what is not NaN, as numpy.nanpercentile."""
-    refuse("numpy.nanpercentile", out=out)
     weak = is_weak(q)
     q = _checked_q(q, 100) / 100
     return _ignoring(a, q, axis, interpolation or method, keepdims, weights, weak)
@@ -300,7 +296,6 @@ def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False
 ) -> Any:
     """The median over axes, as numpy.median; ties share the derivative equally."""
-    refuse("numpy.median", out=out)
     a = array_of(a)
     shape = shape_of(a)
     rows, axes = _rows(a, axis)
@@ -324,7 +319,6 @@ def nanmedian(
     keepdims: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The median of what is not NaN, as numpy.nanmedian."""
-    refuse("numpy.nanmedian", out=out)
     a = array_of(a)
     if a.dtype.kind not in "fc":
         return median(a, axis, keepdims=keepdims is not NO_VALUE and bool(keepdims))

@@ -15,6 +15,7 @@ import numpy as np
 from fungrad.numpy.contractions import last_two
 from fungrad.numpy.prepare import array_of, axis_index, axis_indices, sizes
 from fungrad.numpy.shaping import ravel
+from fungrad.numpy.viewing import read_only_views, views
 from fungrad.numpy.wrap import if_known, implements, known
 from fungrad.primitives import arranging
 from fungrad.primitives import shaping as s
@@ -33,6 +34,7 @@ def _pick(x: Any, positions: Any, axis: int) -> Any:
 
 
 @implements(np.flip)
+@views
 def flip(m: Any, axis: Any = None) -> Any:
     """The elements in reverse order along axes (all by default), as np.flip."""
     m = array_of(m)
@@ -42,18 +44,21 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 
 @implements(np.fliplr)
+@views
 def fliplr(m: Any) -> Any:
     """The columns in reverse order, as np.fliplr."""
-    return flip(m, 1)
+    return s.flip(array_of(m), axes=(1,))
 
 
 @implements(np.flipud)
+@views
 def flipud(m: Any) -> Any:
     """The rows in reverse order, as np.flipud."""
-    return flip(m, 0)
+    return s.flip(array_of(m), axes=(0,))
 
 
 @implements(np.rot90)
+@views
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     """The array turned by k right angles in the plane of two axes, as np.rot90."""
     m = array_of(m)
@@ -142,6 +147,7 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 
 @implements(np.diagonal)
+@read_only_views("a diagonal, as np.diagonal gives it")
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonals of two axes, along a new last axis, as np.diagonal."""
     return arranging.diagonal(last_two(array_of(a), axis1, axis2), offset=operator.index(offset))
@@ -155,7 +161,7 @@ def diag(v: Any, k: int = 0) -> Any:
         length = v.shape[0] + abs(k)
         return arranging.from_diagonal(v, offset=operator.index(k), shape=(length, length))
     if len(v.shape) == 2:
-        return arranging.diagonal(v, offset=operator.index(k))
+        return diagonal(v, k)
     raise ValueError("Input must be 1- or 2-d.")
 
 
@@ -222,6 +228,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
+@read_only_views("made of windows, which share elements")
 def sliding_window_view(
     x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
 ) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.axes import axis_index, flattened, reduced_axes, with_axes_kept
-from fungrad.numpy.wrap import NO_VALUE, as_array, implements, refuse
+from fungrad.numpy.wrap import NO_VALUE, as_array, implements
 from fungrad.primitives import reducing as r
 from fungrad.primitives import scanning
 from fungrad.primitives.elementwise import add, mul, ne, select, sub
@@ -41,21 +41,17 @@ def as_truth(condition: Any) -> Any:
 
 
 def _with_identity(
-    function: str,
     primitive: Callable[..., Any],
     combine: Callable[..., Any],
     identity: Any,
     a: Any,
     axis: Any,
     dtype: Any,
-    out: Any,
     keepdims: Any,
     initial: Any,
     where: Any,
 ) -> Any:
     """A reduction whose result over no elements is `identity`."""
-    if out is not None:
-        refuse(function, out=out)
     if type(a) is not Tracer:
         a = as_array(a)
     if dtype is not None:
@@ -72,9 +68,7 @@ def sum(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The sum over axes, as numpy.sum."""
-    return _with_identity(
-        "numpy.sum", reduce_sum, add, 0, a, axis, dtype, out, keepdims, initial, where
-    )
+    return _with_identity(reduce_sum, add, 0, a, axis, dtype, keepdims, initial, where)
 
 
 @implements(np.prod)
@@ -83,9 +77,7 @@ def prod(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The product over axes, as numpy.prod; its derivatives are right where elements are zero."""
-    return _with_identity(
-        "numpy.prod", r.reduce_prod, mul, 1, a, axis, dtype, out, keepdims, initial, where
-    )
+    return _with_identity(r.reduce_prod, mul, 1, a, axis, dtype, keepdims, initial, where)
 
 
 def _extremum(
@@ -94,13 +86,10 @@ def _extremum(
     combine: Callable[..., Any],
     a: Any,
     axis: Any,
-    out: Any,
     keepdims: Any,
     initial: Any,
     where: Any,
 ) -> Any:
-    if out is not None:
-        refuse(function, out=out)
     a = as_array(a)
     if initial is NO_VALUE or initial is None:
         if where is not NO_VALUE and where is not True:
@@ -126,7 +115,7 @@ def max(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The largest element over axes, as numpy.max; ties share the derivative equally."""
-    return _extremum("numpy.max", r.reduce_max, maximum, a, axis, out, keepdims, initial, where)
+    return _extremum("numpy.max", r.reduce_max, maximum, a, axis, keepdims, initial, where)
 
 
 @implements(np.min, np.amin)
@@ -135,13 +124,12 @@ def min(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The smallest element over axes, as numpy.min; ties share the derivative equally."""
-    return _extremum("numpy.min", r.reduce_min, minimum, a, axis, out, keepdims, initial, where)
+    return _extremum("numpy.min", r.reduce_min, minimum, a, axis, keepdims, initial, where)
 
 
 @implements(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE) -> Any:
     """The range, largest minus smallest, as numpy.ptp."""
-    refuse("numpy.ptp", out=out)
     return sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
@@ -150,7 +138,6 @@ def any(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
 ) -> Any:
     """Whether any element is true, as numpy.any; without a derivative."""
-    refuse("numpy.any", out=out)
     return reduced(r.reduce_any, only(as_array(a), where, False), axis, keepdims)
 
 
@@ -159,7 +146,6 @@ def all(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
 ) -> Any:
     """Whether all elements are true, as numpy.all; without a derivative."""
-    refuse("numpy.all", out=out)
     return reduced(r.reduce_all, only(as_array(a), where, True), axis, keepdims)
 
 
@@ -169,10 +155,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     return reduced(reduce_sum, as_truth(a), axis, keepdims)
 
 
-def _position(
-    function: str, primitive: Callable[..., Any], a: Any, axis: Any, out: Any, keepdims: Any
-) -> Any:
-    refuse(function, out=out)
+def _position(primitive: Callable[..., Any], a: Any, axis: Any, keepdims: Any) -> Any:
     a = as_array(a)
     shape = shape_of(a)
     keep = keepdims is not NO_VALUE and keepdims
@@ -189,23 +172,20 @@ def _position(
 @implements(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """The position of the largest element, as numpy.argmax; without a derivative."""
-    return _position("numpy.argmax", r.argmax, a, axis, out, keepdims)
+    return _position(r.argmax, a, axis, keepdims)
 
 
 @implements(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """The position of the smallest element, as numpy.argmin; without a derivative."""
-    return _position("numpy.argmin", r.argmin, a, axis, out, keepdims)
+    return _position(r.argmin, a, axis, keepdims)
 
 
 # --- cumulative -----------------------------------------------------------------------------------
 
 
-def cumulated(
-    function: str, primitive: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: Any
-) -> Any:
+def cumulated(primitive: Callable[..., Any], a: Any, axis: Any, dtype: Any) -> Any:
     """`primitive` along an axis, of the flattened array where that is None."""
-    refuse(function, out=out)
     a = as_array(a)
     if dtype is not None:
         a = cast(a, dtype)
@@ -218,18 +198,18 @@ def cumulated(
 @implements(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """The sums of the elements up to each, as numpy.cumsum."""
-    return cumulated("numpy.cumsum", scanning.cumsum, a, axis, dtype, out)
+    return cumulated(scanning.cumsum, a, axis, dtype)
 
 
 @implements(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """The products of the elements up to each, as numpy.cumprod; right where elements are zero."""
-    return cumulated("numpy.cumprod", scanning.cumprod, a, axis, dtype, out)
+    return cumulated(scanning.cumprod, a, axis, dtype)
 
 
 def _cumulative(
-    function: str, primitive: Callable[..., Any], first: int, x: Any, axis: Any, dtype: Any,
-    out: Any, include_initial: bool,
+    primitive: Callable[..., Any], first: int, x: Any, axis: Any, dtype: Any,
+    include_initial: bool,
 ) -> Any:  # fmt: skip
     x = as_array(x)
     if not shape_of(x):
@@ -241,7 +221,7 @@ def _cumulative(
                 "For arrays which have more than one dimension ``axis`` argument is required."
             )
         axis = 0
-    y = cumulated(function, primitive, x, axis, dtype, out)
+    y = cumulated(primitive, x, axis, dtype)
     if not include_initial:
         return y
     axis = axis_index(axis, len(shape))
@@ -259,9 +239,7 @@ def cumulative_sum(
     include_initial: bool = False,
 ) -> Any:
     """The sums of the elements up to each, as numpy.cumulative_sum."""
-    return _cumulative(
-        "numpy.cumulative_sum", scanning.cumsum, 0, x, axis, dtype, out, include_initial
-    )
+    return _cumulative(scanning.cumsum, 0, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(
@@ -274,9 +252,7 @@ def cumulative_prod(
     include_initial: bool = False,
 ) -> Any:
     """The products of the elements up to each, as numpy.cumulative_prod."""
-    return _cumulative(
-        "numpy.cumulative_prod", scanning.cumprod, 1, x, axis, dtype, out, include_initial
-    )
+    return _cumulative(scanning.cumprod, 1, x, axis, dtype, include_initial)
 
 
 if hasattr(np, "cumulative_sum"):  # of NumPy 2.1
@@ -294,12 +270,12 @@ def _reducer(
         a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
         initial: Any = NO_VALUE, where: Any = True,
     ) -> Any:  # fmt: skip
-        name = f"numpy.{ufunc.__name__}.reduce"
         if identity is None:
+            name = f"numpy.{ufunc.__name__}.reduce"
             a = as_array(a) if dtype is None else cast(as_array(a), dtype)
-            return _extremum(name, primitive, combine, a, axis, out, keepdims, initial, where)
+            return _extremum(name, primitive, combine, a, axis, keepdims, initial, where)
         return _with_identity(
-            name, primitive, combine, identity, a, axis, dtype, out, keepdims, initial, where
+            primitive, combine, identity, a, axis, dtype, keepdims, initial, where
         )
 
     return reduce
@@ -333,7 +309,7 @@ REDUCE: dict[np.ufunc, Callable[..., Any]] = {
 
 def _accumulator(ufunc: np.ufunc, primitive: Callable[..., Any]) -> Callable[..., Any]:
     def accumulate(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
-        return cumulated(f"numpy.{ufunc.__name__}.accumulate", primitive, array, axis, dtype, out)
+        return cumulated(primitive, array, axis, dtype)
 
     return accumulate
 

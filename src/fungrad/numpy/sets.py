@@ -15,6 +15,7 @@ from fungrad.errors import GradientCutError
 from fungrad.numpy.axes import axis_index, flattened
 from fungrad.numpy.prepare import array_of, promoted
 from fungrad.numpy.sorting import joined_flat
+from fungrad.numpy.viewing import Indexed, linked
 from fungrad.numpy.wrap import implements, known
 from fungrad.primitives import sorting as s
 from fungrad.primitives.elementwise import select
@@ -232,7 +233,10 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
             continue
         first, last = int(used[:, i].min()), int(used[:, i].max()) + 1
         entries[i] = slice(first if "f" in sides else None, last if "b" in sides else None)
-    return getitem(x, index=Index(tuple(entries))) if ndim else reshape(x, shape=())
+    if not ndim:
+        return reshape(x, shape=())
+    index = Index(tuple(entries))
+    return linked(getitem(x, index=index), x, Indexed(index))
 
 
 __all__ = [

@@ -20,7 +20,7 @@ from fungrad.numpy.prepare import (
     complete_shape,
     sizes,
 )
-from fungrad.numpy.viewing import each_view, reshaped_view, transposed_view, views
+from fungrad.numpy.viewing import each_view, read_only_views, reshaped_view, transposed_view, views
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives.shaping import cast
@@ -201,12 +201,14 @@ def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 @implements(np.broadcast_to)
+@read_only_views("what np.broadcast_to gives, in which elements share their memory")
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
     """The array repeated to a shape by NumPy's broadcasting, as np.broadcast_to."""
     return s.broadcast_to(array_of(array), shape=sizes(shape))
 
 
 @implements(np.broadcast_arrays)
+@each_view
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """The arrays repeated to their common shape, as np.broadcast_arrays."""
     arrays = [array_of(x) for x in args]
@@ -293,7 +295,6 @@ def _astype_method(
 METHODS: dict[str, Any] = {
     "T": property(_reversed_axes),
     "mT": property(registry.functions[np.matrix_transpose]),
-    "flat": property(registry.functions[np.ravel]),
     "astype": _astype_method,
     "flatten": _flatten_method,
     "ravel": registry.functions[np.ravel],

@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad.numpy.averages import average
 from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import NO_VALUE, implements, refuse
+from fungrad.numpy.wrap import NO_VALUE, implements
 from fungrad.primitives.elementwise import select
 from fungrad.primitives.shaping import cast, concatenate, reshape
 from fungrad.tracing.trace import Tracer, registry, shape_of
@@ -117,14 +117,12 @@ def _position(function: Any, fill: float, a: Any, axis: Any, keepdims: Any) -> A
 @implements(np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """The position of the largest of what is not NaN, as numpy.nanargmax."""
-    refuse("numpy.nanargmax", out=out)
     return _position(np.argmax, -np.inf, a, axis, keepdims)
 
 
 @implements(np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """The position of the smallest of what is not NaN, as numpy.nanargmin."""
-    refuse("numpy.nanargmin", out=out)
     return _position(np.argmin, np.inf, a, axis, keepdims)
 
 
@@ -138,14 +136,12 @@ def _running(function: Any, fill: float, a: Any, axis: Any, dtype: Any) -> Any:
 @implements(np.nancumsum)
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """The running sums with 0 for NaN, as numpy.nancumsum."""
-    refuse("numpy.nancumsum", out=out)
     return _running(np.cumsum, 0.0, a, axis, dtype)
 
 
 @implements(np.nancumprod)
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """The running products with 1 for NaN, as numpy.nancumprod."""
-    refuse("numpy.nancumprod", out=out)
     return _running(np.cumprod, 1.0, a, axis, dtype)
 
 

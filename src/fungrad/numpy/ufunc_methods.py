@@ -1,8 +1,7 @@
 """Floor 8: what a ufunc of NumPy does to traced values beside a plain call: reduce, accumulate,
-outer, where=.
+outer, at, out=, where=.
 
 Installs `registry.ufunc_method`, which NumPy's protocol reaches whenever there is no short way.
-What has no meaning for values that are not written into is refused by name.
 """
 
 from __future__ import annotations
@@ -16,27 +15,53 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.contractions import CALLS
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.reductions import ACCUMULATE, REDUCE
+from fungrad.numpy.wrap import widens
+from fungrad.numpy.writers import ufunc_at
+from fungrad.numpy.writing import store
 from fungrad.primitives.declare import Later
 from fungrad.primitives.shaping import cast, reshape
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import NO_PARAMS, current, is_weak, registry, unsupported
 
-_OPERATORS = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//",
-    "remainder": "%",
-    "power": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "matmul": "@",
-    "left_shift": "<<", "right_shift": ">>",
-}  # fmt: skip
-
 
 def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
     """What `ufunc.method(*inputs, **kwargs)` does where a traced value is among the arguments."""
+    if method == "at":
+        return ufunc_at(ufunc, *inputs)
     inputs = _prepared(inputs)
     if inputs is None:
         return NotImplemented
     out = kwargs.pop("out", None)
     if out is not None and any(o is not None for o in out):
-        raise _refused_out(ufunc, method, kwargs)
+        return _written(ufunc, method, inputs, out, kwargs)
+    return _computed(ufunc, method, inputs, kwargs)
+
+
+def _written(ufunc: np.ufunc, method: str, inputs: Any, out: Any, kwargs: dict[str, Any]) -> Any:
+    """The ufunc with its results written into the arrays of `out`, which are given back."""
+    name = f"ufunc '{ufunc.__name__}'"
+    if method != "__call__":
+        if method == "reduce" and kwargs.get("dtype") is None and ufunc in (np.add, np.multiply):
+            kwargs["dtype"] = out[0].dtype if widens(inputs[0], out[0]) else None
+        return registry.into(out[0], _computed(ufunc, method, inputs, kwargs), name)
+    where = kwargs.pop("where", True)
+    casting = kwargs.get("casting", "same_kind")
+    if where is True:
+        found = _call(ufunc, inputs, kwargs)
+    else:
+        with np.errstate(all="ignore"):  # of what is not written
+            found = _call(ufunc, inputs, kwargs)
+    if ufunc.nout == 1:
+        return store(out[0], found, casting, name, where)
+    return tuple(
+        [
+            value if place is None else store(place, value, casting, name, where)
+            for place, value in zip(out, found, strict=True)
+        ]
+    )
+
+
+def _computed(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
     if method == "__call__":
         return _call(ufunc, inputs, kwargs)
     if method == "outer":
@@ -55,15 +80,9 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
             f"{', '.join(sorted(u.__name__ for u in known))}; write a loop, or use the function "
             "that it stands for."
         )
-    advice = (
-        "write `a = fg.numpy.at(a)[index].add(x)` for np.add.at(a, index, x) (.multiply, .min, "
-        ".max for others)"
-        if method == "at"
-        else "write slices of np.cumsum, or np.add.reduce of parts, instead"
-    )
     raise UnsupportedArgumentError(
         f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, which has no "
-        f"meaning there: {advice}."
+        "meaning there: write slices of np.cumsum, or np.add.reduce of parts, instead."
     )
 
 
@@ -71,20 +90,6 @@ def _prepared(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
     """The inputs made ready; None where one of them answers ufuncs itself."""
     ready = tuple([registry.operand(value) for value in inputs])
     return None if any(value is NotImplemented for value in ready) else ready
-
-
-def _refused_out(ufunc: np.ufunc, method: str, kwargs: dict[str, Any]) -> UnsupportedArgumentError:
-    name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
-    symbol = _OPERATORS.get(ufunc.__name__) if method == "__call__" else None
-    advice = f"`y = {name}(...)` for `{name}(..., out=y)`"
-    if "where" in kwargs:
-        advice = f"`np.where(condition, {name}(...), y)` for `{name}(..., out=y, where=condition)`"
-    elif symbol is not None:
-        advice = f"`a = a {symbol} x` for `a {symbol}= x`, and {advice}"
-    return UnsupportedArgumentError(
-        f"{name} was asked to write a traced value into an ndarray{user_line()}, by out= or by an "
-        f"operator like `{symbol or '+'}=`. Arrays are values here: write {advice}."
-    )
 
 
 def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

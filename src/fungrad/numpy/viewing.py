@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fungrad.primitives import shaping as s
+from fungrad.primitives import ufuncs as u
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.scattering import index_set
 from fungrad.tracing.aliasing import Step, alias_of, fresh, link
@@ -134,6 +135,25 @@ def _flat(x: Any) -> Any:
     return x if len(shape) == 1 else s.reshape(x, shape=(math.prod(shape),))
 
 
+class Part(_Whole):
+    """The real or the imaginary part of a complex array, as a view."""
+
+    __slots__ = ("imaginary",)
+
+    def __init__(self, imaginary: bool) -> None:
+        self.imaginary = imaginary
+
+    def forward(self, base: Any) -> Any:
+        """The part of the base."""
+        return u.imag(base) if self.imaginary else u.real(base)
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The base with the view as this part."""
+        if self.imaginary:
+            return u.complex_of(u.real(base), view)
+        return u.complex_of(view, u.imag(base))
+
+
 class Again(_Whole):
     """A view that a function gives, which is called again for a new base.
 
@@ -187,8 +207,11 @@ def _ascending(positions: Any) -> bool:
 # --- links ----------------------------------------------------------------------------------------
 
 
-def views(function: F) -> F:
-    """Links what a function gives to its first argument, where that is a traced array."""
+def views(function: F, refusal: str = "") -> F:
+    """Links what a function gives to its first argument, where that is a traced array.
+
+    `refusal` says what the views are, where they are read-only.
+    """
 
     @functools.wraps(function)
     def viewing(a: Any, *args: Any, **kwargs: Any) -> Any:
@@ -196,17 +219,27 @@ def views(function: F) -> F:
         if type(a) is not Tracer:
             return found
         if type(found) is Tracer:
-            return found if found is a else link(found, a, Again(function, args, kwargs))
-        for item, part in enumerate(found):
-            if type(part) is Tracer and part is not a:
-                link(part, a, Again(function, args, kwargs, item))
+            step = Again(function, args, kwargs)
+            return found if found is a else link(found, a, step, refusal)
+        if type(found) in (tuple, list):
+            for item, part in enumerate(found):
+                if type(part) is Tracer and part is not a:
+                    link(part, a, Again(function, args, kwargs, item), refusal)
         return found
 
     return cast(F, viewing)
 
 
+def read_only_views(refusal: str) -> Callable[[F], F]:
+    """`views` that cannot be written into; `refusal` says what they are."""
+    return functools.partial(views, refusal=refusal)
+
+
 def each_view(function: F) -> F:
-    """Links each result of a function of several arrays to the array that it comes from."""
+    """Links each result of a function of several arrays to the array that it comes from.
+
+    One in which elements are repeated is read-only.
+    """
 
     @functools.wraps(function)
     def viewing(*arrays: Any, **kwargs: Any) -> Any:
@@ -215,7 +248,8 @@ def each_view(function: F) -> F:
         for number, (array, part) in enumerate(zip(arrays, parts, strict=True)):
             if type(array) is Tracer and type(part) is Tracer and part is not array:
                 alone = functools.partial(_one_of, function, number, arrays)
-                link(part, array, Again(alone, (), kwargs))
+                refusal = "broadcast to another shape" if part.size > array.size else ""
+                link(part, array, Again(alone, (), kwargs), refusal)
         return found
 
     return cast(F, viewing)
@@ -277,6 +311,7 @@ def transposed_view(base: Any, axes: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "Again", "Indexed", "Positions", "Reshaped", "Transposed", "between", "each_view",
-    "linked", "memory_of", "reshaped_view", "step_to", "transposed_view", "views",
+    "Again", "Indexed", "Part", "Positions", "Reshaped", "Transposed", "between", "each_view",
+    "linked", "memory_of", "read_only_views", "reshaped_view", "step_to", "transposed_view",
+    "views",
 ]  # fmt: skip

@@ -1,19 +1,19 @@
 """Floor 8: how functions of ours take the place of NumPy's. Knows the registry alone.
 
 `implements` registers a function for NumPy's protocol; `as_array` makes any array-like argument
-ready for primitives; `known` gives the number inside a traced value where there is one; `refuse`
-names an argument that has no meaning for traced values.
+ready for primitives; `known` gives the number inside a traced value where there is one.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fungrad.errors import AbstractValueError, ArgumentError, UnsupportedArgumentError
+from fungrad.errors import AbstractValueError, ArgumentError
 from fungrad.tracing import interception
 from fungrad.tracing.questions import whole
 from fungrad.tracing.source import user_line
@@ -29,11 +29,14 @@ def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
     """Registers a function under the NumPy functions that it stands for on traced values.
 
     The function that is returned, for the namespace `fungrad.numpy`, is NumPy's own outside of
-    transforms.
+    transforms. An argument `out` has its place in the signature alone: what the function gives is
+    written there.
     """
 
     def register(function: F) -> F:
         targets = [interception.original(target) for target in functions]
+        if "out" in _arguments(function):
+            function = _writing(function)
         for target in targets:
             registry.functions[target] = function
         original = targets[0]
@@ -47,6 +50,53 @@ def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
         return cast(F, public)
 
     return register
+
+
+_SUMS = ("cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "mean", "prod", "sum")
+"""The functions that compute in the dtype of `out`, where that is another one."""
+
+
+def _arguments(function: Any) -> tuple[str, ...]:
+    code = inspect.unwrap(function).__code__
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return names
+
+
+def _writing(function: F) -> F:
+    """The function, with what it gives written into the array `out`, where one is given."""
+    names = _arguments(function)
+    code = inspect.unwrap(function).__code__
+    place = names.index("out")
+    alone = place >= code.co_argcount  # by its keyword only
+    summed = names.index("dtype") if function.__name__ in _SUMS else None
+
+    @functools.wraps(function)
+    def writing(*args: Any, **kwargs: Any) -> Any:
+        if "out" not in kwargs and (alone or len(args) <= place):
+            return function(*args, **kwargs)
+        if "out" in kwargs:
+            out = kwargs.pop("out")
+        else:
+            out = args[place]
+            args = (*args[:place], None, *args[place + 1 :])
+        if out is None:
+            return function(*args, **kwargs)
+        if type(out) is tuple and len(out) == 1:
+            out = out[0]
+        if summed is not None and widens(args[0], out):
+            if len(args) <= summed:
+                kwargs["dtype"] = kwargs.get("dtype") or out.dtype
+            elif args[summed] is None:
+                args = (*args[:summed], out.dtype, *args[summed + 1 :])
+        return registry.into(out, function(*args, **kwargs), f"np.{function.__name__}")
+
+    return cast(F, writing)
+
+
+def widens(a: Any, out: Any) -> bool:
+    """Whether NumPy sums an array in the dtype of `out`."""
+    found = getattr(a, "dtype", None)
+    return found is not None and out.dtype != found and np.can_cast(found, out.dtype, "same_kind")
 
 
 def as_array(value: Any) -> Any:
@@ -101,18 +151,3 @@ def if_known(value: Any) -> Any:
         return known(value, "")
     except AbstractValueError:
         return None
-
-
-def refuse(function: str, **arguments: Any) -> None:
-    """Refuses arguments that were given (that are not None and not NumPy's mark).
-
-    Raises:
-      UnsupportedArgumentError: naming the function and the argument.
-    """
-    for name, value in arguments.items():
-        if value is not None and value is not NO_VALUE:
-            raise UnsupportedArgumentError(
-                f"{function} was called with {name}=... on a traced value{user_line()}, which has "
-                "no meaning there: arrays are values, and are not written into. Leave it out and "
-                "use the result."
-            )

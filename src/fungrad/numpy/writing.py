@@ -14,14 +14,17 @@ import numpy as np
 from fungrad.numpy.contractions import matmul
 from fungrad.numpy.indexing import parsed, static_index
 from fungrad.numpy.operators import BINARY, forward
+from fungrad.numpy.reductions import as_truth
 from fungrad.numpy.updates import check_cut, chosen, fitting, spread
 from fungrad.numpy.viewing import Indexed
 from fungrad.numpy.wrap import as_array
+from fungrad.primitives.elementwise import select
 from fungrad.primitives.indexing import Index, layout
 from fungrad.primitives.scattering import index_set
 from fungrad.primitives.shaping import broadcast_to, cast, reshape
 from fungrad.tracing.aliasing import adopt, check_writeable
-from fungrad.tracing.made import Written, unwrapped
+from fungrad.tracing.made import Writable, Written, unwrapped
+from fungrad.tracing.refusals import refused_store
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
 
@@ -46,6 +49,8 @@ def write(target: Any, index: Any, value: Any) -> None:
     if type(target) is Written:
         target = target.tracer
     value = unwrapped(value)
+    if type(target) is not Tracer and type(target) is not Writable:
+        raise refused_store(typeof(as_array(value)))
     if current() is EVAL:
         raise leaked(target if type(target) is Tracer else value)
     check_writeable(target)
@@ -69,7 +74,7 @@ def write(target: Any, index: Any, value: Any) -> None:
     adopt(target, new if x is array else reshape(new, shape=target.shape))
 
 
-def _is_own_view(target: Tracer, index: Index, value: Any) -> bool:
+def _is_own_view(target: Any, index: Index, value: Any) -> bool:
     """Whether a value is the view target[index], which has the elements that are there."""
     alias = getattr(value, "alias", None) if type(value) is Tracer else None
     return (
@@ -80,7 +85,7 @@ def _is_own_view(target: Tracer, index: Index, value: Any) -> bool:
     )
 
 
-def store(target: Any, value: Any, casting: Any, function: str) -> Any:
+def store(target: Any, value: Any, casting: Any, function: str, where: Any = True) -> Any:
     """Writes a value into all elements of an array, as `out=` and operators like `+=` do.
 
     Args:
@@ -88,12 +93,18 @@ def store(target: Any, value: Any, casting: Any, function: str) -> Any:
       value: what to write; it has a shape that broadcasts to the array's.
       casting: NumPy's rule for the cast to the array's dtype.
       function: what computed the value, for messages.
+      where: a condition, traced or not: the other elements keep their values.
 
     Raises:
       TypeError: where the rule does not allow the cast, as NumPy does.
       ValueError: where the shapes do not fit, as NumPy does.
     """
     handle = target.tracer if type(target) is Written else target
+    if type(handle) is not Tracer and type(handle) is not Writable:
+        raise refused_store(typeof(value), function)
+    if current() is EVAL:
+        raise leaked(handle if type(handle) is Tracer else value)
+    check_writeable(handle)
     type_, found = typeof(handle), typeof(value)
     if found.dtype != type_.dtype or found.weak:
         if not np.can_cast(found.dtype, type_.dtype, casting):
@@ -104,8 +115,10 @@ def store(target: Any, value: Any, casting: Any, function: str) -> Any:
         if type(value) is Tracer:
             check_cut(found.dtype, type_.dtype, function)
         value = cast(value, type_.dtype)
-    if found.shape != type_.shape:
-        value = _grown(value, found.shape, type_.shape)
+    value = _grown(value, found.shape, type_.shape)
+    if where is not True:
+        where = as_truth(where)
+        value = select(_grown(where, shape_of(where), type_.shape), value, unwrapped(handle))
     if type(handle) is Tracer and (type(value) is not Tracer or value.owner is not handle.owner):
         value = index_set(handle, value, index=WHOLE)
     adopt(handle, value)
@@ -114,6 +127,8 @@ def store(target: Any, value: Any, casting: Any, function: str) -> Any:
 
 def _grown(value: Any, found: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """A value broadcast to the shape of the array that it is written into."""
+    if found == shape:
+        return value
     if np.broadcast_shapes(found, shape) != shape:
         raise ValueError(
             f"non-broadcastable output operand with shape {shape} doesn't match the broadcast "
@@ -132,12 +147,22 @@ def _in_place(operator: Callable[..., Any], name: str) -> Callable[..., Any]:
         found = operator(self, other)
         if found is NotImplemented or not self.owner.shape(self):
             return found
-        check_writeable(self)
         return store(self, found, "same_kind", f"ufunc '{name}'")
 
     return method
 
 
+def _into(out: Any, value: Any, function: str) -> Any:
+    """Writes what a function gives into its `out`, which has exactly that shape."""
+    if out.shape != typeof(value).shape:
+        raise ValueError(
+            f"{function} gives an array of shape {typeof(value).shape}{user_line()}, but `out` has "
+            f"the shape {out.shape}."
+        )
+    return store(out, value, "same_kind", function)
+
+
+registry.into = _into
 registry.write = write
 
 METHODS: dict[str, Any] = {

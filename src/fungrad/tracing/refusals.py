@@ -50,10 +50,11 @@ _OFF = (
 )
 
 
-def refused_store(type_: Type) -> ItemAssignmentError:
-    """The error for a traced value that is written into an ndarray."""
+def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
+    """The error for a traced value that is written into an ndarray, by a function of a name."""
+    by = f" by {function}" * bool(function)
     return ItemAssignmentError(
-        f"A traced value is written into an ndarray{user_line()}, which holds plain numbers "
+        f"A traced value is written into an ndarray{user_line()}{by}, which holds plain numbers "
         f"only: a number in it ({type_}) would lose its derivative, and be rounded where "
         f"the ndarray holds integers or booleans. {_WRITABLE if interception.State.on else _OFF} "
         "On purpose: `a[index] = fg.stop_gradient(value)`."

@@ -1,0 +1,121 @@
+"""What shares its elements with an argument, and what is a copy: NumPy's functions, one by one."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+from surface_table import CASES
+
+import fungrad as fg
+from fungrad import trees
+from fungrad.tracing.aliasing import alias_of
+from fungrad.tracing.trace import Tracer
+
+M = np.arange(1.0, 13.0).reshape(3, 4)
+COMPLEX = M + 1j
+
+VIEWS = {
+    "reshape": lambda m: m.reshape(4, 3),
+    "reshape to vector": lambda m: m.reshape(-1),
+    "reshape with copy": lambda m: m.reshape(-1, copy=True),
+    "reshape of transpose": lambda m: m.T.reshape(-1),
+    "reshape in F": lambda m: m.reshape(12, order="F"),
+    "reshape of transpose in F": lambda m: m.T.reshape(12, order="F"),
+    "ravel": lambda m: m.ravel(),
+    "ravel of transpose": lambda m: m.T.ravel(),
+    "ravel of transpose in F": lambda m: m.T.ravel("F"),
+    "flatten": lambda m: m.flatten(),
+    "slices": lambda m: m[1:, ::2],
+    "ravel of slices": lambda m: m[1:, ::2].reshape(-1),
+    "ravel of rows": lambda m: m[1:].reshape(-1),
+    "newaxis": lambda m: m[None],
+    "ellipsis": lambda m: m[...],
+    "no index": lambda m: m[()],
+    "a NumPy integer": lambda m: m[np.int64(1)],
+    "index array": lambda m: m[[0, 1]],
+    "mask": lambda m: m[m > 3],
+    "copy": lambda m: [m.copy(), np.copy(m), copy.copy(m), copy.deepcopy(m)],
+    "astype": lambda m: [m.astype(float), m.astype(float, copy=False), m.astype(int)],
+    "unary": lambda m: [+m, m.conj(), np.conj(m), m.real, np.real(m), np.real_if_close(m)],
+    "diagonal": lambda m: [m.diagonal(), np.diag(m), np.linalg.diagonal(m), np.diag(m[0])],
+    "flip": lambda m: [np.flip(m), np.flip(m, 0), np.fliplr(m), np.flipud(m)],
+    "rot90": lambda m: [np.rot90(m, k) for k in range(4)],
+    "broadcast": lambda m: [np.broadcast_to(m, (2, 3, 4)), *np.broadcast_arrays(m, 1.0)],
+    "windows": lambda m: np.lib.stride_tricks.sliding_window_view(m, 2, axis=0),
+    "meshgrid": lambda m: [np.meshgrid(m[0], m[1]), np.meshgrid(m[0], m[1], sparse=True)],
+    "einsum": lambda m: [np.einsum(s, m) for s in ("ij->ji", "ij", "ij->i", "...")],
+    "einsum of a diagonal": lambda m: np.einsum("ii->i", m[:3, :3]),
+    "split": lambda m: [np.split(m, 3), np.array_split(m, 2, 1), np.hsplit(m, 2), np.vsplit(m, 3)],
+    "rows": lambda m: [list(m), tuple(m.T), np.array(0.0)],
+    "squeeze": lambda m: [np.squeeze(m), np.squeeze(m[:1]), m[:, :1].squeeze(1)],
+    "at least": lambda m: [np.atleast_1d(m), np.atleast_2d(m[0]), np.atleast_3d(m, m[0])],
+    "axes": lambda m: [m.T, m.mT, m.transpose(), np.swapaxes(m, 1, 1), np.moveaxis(m, 0, 1)],
+    "joined alone": lambda m: [np.concatenate([m]), np.stack([m]), np.vstack([m]), np.dstack([m])],
+    "in columns alone": lambda m: [np.column_stack([m]), np.hstack([m]), np.block([[m]])],
+    "nothing to do": lambda m: [np.round(m), np.clip(m, -99, 99), np.nan_to_num(m), np.pad(m, 0)],
+    "nothing to move": lambda m: [np.roll(m, 0), np.tile(m, 1), np.repeat(m, 1, 0), np.sort(m)],
+    "no differences": lambda m: [np.diff(m, n=0), np.tril(m, 9), np.trim_zeros(m[0])],
+    "no axes": lambda m: [np.sum(m, axis=()), np.max(m, axis=()), np.mean(m, axis=())],
+    "repaired in place": lambda m: np.nan_to_num(m, copy=False),
+    "picked": lambda m: [np.take(m, [0], 0), np.compress([True], m, 0), np.choose(0, [m])],
+    "flat": lambda m: m.flat[:2],
+}  # fmt: skip
+
+
+def root(x):
+    while alias_of(x) is not None and alias_of(x).base is not None:
+        x = alias_of(x).base
+    return x
+
+
+def shares_as_numpy(f, args):
+    """Compares which results share elements with which arguments, and may be written into."""
+    args = [np.array(a) for a in args]
+    expected = []
+    for out in trees.leaves(f(*args)):
+        whole = isinstance(out, np.ndarray) and out.ndim > 0
+        shared = [whole and np.may_share_memory(out, a) for a in args]
+        repeated = any(out.size > a.size for a, s in zip(args, shared, strict=True) if s)
+        expected.append((shared, any(shared) and out.flags.writeable and not repeated))
+    checked = []
+
+    def traced(*xs):
+        for out, (shared, writeable) in zip(trees.leaves(f(*xs)), expected, strict=True):
+            handle = type(out) is Tracer
+            assert [handle and root(out) is x for x in xs] == shared
+            if any(shared):
+                alias = alias_of(out)
+                assert writeable == (alias is None or not alias.refusal)
+        checked.append(True)
+        return xs[0] * 0.0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fg.vjp(traced, *args)
+    assert checked
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_numpys(name):
+    shares_as_numpy(VIEWS[name], [M])
+
+
+def test_views_of_complex_arrays():
+    shares_as_numpy(lambda z: [z.real, z.imag, np.real(z), np.imag(z), z.conj(), z.T], [COMPLEX])
+
+
+FLOATS = [
+    name
+    for name, case in CASES.items()
+    if all(isinstance(a, np.ndarray) and a.dtype.kind in "fc" for a in case.args)
+]
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_every_function_shares_what_numpys_does(name):
+    case, function = CASES[name], getattr(np, name)
+    call = case.call
+    shares_as_numpy(function if call is None else lambda *xs: call(function, *xs), case.args)

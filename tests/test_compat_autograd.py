@@ -196,8 +196,10 @@ def test_vspace():
     assert space.size == 6 and len(list(space.standard_basis())) == 6
     assert space == vspace(space.zeros()) and space != vspace(1.0)
     x, y = space.randn(), space.ones()
-    close(space.inner_prod(x, y), onp.sum(x["a"]) + onp.real(x["b"]))
-    close(space.add(x, y)["b"], x["b"] + 1.0)
+    close(space.inner_prod(x, y), onp.sum(x["a"]) + onp.real(x["b"]) + onp.imag(x["b"]))
+    close(sum(e["a"] for e in space.standard_basis()), y["a"])
+    close(sum(e["b"] for e in space.standard_basis()), y["b"])
+    close(space.add(x, y)["b"], x["b"] + 1.0 + 1.0j)
     close(space.scalar_mul(space.covector(x), 2.0)["b"], 2.0 * onp.conj(x["b"]))
     assert (vspace(X).shape, vspace(X).dtype) == ((3,), onp.dtype(float))
     with pytest.raises(TypeError, match="no element"):
@@ -411,9 +413,9 @@ def test_rules_for_what_fungrad_differentiates_are_left_aside_with_a_warning():
     from fungrad.compat.autograd.extend import defjvp, defvjp
 
     for give in (defvjp, defjvp):
-        with pytest.warns(UserWarning, match=r"rule was given for where.*its own rule stays"):
-            give(np.where, None, lambda *args: None)
-    close(autograd.grad(lambda x: np.sum(np.where(x > 1.0, x**2, 0.0)))(X), [0.0, 2.4, 4.2])
+        with pytest.warns(UserWarning, match=r"rule was given for clip.*its own rule stays"):
+            give(np.clip, None, lambda *args: None)
+    close(autograd.grad(lambda x: np.sum(np.clip(x, 1.0, 2.0)))(X), [0.0, 1.0, 0.0])
 
 
 def test_a_wrong_tree_of_cotangents_is_refused():
@@ -444,8 +446,20 @@ def test_numpy_has_numpys_names():
     assert np.linalg.solve is onp.linalg.solve and np.fft.fft is onp.fft.fft
     assert np.random.default_rng is onp.random.default_rng
     assert "exp" in dir(np) and "linalg" in dir(np)
+    assert np.__version__ == onp.__version__
     with pytest.raises(AttributeError):
         np.no_such_name  # noqa: B018
+
+
+def test_where_takes_names_and_make_diagonal_makes_matrices():
+    g = lambda x: np.sum(np.where(condition=X > 1.0, x=x**2, y=0.0))  # noqa: E731
+    close(autograd.grad(g)(X), [0.0, 2.4, 4.2])
+    assert np.where([False, True])[0].tolist() == [1]
+    rows = onp.arange(6.0).reshape(2, 3)
+    close(np.make_diagonal(rows), [onp.diag(row) for row in rows])
+    close(autograd.grad(lambda x: np.sum(np.make_diagonal(x) ** 2))(X), 2.0 * X)
+    with pytest.raises(NotImplementedError):
+        np.make_diagonal(rows, offset=1)
 
 
 def test_arrays_are_made_of_traced_values_with_and_without_interception():
@@ -507,8 +521,10 @@ def test_convolve_along_axes():
     close(flat, expected)
     loss = lambda a, b: np.sum(convolve(a, b, axes=([1], [1]), dot_axes=([0], [0])) ** 2)  # noqa: E731
     fg.testing.check_grads(loss, (a, b), order=1)
+    middle = convolve(a, b, axes=([1], [1]), dot_axes=([0], [0]), mode="same")
+    close(middle, full[:, :, 1:6])  # as scipy.signal's: the middle one of the full sums
     with pytest.raises(TypeError, match="mode"):
-        convolve(X, X, mode="same")
+        convolve(X, X, mode="fill")
     with pytest.raises(TypeError, match="not as many"):
         convolve(a, b[0])
 
@@ -551,11 +567,13 @@ def test_fixed_points_have_derivatives_of_every_order():
 def test_checks_of_derivatives():
     from fungrad.compat.autograd import test_util
 
-    test_util.check_grads(f)(X, 2.0)
+    test_util.check_grads(f)(X, 2)
+    test_util.check_grads(f, (0, 1))(X, 2.0)
     test_util.check_grads(np.sin, modes=["rev"], order=3)(0.3)
     test_util.check_vjp(np.sin, X)
     test_util.check_jvp(np.sin, X)
     test_util.combo_check(np.sum, [0])([X, onp.ones((2, 2))], axis=[None, 0])
+    test_util.combo_check(np.multiply, modes=["rev"], order=1)([X], [2, X])
     test_util.check_equivalent({"a": X}, {"a": X + 1e-9})
     assert test_util.scalar_close(1.0, 1.0 + 1e-9) and not test_util.scalar_close(1.0, 1.1)
     with pytest.raises(AssertionError):

@@ -293,7 +293,7 @@ def deriv(fun: Function, argnum: Argnum = 0) -> Function:
 
     def derivative(*args: Any, **kwargs: Any) -> Any:
         x = chosen(floats(args, argnum), argnum)
-        return make_jvp(fun, argnum)(*args, **kwargs)(vspace(x).ones())[1]
+        return make_jvp(fun, argnum)(*args, **kwargs)(trees.map(np.ones_like, x))[1]
 
     return _dressed(derivative, fun)
 

@@ -10,17 +10,16 @@ from fungrad.tracing import interception
 
 
 def names_of(
-    into: dict[str, Any], original: str, *ours: str, taken: Sequence[str] = ()
+    into: dict[str, Any], original: str, taken: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions `__getattr__` and `__dir__` of a module with the names of another.
 
-    A name is looked for in modules of fungrad, then among the functions that take the place of the
-    original module's under transforms, then there. What is found is put into the module.
+    Where another function takes the place of the original module's under transforms, that one is
+    found: it takes traced values, and hands on all others. What is found is put into the module.
 
     Args:
       into: the names of the module.
       original: the module whose names it has.
-      *ours: modules whose functions take traced values.
       taken: submodules of its own, which are imported when asked for.
     """
     package: str = into["__name__"]
@@ -31,18 +30,11 @@ def names_of(
         module = importlib.import_module(original)
         if name == "__all__":  # of `import *`
             return [public for public in dir(module) if not public.startswith("_")]
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__version__":
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        for other in ours:
-            found = vars(importlib.import_module(other))
-            if name in found:
-                return _kept(name, found[name])
         replaced = interception.replacements(module)
-        return _kept(name, replaced[name] if name in replaced else getattr(module, name))
-
-    def _kept(name: str, value: Any) -> Any:
-        into[name] = value
-        return value
+        into[name] = replaced[name] if name in replaced else getattr(module, name)
+        return into[name]
 
     def names() -> list[str]:
         return sorted({*into, *taken, *dir(importlib.import_module(original))})

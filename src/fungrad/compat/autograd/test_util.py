@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad import trees
+from fungrad.compat.autograd.wrap_util import Argnum, unary_of
 
 TOL = RTOL = 1e-6
 
@@ -34,63 +35,56 @@ def check_equivalent(x: Any, y: Any) -> None:
 
 
 def check_grads(
-    f: Callable[..., Any], modes: Sequence[str] = ("fwd", "rev"), order: int = 2
+    f: Callable[..., Any],
+    argnum: Argnum = 0,
+    modes: Sequence[str] = ("fwd", "rev"),
+    order: int = 2,
 ) -> Callable[..., None]:
     """A function with f's arguments that compares f's derivatives there with differences.
 
     Args:
       f: a function of arrays, or trees of them.
+      argnum: the position of the argument to differentiate by, or a sequence of positions.
       modes: "fwd", "rev" or both.
       order: how often to differentiate.
 
     Raises:
       GradientCheckError: when the function that is returned finds a wrong derivative.
 
-    >>> check_grads(lambda x: x**3)(2.0)
+    >>> check_grads(lambda x, y: x**3 * y, (0, 1))(2.0, 3.0)
     """
 
     def check(*args: Any, **kwargs: Any) -> None:
         testing = importlib.import_module("fungrad.testing")
-        testing.check_grads(lambda *xs: f(*xs, **kwargs), args, order=order, modes=modes)
+        unary, x = unary_of(f, argnum, args, kwargs)
+        testing.check_grads(unary, (x,), order=order, modes=modes)
 
     return check
 
 
 def check_vjp(f: Callable[[Any], Any], x: Any) -> None:
     """Compares the first derivative of f at x in reverse mode with differences."""
-    check_grads(f, ("rev",), 1)(x)
+    check_grads(f, modes=("rev",), order=1)(x)
 
 
 def check_jvp(f: Callable[[Any], Any], x: Any) -> None:
     """Compares the first derivative of f at x in forward mode with differences."""
-    check_grads(f, ("fwd",), 1)(x)
+    check_grads(f, modes=("fwd",), order=1)(x)
 
 
-def combo_check(
-    fun: Callable[..., Any],
-    argnums: Sequence[int],
-    order: int = 2,
-    modes: Sequence[str] = ("fwd", "rev"),
-) -> Callable[..., None]:
-    """`check_grads` by some arguments, for each combination of arguments out of lists of them.
+def combo_check(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., None]:
+    """`check_grads(f, *args, **kwargs)` for each combination of arguments out of lists of them.
 
     >>> combo_check(lambda x, y: x * y, [0])([1.0, 2.0], [3.0])
     """
+    check = check_grads(f, *args, **kwargs)
 
-    def check(*args: Sequence[Any], **kwargs: Sequence[Any]) -> None:
-        for values in itertools.product(*args, *kwargs.values()):
-            named = dict(zip(kwargs, values[len(args) :], strict=True))
-            given = list(values[: len(args)])
+    def check_all(*lists: Sequence[Any], **named: Sequence[Any]) -> None:
+        for values in itertools.product(*lists, *named.values()):
+            given, rest = values[: len(lists)], values[len(lists) :]
+            check(*given, **dict(zip(named, rest, strict=True)))
 
-            def f(*xs: Any, given: Any = given, named: Any = named) -> Any:
-                new = list(given)
-                for i, x in zip(argnums, xs, strict=True):
-                    new[i] = x
-                return fun(*new, **named)
-
-            check_grads(f, modes, order)(*[given[i] for i in argnums])
-
-    return check
+    return check_all
 
 
 __all__ = [

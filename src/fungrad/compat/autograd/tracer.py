@@ -5,6 +5,7 @@ A `Box` is fungrad's Tracer. Containers of traced values are plain lists, tuples
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,12 @@ def notrace_primitive(f: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = getattr(f, "__name__", type(f).__name__)
     function.__doc__ = f.__doc__
     return function
+
+
+def __getattr__(name: str) -> Any:
+    if name == "primitive":  # which is made of what stands here
+        return importlib.import_module("fungrad.compat.autograd.extend").primitive
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = ["Box", "getval", "isbox", "notrace_primitive"]

@@ -47,8 +47,10 @@ class VSpace:
         return self._filled(lambda t: np.zeros(t.shape, t.dtype))
 
     def ones(self) -> Any:
-        """The element whose numbers are all 1."""
-        return self._filled(lambda t: np.ones(t.shape, t.dtype))
+        """The sum of the standard basis: numbers of 1, or 1 + 1j."""
+        return self._filled(
+            lambda t: np.full(t.shape, 1.0 + 1.0j if t.dtype.kind == "c" else 1.0, t.dtype)
+        )
 
     def randn(self) -> Any:
         """An element of random numbers of the standard normal distribution."""

@@ -1,9 +1,13 @@
 """Floor 8: `flatten`, and modules of autograd.misc that are imported when they are asked for."""
 
+import functools
 import importlib
 from typing import Any
 
 from fungrad.compat.autograd.misc.flatten import flatten as flatten
+
+const_graph = functools.partial
+"""`const_graph(f, *args)`: f with some of its arguments given. Nothing is recorded for reuse."""
 
 _SUBMODULES = ("fixed_points", "optimizers")
 
@@ -14,4 +18,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["flatten"]
+__all__ = ["const_graph", "flatten"]

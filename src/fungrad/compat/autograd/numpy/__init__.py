@@ -14,6 +14,7 @@ import numpy as _numpy
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 from fungrad.numpy import intercepted as _intercepted  # noqa: F401 - the table of functions
+from fungrad.numpy.creation import asarray as _asarray
 from fungrad.tracing.trace import Tracer as _Tracer
 from fungrad.tracing.trace import typeof as _typeof
 
@@ -39,6 +40,31 @@ stack = _of_any_iterable(_numpy.stack)
 hstack = _of_any_iterable(_numpy.hstack)
 vstack = _of_any_iterable(_numpy.vstack)
 column_stack = _of_any_iterable(_numpy.column_stack)
+
+
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """NumPy's `where`, of which the arguments have names.
+
+    >>> where(condition=[True, False], x=1.0, y=2.0)
+    array([1., 2.])
+    """
+    return _numpy.where(condition) if x is None and y is None else _numpy.where(condition, x, y)
+
+
+def make_diagonal(D: Any, offset: int = 0, axis1: int = -1, axis2: int = -2) -> Any:
+    """Matrices whose diagonals are the last axis of an array.
+
+    Raises:
+      NotImplementedError: for an offset, or other axes than the last two.
+
+    >>> make_diagonal([1.0, 2.0])
+    array([[1., 0.],
+           [0., 2.]])
+    """
+    if (offset, axis1, axis2) != (0, -1, -2):
+        raise NotImplementedError("make_diagonal fills the diagonals of the last two axes.")
+    D = _asarray(D)
+    return D[..., None] * _numpy.eye(D.shape[-1])
 
 
 def metadata(x: Any) -> tuple[tuple[int, ...], int, Any, bool]:

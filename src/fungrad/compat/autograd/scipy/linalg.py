@@ -2,4 +2,4 @@
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 
-__getattr__, __dir__ = _names_of(globals(), "scipy.linalg", "fungrad.scipy.linalg")
+__getattr__, __dir__ = _names_of(globals(), "fungrad.scipy.linalg")

@@ -10,7 +10,7 @@ import numpy as np
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 from fungrad.errors import ArgumentError
 
-__getattr__, __dir__ = _names_of(globals(), "scipy.signal", "fungrad.scipy.signal")
+__getattr__, __dir__ = _names_of(globals(), "fungrad.scipy.signal")
 
 _Axes = Sequence[Sequence[int]]
 
@@ -25,7 +25,8 @@ def convolve(
       axes: the axes of A, and those of B, along which they are convolved; by default all that are
         not in dot_axes, in their order.
       dot_axes: the axes of A, and those of B, over whose products is summed.
-      mode: "full", or "valid", for which B is no longer than A, or A no longer than B.
+      mode: "full"; "same", the middle of that, as long as A; or "valid", for which B is no longer
+        than A, or A no longer than B.
 
     Returns:
       An array with the remaining axes of A, those of B, and those of the convolution.
@@ -33,8 +34,8 @@ def convolve(
     >>> convolve(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0]))
     array([1., 3., 5., 3.])
     """
-    if mode not in ("full", "valid"):
-        raise ArgumentError(f"mode={mode!r} is neither 'full' nor 'valid'.")
+    if mode not in ("full", "valid", "same"):
+        raise ArgumentError(f"mode={mode!r} is none of 'full', 'valid' and 'same'.")
     ranks = (np.ndim(A), np.ndim(B))
     dots = [[i % n for i in given] for given, n in zip(dot_axes, ranks, strict=True)]
     if axes is None:
@@ -55,8 +56,9 @@ def convolve(
     swapped = mode == "valid" and sizes[0] < sizes[1]
     if swapped:
         a, b, sizes, ends, rest = b, a, sizes[::-1], ends[::-1], rest[::-1]
-    if mode == "full":
-        a = np.pad(a, [(0, 0)] * (a.ndim - count) + [(n - 1, n - 1) for n in sizes[1]])
+    if mode != "valid":
+        ends_with = [(n - 1, n - 1) if mode == "full" else (n // 2, (n - 1) // 2) for n in sizes[1]]
+        a = np.pad(a, [(0, 0)] * (a.ndim - count) + ends_with)
     windows = np.lib.stride_tricks.sliding_window_view(a, tuple(sizes[1]), axis=ends[0])
     first, second = len(rest[0]), len(rest[1])
     of_windows = [*range(first, first + inner), *range(windows.ndim - count, windows.ndim)]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import bars, cases, everyday, libraries, staging, suite, tables, timing  # noqa: E402
+from benchmarks import bars, branches, cases, everyday, libraries, staging, suite, tables, timing  # noqa: E402
 from benchmarks.libraries import AUTOGRAD, EAGER, FUNGRAD, HAND, JAX  # noqa: E402
 
 
@@ -47,6 +47,15 @@ def test_what_is_written_every_day(f, shapes, dtype):
         assert got.dtype == want.dtype == dtype
         scale = np.max(np.abs(want))
         np.testing.assert_allclose(got, want, rtol=0, atol=400 * eps * scale)
+
+
+@pytest.mark.parametrize("case", branches.CASES, ids=lambda case: case[0])
+def test_questions_of_compiled_functions(case):
+    _, f, plain, arguments = case
+    for of in (f, plain), (fg.grad(f), fg.grad(plain)):
+        found = [call() for call in branches.candidates(*of, arguments(10)).values() for _ in "ab"]
+        for result in found:
+            np.testing.assert_allclose(result, found[0], rtol=1e-13)
 
 
 def test_names_are_unique_and_leave_arguments_alone():

@@ -110,6 +110,7 @@ def test_arrays_are_asked_for_their_truth_as_numpy_does():
 
 
 def test_masks_that_all_examples_share():
+    np.testing.assert_array_equal(fg.vmap(lambda x: x[x > 0])(np.array([1.0, 2.0])), [[1.0], [2.0]])
     rows = np.array([[1.0, -2.0, 3.0], [4.0, -5.0, 6.0]])
     np.testing.assert_array_equal(fg.vmap(lambda x: x[x > 0])(rows), rows[:, [0, 2]])
     total = fg.vmap(fg.grad(lambda x: np.sum(x[x > 0] ** 2)))
@@ -547,6 +548,11 @@ def test_static_arguments_methods_and_keywords():
         for x in (0.5, 2.0):
             expected = x**power if x**power > 1.0 else -(x**power)
             assert f(0.0, x, power=power) == expected
+
+
+def test_a_mask_of_one_number():
+    f = guarded(lambda x: np.sum(x[x * 2.0 > 0] ** 2))
+    assert [f(x) for x in (3.0, -1.0, 2.0)] == [9.0, 0.0, 4.0]
 
 
 def test_writes_and_integer_questions():

@@ -193,6 +193,7 @@ class Paths:
         nodes: list[Node] = []
         answers: list[Any] = []
         place = self.root
+        plain = current() is EVAL
         while isinstance(place, Node):
             program = place.program
             if program is not None:
@@ -200,19 +201,20 @@ class Paths:
                     args = [values[n] for n in place.takes]
                 except KeyError:  # what another thread's path needs, found after this call began
                     return self.trace(values, answers, nodes)
-                values.update(zip(program.gives, self._apply(program, args), strict=True))
+                found = program.run(args) if plain else self._recorded(program, args)
+                values.update(zip(program.gives, found, strict=True))
             nodes.append(place)
             q = place.question
             try:
                 answer = put(values[q.number], q.error, q.asked, q.read)
             except Exception:  # as int(nan) does: the traced program raises it at its own line
                 return self.trace(values, answers, nodes)
-            found = place.paths.get(key(answer))
-            if found is None:
+            end = place.paths.get(key(answer))
+            if end is None:
                 self._spare(place, answer)
                 return self.trace(values, answers, nodes)
             answers.append(answer)
-            place = found
+            place = end
         if place is None or not values.keys() >= place.needs:
             return self.trace(values, answers, nodes)
         return Way(place, nodes, answers, values)
@@ -278,14 +280,13 @@ class Paths:
         """Runs what is left at the end of a path."""
         leaf = way.leaf
         args = [*leaf.captured, *[way.values[n] for n in leaf.takes]]
-        out = self._apply(leaf.program, args)
         if current() is EVAL:
-            out = owned(out, args)
+            out = owned(leaf.program.run(args), args)
+        else:
+            out = self._recorded(leaf.program, args)
         return out[0] if leaf.out is trees.LEAF else trees.unflatten(leaf.out, out)
 
-    def _apply(self, program: Program, args: Sequence[Any]) -> Sequence[Any]:
-        if current() is EVAL:
-            return program.run(args)
+    def _recorded(self, program: Program, args: Sequence[Any]) -> list[Any]:
         if self._inline:
             return evaluate(program.graph, args)
         return list(call(*args, graph=program.graph))

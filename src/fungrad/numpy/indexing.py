@@ -118,7 +118,7 @@ def _entry(item: Any) -> Any:
             "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
             f"boolean arrays are valid indices, not {typeof(array)}"
         )
-    return known(array, "a boolean index (x[mask])") if kind == "b" else array
+    return np.asarray(known(array, "a boolean index (x[mask])")) if kind == "b" else array
 
 
 def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:

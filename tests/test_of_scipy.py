@@ -1,0 +1,160 @@
+"""Names of SciPy that fungrad.scipy has, too, take traced values while a transform traces; they are
+SciPy's own at all other times, and with plain arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import UnsupportedArgumentError
+from fungrad.numpy.of_scipy import TABLE
+
+pytest.importorskip("scipy")
+
+integrate, interpolate, linalg, ndimage, signal, special, stats = (
+    importlib.import_module(f"scipy.{part}")
+    for part in (
+        "integrate", "interpolate", "linalg", "ndimage", "signal", "special", "stats",
+    )
+)  # fmt: skip
+ORIGINALS = {
+    (part, name): getattr(importlib.import_module(f"scipy.{part}"), name, None)
+    for part, names in TABLE.items()
+    for name in names.split()
+}
+bound_norm, bound_inv = stats.norm, linalg.inv
+
+X = np.array([0.3, 0.7, 1.1])
+A = np.array([[2.0, 0.3, 0.1], [0.4, 1.5, -0.2], [0.0, 0.3, 1.2]])
+
+
+def untouched():
+    return bound_norm is stats.norm and all(
+        getattr(sys.modules[f"scipy.{part}"], name, None) is original
+        for (part, name), original in ORIGINALS.items()
+    )
+
+
+def names_of_both(part):
+    """What the namespaces of SciPy and of fungrad both have, and is not the same object."""
+    theirs = importlib.import_module(f"scipy.{part}")
+    ours = importlib.import_module(f"fungrad.scipy.{part}")
+    for name in dir(ours):
+        here, there = getattr(ours, name, None), getattr(theirs, name, None)
+        if name[0] != "_" and there is not None and here is not there:
+            if not isinstance(there, (np.ufunc, type(sys))):
+                yield name
+
+
+@pytest.mark.parametrize("part", TABLE)
+def test_the_table_has_all_that_both_have(part):
+    pytest.importorskip(f"fungrad.scipy.{part}")
+    missing = set(names_of_both(part)) - set(TABLE[part].split())
+    assert not missing
+    for name in TABLE[part].split():
+        assert hasattr(importlib.import_module(f"fungrad.scipy.{part}"), name)
+
+
+CALLS = {
+    "special.logsumexp": lambda x: special.logsumexp(x, axis=0, keepdims=True),
+    "special.softmax": lambda x: special.softmax(x, axis=-1),
+    "special.multigammaln": lambda x: special.multigammaln(x[0] + 4.0, 2),
+    "linalg.solve": lambda x: linalg.solve(A * x[0], x, check_finite=False),
+    "linalg.expm": lambda x: linalg.expm(A * x[1]),
+    "linalg.toeplitz": lambda x: linalg.toeplitz(x),
+    "linalg.lu_solve": lambda x: linalg.lu_solve(linalg.lu_factor(A * x[2]), X),
+    "linalg.inv, bound before": lambda x: bound_inv(A * x[1], False, True),
+    "signal.convolve": lambda x: signal.convolve(x, [1.0, 2.0]),
+    "ndimage.gaussian_filter1d": lambda x: ndimage.gaussian_filter1d(x, 1.0),
+    "integrate.quad": lambda x: integrate.quad(lambda s: s * x[0], 0.0, 1.0)[0],
+    "integrate.quad of args": lambda x: integrate.quad(lambda s, a: s * a, 0, 1, args=(x[1],))[0],
+    "integrate.quad of a partial": lambda x: integrate.quad(
+        functools.partial(lambda a, s: s * a, x[1]), 0.0, 1.0
+    )[0],
+    "integrate.simpson": lambda x: integrate.simpson(x),
+    "interpolate.CubicSpline": lambda x: interpolate.CubicSpline(np.arange(3.0), x)(0.5),
+    "stats.norm.logpdf": lambda x: stats.norm.logpdf(X, loc=x[0], scale=x[1]),
+    "stats.norm, bound before": lambda x: bound_norm.cdf(x),
+    "stats.norm, frozen": lambda x: stats.norm(x[0], 2.0).logpdf(X),
+    "stats.norm, frozen without": lambda x: stats.norm(0.1, 0.5).logpdf(x),
+    "stats.gamma.sf": lambda x: stats.gamma.sf(x, 2.0),
+    "stats.poisson.logpmf": lambda x: stats.poisson.logpmf(3, x),
+    "stats.multivariate_normal.logpdf": lambda x: stats.multivariate_normal.logpdf(X, x, A @ A.T),
+    "stats.multivariate_normal, frozen": lambda x: stats.multivariate_normal(x, A @ A.T).logpdf(X),
+    "stats.entropy": lambda x: stats.entropy(x / np.sum(x)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_take_traced_values(name):
+    f = CALLS[name]
+    expected = f(X)
+    np.testing.assert_allclose(fg.jit(f)(X), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fg.vjp(f, X)[0], expected, rtol=1e-9, atol=1e-12)
+    forward, backward = fg.jacfwd(f)(X), fg.jacrev(f)(X)
+    np.testing.assert_allclose(forward, backward, rtol=1e-7, atol=1e-9)
+    steps = [(f(X + h) - f(X - h)) / 2e-6 for h in 1e-6 * np.eye(3)]
+    np.testing.assert_allclose(np.moveaxis(backward, -1, 0), steps, rtol=1e-5, atol=1e-7)
+    assert untouched()
+
+
+def test_plain_arguments_go_to_scipy():
+    rng = np.random.default_rng(0)
+
+    def f(x):
+        assert special.logsumexp is not ORIGINALS["special", "logsumexp"]
+        assert special.logsumexp(np.zeros(2)) == ORIGINALS["special", "logsumexp"](np.zeros(2))
+        spline = interpolate.CubicSpline(np.arange(3.0), X)
+        assert type(spline) is ORIGINALS["interpolate", "CubicSpline"]
+        assert isinstance(spline, interpolate.CubicSpline)
+        assert issubclass(interpolate.CubicSpline, interpolate.PPoly)
+        assert isinstance(stats.norm, stats.rv_continuous)
+        assert stats.norm.rvs(size=2, random_state=rng).shape == (2,)
+        assert stats.norm.name == "norm" and stats.norm.interval(0.5)[1] > 0
+        assert issubclass(type(stats.norm(0.0, 1.0).logpdf(X)), np.ndarray)
+        with pytest.raises(np.linalg.LinAlgError):
+            linalg.inv(np.zeros((2, 2)))
+        return x
+
+    fg.grad(f)(1.0)
+    fg.jit(f)(1.0)
+    assert untouched()
+
+
+def test_an_argument_that_ours_does_not_have_is_refused():
+    with pytest.raises(UnsupportedArgumentError, match=r"scipy\.\w+\.\w+ .*test_of_scipy"):
+        fg.grad(lambda x: np.sum(ndimage.laplace(A * x, axes=(0,))))(1.0)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_scipy_is_untouched_after_an_exception(error):
+    def f(x):
+        assert linalg.inv is not ORIGINALS["linalg", "inv"]
+        raise error
+
+    for transform in (fg.grad, fg.jit, fg.vmap, fg.hessian):
+        with pytest.raises(error):
+            transform(f)(np.ones(1))
+        assert untouched()
+
+
+def test_nothing_of_scipy_is_imported_for_it():
+    code = (
+        "import sys, fungrad as fg, numpy as np\n"
+        "fg.grad(lambda x: np.sum(x))(np.ones(2))\n"
+        "assert not [m for m in sys.modules if m.startswith('scipy')]\n"
+        "import scipy.special\n"
+        "original = scipy.special.logsumexp\n"
+        "fg.grad(lambda x: np.sum(x))(np.ones(2))\n"
+        "assert not [m for m in sys.modules if m.startswith('fungrad.scipy')]\n"
+        "assert fg.grad(lambda x: scipy.special.logsumexp(x))(np.ones(2))[0] == 0.5\n"
+        "assert scipy.special.logsumexp is original\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 import fungrad as fg
+from fungrad import extend
 from fungrad.errors import GradientCutError, ItemAssignmentError, LeakedTracerError
+from fungrad.primitives import scattering
+from fungrad.tracing import ownership
 
 X = np.array([0.5, 1.5, 2.0])
 
@@ -263,3 +268,205 @@ def test_numpys_errors():
     ):
         with pytest.raises(error, match=match):
             fg.jit(write)(X)
+
+
+# --- writes in place ------------------------------------------------------------------------------
+
+
+Y = np.array([0.5, 1.5, 2.0])
+
+
+@pytest.fixture
+def in_place(monkeypatch):
+    """Whether each write so far was done in place."""
+    found = []
+
+    def spy(x):
+        given = ownership.to_change(x)
+        found.append(given is not None)
+        return given
+
+    monkeypatch.setattr(scattering, "to_change", spy)
+    return found
+
+
+TRANSFORMS = {
+    "vjp": lambda f, x: fg.vjp(f, x)[0],
+    "grad of grad": lambda f, x: fg.grad(lambda y: np.sum(fg.grad(lambda z: np.sum(f(z)))(y)))(x),
+    "jvp": lambda f, x: fg.jvp(f, (x,), (np.ones_like(x),))[1],
+    "vmap": lambda f, x: fg.vmap(f)(np.stack([x, 2.0 * x])),
+}
+
+
+def _filled(x):
+    out = x * 0.0
+    for i in range(len(x)):
+        out[i] = np.sin(x[i]) * x[-1]
+    return out
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_what_nobody_else_holds_is_written_into_in_place(name, in_place):
+    x = np.linspace(0.1, 1.0, 20)
+    expected = TRANSFORMS[name](lambda x: np.sin(x) * x[-1], x)
+    np.testing.assert_allclose(TRANSFORMS[name](_filled, x), expected, rtol=1e-12)
+    if sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)():
+        writes = [*range(20)]
+        assert sum(in_place) >= len(writes) - 1, name
+
+
+def _held_by_a_residual(x):
+    out = x * 2.0
+    y = np.sin(out)
+    out[0] = x[1]
+    return np.sum(y * out)
+
+
+def _held_as_an_output(x):
+    out = np.exp(x)
+    out[0] = x[1]
+    return np.sum(out * np.sum(x))
+
+
+def _held_by_a_copy(x):
+    out = x * 2.0
+    before = np.array(out)
+    out[1:] = x[0]
+    return np.sum(before * out)
+
+
+def _held_by_a_view(x):
+    out = x * 2.0
+    tail = out[1:]
+    out[1] = x[0] ** 2
+    return np.sum(tail**3)
+
+
+def _updated_functionally(x):
+    out = x * 2.0
+    new = fg.numpy.at(fg.numpy.at(out)[0].set(x[1]))[1].add(x[2])
+    return np.sum(out * new)
+
+
+def _with_itself(x):
+    out = x * 2.0
+    out[...] = out
+    out[np.array([2, 0, 1])] = out
+    return np.sum(out * x)
+
+
+def _with_index_arrays(x):
+    out = x * 2.0
+    out[np.array([0, 2, 0])] = x**2
+    out[out > 2.0] = x[0]
+    return np.sum(out * x)
+
+
+def _of_what_a_block_stopped(x):
+    out = x * 2.0
+    known = fg.stop_gradient(out)
+    out[0] = x[1] ** 2
+    return np.sum(known * out)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        _held_by_a_residual,
+        _held_as_an_output,
+        _held_by_a_copy,
+        _held_by_a_view,
+        _updated_functionally,
+        _with_itself,
+        _with_index_arrays,
+        _of_what_a_block_stopped,
+    ],
+)
+def test_what_somebody_else_holds_is_copied_first(f):
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr(ownership, "_counted", False)
+        value, gradient = fg.value_and_grad(f)(Y)
+        forward = fg.jvp(f, (Y,), (Y,))
+    found = fg.value_and_grad(f)(Y)
+    np.testing.assert_array_equal(found[0], value)
+    np.testing.assert_array_equal(found[1], gradient)
+    np.testing.assert_array_equal(fg.jvp(f, (Y,), (Y,)), forward)
+    if f is not _of_what_a_block_stopped:
+        same_as_numpy(f, Y)
+
+
+@pytest.mark.parametrize("size", [3, 3000])  # small arrays are copied by a trace, large ones kept
+def test_no_array_of_the_user_is_written_into(size, in_place):
+    x = np.linspace(0.1, 1.0, size)
+    constant = np.ones(size)
+    before = x.copy()
+
+    def f(x):
+        x[0] = 3.0
+        y = x * constant
+        y[1] = x[2]
+        return np.sum(y**2)
+
+    for run in (
+        lambda: fg.grad(f)(x),
+        lambda: fg.jvp(f, (x,), (constant,)),
+        lambda: fg.vmap(f)(x[None]),
+        lambda: fg.vmap(fg.grad(f))(x[None]),
+    ):
+        run()
+        np.testing.assert_array_equal(x, before)
+        np.testing.assert_array_equal(constant, np.ones(size))
+
+
+def test_an_array_is_not_overwritten_by_way_of_itself():
+    def f(i):
+        j = i + 0
+        j[j] = i * 10
+        return j
+
+    x = np.array([[2, 0, 1], [1, 2, 0]])
+    np.testing.assert_array_equal(fg.vmap(f)(x), [f(row) for row in x])
+
+
+def _frozen_eval(x):
+    y = x * 1.0
+    y.flags.writeable = False
+    return y
+
+
+frozen = extend.general(
+    "frozen",
+    eval=_frozen_eval,
+    type=lambda x: x,
+    vjp=lambda ct, y, args, wanted: [ct],
+    batch=lambda args, batched, size: frozen(args[0]),
+)
+
+
+def test_an_array_that_is_read_only_is_copied():
+    def f(x):
+        y = frozen(x)
+        y[0] = x[1] * 3.0
+        return np.sum(y)
+
+    np.testing.assert_array_equal(fg.grad(f)(Y), [0.0, 4.0, 1.0])
+    np.testing.assert_array_equal(fg.vmap(f)(Y[None]), [4.5 + 1.5 + 2.0])
+
+
+def test_cotangents_of_what_was_overwritten_are_cleared_in_place():
+    def f(x):
+        out = x * x
+        for i in range(len(x)):
+            out[i] = out[i] * out[i - 1]  # reads and writes in turn
+        y = fg.numpy.at(out)[np.array([1, 1])].add(x[:2])
+        return np.sum(y * x)
+
+    check = np.linspace(0.5, 1.5, 6)
+    np.testing.assert_allclose(fg.grad(f)(check), fg.jit(fg.grad(f))(check), rtol=1e-12)
+    fg.testing.check_grads(f, (check,), order=2)
+
+
+def test_without_counts_of_references_every_write_copies(monkeypatch, in_place):
+    monkeypatch.setattr(ownership, "_counted", False)
+    np.testing.assert_allclose(fg.vjp(_filled, Y)[0], np.sin(Y) * Y[-1])
+    assert in_place and not any(in_place)

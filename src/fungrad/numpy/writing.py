@@ -24,6 +24,7 @@ from fungrad.primitives.scattering import index_set
 from fungrad.primitives.shaping import broadcast_to, cast, reshape
 from fungrad.tracing.aliasing import adopt, check_writeable
 from fungrad.tracing.made import Writable, Written, unwrapped
+from fungrad.tracing.ownership import changed
 from fungrad.tracing.refusals import refused_store
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
@@ -60,8 +61,8 @@ def write(target: Any, index: Any, value: Any) -> None:
     array = unwrapped(target)
     values = fitting(as_array(value), target.dtype, "a[index] = value", True)
     if static is not None:
-        wanted = layout(static, target.shape, ()).shape
-        new = index_set(array, spread(values, wanted, static), index=static)
+        values = spread(values, _named(static, shape_of(array)), static)
+        new = changed(index_set, array, values, index=static)
         adopt(target, new, Indexed(static))
         return
     if type(index) is Tracer and index.dtype == np.bool_:
@@ -70,8 +71,16 @@ def write(target: Any, index: Any, value: Any) -> None:
             return
     x, static, arrays = parsed(array, index)
     wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
-    new = index_set(x, spread(values, wanted, static), *arrays, index=static)
+    new = changed(index_set, x, spread(values, wanted, static), *arrays, index=static)
     adopt(target, new if x is array else reshape(new, shape=target.shape))
+
+
+def _named(index: Index, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what a basic index names."""
+    first = index.entries[0] if len(index.entries) == 1 else None
+    if type(first) is int and shape and -shape[0] <= first < shape[0]:  # the quick way
+        return shape[1:]
+    return layout(index, shape, ()).shape
 
 
 def _is_own_view(target: Any, index: Index, value: Any) -> bool:

@@ -74,6 +74,9 @@ class Primitive:
       collect: `collect(total, cotangent, args, **params)`, where the cotangent of the first
         argument is that of the output at some places: adds it there in place to a `Collected`.
         No other argument then has a cotangent, and what vjp gives is a new array.
+      undo: `undo(total, args, wanted, **params)`, where the output is the first argument changed at
+        some places: makes the `Collected` cotangent of the output that of the first argument, in
+        place, and gives that of the second, or None.
       forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in
         place of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args`.
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
@@ -97,7 +100,7 @@ class Primitive:
     __slots__ = (
         "_ufunc", "batch", "collect", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep",
         "module", "moves", "multiple", "name", "partials", "plain", "pure", "reads", "simple",
-        "type", "vjp",
+        "type", "undo", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +115,7 @@ class Primitive:
         keep: Rule | None = None,
         reads: Sequence[int] | None = None,
         collect: Rule | None = None,
+        undo: Rule | None = None,
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
@@ -132,6 +136,7 @@ class Primitive:
         write(self, "batch", batch)
         write(self, "keep", keep)
         write(self, "collect", collect)
+        write(self, "undo", undo)
         if reads is None and partials is not None:
             reads = range(len(partials))
         write(self, "reads", None if reads is None else frozenset(reads))
@@ -161,6 +166,7 @@ class Primitive:
     batch: Rule | None
     keep: Rule | None
     collect: Rule | None
+    undo: Rule | None
     reads: frozenset[int] | None
     forward: Rule | None
     cuts: bool | frozenset[int]

@@ -29,6 +29,7 @@ from numpy import ndarray
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.cotangents import Collected, Masked
 from fungrad.primitives.declare import Later, Primitive
 from fungrad.primitives.shaping import broadcast_to, convert, prepend_axes
 from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
@@ -43,16 +44,6 @@ class Over:
         self.function = function
 
 
-class Masked:
-    """A cotangent, or a factor of one, that is exactly zero where its mask is false."""
-
-    __slots__ = ("mask", "value")
-
-    def __init__(self, value: Any, mask: Any) -> None:
-        self.value = value
-        self.mask = mask
-
-
 class Times:
     """A factor of a cotangent that is a number times a value: the cotangent is multiplied by the
     number first, which meets the numbers of sums and means there.
@@ -63,55 +54,6 @@ class Times:
     def __init__(self, number: float, value: Any) -> None:
         self.number = number
         self.value = value
-
-
-class Collected:
-    """A cotangent that is summed up in place, in an array that nothing else holds.
-
-    Reads of parts of one array cost what the parts cost, then, and not what the array costs. It
-    becomes an ordinary cotangent, by `total`, before any rule sees it.
-
-    Args:
-      begun: the cotangent that it begins with.
-      own: whether nothing else holds that one, so that it need not be copied.
-    """
-
-    __slots__ = ("mask", "value")
-
-    def __init__(self, begun: Any, own: bool = False) -> None:
-        masked = type(begun) is Masked
-        value = begun.value if masked else begun
-        self.value = value if own else np.array(value, order="C")
-        self.mask = None
-        if masked:  # which may broadcast against the value, as a condition of `where` does
-            self.mask = np.array(np.broadcast_to(begun.mask, self.value.shape), order="C")
-
-    def add(self, cotangent: Any, place: Callable[[np.ufunc, ndarray, Any], Any]) -> Collected:
-        """Adds a cotangent of a part; `place(ufunc, array, values)` applies a ufunc there."""
-        if type(cotangent) is not Masked:
-            place(np.add, self.value, cotangent)
-            self.mask = None
-            return self
-        place(np.add, self.value, cotangent.value)
-        if self.mask is not None:
-            place(np.logical_or, self.mask, cotangent.mask)
-        return self
-
-    def plus(self, cotangent: Any) -> Collected:
-        """Adds a cotangent of the whole array."""
-        return self.add(cotangent, _everywhere)
-
-    def read(self, primitive: Any, cotangent: Any, args: Any, params: dict[str, Any]) -> None:
-        """Adds the cotangent of what a primitive with a rule `collect` has read."""
-        primitive.collect(self, cotangent, args, **params)
-
-    def total(self) -> Any:
-        """The sum, which is not added to any more."""
-        return self.value if self.mask is None else Masked(self.value, self.mask)
-
-
-def _everywhere(ufunc: np.ufunc, out: ndarray, values: Any) -> None:
-    ufunc(out, values, out=out)
 
 
 Kind = tuple[np.dtype[Any], bool]

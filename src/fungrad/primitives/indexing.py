@@ -122,7 +122,7 @@ def _collect_getitem(total: Any, ct: Any, args: Any, *, index: Index) -> None:
             np.add(part, ct, out=part)
         else:
             total.value[index.entries] = part + ct
-        total.mask = None
+        total.unmask()
         return
     if type(ct) is not Masked and repeatable(args[1:]):  # as above
         ct = Masked(ct, np.True_)

@@ -32,16 +32,30 @@ from fungrad.primitives.indexing import (
 from fungrad.primitives.scanning import attains, linear_recurrence, shifted
 from fungrad.primitives.shaping import cast, reshape
 from fungrad.primitives.stacking import iota
+from fungrad.tracing.ownership import to_change
 from fungrad.tracing.trace import shape_of, typeof
 
 Rule = Callable[..., Any]
 
 
-def _declare(name: str, eval: Rule, *, jvp: Rule, vjp: Rule, keep: Rule | None = None) -> Primitive:
-    """A primitive (x, values, *arrays, index=); `eval` writes into a fresh copy of x."""
+def _declare(
+    name: str,
+    eval: Rule,
+    *,
+    jvp: Rule,
+    vjp: Rule,
+    keep: Rule | None = None,
+    undo: Rule | None = None,
+) -> Primitive:
+    """A primitive (x, values, *arrays, index=); `eval` writes into a copy of x, or into x itself
+    where that was given up.
+    """
 
     def evaluated(x: Any, values: Any, *arrays: Any, index: Index) -> Any:
-        return eval(np.array(x, order="C"), values, arrays, index)
+        out = to_change(x)
+        if out is None:
+            out = np.array(x, order="C")
+        return eval(out, values, arrays, index)
 
     def result_type(x: Type, values: Type, *arrays: Type, index: Index) -> Type:
         checked_values(name, values, x.shape, arrays, index)
@@ -70,18 +84,23 @@ def _declare(name: str, eval: Rule, *, jvp: Rule, vjp: Rule, keep: Rule | None =
         vjp=vjp_padded,
         batch=batch,
         keep=keep,
+        undo=undo,
     )
     return primitive
 
 
-def _types_kept(args: Sequence[Any]) -> list[Any]:
-    return [typeof(args[0]), typeof(args[1]), *args[2:]]
+def _types_kept(args: Sequence[Any]) -> Sequence[Any]:
+    x, values, *arrays = args
+    return (typeof(x), typeof(values), *arrays)
 
 
 # --- set ------------------------------------------------------------------------------------------
 
 
 def _eval_set(out: Any, values: Any, arrays: Any, index: Index) -> Any:
+    if not arrays:
+        out[index.entries] = values
+        return out
     # Contiguous, so that NumPy writes in C order, and of repeated elements always the last.
     out[index.fill(arrays)] = np.ascontiguousarray(values) if repeatable(arrays) else values
     return out
@@ -116,8 +135,19 @@ def _jvp_set(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: A
     return y, index_set(dx, cast(dvalues, typeof(dx).dtype), *arrays, index=index)
 
 
+def _undo_set(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
+    arrays = args[2:]
+    for_values = None
+    if wanted[1] and arrays:
+        for_values = _vjp_set(total.value, None, args[0], args[1], arrays, index, (0, 1))[1]
+    elif wanted[1]:  # a copy of what is cleared now
+        for_values = total.value[index.entries].copy()
+    total.clear(index.fill(arrays))
+    return for_values
+
+
 index_set: Primitive = _declare(
-    "index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept
+    "index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept, undo=_undo_set
 )
 """`index_set(x, values, *arrays, index=)`: x with x[index] = values."""
 
@@ -138,12 +168,18 @@ def _jvp_add(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: A
     return y, index_add(dx, cast(dvalues, typeof(dx).dtype), *arrays, index=index)
 
 
+def _undo_add(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
+    total.unmask()
+    return total.value[index.fill(args[2:])].copy() if wanted[1] else None
+
+
 index_add: Primitive = _declare(
     "index_add",
     lambda out, values, arrays, index: apply_at(np.add, out, values, arrays, index),
     jvp=_jvp_add,
     vjp=_vjp_add,
     keep=_types_kept,
+    undo=_undo_add,
 )
 """`index_add(x, values, *arrays, index=)`: x with x[index] += values, repeats included."""
 

@@ -71,7 +71,7 @@ class VjpTrace(Trace):
                         else (primitive, params, (arg.extra,), keep((value,)), None, slot, None)
                     )
                     return Tracer(self, output, slot)
-            elif len(args) == 2 and primitive.plain:
+            elif len(args) == 2 and (primitive.plain or primitive.keep is not None):
                 x, y = args
                 slot_x = slot_y = 0
                 if type(x) is Tracer and x.owner is self:
@@ -81,6 +81,13 @@ class VjpTrace(Trace):
                     slot_y = y.extra
                     y = y.value
                 if (slot_x or slot_y) and type(x) is not Tracer and type(y) is not Tracer:
+                    if not primitive.plain:
+                        output = primitive.eval(x, y, **params)
+                        pair = (slot_x, slot_y)
+                        kept = self._kept(primitive, primitive.keep((x, y)), pair)
+                        self.slots = slot = self.slots + 1
+                        self.tape.extend((primitive, params, pair, kept, None, slot, None))
+                        return Tracer(self, output, slot)
                     output = primitive.eval(x, y)
                     if slot_x == 0:
                         if type(x) is ndarray and 0 in primitive.reads:

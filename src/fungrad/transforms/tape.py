@@ -12,7 +12,14 @@ from numpy import float64, ndarray
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
 from fungrad.primitives.collecting import Gathered
-from fungrad.primitives.elementwise import Collected, Masked, add_cotangents, plain, scale_masked
+from fungrad.primitives.elementwise import (
+    Collected,
+    Masked,
+    add_cotangents,
+    plain,
+    scale_masked,
+    whole,
+)
 from fungrad.primitives.shaping import broadcast_to, convert, sum_to
 from fungrad.tracing.scope import replayed
 from fungrad.tracing.source import user_line
@@ -63,7 +70,7 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
             cotangents[out] = None
             masked = False
             if type(cotangent) is not ndarray:
-                if isinstance(cotangent, Collected):
+                if isinstance(cotangent, Collected) and not (eager and primitive.undo is not None):
                     cotangent = cotangent.total()
                 masked = type(cotangent) is Masked
             partials = primitive.partials
@@ -130,6 +137,22 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                     cotangents[slots[0]] = held
                 held.read(primitive, cotangent, args, params)
                 continue
+        if eager and primitive.undo is not None:
+            if slots[0]:
+                if not isinstance(cotangent, Collected):
+                    cotangent = Collected(cotangent)
+                new = primitive.undo(cotangent, args, slots, **params)
+                held = cotangents[slots[0]]
+                if held is None:
+                    cotangents[slots[0]] = cotangent
+                else:
+                    cotangents[slots[0]] = add_cotangents(held, cotangent.total())
+                if new is not None:
+                    new = match(new, args[1])
+                    held = cotangents[slots[1]]
+                    cotangents[slots[1]] = new if held is None else add_cotangents(held, new)
+                continue
+            cotangent = whole(cotangent)
         if primitive.vjp is None:
             raise _missing(primitive, slots)
         if type(cotangent) is Masked:
@@ -169,6 +192,9 @@ def _moved(
 
 def match(cotangent: Any, arg: Any) -> Any:
     """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
+    if type(arg) is Type and type(cotangent) is not Masked:  # mostly there is nothing to do
+        if cotangent.shape == arg.shape and cotangent.dtype is arg.dtype:
+            return cotangent
     if type(cotangent) is Masked:
         value = match(cotangent.value, arg)
         same = typeof(value).shape == typeof(cotangent.value).shape

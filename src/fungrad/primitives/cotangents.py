@@ -1,0 +1,93 @@
+"""Floor 3: cotangents on the way back that are more than an array: masked ones, and collected ones.
+Knows NumPy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+
+class Masked:
+    """A cotangent, or a factor of one, that is exactly zero where its mask is false."""
+
+    __slots__ = ("mask", "value")
+
+    def __init__(self, value: Any, mask: Any) -> None:
+        self.value = value
+        self.mask = mask
+
+
+class Collected:
+    """A cotangent that is summed up in place, in an array that nothing else holds.
+
+    Reads of parts of one array cost what the parts cost, then, and not what the array costs. It
+    becomes an ordinary cotangent, by `total`, before any rule sees it.
+
+    Args:
+      begun: the cotangent that it begins with.
+      own: whether nothing else holds that one, so that it need not be copied.
+    """
+
+    __slots__ = ("cleared", "mask", "value")
+
+    def __init__(self, begun: Any, own: bool = False) -> None:
+        masked = type(begun) is Masked
+        value = begun.value if masked else begun
+        self.value = value if own else np.array(value, order="C")
+        self.cleared: Any = None
+        """The index of the elements that were cleared last: a mask of all others, if any."""
+        self.mask = None
+        if masked:  # which may broadcast against the value, as a condition of `where` does
+            self.mask = np.array(np.broadcast_to(begun.mask, self.value.shape), order="C")
+
+    def add(self, cotangent: Any, place: Callable[[np.ufunc, ndarray, Any], Any]) -> Collected:
+        """Adds a cotangent of a part; `place(ufunc, array, values)` applies a ufunc there."""
+        if type(cotangent) is not Masked:
+            place(np.add, self.value, cotangent)
+            self.unmask()
+            return self
+        place(np.add, self.value, cotangent.value)
+        self._make_mask()
+        if self.mask is not None:
+            place(np.logical_or, self.mask, cotangent.mask)
+        return self
+
+    def unmask(self) -> None:
+        """Lets any element be other than exactly zero."""
+        self.mask = self.cleared = None
+
+    def clear(self, index: Any) -> None:
+        """Makes the elements x[index] exactly zero, and no others."""
+        self.unmask()
+        self.value[index] = 0
+        self.cleared = index
+
+    def _make_mask(self) -> None:
+        if self.cleared is not None:
+            self.mask = np.ones(self.value.shape, np.bool_)
+            self.mask[self.cleared] = False
+            self.cleared = None
+
+    def plus(self, cotangent: Any) -> Collected:
+        """Adds a cotangent of the whole array."""
+        return self.add(cotangent, _everywhere)
+
+    def read(self, primitive: Any, cotangent: Any, args: Any, params: dict[str, Any]) -> None:
+        """Adds the cotangent of what a primitive with a rule `collect` has read."""
+        primitive.collect(self, cotangent, args, **params)
+
+    def total(self) -> Any:
+        """The sum, which is not added to any more."""
+        self._make_mask()
+        return self.value if self.mask is None else Masked(self.value, self.mask)
+
+
+def _everywhere(ufunc: np.ufunc, out: ndarray, values: Any) -> None:
+    ufunc(out, values, out=out)
+
+
+__all__ = ["Collected", "Masked"]

@@ -114,7 +114,7 @@ MUTANTS = (
         ("0.0 and -0.0 are one parameter",
          "        return (type(value), repr(value))\n", "        return (type(value), value)\n"),
         ("constants of two dtypes are one", "(variable.type, value.tobytes())", "value.tobytes()"),
-        ("effects are shared", "None if effectful(equation) else _key(equation)", "_key(equation)"),
+        ("effects are shared", "None if effectful(equation) else key_of(equation)", "key_of(equation)"),
         ("other readers are ignored", "return self._reads[id(atom)] <= others", "return True"),
         ("other readers of a chain are ignored",
          "return all(self._reads[id(v)] <= (not here) for v in equation.outputs)", "return True"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import sys
 import warnings
 
@@ -1166,6 +1168,27 @@ def test_a_call_of_the_same_arguments_is_expanded_once():
     np.testing.assert_allclose(fg.jit(twofold(40, lambda x: x))(0.5), 2.0**40 * np.sin(0.5))
 
 
+def test_calls_in_calls_have_their_equations_in_common():
+    """2**25 calls, of 26 arguments at each depth."""
+    f = twofold(25, lambda x: 2 * x)
+    x = np.array([0.3, 0.001])
+    assert len(inline(fg.make_jaxpr(f)(x)).equations) < 1000
+    factors = 2.0 ** np.arange(26)
+    want = [math.comb(25, k) for k in range(26)] @ np.sin(factors[:, None] * x)
+    np.testing.assert_allclose(f(x), want, rtol=1e-9)
+
+
+def test_an_array_of_a_called_function_is_one_constant():
+    weights = np.array([0.5, 2.0])
+    f = twofold(6, lambda x: x * weights)
+    graph = inline(fg.make_jaxpr(f)(weights))
+    assert len(graph.constants) == 6 and len(graph.equations) < 200
+    whole = twofold(6, lambda x: x * weights)
+    np.testing.assert_array_equal(
+        f(weights), fg.evaluate(fg.make_jaxpr(whole)(weights), weights)[0]
+    )
+
+
 def test_a_call_that_does_something_is_expanded_each_time():
     seen = []
 
@@ -1181,11 +1204,10 @@ def test_a_call_that_does_something_is_expanded_each_time():
 def test_calls_stay_calls_where_they_would_be_too_many_equations(monkeypatch):
     monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 100)
     x = np.linspace(0.0, 1.0, 3)
-    f = twofold(9, lambda x: x * 0.5)
+    f, whole = (twofold(9, lambda x, k=k: x * 0.5 ** next(k)) for k in map(itertools.count, (2, 2)))
     graph = fg.make_jaxpr(f)(x)
     assert 0 < len(inline(graph).equations) <= 100
     monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 1 << 17)
-    whole = twofold(9, lambda x: x * 0.5)
     assert len(inline(fg.make_jaxpr(whole)(x)).equations) > 1_000
     monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 100)
     np.testing.assert_array_equal(f(x), whole(x))

@@ -7,6 +7,7 @@ only here. Each pass is linear in the number of equations.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from fungrad.optimise.rewrite import (
     computed_now,
     copied,
     is_pure,
+    key_of,
     renamed,
     renewed,
     rewired,
@@ -37,56 +39,91 @@ FOLDED = 1 << 16
 EXPANDED = 1 << 17
 """The most equations that a Graph is given by its calls."""
 
+ATTEMPTED = 1 << 13
+"""How many equations are written to see whether calls, which have more, have many of them in
+common.
+"""
+
 
 def inline(graph: Graph) -> Graph:
     """Puts the equations of called Graphs in the place of the calls.
 
-    A Graph that is called with the same arguments again is not expanded again, if it is pure. A
-    call stays a call where the equations would be more than EXPANDED.
+    What is pure and reads the same as before is not written again, be it an equation or a call:
+    `g(x) + g(2 * x)`, nested n deep, has n**2 different ones among 2**n. A call stays a call where
+    the equations would be more than EXPANDED.
     """
     if not any(map(_is_call, graph.equations)):
         return graph
-    equations: list[Equation] = []
-    constants = list(graph.constants)
-    names: Renaming = {}
-    expanded: dict[Any, tuple[Atom, ...]] = {}
+    expansion = _Expansion(graph)
+    outputs = expansion.of(graph, graph.inputs)
+    return graph.replace(
+        constants=tuple(expansion.constants.values()),
+        equations=tuple(expansion.equations),
+        outputs=outputs,
+    )
 
-    def outputs_of(call: Equation) -> tuple[Atom, ...] | None:
-        inner = call.params["graph"]
-        key = _called(call)
-        if key in expanded:
-            return expanded[key]
-        if len(equations) + _expanded_size(inner) > EXPANDED:
-            return None
-        found = expand(inner, call.inputs)
-        if is_pure(call):
-            expanded[key] = found
-        return found
 
-    def expand(inner: Graph, arguments: tuple[Atom, ...]) -> tuple[Atom, ...]:
-        local: Renaming = {id(v): a for v, a in zip(inner.inputs, arguments, strict=True)}
-        for variable, value in inner.constants:
-            fresh = Variable(variable.type)
+class _TooMany(Exception):
+    """Ends an attempt to expand a call."""
+
+
+class _Expansion:
+    """The equations of a Graph and of those that it calls, each pure one once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.equations: list[Equation] = []
+        self.constants = {id(v): (v, value) for v, value in graph.constants}
+        """The constants of all Graphs, by the variables that they have there."""
+        self._known: dict[Any, tuple[Atom, ...]] = {}
+        """The outputs of equations and calls, by what these are."""
+        self._limit = math.inf
+
+    def of(self, graph: Graph, arguments: Sequence[Atom]) -> tuple[Atom, ...]:
+        """Writes the equations of a Graph for some arguments; its outputs."""
+        local: Renaming = {id(v): a for v, a in zip(graph.inputs, arguments, strict=True)}
+        for variable, value in graph.constants:
+            fresh, _ = self.constants.setdefault(id(variable), (Variable(variable.type), value))
             local[id(variable)] = fresh
-            constants.append((fresh, value))
-        for equation in inner.equations:
-            if _is_call(equation):
-                outputs = outputs_of(rewired(equation, local))
-                if outputs is not None:
-                    local.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
-                    continue
-            equations.append(renewed(equation, local))
-        return renamed(inner.outputs, local)
+        for equation in graph.equations:
+            read = rewired(equation, local)
+            key = self._key(read)
+            found = None if key is None else self._known.get(key)
+            if found is None:
+                found = self._called(read) if _is_call(read) else None
+                if found is None:
+                    found = self._written(read)
+                if key is not None:
+                    self._known[key] = found
+            local.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
+        return renamed(graph.outputs, local)
 
-    for equation in graph.equations:
-        equation = rewired(equation, names)
-        found = outputs_of(equation) if _is_call(equation) else None
-        if found is None:
-            equations.append(equation)
-        else:
-            names.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
-    outputs = renamed(graph.outputs, names)
-    return graph.replace(constants=tuple(constants), equations=tuple(equations), outputs=outputs)
+    def _key(self, equation: Equation) -> Any:
+        return key_of(equation) if is_pure(equation) else None
+
+    def _written(self, equation: Equation) -> tuple[Atom, ...]:
+        if len(self.equations) >= self._limit:
+            raise _TooMany
+        new = renewed(equation, {})
+        self.equations.append(new)
+        return new.outputs
+
+    def _called(self, call: Equation) -> tuple[Atom, ...] | None:
+        """The outputs of a call whose equations are written; None where they are too many."""
+        inner = call.params["graph"]
+        if self._limit < math.inf or len(self.equations) + _expanded_size(inner) <= EXPANDED:
+            return self.of(inner, call.inputs)
+        before = len(self.equations), len(self.constants), len(self._known)
+        self._limit = min(EXPANDED, before[0] + ATTEMPTED)
+        try:
+            return self.of(inner, call.inputs)
+        except _TooMany:
+            del self.equations[before[0] :]
+            for held, size in ((self.constants, before[1]), (self._known, before[2])):
+                while len(held) > size:
+                    held.popitem()
+            return None
+        finally:
+            self._limit = math.inf
 
 
 def _called(equation: Equation) -> tuple[Any, ...]:

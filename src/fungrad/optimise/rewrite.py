@@ -239,7 +239,7 @@ class Writer:
         self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any
     ) -> Atom | None:
         """What the primitive gives, if it has been written before."""
-        twin = self._seen.get(_key(applied(like, primitive, *inputs, **params)))
+        twin = self._seen.get(key_of(applied(like, primitive, *inputs, **params)))
         return None if twin is None else twin.outputs[0]
 
     def write(self, equation: Equation) -> tuple[Atom, ...]:
@@ -258,7 +258,7 @@ class Writer:
             self._writing -= 1
             for atom in equation.inputs:
                 reads[id(atom)] += 1
-        key = None if effectful(equation) else _key(equation)
+        key = None if effectful(equation) else key_of(equation)
         twin = equation if key is None else self._seen.setdefault(key, equation)
         if twin is not equation:
             self.drop(equation)
@@ -294,7 +294,7 @@ class Writer:
         return found
 
 
-def _key(equation: Equation) -> Hashable:
+def key_of(equation: Equation) -> Hashable:
     """What two equations have in common when they compute the same; None where that cannot be
     told.
 

@@ -18,6 +18,7 @@ ELSEWHERE = ("errors.md", "how-it-works.md")
 """Pages whose programs are no sessions: run by test_error_docs.py and test_how_it_works.py."""
 NEEDS = {
     "interop/dlpack.md": "torch",
+    "interop/jax.md": "jax",
     "interop/numba.md": "numba",
     "interop/pandas-xarray.md": "xarray",
     "interop/processes.md": "joblib",

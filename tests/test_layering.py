@@ -47,6 +47,7 @@ FLOORS = (
         "saving_values",
         "sparse",
         "dask",
+        "engines",
     ),
     ("__init__",),
     ("demo",),

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from fungrad import testing as testing
     from fungrad import tree_parts as tree_parts
     from fungrad import tree_util as tree_util
+    from fungrad.engines import from_jax as from_jax
+    from fungrad.engines import to_jax as to_jax
     from fungrad.inspect.ablate import ablate_stops as ablate_stops
     from fungrad.inspect.draw import draw as draw
     from fungrad.inspect.numpy_source import to_source as to_source
@@ -110,6 +112,7 @@ _LATER = {
     "extend": "fungrad.extend",
     "external": "fungrad.structural.external",
     "fixed_point": "fungrad.structural.implicit",
+    "from_jax": "fungrad.engines",
     "gauss_newton_product": "fungrad.transforms.derived",
     "hessian": "fungrad.transforms.jacobians",
     "hvp": "fungrad.transforms.derived",
@@ -140,6 +143,7 @@ _LATER = {
     "scipy": "fungrad.scipy",
     "sparse": "fungrad.sparse",
     "testing": "fungrad.testing",
+    "to_jax": "fungrad.engines",
     "to_source": "fungrad.inspect.numpy_source",
     "tree_all": "fungrad.tree_util",
     "tree_flatten": "fungrad.tree_util",

@@ -9,6 +9,9 @@ A declared primitive is a function that every transform understands:
 12.0
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from fungrad.ir.types import Type as Type
 from fungrad.primitives.contracting import multilinear as multilinear
 from fungrad.primitives.declare import Primitive as Primitive
@@ -24,3 +27,19 @@ from fungrad.tracing.trace import current
 from fungrad.tracing.trace import typeof as typeof
 
 current_trace = current
+jax_rules: dict[Primitive, Callable[..., Any]] = {}
+"""For primitives the function of jax.numpy that computes what they do: see `jax_rule`."""
+
+
+def jax_rule(primitive: Primitive, function: Callable[..., Any]) -> None:
+    """Gives a primitive the function that `fg.to_jax` computes it by.
+
+    Args:
+      primitive: declared with this module.
+      function: `function(*arrays, **params)`, of arrays and functions of jax.numpy. Its result is
+        cast to the type that the primitive's type rule says; a tuple where it has many outputs.
+
+    >>> triple = elementwise("triple", lambda x: 3.0 * x, partials=[3.0])
+    >>> jax_rule(triple, lambda x: 3.0 * x)
+    """
+    jax_rules[primitive] = function

@@ -1,0 +1,84 @@
+"""Other engines that run what fungrad traced: `fg.to_jax` and the way back, `fg.from_jax`.
+
+JAX is imported when they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fungrad.later import Module
+
+if TYPE_CHECKING:
+    from fungrad.engines.jax import back, call
+else:
+    back, call = Module("fungrad.engines.jax.back"), Module("fungrad.engines.jax.call")
+
+
+def to_jax(
+    f: Callable[..., Any],
+    *,
+    derivatives: str | None = "fungrad",
+    callbacks: bool = False,
+    max_steps: int | None = None,
+    precision: str = "require",
+) -> Callable[..., Any]:
+    """A function of JAX's arrays that computes what f, written with NumPy, computes.
+
+    It is traced by fungrad once for each types of the arguments, and runs under jax.jit, jax.vmap,
+    jax.grad, shardings and jax.export: on a CPU, a GPU, a TPU, or many of them.
+
+    Args:
+      f: a pure function of trees of arrays, also one made by `fg.grad`, `fg.vmap` or `fg.jit`.
+      derivatives: "fungrad": jax.grad of the result gives fungrad's derivative, with custom rules,
+        stops and what it says at kinks, at every order (reverse mode only: JAX's forward mode
+        refuses it; take `to_jax(fg.jvp...)`, `to_jax(fg.hessian(f))`). "jax": JAX differentiates
+        the translated operations by its own rules. None: jax.grad of it raises.
+      callbacks: whether primitives without a JAX rule are computed by NumPy on the host.
+      max_steps: the most steps of a `while_loop` that is differentiated in reverse; more give NaN.
+      precision: "require": 64-bit arguments and constants raise where JAX would make them 32-bit
+        (jax_enable_x64 is off); "convert": they become 32-bit.
+
+    Raises:
+      MissingExtraError: without JAX.
+      ArgumentError: for 64-bit values without jax_enable_x64, and for a while loop that is
+        differentiated without max_steps.
+      UnsupportedFunctionError: for a primitive without a rule.
+
+    Errors that depend on values, of an index out of bounds or a matrix that is not positive
+    definite, become NaN, as JAX cannot raise them.
+
+    >>> import jax, numpy as np  # doctest: +SKIP
+    >>> g = to_jax(lambda x: np.sum(np.sin(x) ** 2))  # doctest: +SKIP
+    >>> jax.jit(jax.grad(g))(np.ones(3))  # doctest: +SKIP
+    Array([0.9092974, 0.9092974, 0.9092974], dtype=float64)
+    """
+    return call.to_jax(
+        f, derivatives=derivatives, callbacks=callbacks, max_steps=max_steps, precision=precision
+    )
+
+
+def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable[..., Any]:
+    """A function of NumPy arrays that runs a function of JAX's, with JAX's derivatives.
+
+    It is one opaque operation for fungrad. Its derivative is another one, made by jax.vjp, and so
+    on for every order. Each is compiled by jax.jit.
+
+    Args:
+      jax_f: a pure function of trees of JAX's arrays that JAX can differentiate.
+      vectorized: whether it takes further leading axes, equal ones on all arguments: then `vmap`
+        calls it once.
+
+    Raises:
+      MissingExtraError: without JAX.
+
+    >>> import jax.numpy as jnp, numpy as np, fungrad as fg  # doctest: +SKIP
+    >>> f = from_jax(lambda x: jnp.sum(jnp.sin(x)))  # doctest: +SKIP
+    >>> fg.grad(f)(np.zeros(3))  # doctest: +SKIP
+    array([1., 1., 1.])
+    """
+    return back.from_jax(jax_f, vectorized=vectorized)
+
+
+__all__ = ["from_jax", "to_jax"]

@@ -1,0 +1,156 @@
+"""A Graph as a function of jax.numpy: equation by equation, or behind fungrad's derivatives.
+
+JAX must not differentiate what it is given: it knows no custom rules and no erased stops, and its
+derivatives of `where` and `abs` differ. So `differentiable` puts a Graph behind `jax.custom_vjp`,
+whose backward pass is the Graph of fungrad's, and so on for every order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.engines.jax import arrays, elementwise, linear_algebra, random  # noqa: F401 - rules
+from fungrad.engines.jax.table import RULES, STRUCTURAL, Options, cast, jax, jnp
+from fungrad.errors import UnsupportedFunctionError
+from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.structural.retrace import differentiate, joint, kept, pruned, strong
+
+Function = Callable[..., list[Any]]
+
+
+def run(graph: Graph, args: Sequence[Any], options: Options) -> list[Any]:
+    """The outputs of a Graph on JAX's arrays."""
+    values: dict[int, Any] = {id(v): value for v, value in graph.constants}
+    values.update((id(v), arg) for v, arg in zip(graph.inputs, args, strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.value if isinstance(atom, Literal) else values[id(atom)]
+
+    for equation in graph.equations:
+        found = apply(equation, [read(atom) for atom in equation.inputs], options)
+        values.update((id(v), x) for v, x in zip(equation.outputs, found, strict=True))
+    return [
+        read(atom) if type_.dtype.kind == "O" else cast(read(atom), type_.dtype)
+        for atom, type_ in zip(graph.outputs, graph.output_types, strict=True)
+    ]
+
+
+def apply(equation: Equation, args: Sequence[Any], options: Options) -> Sequence[Any]:
+    """The results of one equation."""
+    primitive: Any = equation.primitive
+    types = [atom.type for atom in equation.inputs]
+    if primitive in STRUCTURAL:
+        outputs: Sequence[Any] = STRUCTURAL[primitive](equation, args, options)
+        return outputs
+    function = RULES.get(primitive) or elementwise.special(primitive)
+    dtypes = None
+    if function is None and primitive.partials is not None:
+        function = elementwise.of_ufunc(primitive)
+        dtypes = elementwise.loop_dtypes(primitive, types) if function is not None else None
+    if function is None and primitive.name == "matrix_function":
+        function = linear_algebra.matrix_exponential if equation.params["name"] == "expm" else None
+    if function is None:
+        return _called_back(equation, args, options)
+    if dtypes is None:
+        dtypes = [t.dtype for t in types]
+    given = [
+        x if t.dtype.kind == "O" else cast(x, d)
+        for x, d, t in zip(args, dtypes, types, strict=True)
+    ]
+    found = function(*given, **equation.params)
+    found = tuple(found) if primitive.multiple else (found,)
+    return [cast(x, v.type.dtype) for x, v in zip(found, equation.outputs, strict=True)]
+
+
+def _called_back(equation: Equation, args: Sequence[Any], options: Options) -> Sequence[Any]:
+    """The results of a primitive without a rule: computed by NumPy on the host, if allowed."""
+    primitive: Any = equation.primitive
+    if not options.callbacks:
+        where = "" if equation.source is None else f" ({equation.source})"
+        raise UnsupportedFunctionError(
+            f"fg.to_jax has no rule for `{primitive.name}`{where}. Pass callbacks=True to compute "
+            "it by NumPy on the host (it cannot be sharded then), or give a rule: "
+            "fg.extend.jax_rule(primitive, function)."
+        )
+    types = [atom.type for atom in equation.inputs]
+    results = [v.type for v in equation.outputs]
+
+    def host(*values: Any) -> Any:
+        plain = [
+            np.asarray(x).item() if t.weak and not t.shape else np.asarray(x)
+            for x, t in zip(values, types, strict=True)
+        ]
+        found = primitive.eval(*plain, **equation.params)
+        found = found if primitive.multiple else (found,)
+        return tuple(
+            np.asarray(x, t.dtype).reshape(t.shape) for x, t in zip(found, results, strict=True)
+        )
+
+    shapes = tuple(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in results)
+    given = [cast(x, t.dtype) for x, t in zip(args, types, strict=True)]
+    found: Sequence[Any] = jax.pure_callback(host, shapes, *given, vmap_method="sequential")
+    return found
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+def differentiable(graph: Graph, options: Options) -> Function:
+    """A Graph as a function of JAX's arrays whose derivatives, of every order, are fungrad's."""
+    key = ("jax", options.callbacks, options.max_steps)
+    function: Function = kept(graph, key, lambda: _differentiable(graph, options))
+    return function
+
+
+def _differentiable(graph: Graph, options: Options) -> Function:
+    wanted = [t.inexact for t in graph.input_types]
+    function = jax.custom_vjp(lambda *args: run(graph, args, options))
+
+    def forward(*args: Any) -> Any:
+        halves = differentiate(graph, wanted)
+        if any(v.type.dtype.kind == "O" for v in halves.backward.inputs):
+            return differentiable(graph, options)(*args), (True, args)
+        found = differentiable(halves.forward, options)(*args)
+        count = len(graph.outputs)
+        return found[:count], (False, found[count:])
+
+    def backward(residuals: Any, cotangents: Sequence[Any]) -> Any:
+        again, held = residuals
+        given = [
+            cast(c, t.dtype)
+            for c, t in zip(cotangents, graph.output_types, strict=True)
+            if t.inexact
+        ]
+        if again:  # records of loops are no arrays of JAX's: the loop is run once more
+            whole, reached = joint(graph, wanted)
+            pullback = _only(whole, len(graph.outputs))
+        else:
+            halves = differentiate(graph, wanted)
+            pullback, reached = halves.backward, halves.reached
+        found = iter(differentiable(pullback, options)(*held, *given))
+        return tuple(
+            next(found) if i in reached else _zero(t) for i, t in enumerate(graph.input_types)
+        )
+
+    function.defvjp(forward, backward)
+    return lambda *args: function(
+        *[cast(x, t.dtype) for x, t in zip(args, graph.input_types, strict=True)]
+    )
+
+
+def _only(whole: Graph, first: int) -> Graph:
+    """A joint Graph with the outputs after the first ones alone."""
+    result: Graph = kept(
+        whole, ("jax", first), lambda: pruned(whole.replace(outputs=whole.outputs[first:]))
+    )
+    return result
+
+
+def _zero(type_: Any) -> Any:
+    return jnp.zeros(type_.shape, strong(type_).dtype) if type_.inexact else None
+
+
+__all__ = ["Function", "apply", "differentiable", "run"]

@@ -15,10 +15,10 @@ import pytest
 from surface import agrees, same, values
 
 import fungrad as fg
-from fungrad.numpy.intercepted import BY_OTHERS, INTERCEPTED, MAKERS
+from fungrad.numpy.intercepted import BY_OTHERS, INTERCEPTED, MAKERS, MAY_BE_OLD
 from fungrad.tracing.trace import Tracer
 
-NAMES = {*INTERCEPTED, *MAKERS, *BY_OTHERS[np], "vectorize"}
+NAMES = {*INTERCEPTED, *MAKERS, *MAY_BE_OLD, *BY_OTHERS[np], "vectorize"}
 ORIGINALS = {name: getattr(np, name) for name in NAMES if hasattr(np, name)}
 
 

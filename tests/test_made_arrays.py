@@ -90,6 +90,31 @@ def test_traced_values_are_written_into_what_numpy_makes(make):
     same_as_numpy(f, X)
 
 
+def test_results_that_are_no_new_arrays_stay_what_they_are():
+    outside, square = np.ones(3), np.ones((3, 3))
+
+    def f(x):
+        out = np.empty(3)
+        for found in (
+            np.atleast_1d(outside), np.atleast_2d(outside), np.diag(square), np.asarray(outside),
+            np.meshgrid(outside, outside, copy=False)[0],
+            np.concatenate([outside], out=np.ndarray(3)),
+            np.outer(outside, outside, np.ndarray((3, 3))),
+            np.take(outside, [0], 0, np.ndarray(1)),
+        ):  # fmt: skip
+            assert type(found) is np.ndarray or not np.shares_memory(found, outside)
+            if 0 not in found.strides:
+                with pytest.raises((ItemAssignmentError, ValueError)):
+                    found[0] = x[0]
+        assert np.concatenate([outside], out=out) is out and np.stack([1.0, 2, 3], out=out) is out
+        for found in (np.atleast_2d(1.0), np.diag([1.0, 2.0]), np.meshgrid(outside, outside)[0]):
+            assert type(found) is Writable
+        return x
+
+    traced(f)
+    assert np.all(outside == 1.0) and np.all(square == 1.0)
+
+
 def test_from_a_traced_array():
     def f(x):
         a, b, c = np.zeros_like(x), np.ones_like(x), np.empty_like(x)

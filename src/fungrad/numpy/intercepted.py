@@ -165,42 +165,44 @@ def _by_others(original: Callable[..., Any]) -> Callable[..., Any]:
 # --- functions that make arrays -------------------------------------------------------------------
 
 MAKERS = (
-    "append", "arange", "atleast_1d", "atleast_2d", "atleast_3d", "block", "column_stack",
-    "concat", "concatenate", "copy", "delete", "diag", "diagflat", "dstack", "empty", "empty_like",
-    "eye", "fromfunction", "fromiter", "full", "full_like", "geomspace", "hstack", "identity",
-    "indices", "insert", "kron", "linspace", "logspace", "meshgrid", "ones", "ones_like", "outer",
-    "pad", "repeat", "resize", "roll", "sort", "stack", "take", "tile", "tri", "tril", "triu",
-    "vander", "vstack", "where", "zeros", "zeros_like",
+    "append", "arange", "block", "column_stack", "concat", "concatenate", "copy", "delete",
+    "diagflat", "dstack", "empty", "empty_like", "eye", "fromfunction", "fromiter", "full",
+    "full_like", "geomspace", "hstack", "identity", "indices", "insert", "kron", "linspace",
+    "logspace", "ones", "ones_like", "outer", "pad", "repeat", "resize", "roll", "sort", "stack",
+    "take", "tile", "tri", "tril", "triu", "vander", "vstack", "where", "zeros", "zeros_like",
 )  # fmt: skip
 """The functions whose new arrays can be written into with traced values."""
 
+MAY_BE_OLD = ("atleast_1d", "atleast_2d", "atleast_3d", "diag", "meshgrid", "outer", "take")
+"""More of them, and those of MAKERS, that can give an argument of theirs, or a view of one."""
 
-def _making(original: Callable[..., Any]) -> Callable[..., Any]:
+
+def _making(original: Callable[..., Any], may_be_old: bool) -> Callable[..., Any]:
     """A function whose new arrays can be written into with traced values, but for our own files."""
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        if "like" in kwargs and type(kwargs["like"]) in _TRACED:
+        if kwargs and "like" in kwargs and type(kwargs["like"]) in _TRACED:
             kwargs = _without_like(kwargs)
         found = original(*args, **kwargs)
-        if current() is EVAL or _is_apart(sys._getframe(1).f_code.co_filename):
+        if type(found) is Tracer or current() is EVAL:
             return found
-        if type(found) is np.ndarray:
-            return _new(found, args, kwargs)
+        if _is_apart(sys._getframe(1).f_code.co_filename) or (kwargs and "out" in kwargs):
+            return found
         if type(found) is tuple or type(found) is list:
-            return type(found)([_new(item, args, kwargs) for item in found])
-        return found
+            return type(found)([_new(item, args) for item in found])
+        return _new(found, args) if may_be_old else writable(found)
 
     return function
 
 
-def _new(found: Any, args: Any, kwargs: Any) -> Any:
+def _new(found: Any, args: Any) -> Any:
     """An array of a result, if it is new: if it has the memory of none of the arguments."""
-    if type(found) is not np.ndarray or "out" in kwargs:
+    if type(found) is not np.ndarray:
         return found
     owner = _owner(found)
-    if type(owner) is not np.ndarray or not owner.flags.owndata or not found.flags.writeable:
-        return found
+    if type(owner) is not np.ndarray or not owner.flags.owndata or 0 in found.strides:
+        return found  # of foreign memory, or broadcast
     old = any(isinstance(arg, np.ndarray) and _owner(arg) is owner for arg in args)
     return found if old else writable(found)
 
@@ -231,9 +233,9 @@ def _table(module: Any) -> dict[str, Callable[..., Any]]:
     """What takes the place of functions of a module."""
     table = {name: _by_others(getattr(module, name)) for name in BY_OTHERS[module]}
     if module is np:
-        for name in MAKERS:
+        for name in {*MAKERS, *MAY_BE_OLD}:
             if hasattr(np, name):  # concat is of NumPy 2.1
-                table[name] = _making(table.get(name) or getattr(np, name))
+                table[name] = _making(table.get(name) or getattr(np, name), name in MAY_BE_OLD)
         for name, ours in INTERCEPTED.items():
             table[name] = _converting(getattr(np, name), ours)
         table["vectorize"] = _vectorizing(np.vectorize)

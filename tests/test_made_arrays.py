@@ -219,6 +219,71 @@ def test_a_stopped_value_is_a_plain_one():
     np.testing.assert_array_equal(fg.grad(f)(X), X + np.array([X[0], 0.0, 0.0]))
 
 
+# --- functions and methods that write ---------------------------------------------------------
+
+
+def _in_turn(a, x):
+    a *= 2.0
+    a += a
+    a -= x
+    a **= 2
+    a /= x
+
+
+def _flat(a, x):
+    a.flat[1:] = [x[0], 2.0]
+    a.flat[0] = x[1]
+    assert len(a.flat) == 3 and [n for n in a.flat if n is None] == []
+
+
+def _sorted(a, x):
+    a[1] = x[2] * 3.0
+    a.sort()
+
+
+WRITERS = {
+    "in place": _in_turn,
+    "+=": lambda a, x: a.__iadd__(x),
+    "out of a ufunc": lambda a, x: np.multiply(x, x[0], out=a),
+    "out by position": lambda a, x: np.add(a, x, a),
+    "out and where": lambda a, x: np.add(a, x, out=a, where=np.array([True, False, True])),
+    "out of plain numbers": lambda a, x: np.add(np.ones(3), 1.0, out=a),
+    "out of a sum": lambda a, x: np.sum(np.outer(x, x), axis=0, out=a),
+    "out of reduce": lambda a, x: np.add.reduce(np.outer(x, x), axis=0, out=a),
+    "out of dot": lambda a, x: np.dot(np.outer(x, x), x, out=a),
+    "out of einsum": lambda a, x: np.einsum("ij,j->i", np.outer(x, x), x, out=a),
+    "out of clip": lambda a, x: np.clip(x, 0.0, 1.0, out=a),
+    "out of concatenate": lambda a, x: np.concatenate([x[:1], x[1:]], out=a),
+    "add.at": lambda a, x: np.add.at(a, [0, 0, 1], x),
+    "copyto": lambda a, x: np.copyto(a, x),
+    "copyto where": lambda a, x: np.copyto(a, x[0], where=[True, False, True]),
+    "put": lambda a, x: np.put(a, [0, 1], x),
+    "the method put": lambda a, x: a.put([0, 1], x[1:]),
+    "place": lambda a, x: np.place(a, a > 1, x),
+    "putmask": lambda a, x: np.putmask(a, np.array([True, False, True]), x),
+    "put_along_axis": lambda a, x: np.put_along_axis(a, np.array([2]), x[0], 0),
+    "fill_diagonal": lambda a, x: np.fill_diagonal(a.reshape(3, 1), x[1]),
+    "fill": lambda a, x: a.fill(x[0]),
+    "flat": _flat,
+    "flat = ": lambda a, x: setattr(a, "flat", x[1:]),
+    "sort": _sorted,
+}
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_functions_that_write(write, written):
+    def f(x):
+        a = np.arange(3.0) + 0.25
+        tail, other = a[1:], a
+        if written:
+            a[2] = x[1] * 2.0
+        write(a, x)
+        return np.sum(a**2) + np.sum(tail**3) + other[0] * x[2]
+
+    same_as_numpy(f, X)
+
+
 # --- views ----------------------------------------------------------------------------------------
 
 VIEWS = {

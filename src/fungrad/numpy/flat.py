@@ -19,7 +19,8 @@ from fungrad.numpy.writing import write
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.shaping import reshape
 from fungrad.tracing.aliasing import fresh, link
-from fungrad.tracing.trace import Tracer, shape_of
+from fungrad.tracing.made import Writable, Written, holds_traced
+from fungrad.tracing.trace import Tracer, registry, shape_of
 
 
 class Flat:
@@ -76,6 +77,54 @@ class Flat:
         write(elements, index, cycled(value, count[0]) if count else _first(value))
 
 
+class MadeFlat:
+    """The elements of an array that was made while tracing: those of NumPy's flatiter, until a
+    traced value is written into the array.
+    """
+
+    __slots__ = ("_elements", "base")
+
+    def __init__(self, base: Writable, elements: np.flatiter[Any]) -> None:
+        self.base = base
+        self._elements = elements
+
+    def _now(self) -> Any:
+        return Flat(self.base.tracer) if type(self.base) is Written else self._elements
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._now(), name)
+
+    def copy(self) -> Any:
+        """The elements as an array of their own."""
+        return self._now().copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.copy()
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._now())
+
+    def __next__(self) -> Any:
+        return next(self._elements)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._now()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if type(self.base) is Written or not (holds_traced(value) or holds_traced(index)):
+            self._now()[index] = value
+            return
+        places = np.arange(self.base.size)[index]
+        values = cycled(value, places.size) if np.ndim(places) else _first(value)
+        write(self.base, np.unravel_index(places, self.base.shape), values)
+
+
+registry.flat = MadeFlat
+
+
 def _plain(value: Any) -> Any:
     return value.copy() if type(value) is Flat else value
 
@@ -100,7 +149,7 @@ def cycled(values: Any, count: int) -> Any:
 
 
 def _comparison(name: str) -> Callable[..., Any]:
-    def method(self: Flat, other: Any) -> Any:
+    def method(self: Flat | MadeFlat, other: Any) -> Any:
         return getattr(self.copy(), name)(_plain(other))
 
     return method
@@ -108,6 +157,7 @@ def _comparison(name: str) -> Callable[..., Any]:
 
 for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
     setattr(Flat, _name, _comparison(_name))
+    setattr(MadeFlat, _name, _comparison(_name))
 
 
 def _write_all(self: Tracer, value: Any) -> None:
@@ -116,4 +166,4 @@ def _write_all(self: Tracer, value: Any) -> None:
 
 METHODS: dict[str, Any] = {"flat": property(Flat, _write_all)}
 
-__all__ = ["Flat", "cycled"]
+__all__ = ["Flat", "MadeFlat", "cycled"]

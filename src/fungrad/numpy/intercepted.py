@@ -138,7 +138,19 @@ INTERCEPTED: dict[str, Callable[..., Any]] = {
 # --- functions whose protocol does not see all arguments ------------------------------------------
 
 BY_OTHERS = {
-    np: ("delete", "eye", "full", "insert", "repeat", "roll", "take", "tri", "tril", "triu"),
+    np: (
+        "delete",
+        "eye",
+        "fill_diagonal",
+        "full",
+        "insert",
+        "repeat",
+        "roll",
+        "take",
+        "tri",
+        "tril",
+        "triu",
+    ),
     np.linalg: ("lstsq", "matrix_rank", "pinv"),
 }
 """The functions whose protocol NumPy asks of their array alone (of eye, full and tri: of nothing),

@@ -74,6 +74,30 @@ class Writable(ndarray):
         else:
             ndarray.__setitem__(self, index, value)
 
+    def fill(self, value: Any) -> None:
+        """ndarray.fill, also with a traced value."""
+        if holds_traced(value):
+            registry.write(self, Ellipsis, value)
+        else:
+            ndarray.fill(self, value)
+
+    def put(self, ind: Any, v: Any, mode: Any = "raise") -> None:
+        """ndarray.put, also with traced values and at traced places."""
+        if holds_traced(v) or holds_traced(ind):
+            registry.functions[np.put](self, ind, v, mode)
+        else:
+            ndarray.put(self, ind, v, mode)
+
+    @property
+    def flat(self) -> Any:
+        """ndarray.flat, into which traced values can be written while a transform traces."""
+        elements = ndarray.flat.__get__(self)
+        return elements if current() is EVAL else registry.flat(self, elements)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[...] = value
+
     def __repr__(self) -> str:
         return repr(self.view(ndarray))
 

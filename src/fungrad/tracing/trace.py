@@ -173,6 +173,8 @@ class Registry:
         self.at: Callable[[Any], Any] | None = None
         self.write: Callable[[Any, Any, Any], None]
         """Does `array[index] = value` with traced values."""
+        self.flat: Callable[[Any, Any], Any]
+        """What `array.flat` is of an array that was made while tracing."""
         self.become: Callable[[Any, Any], None]
         """Gives an array that was made while tracing a traced value."""
         self.operand: Callable[[Any], Any] = lambda value: value

@@ -201,12 +201,16 @@ class Paths:
                     args = [values[n] for n in place.takes]
                 except KeyError:  # what another thread's path needs, found after this call began
                     return self.trace(values, answers, nodes)
-                found = program.run(args) if plain else self._recorded(program, args)
-                values.update(zip(program.gives, found, strict=True))
+                given = program.run(args) if plain else self._recorded(program, args)
+                if len(given) == 1:
+                    values[program.gives[0]] = given[0]
+                else:
+                    values.update(zip(program.gives, given, strict=True))
             nodes.append(place)
             q = place.question
             try:
-                answer = put(values[q.number], q.error, q.asked, q.read)
+                value = values[q.number]
+                answer = q.read(value) if plain else put(value, q.error, q.asked, q.read)
             except Exception:  # as int(nan) does: the traced program raises it at its own line
                 return self.trace(values, answers, nodes)
             end = place.paths.get(key(answer))

@@ -352,3 +352,18 @@ def test_rows_are_laid_out_in_columns_where_most_are_narrow():
     found = [step for step in scheduled(graph) if isinstance(step, Region)]
     assert found and not any("arranged(x" in written(region)[0] for region in found)
     same(fg.value_and_grad(cost), *args)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.exp(x) * np.where(x > 0.2, 0.25, 2.0),
+        lambda x: np.exp(x) * np.where(x > 0.2, 1.0, 0.5),
+        lambda x: x[:1] + np.where(x > 0.2, np.exp(x), 0.0),
+        lambda x: np.sum(x.reshape(-1, 8, 8) > 0.2, axis=1) * np.exp(x.reshape(-1, 8, 8)[:, 0]),
+    ],
+    ids=["other numbers", "halves for the others", "a row", "counts of columns"],
+)
+def test_what_only_looks_like_a_choice_of_blocks(f):
+    x = np.random.default_rng(5).normal(size=(4096, 64))
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=4e-15)

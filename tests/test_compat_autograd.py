@@ -6,6 +6,7 @@ Neither autograd nor a client of it is needed. `python -m benchmarks.clients` ru
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import types
 from collections import OrderedDict
@@ -637,3 +638,24 @@ def test_install_refuses_beside_the_real_one(nothing_imported):
     handle.undo()
     handle.undo()
     assert "autograd" not in sys.modules
+
+
+PROGRAM = """
+import sys
+import autograd.numpy as np
+from autograd import grad
+
+print(grad(lambda x: np.sum(x**2))(3.0), sys.argv[1:], __name__)
+"""
+
+
+def test_programs_and_modules_run_with_it(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "fungrad.compat.autograd"]
+    for given in (["program.py"], ["-m", "program"]):
+        done = subprocess.run(
+            [*command, *given, "--much", "1"], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.stdout == "6.0 ['--much', '1'] __main__\n", done.stderr
+    wrong = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert wrong.returncode == 1 and wrong.stderr.startswith("usage: ")

@@ -17,7 +17,18 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import bars, branches, cases, everyday, libraries, staging, suite, tables, timing  # noqa: E402
+from benchmarks import (  # noqa: E402
+    bars,
+    branches,
+    cases,
+    element_loops,
+    everyday,
+    libraries,
+    staging,
+    suite,
+    tables,
+    timing,
+)
 from benchmarks.libraries import AUTOGRAD, EAGER, FUNGRAD, HAND, JAX  # noqa: E402
 
 
@@ -144,6 +155,14 @@ def test_peaks_count_arrays():
 
 def test_staging_counts_its_equations():
     assert staging.staged(100)["equations"] == 100
+
+
+def test_loops_over_elements_give_the_same_both_ways(capsys, monkeypatch):
+    monkeypatch.setattr(element_loops, "ROUNDS", 1)
+    element_loops.main(count=20, characters=4, compiled=5)  # compares what it times
+    assert len(capsys.readouterr().out.splitlines()) == 9
+    lstm = element_loops._of_lstm(2, 5)
+    assert lstm["f"]() > 0 and [g.shape for g in lstm["gradient"]()] == [(4, 56), (3, 14)]
 
 
 def test_command_line(capsys):

@@ -100,6 +100,8 @@ class Bits:
 
     def forward(self, base: Any) -> Any:
         """The bits of the base in the dtype."""
+        if builtin_type(base) is np.ndarray:  # its memory is asked for, not its numbers
+            return base.view(self.dtype)
         return _bits(base, self.dtype)
 
     def back(self, base: Any, view: Any) -> Any:

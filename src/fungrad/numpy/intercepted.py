@@ -11,7 +11,6 @@ protocol, and not the traced index.
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -25,21 +24,6 @@ from fungrad.tracing.made import KINDS, Writable, Written, holds_traced, writabl
 from fungrad.tracing.source import is_ours
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
-_CONTAINERS = re.compile(r"[\\/](?:site|dist)-packages[\\/]pandas[\\/]")
-
-
-@functools.lru_cache(maxsize=4096)
-def _hands_on(filename: str) -> bool:
-    """Whether a file is of a package that hands the arrays that it makes to its compiled code."""
-    return bool(_CONTAINERS.search(filename))
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_apart(filename: str) -> bool:
-    """Whether a file gets new arrays as plain ndarrays: those of ours, and of such packages."""
-    return is_ours(filename) or _hands_on(filename)
-
-
 # --- arrays of values -----------------------------------------------------------------------------
 
 
@@ -51,8 +35,6 @@ def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Calla
         if current() is EVAL or not args:
             return original(*args, **kwargs)
         caller = sys._getframe(1).f_code.co_filename
-        if _hands_on(caller):
-            return original(*args, **kwargs)
         value = args[0]
         kind = type(value)
         if kind is not np.ndarray and kind is not Writable:
@@ -199,7 +181,7 @@ def _making(original: Callable[..., Any], may_be_old: bool) -> Callable[..., Any
         found = original(*args, **kwargs)
         if type(found) is Tracer or current() is EVAL:
             return found
-        if _is_apart(sys._getframe(1).f_code.co_filename) or (kwargs and "out" in kwargs):
+        if is_ours(sys._getframe(1).f_code.co_filename) or (kwargs and "out" in kwargs):
             return found
         if type(found) is tuple or type(found) is list:
             return type(found)([_new(item, args) for item in found])
@@ -231,7 +213,7 @@ def _vectorizing(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original, updated=())
     def function(*args: Any, **kwargs: Any) -> Any:
-        if current() is EVAL or _is_apart(sys._getframe(1).f_code.co_filename):
+        if current() is EVAL or is_ours(sys._getframe(1).f_code.co_filename):
             return original(*args, **kwargs)
         return registry.namespace.vectorize(*args, **kwargs)
 

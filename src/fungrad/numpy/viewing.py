@@ -290,13 +290,13 @@ def _is_view(x: Tracer) -> bool:
 
 
 def memory_of(x: Tracer) -> Any:
-    """A plain array of bytes that lies in memory as the array would in NumPy, with any numbers.
+    """A plain array that lies in memory as the array would in NumPy, with any numbers.
 
     What is no view is taken to have its elements in C order.
     """
     alias = alias_of(x)
     if alias is None or alias.base is None:
-        return np.empty(x.shape, np.int8)
+        return np.empty(x.shape, x.dtype)
     token = enter(EVAL)
     try:
         return alias.step.forward(memory_of(alias.base))

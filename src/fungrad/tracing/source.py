@@ -170,7 +170,16 @@ _BESIDE = (
     "Beside a traced value stand arrays, numbers, and what NumPy makes an array of numbers of: "
     "lists, tuples, range, memoryview. Make one of the other, as by np.array(list(value))."
 )
+_UNREADABLE = (
+    "Compiled code was handed a traced array{line}, and cannot read its numbers. Take what pandas "
+    "holds as an array first, series.to_numpy(); of another package call a function that is "
+    "written in NumPy, or give its derivative by fg.external."
+)
 _ADVICE = {
+    "a bytes-like object is required, not 'Tracer'": _UNREADABLE,
+    "(expected numpy.ndarray, got Tracer)": _UNREADABLE,
+    "No matching signature found": _UNREADABLE,
+    "Function call with ambiguous argument types": _UNREADABLE,
     "'Tracer' and '": _BESIDE,
     "' and 'Tracer'": _BESIDE,
     "all returned NotImplemented from __array_ufunc__": _BESIDE,
@@ -313,8 +322,24 @@ def _advise(error: BaseException) -> None:
     notes = getattr(error, "__notes__", ())
     advices = {_ADVICE[known] for known in _ADVICE if known in str(error)}
     advices |= no_factor(error, user_line())
+    if _UNREADABLE in advices:
+        advices.remove(_UNREADABLE)
+        advices.add(_UNREADABLE.format(line=_own_line(error.__traceback__)))
     for advice in advices.difference(notes):
         error.add_note(advice)
+
+
+def _own_line(traceback: types.TracebackType | None) -> str:
+    """The innermost line on a traceback that is neither ours nor of an installed package."""
+    line = ""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        name = code.co_filename
+        if name.startswith("<") or os.path.isabs(name):  # the others are Cython's
+            if not is_library(name) and not _is_installed(name):
+                line = f" at {Source(name, traceback.tb_lineno, code.co_name)}"
+        traceback = traceback.tb_next
+    return line
 
 
 def shortened(error: Exception) -> Exception:

@@ -1,0 +1,39 @@
+"""The files of examples/: what their docstrings show is what they give."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+NEEDS = {
+    "gaussian_mixture": ("sklearn",),
+    "kalman_filter": ("filterpy", "scipy"),
+    "photovoltaics": ("pvlib", "scipy"),
+    "scipy_stats": ("scipy",),
+}
+"""The examples with a session in their docstring, and what they import."""
+FILES = {path.stem: path for path in (Path(__file__).parents[1] / "examples").glob("*.py")}
+
+
+def test_every_session_is_run():
+    assert {name for name, path in FILES.items() if ">>>" in path.read_text("utf-8")} == set(NEEDS)
+
+
+@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.filterwarnings("ignore")
+def test_an_example_gives_what_it_says(name):
+    for package in NEEDS[name]:
+        pytest.importorskip(package)
+    spec = importlib.util.spec_from_file_location(name, FILES[name])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    report = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    with np.printoptions():
+        for test in doctest.DocTestFinder(recurse=False).find(module, name):
+            runner.run(test, out=report.append)
+    assert runner.tries > 3 and not report, "".join(report)

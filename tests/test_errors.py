@@ -155,7 +155,7 @@ def test_the_cure_fits_what_was_asked(f, words):
 # --- what would cut a gradient --------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", [float, complex, lambda x: np.zeros(1).__setitem__(0, x)])
+@pytest.mark.parametrize("cut", [float, complex])
 @pytest.mark.parametrize("transform", [fg.grad, lambda f: lambda x: fg.jvp(f, (x,), (1.0,))])
 def test_a_cut_gradient_is_refused(cut, transform):
     def f(x):

@@ -70,6 +70,8 @@ class State:
     on = True
     modules = 0
     """How many modules there were when they were last looked at."""
+    paused = 0
+    """How many compilers work now that want the originals."""
 
 
 def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) -> property:
@@ -169,7 +171,9 @@ def _look_at_modules() -> None:
     for name in [name for name in _waiting if name in sys.modules]:
         module = sys.modules[name]
         if not getattr(getattr(module, "__spec__", None), "_initializing", False):
-            register(module, _waiting.pop(name)(module))
+            found = _waiting.pop(name)(module)
+            if found:
+                register(module, found)
     for package in _packages:
         _packages[package] = bindings_in(package, replaced)
 
@@ -204,21 +208,50 @@ def begin(holder: Any) -> None:
             if not _holders:
                 if State.modules != len(sys.modules):
                     _look_at_modules()
-                for module, (replacing, _) in _classes.items():
-                    module.__class__ = replacing
                 for found in _packages.values():
-                    _use(found)
+                    _written.extend(found)
+                _replace()
             found = _bindings_for(holder.label)
             if found:
+                _written.extend(found)
                 _use(found)
         _holders.add(holder)
 
 
+def _replace() -> None:
+    for module, (replacing, _) in _classes.items():
+        module.__class__ = replacing
+    if _written:
+        _use(_written)
+
+
 def _use(bindings: list[Binding]) -> None:
-    _written.extend(bindings)
     for names, name, own, ours in bindings:
         if names.get(name) is own:
             names[name] = ours
+
+
+def _restore() -> None:
+    for module, (_, own) in _classes.items():
+        module.__class__ = own
+    for names, name, own, ours in _written:
+        if names.get(name) is ours:  # and nobody else wrote to it
+            names[name] = own
+
+
+def pause() -> None:
+    """Puts the originals back for a while, for a compiler that knows functions by identity."""
+    with _lock:
+        State.paused += 1
+        _restore()
+
+
+def resume() -> None:
+    """Ends a pause."""
+    with _lock:
+        State.paused -= 1
+        if _holders and State.on and not State.paused:
+            _replace()
 
 
 def end(holder: Any) -> None:
@@ -226,21 +259,5 @@ def end(holder: Any) -> None:
     with _lock:
         _holders.discard(holder)
         if not _holders:
-            for module, (_, own) in _classes.items():
-                module.__class__ = own
-            for names, name, own, ours in _written:
-                if names.get(name) is ours:  # and nobody else wrote to it
-                    names[name] = own
+            _restore()
             _written.clear()
-            if State.modules != len(sys.modules) and State.on:
-                _clean_imported()
-
-
-def _clean_imported() -> None:
-    """Modules that were imported meanwhile may have bound our functions: they get the originals."""
-    for module in list(sys.modules.values())[State.modules :]:
-        names = vars(module) if isinstance(module, ModuleType) else {}
-        for name, value in list(names.items()):
-            own = original(value)
-            if own is not value:
-                names[name] = own

@@ -114,9 +114,15 @@ def refused_number(type_: Type, asked: str) -> GradientCutError:
     """The error for a traced value that is asked for plain numbers, as by `float()`."""
     stop = "fg.stop_gradient(x)"
     on_purpose = f"{stop}{asked}" if asked[0] == "." else f"{asked[:-1]}{stop})"
-    bound = bound_before()
+    bound, scalar = bound_before(), _scalar_type()
     if bound:
         remedy = bound
+    elif scalar:
+        asked = f"{scalar}()"
+        remedy = (
+            f"Write np.asarray(x, dtype={scalar}), or x.astype({scalar}), for {scalar}(x), which "
+            f"makes a plain number. To cut it on purpose: {scalar}(fg.stop_gradient(x))."
+        )
     elif in_a_package():
         remedy = (
             "A package that makes plain numbers or arrays of its arguments asked, or compiled code "
@@ -134,6 +140,21 @@ def refused_number(type_: Type, asked: str) -> GradientCutError:
         f"Python asked for {asked} of a traced value of type {type_}{user_line()}, which "
         f"would cut its gradient silently. {remedy}"
     )
+
+
+_SCALAR = re.compile(
+    r"\b(?:np|numpy)\.(?:float|complex|longdouble|clongdouble|double|single|half)\w*(?=\()"
+)
+
+
+def _scalar_type() -> str:
+    """A scalar type of NumPy's that the innermost line outside of fungrad and NumPy calls."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    line = "" if frame is None else linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    found = _SCALAR.search(line)
+    return found[0] if found else ""
 
 
 def bound_before() -> str:

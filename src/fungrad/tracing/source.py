@@ -27,6 +27,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.graph import Source
 from fungrad.tracing.advice import no_factor
+from fungrad.tracing.notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -368,6 +369,7 @@ def shortened(error: Exception) -> Exception:
         return cause.with_traceback(short)
     if mistaken and not isinstance(error, FungradError):
         _advise(error)
+    add_note(error, is_library, _is_installed)
     return error.with_traceback(short)
 
 

@@ -1,0 +1,109 @@
+"""An error that another package raises because of a traced value says so, and what to write;
+one that has nothing to do with it is left alone.
+"""
+
+from __future__ import annotations
+
+import decimal
+import importlib
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import GradientCutError
+
+X = np.array([0.3, 0.7])
+
+
+def notes(f, error, transform=fg.grad):
+    with pytest.raises(error) as caught:
+        transform(f)(X)
+    return getattr(caught.value, "__notes__", [])
+
+
+@pytest.mark.parametrize("transform", [fg.grad, fg.jit, lambda f: lambda x: fg.jvp(f, (x,), (x,))])
+@pytest.mark.parametrize(
+    ("f", "error"),
+    [
+        (lambda x: memoryview(x), TypeError),
+        (lambda x: np.frombuffer(x), TypeError),
+        (lambda x: np.ndarray(2, buffer=x), TypeError),
+        (lambda x: decimal.Decimal(x), TypeError),
+        (lambda x: x.values, AttributeError),
+        (lambda x: x.__array_interface__, AttributeError),
+    ],
+)
+def test_what_a_traced_value_met_is_said_once(f, error, transform):
+    (note,) = notes(f, error, transform)
+    assert note.startswith("A traced value") and "fg.stop_gradient(x)" in note
+    assert "fg.external" in note and "test_notes.py" in note
+    (again,) = notes(lambda x: transform(f)(X), error)  # through two public functions
+    assert again == note
+
+
+@pytest.mark.parametrize(
+    ("f", "error"),
+    [
+        (lambda x: x + np.ones(3), Exception),
+        (lambda x: {}["a"], KeyError),
+        (lambda x: [].missing, AttributeError),
+        (lambda x: np.linalg.inv(np.zeros((2, 2))), np.linalg.LinAlgError),
+        (lambda x: int("a"), ValueError),
+    ],
+)
+def test_other_errors_are_left_alone(f, error):
+    assert not [note for note in notes(f, error) if note.startswith("A traced value")]
+
+
+def test_the_line_of_a_package_and_the_users(tmp_path, monkeypatch):
+    home = tmp_path / "site-packages"
+    home.mkdir()
+    (home / "noted_package.py").write_text(
+        "def check(x):\n    raise ValueError('not an array of floats')\n"
+    )
+    monkeypatch.syspath_prepend(home)
+    package = importlib.import_module("noted_package")
+    try:
+        (note,) = notes(lambda x: package.check(x), ValueError)
+        assert "of type f64[2]" in note and "noted_package.py:2 (check), called at" in note
+        assert not notes(lambda x: package.check(1.0), ValueError)
+    finally:
+        del sys.modules["noted_package"]
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "double"])
+def test_scalar_types_of_numpy_are_named(name):
+    calls = {
+        "float64": lambda x: np.float64(x[0]),
+        "float32": lambda x: np.float32(x[0]),
+        "double": lambda x: np.double(x[0]),
+    }
+    with pytest.raises(GradientCutError, match=rf"np\.asarray\(x, dtype=np\.{name}\)") as caught:
+        fg.grad(calls[name])(X)
+    assert "test_notes.py" in str(caught.value)
+
+
+def test_numba_compiles_with_the_originals_and_refuses_traced_values():
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def root(x):
+        return math.sqrt(x) + np.ones(2).sum()
+
+    @numba.njit
+    def first(x):
+        return x[0]
+
+    def f(x):
+        assert math.sqrt is not original
+        return np.sum(x) * root(4.0) * math.sqrt(4.0)
+
+    original = math.sqrt
+    assert fg.grad(f)(X).tolist() == [8.0, 8.0] and root(4.0) == 4.0
+    assert math.sqrt is original
+    for call in (lambda x: first(x), lambda x: root(x[0])):
+        assert any("numba compiles for plain numbers" in n for n in notes(call, Exception))
+    assert first(X) == 0.3 and root(9.0) == 5.0

@@ -299,6 +299,20 @@ def test_a_nan_goes_where_it_goes_in_numpy():
     assert number(2.25) == 4.5
 
 
+def test_questions_without_an_answer_that_the_function_catches():
+    def f(x):
+        try:
+            n = int(x)
+        except (ValueError, OverflowError):
+            n = 7
+        return x * 0.0 + n if np.isfinite(x) else 1.0 * n
+
+    compiled = guarded(f)
+    for x in (1.5, np.nan, 2.5, np.inf, 1.7, np.nan, np.inf):
+        assert compiled(x) == f(x)
+    assert len(compiled.lower(1.5).paths) == 4
+
+
 def test_other_structures_and_dtypes_at_the_end_of_other_paths():
     @guarded
     def f(x, n):

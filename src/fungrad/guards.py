@@ -211,11 +211,12 @@ class Paths:
             try:
                 value = values[q.number]
                 answer = q.read(value) if plain else put(value, q.error, q.asked, q.read)
-            except Exception:  # as int(nan) does: the traced program raises it at its own line
-                return self.trace(values, answers, nodes)
+            except Exception as error:  # as of int(nan): a path, where the function catches it
+                answer = error
             end = place.paths.get(key(answer))
             if end is None:
-                self._spare(place, answer)
+                if not isinstance(answer, Exception):
+                    self._spare(place, answer)
                 return self.trace(values, answers, nodes)
             answers.append(answer)
             place = end

@@ -93,10 +93,17 @@ class GuardTrace(GraphTrace):
         if i < len(self.answers):
             answer = self.answers[i]
             noted()
+            if isinstance(answer, Exception):
+                raise answer
             return answer  # type: ignore[no-any-return]
         self.settle([number], effects=True)
-        answer = put(self.known[number], error, asked, read)
-        noted()
+        try:
+            answer = put(self.known[number], error, asked, read)
+        except Exception as refused:  # as of int(nan), which is an answer, too
+            answer = refused
+            raise
+        finally:
+            noted()
         return answer  # type: ignore[no-any-return]
 
     def count(self) -> None:

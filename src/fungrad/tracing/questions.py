@@ -29,6 +29,8 @@ def key(answer: Any) -> Hashable:
         return answer
     if isinstance(answer, (np.ndarray, np.generic)):
         return answer.dtype.str, answer.shape, answer.tobytes()
+    if isinstance(answer, Exception):
+        return type(answer), str(answer)
     if isinstance(answer, tuple):
         return tuple(key(part) for part in answer)
     return type(answer), answer

@@ -89,10 +89,13 @@ def assert_close(got: np.ndarray, want: np.ndarray, given: Any, what: str) -> No
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * scale, err_msg=what)
 
 
+ROUNDED = frozenset(["exact_sum"])
+"""Rounded once by NumPy's backend, which XLA cannot."""
+
 CORE = sorted(
     name
     for name, primitive in checks.OURS.items()
-    if not primitive.module.startswith("fungrad.scipy") and name not in VECTORS
+    if not primitive.module.startswith("fungrad.scipy") and name not in VECTORS | ROUNDED
 )
 
 

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from fuzz.writes import CONTEXTS, Program, check
 
 import fungrad as fg
 from fungrad import extend
@@ -470,3 +471,9 @@ def test_without_counts_of_references_every_write_copies(monkeypatch, in_place):
     monkeypatch.setattr(ownership, "_counted", False)
     np.testing.assert_allclose(fg.vjp(_filled, Y)[0], np.sin(Y) * Y[-1])
     assert in_place and not any(in_place)
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_random_programs_of_writes_and_views(part):
+    for seed in range(part, 150, 5):
+        check(Program(seed), (CONTEXTS[part],))

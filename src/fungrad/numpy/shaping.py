@@ -67,7 +67,7 @@ def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None
     found = reshaped(x, sizes(shape), order)
     if copy:
         return fresh(found) if found is x and type(x) is Tracer else found
-    return reshaped_view(x, found, order)
+    return reshaped_view(x, found, order, compact=False)
 
 
 def _reshape_method(self: Tracer, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
@@ -78,7 +78,7 @@ def _reshape_method(self: Tracer, *shape: Any, order: str = "C", copy: bool | No
 def ravel(a: Any, order: str = "C") -> Any:
     """The elements along one axis, as np.ravel: a view where they lie so."""
     x = array_of(a)
-    return reshaped_view(x, reshaped(x, (-1,), order), order)
+    return reshaped_view(x, reshaped(x, (-1,), order), order, compact=True)
 
 
 def _flatten_method(self: Tracer, order: str = "C") -> Any:

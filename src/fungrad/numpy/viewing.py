@@ -269,18 +269,21 @@ def linked(found: Any, base: Any, step: Step) -> Any:
     return found
 
 
-def reshaped_view(base: Any, found: Any, order: str) -> Any:
-    """Links an array to the one that it has the elements of, where NumPy does not copy them."""
+def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
+    """Links an array to the one that it has the elements of, where NumPy does not copy them.
+
+    `compact` says that it copies, as np.ravel does, what does not lie side by side.
+    """
     if type(base) is not Tracer or type(found) is not Tracer:
         return found
-    if order in ("C", "K", "A") and (found.ndim == base.ndim == 1 or not _is_view(base)):
+    if order in ("C", "K", "A") and not _is_view(base):
         step: Step = Reshaped(found.shape)
     else:
-        memory = memory_of(base)
-        lies = memory.reshape(found.shape, order=order if order == "F" else "C")
+        memory, way = memory_of(base), order if order == "F" else "C"
+        lies = memory.ravel(way) if compact else memory.reshape(found.shape, order=way)
         if not np.may_share_memory(lies, memory):
             return fresh(found) if found is base else found
-        step = between(base.shape, lambda a: a.reshape(found.shape, order=order))
+        step = between(base.shape, lambda a: a.reshape(found.shape, order=way))
     return link(fresh(found) if found is base else found, base, step)
 
 
@@ -297,11 +300,38 @@ def memory_of(x: Tracer) -> Any:
     alias = alias_of(x)
     if alias is None or alias.base is None:
         return np.empty(x.shape, x.dtype)
+    memory, step = memory_of(alias.base), alias.step
+    if type(step) is Indexed:
+        return memory[step.index.entries]
+    if type(step) is Part:
+        return memory.imag if step.imaginary else memory.real
+    if type(step) is Transposed:
+        return memory.transpose(step.axes)
     token = enter(EVAL)
     try:
-        return alias.step.forward(memory_of(alias.base))
+        return _laid(memory, step.forward(np.arange(memory.size).reshape(memory.shape)))
     finally:
         leave(token)
+
+
+def _laid(memory: Any, positions: Any) -> Any:
+    """The view of memory whose elements are those at the given positions, in C order."""
+    if not positions.size:
+        return np.empty(positions.shape, memory.dtype)
+
+    def offset(index: tuple[int, ...]) -> int:
+        place = np.unravel_index(positions[index], memory.shape)
+        return int(np.dot(place, memory.strides)) if place else 0
+
+    origin = (0,) * positions.ndim
+    start = offset(origin)
+    strides = [
+        offset((*origin[:axis], 1, *origin[axis + 1 :])) - start if length > 1 else 0
+        for axis, length in enumerate(positions.shape)
+    ]
+    first = np.unravel_index(positions[origin], memory.shape)
+    corner = memory[tuple([slice(int(i), int(i) + 1) for i in first])]
+    return np.lib.stride_tricks.as_strided(corner, positions.shape, strides)
 
 
 def transposed_view(base: Any, axes: tuple[int, ...]) -> Any:

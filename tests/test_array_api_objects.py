@@ -454,3 +454,21 @@ def test_functions_of_scipy_run_on_traced_values_as_they_are():
 )
 def test_kernels_of_scikit_learn_run_on_traced_values_as_they_are():
     assert len(printed(SKLEARN)) == 5
+
+
+@pytest.mark.parametrize("home", ["array_api_compat", "scipy._lib.array_api_compat"])
+def test_the_namespace_of_traced_and_plain_arrays_together(home):
+    helpers = pytest.importorskip(f"{home}.common._helpers")
+    original = helpers.array_namespace
+    seen = []
+
+    def f(x):
+        plain = np.ones(2)
+        for arrays in ((x,), (x, plain), (plain, x), (x, 1.0, None), (plain, x, plain[0])):
+            seen.append(helpers.array_namespace(*arrays))
+        assert helpers.array_namespace(plain) is original(plain)
+        return np.sum(x)
+
+    fg.grad(f)(np.ones(2))
+    assert len(seen) == 5 and all(found is fg.numpy for found in seen)
+    assert helpers.array_namespace is original

@@ -17,6 +17,7 @@ import numpy as _numpy
 
 from fungrad.numpy import intercepted as intercepted
 from fungrad.numpy import methods as methods
+from fungrad.numpy import of_array_api as of_array_api
 from fungrad.numpy import of_math as of_math
 from fungrad.numpy import of_numba as of_numba
 from fungrad.numpy import of_scipy as of_scipy

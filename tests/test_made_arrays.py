@@ -552,6 +552,20 @@ def test_a_written_array_that_outlives_its_transform_is_refused():
             float(use(kept[0]) if use is not np.asarray else np.asarray(kept[0]).astype(float)[0])
 
 
+def test_without_interception_it_is_refused_by_the_name_of_the_setting():
+    def f(x):
+        a = np.zeros_like(x)
+        assert type(a) is np.ndarray and type(np.zeros(3)) is np.ndarray
+        a[0] = x[0]
+
+    fg.config.intercept = False
+    try:
+        with pytest.raises(ItemAssignmentError, match=r"fg.config.intercept is False.*np.stack"):
+            fg.grad(f)(X)
+    finally:
+        fg.config.intercept = True
+
+
 # --- ndarrays to everybody ------------------------------------------------------------------------
 
 
@@ -570,6 +584,7 @@ def test_before_a_traced_write_it_is_an_ndarray():
         out = np.empty(4)
         assert np.dot(np.eye(4), a, out=out) is out and np.add(a, 1.0, out=out) is out
         assert np.einsum("i,i", a, a) == 14.0 and np.asarray(a) is a and np.asanyarray(a) is a
+        np.empty(5000).resize(6000, refcheck=False)
         a.resize(5, refcheck=False)
         a += 1.0
         a[a > 2.0] *= 2.0

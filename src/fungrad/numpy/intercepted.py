@@ -34,7 +34,6 @@ def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Calla
     def function(*args: Any, **kwargs: Any) -> Any:
         if current() is EVAL or not args:
             return original(*args, **kwargs)
-        caller = sys._getframe(1).f_code.co_filename
         value = args[0]
         kind = type(value)
         if kind is not np.ndarray and kind is not Writable:
@@ -48,7 +47,8 @@ def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Calla
             if "dtype" in kwargs or len(args) > 1:
                 return ours(*args, **_without_like(kwargs))
         found = original(*args, **kwargs)
-        return found if is_ours(caller) else _made_of(value, found)
+        ours_calls = is_ours(sys._getframe(1).f_code.co_filename)
+        return found if ours_calls else _made_of(value, found)
 
     return function
 
@@ -171,8 +171,11 @@ MAY_BE_OLD = ("atleast_1d", "atleast_2d", "atleast_3d", "diag", "meshgrid", "out
 """More of them, and those of MAKERS, that can give an argument of theirs, or a view of one."""
 
 
-def _making(original: Callable[..., Any], may_be_old: bool) -> Callable[..., Any]:
-    """A function whose new arrays can be written into with traced values, but for our own files."""
+def _making(original: Callable[..., Any], finish: Any = None) -> Callable[..., Any]:
+    """A function whose new arrays can be written into with traced values, but for our own files.
+
+    `finish` makes them so, of (result, arguments), where not every result is a new array.
+    """
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -185,9 +188,16 @@ def _making(original: Callable[..., Any], may_be_old: bool) -> Callable[..., Any
             return found
         if type(found) is tuple or type(found) is list:
             return type(found)([_new(item, args) for item in found])
-        return _new(found, args) if may_be_old else writable(found)
+        return writable(found) if finish is None else finish(found, args)
 
     return function
+
+
+def _owning(found: Any, args: Any) -> Any:
+    """An empty array that owns its memory at any size, so that it can be resized."""
+    if type(found) is not np.ndarray or found.dtype.kind not in KINDS:
+        return found
+    return np.empty_like(found.view(Writable))
 
 
 def _new(found: Any, args: Any) -> Any:
@@ -229,7 +239,9 @@ def _table(module: Any) -> dict[str, Callable[..., Any]]:
     if module is np:
         for name in {*MAKERS, *MAY_BE_OLD}:
             if hasattr(np, name):  # concat is of NumPy 2.1
-                table[name] = _making(table.get(name) or getattr(np, name), name in MAY_BE_OLD)
+                finish = _new if name in MAY_BE_OLD else None
+                table[name] = _making(table.get(name) or getattr(np, name), finish)
+        table["empty"] = _making(np.empty, _owning)
         for name, ours in INTERCEPTED.items():
             table[name] = _converting(getattr(np, name), ours)
         table["vectorize"] = _vectorizing(np.vectorize)

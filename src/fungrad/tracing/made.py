@@ -18,6 +18,7 @@ from numpy import ndarray
 
 from fungrad import trees
 from fungrad.errors import ItemAssignmentError
+from fungrad.tracing.interception import State
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, registry
 
@@ -145,10 +146,10 @@ class Written(Writable):
 def writable(array: Any) -> Any:
     """A new array that nobody else holds, as one that traced values can be written into.
 
-    It is so while a transform traces; otherwise, and where it is no plain array of numbers, the
-    array itself is given back.
+    It is so while a transform traces; otherwise, where it is no plain array of numbers, and where
+    fg.config.intercept is False, the array itself is given back.
     """
-    if type(array) is ndarray and array.dtype.kind in KINDS:
+    if type(array) is ndarray and array.dtype.kind in KINDS and State.on:
         trace = current()
         if trace is not EVAL:
             if array.nbytes <= SMALL:

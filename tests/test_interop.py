@@ -62,14 +62,7 @@ SCIPY = {
 }
 
 
-# Compiled code stands behind these, which does not take traced arrays.
-REPLACED = ("linalg.norm", "linalg.toeplitz", "spatial.distance.euclidean")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.xfail(strict=False)) if n in REPLACED else n for n in SCIPY],
-)
+@pytest.mark.parametrize("name", SCIPY)
 def test_python_code_of_scipy(name):
     part, _, _ = name.rpartition(".")
     module = pytest.importorskip(f"scipy.{part}")

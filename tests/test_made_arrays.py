@@ -342,6 +342,22 @@ def test_a_view_is_written_into_first(view):
     same_as_numpy(f, X)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_what_is_reshaped_later_is_a_view_where_it_is_one_in_numpy(view, order):
+    def f(x):
+        a = np.ones((3, 4), order=order)
+        v = view(a)
+        a[0] = x[1]
+        for array in (a, v, a.T):
+            row = array.reshape(-1)
+            row[1:2] = x[0]
+            row.reshape(-1, 1)[:1] *= x[2]
+        return np.sum(a**2 * np.arange(12.0).reshape(3, 4)) + np.sum(v**3)
+
+    same_as_numpy(f, X, order=1)
+
+
 def test_parts_of_complex_arrays():
     def f(x):
         z = np.zeros((2, 3), complex)

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from fungrad.errors import ItemAssignmentError
-from fungrad.numpy.viewing import Indexed, step_to
+from fungrad.numpy.viewing import Indexed, Positions, Transposed, step_to
 from fungrad.primitives.indexing import Index
+from fungrad.primitives.shaping import inverse_permutation, transpose
 from fungrad.primitives.ufuncs import complex_of, imag, real
 from fungrad.tracing.aliasing import Step, check_writeable, fresh, link
 from fungrad.tracing.made import Writable, Written, answer_by, plain, spoil
@@ -43,12 +44,24 @@ def become(target: Writable, new: Any) -> None:
     views = [(view, step_between(root, view)) for view in found if view is not None]
     if root is not target:
         new = step_between(root, target).back(plain(root), new)
-    handle = fresh(new)
+    handle = _lying_like(root, new)
     tracers = [link(fresh(step.forward(handle)), handle, step) for _, step in views]
     spoil(root)
     answer_by(root, handle)
     for (view, _), tracer in zip(views, tracers, strict=True):
         answer_by(view, tracer)
+
+
+def _lying_like(root: Writable, new: Tracer) -> Tracer:
+    """A handle of a value that lies in memory as an array does: whether a reshaped one is a view
+    depends on it.
+    """
+    if root.flags.c_contiguous:
+        return fresh(new)
+    axes = tuple(np.argsort([-n for n in root.strides], kind="stable").tolist())
+    base = fresh(transpose(new, axes=axes))
+    step = Transposed(inverse_permutation(axes))
+    return link(fresh(step.forward(base)), base, step)
 
 
 def check_home(root: Writable) -> None:
@@ -103,6 +116,53 @@ class Part:
         return False
 
 
+class Lying:
+    """A view by strides. Of plain arrays that lie as the root does it is that, of others its
+    elements by their positions.
+    """
+
+    __slots__ = ("offset", "root", "shape", "step", "strides")
+
+    def __init__(self, root: Any, view: Any, step: Step) -> None:
+        size = root.itemsize
+        self.root = root.shape, tuple([n // size for n in root.strides])
+        self.shape = view.shape
+        self.strides = tuple([n // size for n in view.strides])
+        self.offset = (_address(view) - _address(root)) // size
+        self.step = step
+
+    def forward(self, base: Any) -> Any:
+        """The view's value."""
+        if type(base) is not np.ndarray:
+            return self.step.forward(base)
+        size = base.itemsize
+        if (base.shape, tuple([n // size for n in base.strides])) != self.root:
+            return self.step.forward(base)
+        return np.asarray(_Strides(base, self.shape, self.strides, self.offset))
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The base with the view's elements in their places."""
+        return self.step.back(base, view)
+
+    def apart(self, region: Any) -> bool:
+        """Never."""
+        return False
+
+
+class _Strides:
+    """What NumPy makes a view of the memory of an array of."""
+
+    def __init__(self, base: Any, shape: Any, strides: Any, offset: int) -> None:
+        size = base.itemsize
+        self.base = base
+        self.__array_interface__ = {
+            **base.__array_interface__,
+            "data": (_address(base) + offset * size, False),
+            "shape": shape,
+            "strides": tuple([n * size for n in strides]),
+        }
+
+
 def step_between(root: Any, view: Any) -> Step:
     """The step from an array to a view of its memory."""
     if view.dtype == root.dtype:
@@ -135,7 +195,8 @@ def _step(root: Any, view: Any) -> Step:
         return np.ndarray(array.shape, numbers.dtype, numbers, offset, strides)
 
     over(root)[...] = np.arange(root.size).reshape(root.shape)
-    return step_to(over(view), root.shape)
+    step = step_to(over(view), root.shape)
+    return Lying(root, view, step) if type(step) is Positions else step
 
 
 def _basic_index(root: Any, view: Any) -> tuple[Any, ...] | None:

@@ -237,3 +237,15 @@ def test_an_intercepted_package(package):
 def test_intercept_takes_a_name(name):
     with pytest.raises(ArgumentError, match="name of a package"):
         fg.intercept(name)
+
+
+def test_names_are_found_through_default_values():
+    for f in (
+        lambda x, f=root: f(x),
+        lambda x, *, f=root: f(x),
+        lambda x, model=Model(): model.rule(x),  # noqa: B008
+        lambda x, f=functools.partial(root): f(x),  # noqa: B008
+    ):
+        np.testing.assert_allclose(fg.grad(f)(1.3), SLOPE, rtol=1e-15)
+        np.testing.assert_allclose(fg.jit(fg.grad(f))(1.3), SLOPE, rtol=1e-15)
+        assert untouched()

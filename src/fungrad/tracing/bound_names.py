@@ -65,6 +65,7 @@ class _Reader:
             if _read_by(value.__module__):
                 self._code(value.__code__, value.__globals__)
             self._waiting += _contents(value.__closure__ or ())
+            self._waiting += _defaults(value)
             self._waiting.append(getattr(value, "__wrapped__", None))
         elif kind is MethodType:
             self._waiting += value.__func__, value.__self__
@@ -156,9 +157,8 @@ def key_of(f: Any) -> tuple[Any, ...]:
     if type(f) is not FunctionType:
         return (_kind_of(f),)
     cells = f.__closure__
-    if cells is None:
-        return One(f.__code__), len(f.__globals__)
-    return One(f.__code__), len(f.__globals__), *map(_kind_of, _contents(cells))
+    held = _defaults(f) if cells is None else (*_defaults(f), *_contents(cells))
+    return One(f.__code__), len(f.__globals__), *map(_kind_of, held)
 
 
 class One:
@@ -196,6 +196,12 @@ def _kind_of(value: Any) -> Any:
     if type(own) is dict and callable(value):
         return kind, *[_kind_of(v) for v in own.values() if type(v) in (FunctionType, kind)]
     return kind
+
+
+def _defaults(f: FunctionType) -> tuple[Any, ...]:
+    """The default values of a function's arguments."""
+    named = f.__kwdefaults__
+    return (f.__defaults__ or ()) + (tuple(named.values()) if named else ())
 
 
 def _contents(cells: Any) -> list[Any]:

@@ -473,6 +473,16 @@ def test_without_counts_of_references_every_write_copies(monkeypatch, in_place):
     assert in_place and not any(in_place)
 
 
+def test_a_broadcast_view_of_an_array_made_while_tracing():
+    def f(x):
+        made = np.full((3,), -1.5)
+        view = np.broadcast_to(made, (2, 3))
+        made[0] = x[0]
+        return np.sum(view * x)
+
+    same_as_numpy(f, X)
+
+
 @pytest.mark.parametrize("part", range(5))
 def test_random_programs_of_writes_and_views(part):
     for seed in range(part, 150, 5):

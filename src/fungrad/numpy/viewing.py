@@ -107,27 +107,28 @@ class Transposed(_Whole):
 
 
 class Positions(_Whole):
-    """A view of the elements at positions of the base, flattened in C order, each of them once.
+    """A view of the elements at positions of the base, flattened in C order.
 
     The array of positions, of intp, has the shape of the view.
     """
 
-    __slots__ = ("positions",)
+    __slots__ = ("index", "positions")
 
     def __init__(self, positions: Any) -> None:
         self.positions = positions
+        once = np.unique(positions).size == positions.size
+        self.index = Index((ARRAY,), unique=once)
 
     def forward(self, base: Any) -> Any:
         """The elements at the positions."""
-        return getitem(_flat(base), self.positions, index=_AT)
+        return getitem(_flat(base), self.positions, index=self.index)
 
     def back(self, base: Any, view: Any) -> Any:
         """The base with the view's elements at the positions."""
         shape = shape_of(base)
-        return s.reshape(index_set(_flat(base), view, self.positions, index=_AT), shape=shape)
-
-
-_AT = Index((ARRAY,), unique=True)
+        return s.reshape(
+            index_set(_flat(base), view, self.positions, index=self.index), shape=shape
+        )
 
 
 def _flat(x: Any) -> Any:

@@ -100,9 +100,11 @@ class Bits:
 
     def forward(self, base: Any) -> Any:
         """The bits of the base in the dtype."""
-        if builtin_type(base) is np.ndarray:  # its memory is asked for, not its numbers
-            return base.view(self.dtype)
         return _bits(base, self.dtype)
+
+    def in_memory(self, memory: Any) -> Any:
+        """The view of a plain array that lies as the base does."""
+        return memory.view(self.dtype)
 
     def back(self, base: Any, view: Any) -> Any:
         """The bits of the view in the base's dtype."""

@@ -308,6 +308,8 @@ def memory_of(x: Tracer) -> Any:
         return memory.imag if step.imaginary else memory.real
     if type(step) is Transposed:
         return memory.transpose(step.axes)
+    if hasattr(step, "in_memory"):  # of bits in another dtype
+        return step.in_memory(memory)
     token = enter(EVAL)
     try:
         return _laid(memory, step.forward(np.arange(memory.size).reshape(memory.shape)))

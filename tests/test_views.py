@@ -116,7 +116,7 @@ FLOATS = [
 ]
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", sorted(FLOATS))
 def test_every_function_shares_what_numpys_does(name):
     case, function = CASES[name], getattr(np, name)
     call = case.call

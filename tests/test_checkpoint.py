@@ -464,3 +464,15 @@ def test_large_arrays_that_are_made_inside_are_not_held_between_the_runs():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12 * c.nbytes
+
+
+@pytest.mark.parametrize("copy", [np.array, np.copy, lambda v: np.pad(v, 1)[1:-1]])
+def test_a_copy_of_what_a_checkpointed_function_closes_over(copy):
+    def f(x):
+        v = x * 3.0
+        return np.sum(fg.checkpoint(lambda y: y * copy(v))(x))
+
+    x = np.array([1.0, -2.0, 0.5])
+    np.testing.assert_allclose(fg.grad(f)(x), 6.0 * x)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), 6.0 * x)
+    np.testing.assert_allclose(fg.hessian(f)(x), 6.0 * np.eye(3))

@@ -277,7 +277,7 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     """
     if type(base) is not Tracer or type(found) is not Tracer:
         return found
-    if order in ("C", "K", "A") and not _is_view(base):
+    if order in ("C", "K", "A") and not _is_view(base) and _root(base).flags.c_contiguous:
         step: Step = Reshaped(found.shape)
     else:
         memory, way = memory_of(base), order if order == "F" else "C"
@@ -296,11 +296,12 @@ def _is_view(x: Tracer) -> bool:
 def memory_of(x: Tracer) -> Any:
     """A plain array that lies in memory as the array would in NumPy, with any numbers.
 
-    What is no view is taken to have its elements in C order.
+    What is no view lies as the value does that was computed for it; where it is recorded, and has
+    none, in C order.
     """
     alias = alias_of(x)
     if alias is None or alias.base is None:
-        return np.empty(x.shape, x.dtype)
+        return _root(x)
     memory, step = memory_of(alias.base), alias.step
     if type(step) is Indexed:
         return memory[step.index.entries]
@@ -315,6 +316,19 @@ def memory_of(x: Tracer) -> Any:
         return _laid(memory, step.forward(np.arange(memory.size).reshape(memory.shape)))
     finally:
         leave(token)
+
+
+def _root(x: Tracer) -> Any:
+    """A plain array that lies in memory as an array that is no view."""
+    value: Any = x
+    while type(value) is Tracer:
+        value = value.value
+    shape = x.shape
+    if type(value) is np.ndarray and value.ndim >= len(shape) > 1:
+        example = value[(0,) * (value.ndim - len(shape))] if value.size else value
+        if example.shape == shape:
+            return np.empty_like(example, x.dtype)
+    return np.empty(shape, x.dtype)
 
 
 def _laid(memory: Any, positions: Any) -> Any:

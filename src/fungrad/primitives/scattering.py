@@ -54,7 +54,7 @@ def _declare(
     def evaluated(x: Any, values: Any, *arrays: Any, index: Index) -> Any:
         out = to_change(x)
         if out is None:
-            out = np.array(x, order="C")
+            out = np.array(x, order="K")
         return eval(out, values, arrays, index)
 
     def result_type(x: Type, values: Type, *arrays: Type, index: Index) -> Type:

@@ -24,7 +24,7 @@ from fungrad.tracing.aliasing import private
 from fungrad.tracing.residuals import own
 from fungrad.tracing.source import describe, user_line
 from fungrad.tracing.stage import GraphTrace, stage
-from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
+from fungrad.tracing.trace import Trace, Tracer, content, current, registry, typeof
 from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
 from fungrad.transforms.batching import BatchTrace
 from fungrad.transforms.forward import JvpTrace
@@ -196,22 +196,22 @@ class Substituted(Trace):
     def __init__(self, parent: Trace, tracers: Sequence[Tracer], values: Sequence[Any]) -> None:
         super().__init__(parent, parent.label)
         self._kept = tracers
-        self._values = {id(t): v for t, v in zip(tracers, values, strict=True)}
+        self._values = {content(t): v for t, v in zip(tracers, values, strict=True)}
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent: Trace = self.parent  # type: ignore[assignment]
         return parent.process(primitive, [self.of(arg) for arg in args], params)
 
     def stands_for(self, tracer: Tracer) -> bool:
-        return id(tracer) in self._values
+        return content(tracer) in self._values
 
     def of(self, value: Any) -> Any:
         """The value that stands for another."""
-        return own(self._values.get(id(value), value)) if type(value) is Tracer else value
+        return own(self._values.get(content(value), value)) if type(value) is Tracer else value
 
     def over(self, parent: Trace) -> Substituted:
         """The same substitution above another trace."""
-        values = [self._values[id(tracer)] for tracer in self._kept]
+        values = [self._values[content(tracer)] for tracer in self._kept]
         return Substituted(parent, self._kept, values)
 
 
@@ -233,12 +233,14 @@ class Held(Substituted):
         return isinstance(tracer.owner, (JvpTrace, VjpTrace))
 
     def of(self, value: Any) -> Any:
-        while type(value) is Tracer and id(value) not in self._values and self.stands_for(value):
+        while (
+            type(value) is Tracer and content(value) not in self._values and self.stands_for(value)
+        ):
             value = own(value.value)
         return super().of(value)
 
     def over(self, parent: Trace) -> Held:
-        values = [self._values[id(tracer)] for tracer in self._kept]
+        values = [self._values[content(tracer)] for tracer in self._kept]
         return Held(parent, self._kept, values)
 
 

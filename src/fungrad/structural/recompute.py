@@ -25,7 +25,7 @@ from fungrad.structural.retrace import kept
 from fungrad.structural.schedule import again
 from fungrad.tracing.residuals import Residuals
 from fungrad.tracing.source import user_line
-from fungrad.tracing.trace import Trace, Tracer, current, typeof
+from fungrad.tracing.trace import Trace, Tracer, content, current, typeof
 from fungrad.transforms.reverse import VjpTrace, linearized
 from fungrad.transforms.tape import Tape
 
@@ -139,7 +139,7 @@ class Peeled(Trace):
         self.wrap = wrap
         self.reads = reads
         self.met: list[Tracer] = []
-        self.values: dict[int, Any] = {}
+        self.values: dict[tuple[int, int, int], Any] = {}
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent: Trace = self.parent  # type: ignore[assignment]
@@ -153,10 +153,10 @@ class Peeled(Trace):
         """The value that stands for another."""
         if type(value) is not Tracer or not self.stands_for(value):
             return value
-        if id(value) not in self.values:
+        if content(value) not in self.values:
             self.met.append(value)
-            self.values[id(value)] = self.wrap(value.value)
-        return self.values[id(value)]
+            self.values[content(value)] = self.wrap(value.value)
+        return self.values[content(value)]
 
     def over(self, parent: Trace) -> Peeled:
         """The same above another trace; what either meets, both know."""
@@ -182,7 +182,7 @@ class Again(Substituted):
 
     def over(self, parent: Trace) -> Again:
         """The same substitution, and the same comparison, above another trace."""
-        values = [self._values[id(tracer)] for tracer in self._kept]
+        values = [self._values[content(tracer)] for tracer in self._kept]
         return Again(parent, self._kept, values, self.reads)
 
 

@@ -365,6 +365,11 @@ def unsupported(func: Any) -> UnsupportedFunctionError:
     return refused_function(func, (*registry.functions, *registry.ufuncs))
 
 
+def content(tracer: Tracer) -> tuple[int, int, int]:
+    """What a handle holds, as a key: copies of one value have the same."""
+    return id(tracer.owner), id(tracer.value), id(tracer.extra)
+
+
 def typeof(value: Any) -> Type:
     """The Type of any value, traced or not.
 

@@ -487,3 +487,28 @@ def test_a_broadcast_view_of_an_array_made_while_tracing():
 def test_random_programs_of_writes_and_views(part):
     for seed in range(part, 150, 5):
         check(Program(seed), (CONTEXTS[part],))
+
+
+def test_ravel_of_what_lies_in_another_order_is_a_copy():
+    def f(x):
+        turned = x.T * 1.0  # in F order, as its operand
+        flat = turned.ravel()
+        flat[1] = 100.0
+        np.add.at(turned, [0, 1], 1.0)
+        return np.sum(turned * np.arange(6.0).reshape(3, 2)) + np.sum(flat)
+
+    x = np.arange(6.0).reshape(2, 3)
+    assert fg.value_and_grad(f)(x)[0] == f(x)
+    assert fg.vmap(f)(x[None])[0] == f(x)
+    fg.testing.check_grads(f, [x.copy()], modes=["rev"], order=1)
+
+
+def test_an_array_keeps_its_order_in_memory_when_a_view_is_written():
+    def f(x):
+        np.fill_diagonal(x.T, 7.0)
+        flat = x.ravel()  # still a view
+        x *= 2.0
+        return np.sum(flat * np.arange(6.0))
+
+    x = np.arange(6.0).reshape(2, 3)
+    assert fg.value_and_grad(f)(x)[0] == f(x.copy())

@@ -18,7 +18,7 @@ from fungrad.primitives import shaping as s
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.scattering import index_set
-from fungrad.tracing.aliasing import Step, alias_of, fresh, link
+from fungrad.tracing.aliasing import Step, alias_of, fresh, link, root_memory
 from fungrad.tracing.trace import EVAL, Tracer, enter, leave, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -277,7 +277,7 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     """
     if type(base) is not Tracer or type(found) is not Tracer:
         return found
-    if order in ("C", "K", "A") and not _is_view(base) and _root(base).flags.c_contiguous:
+    if order in ("C", "K", "A") and not _is_view(base) and root_memory(base).flags.c_contiguous:
         step: Step = Reshaped(found.shape)
     else:
         memory, way = memory_of(base), order if order == "F" else "C"
@@ -301,7 +301,7 @@ def memory_of(x: Tracer) -> Any:
     """
     alias = alias_of(x)
     if alias is None or alias.base is None:
-        return _root(x)
+        return root_memory(x)
     memory, step = memory_of(alias.base), alias.step
     if type(step) is Indexed:
         return memory[step.index.entries]
@@ -316,19 +316,6 @@ def memory_of(x: Tracer) -> Any:
         return _laid(memory, step.forward(np.arange(memory.size).reshape(memory.shape)))
     finally:
         leave(token)
-
-
-def _root(x: Tracer) -> Any:
-    """A plain array that lies in memory as an array that is no view."""
-    value: Any = x
-    while type(value) is Tracer:
-        value = value.value
-    shape = x.shape
-    if type(value) is np.ndarray and value.ndim >= len(shape) > 1:
-        example = value[(0,) * (value.ndim - len(shape))] if value.size else value
-        if example.shape == shape:
-            return np.empty_like(example, x.dtype)
-    return np.empty(shape, x.dtype)
 
 
 def _laid(memory: Any, positions: Any) -> Any:

@@ -185,11 +185,11 @@ indexed: Primitive = general(
 
 
 def apply_at(ufunc: np.ufunc, out: Any, values: Any, arrays: Sequence[Any], index: Index) -> Any:
-    """Writes ufunc(out[index], values) into a fresh C-ordered array, repeats included."""
+    """Writes ufunc(out[index], values) into an array that is ours, repeats included."""
     native = index.fill(arrays)
     if index.unique or not repeatable(arrays):
         out[native] = ufunc(out[native], values)
-    elif out.ndim > 1 and 4 * np.size(values) > out.size:
+    elif out.flags.c_contiguous and out.ndim > 1 and 4 * np.size(values) > out.size:
         # NumPy has a fast loop for one axis only.
         positions = np.arange(out.size).reshape(out.shape)[native]
         ufunc.at(out.reshape(-1), positions.reshape(-1), np.reshape(values, -1))

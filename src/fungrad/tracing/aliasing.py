@@ -12,6 +12,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Protocol
 
+from numpy import empty, empty_like, ndarray
+
 from fungrad.errors import ItemAssignmentError
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, leaked, registry
@@ -36,7 +38,7 @@ class Alias:
     `refusal` says why the handle is read-only, and is empty where it may be written into.
     """
 
-    __slots__ = ("base", "limit", "refusal", "step", "views", "written")
+    __slots__ = ("base", "limit", "memory", "refusal", "step", "views", "written")
 
     def __init__(self, base: Tracer | None, step: Any, refusal: str) -> None:
         self.base = base
@@ -45,6 +47,8 @@ class Alias:
         self.views: list[weakref.ref[Tracer]] = []
         self.limit = 8
         """How many views there may be before those that are gone are looked for."""
+        self.memory: Any = None
+        """A plain array that lies in memory as the handle's first value did, once it is written."""
         self.written: Trace | None = None
         """The trace to which a write has moved the array from the one that it was made in."""
 
@@ -179,8 +183,33 @@ def check_home(tracer: Tracer) -> None:
         raise leaked(tracer)
 
 
+def root_memory(tracer: Tracer) -> Any:
+    """A plain array, of any numbers, that lies in memory as an array that is no view.
+
+    It lies as the first value of the handle did; where that is recorded, and has no numbers, in C
+    order.
+    """
+    alias = getattr(tracer, "alias", None)
+    if alias is not None and alias.memory is not None:
+        return alias.memory
+    shape = tracer.shape
+    value: Any = tracer
+    while type(value) is Tracer:
+        value = value.value
+    if type(value) is ndarray and value.ndim >= len(shape) > 1 and value.size:
+        example = value[(0,) * (value.ndim - len(shape))]  # of a batch
+        if example.shape == shape:
+            return empty_like(example, tracer.dtype)
+    return empty(shape, tracer.dtype)
+
+
 def _move(tracer: Tracer, new: Tracer) -> None:
-    """A handle takes another value over."""
+    """A handle takes another value over. Its elements lie in memory as before."""
+    if tracer.ndim > 1:
+        if getattr(tracer, "alias", None) is None:
+            tracer.alias = Alias(None, None, "")
+        if tracer.alias.memory is None and tracer.alias.base is None:
+            tracer.alias.memory = root_memory(tracer)
     if new.owner is not tracer.owner:
         alias = getattr(tracer, "alias", None)
         if alias is None:
@@ -217,5 +246,5 @@ def _renew(tracer: Tracer, region: Step | None, but: Tracer | None) -> None:
 
 __all__ = [
     "Alias", "Step", "adopt", "alias_of", "check_home", "check_writeable", "fresh", "link",
-    "private", "refusal", "refuse_writes", "spoil",
+    "private", "refusal", "refuse_writes", "root_memory", "spoil",
 ]  # fmt: skip

@@ -112,6 +112,9 @@ def mutants(primitive: Primitive) -> Iterator[Mutant]:
             if primitive.vjp is not None:
                 new = changed_vjp(primitive.vjp, position, apply)
                 yield Mutant(name, "vjp", f"argument {position} {change}", new)
+            if primitive.undo is not None:
+                new = changed_undo(primitive.undo, position, apply)
+                yield Mutant(name, "undo", f"argument {position} {change}", new)
             if primitive.partials is not None:
                 new = changed_partials(primitive.partials, position, apply)
                 yield Mutant(name, "partials", f"argument {position} {change}", new)
@@ -152,6 +155,21 @@ def changed_vjp(vjp: Any, position: int, apply: Callable[[Any], Any]) -> Any:
         if position < len(found) and found[position] is not None:
             found[position] = apply(found[position])
         return found
+
+    return new
+
+
+def changed_undo(undo: Any, position: int, apply: Callable[[Any], Any]) -> Any:
+    """Of the first cotangent, which is changed in place, or of the second, which is returned."""
+
+    def new(total: Any, args: Any, wanted: Any, **params: Any) -> Any:
+        second = undo(total, args, wanted, **params)
+        if position == 0:
+            changed = apply(total.value)
+            total.value[...] = 0 if changed is None else changed
+        elif second is not None:
+            return apply(second)
+        return second
 
     return new
 

@@ -39,7 +39,7 @@ Rule = Callable[[Sequence[Type], Sequence[Type], dict[str, Any]], Work]
 MOVES = frozenset(
     "reshape transpose broadcast_to concatenate slice_axis pad flip convert to_discrete getitem "
     "indexed index_set stack unstack iota full diagonal from_diagonal roll windows permuted "
-    "bitcast checked stop_gradient stop_gradient_order checkpoint_name".split()
+    "bitcast checked number stop_gradient stop_gradient_order checkpoint_name".split()
 )
 """What only makes, moves or converts elements."""
 
@@ -227,6 +227,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(
         [
             "reduce_sum",
+            "exact_sum",
             "reduce_max",
             "reduce_min",
             "reduce_prod",

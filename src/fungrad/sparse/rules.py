@@ -22,6 +22,7 @@ from fungrad.primitives.elementwise import mul, select
 from fungrad.primitives.fft import fft, irfft, rfft
 from fungrad.primitives.indexing import getitem, scatter
 from fungrad.primitives.linalg import solve
+from fungrad.primitives.reducing import exact_sum
 from fungrad.primitives.scanning import cumsum, linear_recurrence
 from fungrad.primitives.scattering import index_add, index_set
 from fungrad.primitives.shaping import (
@@ -171,7 +172,8 @@ def _apart(equation: Equation, given: Sequence[Given], count: int) -> Found:
 
 
 def _summed(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    labels, size = _labels(given[0].shape, equation.params["axes"])
+    shape = given[0].shape
+    labels, size = _labels(shape, equation.params.get("axes", (len(shape) - 1,)))
     return [merged(given[0].pattern, labels, size)]
 
 
@@ -303,6 +305,7 @@ RULES: dict[Any, Rule] = {
     stack: _put_together,
     unstack: _apart,
     reduce_sum: _summed,
+    exact_sum: _summed,
     share_ties: _along,
     fft: _along,
     rfft: _along,

@@ -88,10 +88,10 @@ class _Reader:
             self._instance(value)
 
     def _instance(self, value: Any) -> None:
-        own = getattr(value, "__dict__", None)
+        own = _attribute(value, "__dict__")
         if not _read_by(type(value).__module__):  # what a verb of fungrad made of a function
             wrapped = own.get("__wrapped__") if type(own) is dict else None
-            self._waiting += wrapped, getattr(value, "func", None)
+            self._waiting += wrapped, _attribute(value, "func")
             return
         self._waiting.append(type(value))
         if type(own) is dict:
@@ -192,10 +192,20 @@ def _kind_of(value: Any) -> Any:
         return value
     if issubclass(kind, functools.partial):
         return _kind_of(value.func)
-    own = getattr(value, "__dict__", None)
+    own = _attribute(value, "__dict__")
     if type(own) is dict and callable(value):
         return kind, *[_kind_of(v) for v in own.values() if type(v) in (FunctionType, kind)]
     return kind
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute, or None: without the `__getattr__` of a class, which may import a module."""
+    if type(value) is MethodType:
+        value = value.__func__
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return None
 
 
 def _defaults(f: FunctionType) -> tuple[Any, ...]:
@@ -224,12 +234,12 @@ def traced_function(label: Any) -> Any:
 
 def _users(f: Any) -> Any:
     """The function of the user that one of fungrad's is made of; None where there is none."""
-    while hasattr(f, "__wrapped__"):
-        f = f.__wrapped__
+    while (wrapped := _attribute(f, "__wrapped__")) is not None:
+        f = wrapped
     if type(f) not in (FunctionType, MethodType) or not str(f.__module__).startswith("fungrad."):
         return f
     if type(f) is MethodType:
-        return _users(getattr(f.__self__, "f", None))
+        return _users(_attribute(f.__self__, "f"))
     for value in _contents(f.__closure__ or ()):
         if callable(value):
             found = _users(value)

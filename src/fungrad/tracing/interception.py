@@ -168,7 +168,7 @@ def intercept(package: str) -> None:
 def _look_at_modules() -> None:
     """Looks for modules that were imported since the last look."""
     State.modules = len(sys.modules)
-    for name in [name for name in _waiting if name in sys.modules]:
+    for name in [name for name in _waiting if sys.modules.get(name) is not None]:
         module = sys.modules[name]
         if not getattr(getattr(module, "__spec__", None), "_initializing", False):
             found = _waiting.pop(name)(module)

@@ -253,7 +253,8 @@ CALLS: dict[str, list[Call]] = {
 VALUE_SHAPES = {
     "nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values",
 }  # fmt: skip
-"""Functions whose results have shapes that depend on values: not for vmap and jit."""
+"""Functions whose results have shapes that depend on values: not for jit, and for vmap only where
+the examples agree."""
 APART = {
     "empty": "its values are unspecified", "empty_like": "its values are unspecified",
     "finfo": "tested for each dtype", "iinfo": "tested for each dtype",

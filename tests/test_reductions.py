@@ -245,9 +245,18 @@ def test_lists_of_traced_values():
 
 @pytest.mark.parametrize("function", [*PLAIN, *NAN_FUNCTIONS, np.argmax, np.cumsum, np.ptp])
 def test_out_of_the_outside_is_refused_by_name(function):
-    out = np.zeros(())
+    out = np.zeros(3 if function is np.cumsum else ())
     with pytest.raises(ItemAssignmentError, match=f"by np.{function.__name__}"):
         fg.grad(lambda x: np.sum(function(x, out=out)))(np.ones(3))
+
+
+def test_cumsum_takes_out_made_under_the_transform():
+    x = np.array([0.3, -1.2, 2.0])
+    value, gradient = fg.value_and_grad(lambda x: np.sum(np.cumsum(x, out=np.zeros(3)) ** 2))(x)
+    np.testing.assert_allclose(value, np.sum(np.cumsum(x) ** 2), rtol=1e-15)
+    np.testing.assert_allclose(gradient, 2.0 * np.cumsum(np.cumsum(x)[::-1])[::-1], rtol=1e-14)
+    with pytest.raises(ValueError, match=r"gives an array of shape \(3,\).*`out` has the shape"):
+        fg.grad(lambda x: np.sum(np.cumsum(x, out=np.zeros(()))))(x)
 
 
 def test_errors_are_numpys():

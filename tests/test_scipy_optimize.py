@@ -10,7 +10,7 @@ import scipy.optimize
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, rosen, rosen_der
 
 import fungrad as fg
-from fungrad.errors import ArgumentError, GradientCutError
+from fungrad.errors import ArgumentError, GradientCutError, UnsupportedFunctionError
 from fungrad.scipy import optimize
 
 START = np.array([1.3, 0.7, 0.8])
@@ -146,6 +146,8 @@ def test_mistakes():
         optimize.minimize(lambda x: np.sum(np.abs(x)), np.ones(2) + 1j)
     with pytest.raises(GradientCutError):
         fg.grad(lambda a: optimize.minimize(lambda x: np.sum((x - a) ** 2), np.ones(2)).x[0])(1.0)
+    with pytest.raises(UnsupportedFunctionError, match=r"Take fungrad.scipy.optimize.minimize"):
+        fg.grad(lambda a: scipy.optimize.minimize(lambda x: (x[0] - a) ** 2, [0.0]).x[0])(1.0)
 
 
 # --- root, least_squares, curve_fit, root_scalar --------------------------------------------------

@@ -6,6 +6,7 @@ to write. Knows tracebacks; looks at them when an error leaves a public function
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import Any
@@ -43,10 +44,14 @@ def _frames(traceback: TracebackType | None) -> list[tuple[FrameType, int]]:
     return found
 
 
-def _is_packages(frame: FrameType, is_installed: Any) -> bool:
-    """Whether a frame is of a package, or of what Cython compiled for one."""
-    filename = frame.f_code.co_filename
-    return bool(is_installed(filename)) or filename.endswith((".pyx", ".pxd", "<stringsource>"))
+def _is_compiled(frame: FrameType) -> bool:
+    """Whether a frame is of what Cython compiled: it has no file, or not one with a path."""
+    name = frame.f_code.co_filename
+    return name == "<stringsource>" or not (name.startswith("<") or os.path.isabs(name))
+
+
+def _is_of(frame: FrameType, package: str) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == package
 
 
 def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
@@ -61,16 +66,18 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
     if not (said or numba or isinstance(error, MISTAKEN)):
         return
     frames = _frames(error.__traceback__)
-    outside = [i for i, (f, _) in enumerate(frames) if not is_library(f.f_code.co_filename)]
+    python = [i for i, (f, _) in enumerate(frames) if not _is_compiled(f)]
+    outside = [i for i in python if not is_library(frames[i][0].f_code.co_filename)]
     if not outside:
         return
     frame, line = frames[outside[-1]]
-    inside = _is_packages(frame, is_installed)
+    inside = is_installed(frame.f_code.co_filename)
+    compiled = python[-1] < len(frames) - 1
     tracer = _traced(v for f, _ in reversed(frames[outside[-1] :]) for v in f.f_locals.values())
-    if not (said or ((inside or numba) and tracer is not None)):
+    if not (said or ((inside or compiled or numba) and tracer is not None)):
         return
     where = f" at {Source(frame.f_code.co_filename, line, frame.f_code.co_name)}"
-    users = [i for i in outside if not _is_packages(frames[i][0], is_installed)]
+    users = [i for i in outside if not is_installed(frames[i][0].f_code.co_filename)]
     if inside and users:
         caller, line = frames[users[-1]]
         where += f", called at {Source(caller.f_code.co_filename, line, caller.f_code.co_name)}"
@@ -81,9 +88,11 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
         why = "numba compiles for plain numbers and arrays, and cannot be traced."
     else:
         why = "That code takes plain numbers and arrays alone, as compiled code does."
+    if any(_is_of(f, "pandas") for f, _ in frames):
+        why += " Take what pandas holds as an array first, series.to_numpy()."
     error.add_note(
-        f"A traced value{type_} was given to it{where}. {why} Give it fg.stop_gradient(x) where no "
-        "gradient is wanted, or wrap its function by fg.external, with a derivative."
+        f"A traced value{type_} was given to it{where}. {why} Give it fg.stop_gradient(x) "
+        "where no gradient is wanted, or wrap its function by fg.external, with a derivative."
     )
 
 

@@ -31,6 +31,7 @@ from fungrad.tracing.notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OURS = os.path.join(_PACKAGE, "scipy", "")
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
@@ -171,16 +172,7 @@ _BESIDE = (
     "Beside a traced value stand arrays, numbers, and what NumPy makes an array of numbers of: "
     "lists, tuples, range, memoryview. Make one of the other, as by np.array(list(value))."
 )
-_UNREADABLE = (
-    "Compiled code was handed a traced array{line}, and cannot read its numbers. Take what pandas "
-    "holds as an array first, series.to_numpy(); of another package call a function that is "
-    "written in NumPy, or give its derivative by fg.external."
-)
 _ADVICE = {
-    "a bytes-like object is required, not 'Tracer'": _UNREADABLE,
-    "(expected numpy.ndarray, got Tracer)": _UNREADABLE,
-    "No matching signature found": _UNREADABLE,
-    "Function call with ambiguous argument types": _UNREADABLE,
     "'Tracer' and '": _BESIDE,
     "' and 'Tracer'": _BESIDE,
     "all returned NotImplemented from __array_ufunc__": _BESIDE,
@@ -243,12 +235,13 @@ def _is_traced(value: Any) -> bool:
 def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, Any] | None:
     """The package of SciPy, the function that the user called (`special`, `logsumexp`; or
     `norm.logpdf`) and his line, where SciPy's own Python code failed with traced values; the
-    function is empty where SciPy has no public name for it.
+    function is empty where SciPy has no public name for it. Nothing where the user took the
+    function of fungrad.scipy, which called SciPy's.
     """
     called: tuple[str, str, Any] | None = None
     user: Source | None = None
     words: tuple[str, ...] = ()
-    traced = False
+    traced = ours = False
     while traceback is not None:
         code = traceback.tb_frame.f_code
         found = _SCIPY.search(code.co_filename)
@@ -261,9 +254,11 @@ def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, A
         elif not is_library(code.co_filename):
             user = Source(code.co_filename, traceback.tb_lineno, code.co_name)
             words = code.co_names
-            called, traced = None, False
+            called, traced, ours = None, False, False
+        elif called is None:
+            ours = ours or code.co_filename.startswith(_OURS)
         traceback = traceback.tb_next
-    return called if traced else None
+    return called if traced and not ours else None
 
 
 def _public(part: str, code: types.CodeType, instance: Any, words: tuple[str, ...]) -> str:
@@ -323,24 +318,8 @@ def _advise(error: BaseException) -> None:
     notes = getattr(error, "__notes__", ())
     advices = {_ADVICE[known] for known in _ADVICE if known in str(error)}
     advices |= no_factor(error, user_line())
-    if _UNREADABLE in advices:
-        advices.remove(_UNREADABLE)
-        advices.add(_UNREADABLE.format(line=_own_line(error.__traceback__)))
     for advice in advices.difference(notes):
         error.add_note(advice)
-
-
-def _own_line(traceback: types.TracebackType | None) -> str:
-    """The innermost line on a traceback that is neither ours nor of an installed package."""
-    line = ""
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        name = code.co_filename
-        if name.startswith("<") or os.path.isabs(name):  # the others are Cython's
-            if not is_library(name) and not _is_installed(name):
-                line = f" at {Source(name, traceback.tb_lineno, code.co_name)}"
-        traceback = traceback.tb_next
-    return line
 
 
 def shortened(error: Exception) -> Exception:

@@ -78,36 +78,34 @@ class DataParallel:
 
     def __call__(self, params: Any, *args: Any) -> tuple[Any, Any]:
         """The value of the loss, and its gradient in the form of the parameters."""
-        value, leaves = self._computed("value_and_grad", params, (), args)
-        return value, leaves[0]
+        return self._computed("value_and_grad", params, (), args)
 
     def delayed(self, params: Any, *args: Any) -> Any:
         """The pair (value, gradient) as one Dask value, computed when it is asked for."""
         whole = self._whole("value_and_grad", params, (), args)
-        return _dask().delayed(_gradient_pair, pure=True)(whole, trees.structure(params))
+        return _dask().delayed(_value_and_tree, pure=True)(whole)
 
     def hvp(self, params: Any, vector: Any, *args: Any) -> Any:
         """The Hessian of the loss at the parameters, times a vector of their form."""
-        return self._computed("hvp", params, (vector,), args)[1][0]
+        return self._computed("hvp", params, (vector,), args)[1]
 
     def hessian(self, params: Any, *args: Any) -> Any:
         """The Hessian of the loss, as `fg.hessian` returns it: for few parameters."""
-        return self._computed("hessian", params, (), args)[1][0]
+        return self._computed("hessian", params, (), args)[1]
 
     def _computed(
         self, what: str, params: Any, vectors: Sequence[Any], args: Sequence[Any]
-    ) -> tuple[Any, list[Any]]:
-        whole = self._whole(what, params, vectors, args)
-        (found,) = _dask().compute(whole)
-        value, leaves, structure = found
-        return value, [trees.unflatten(structure, leaves)]
+    ) -> tuple[Any, Any]:
+        (found,) = _dask().compute(self._whole(what, params, vectors, args))
+        return _value_and_tree(found)
 
     def _whole(self, what: str, params: Any, vectors: Sequence[Any], args: Sequence[Any]) -> Any:
         """The sum of all chunks' parts, as a Dask value."""
         dask = _dask()
         chunks, first = self._chunks(args)
         rows = first.chunks[0]
-        weights = [n / sum(rows) if self.reduce == "mean" else 1.0 for n in rows]
+        total = sum(rows)
+        weights = [n / total if self.reduce == "mean" else 1.0 for n in rows]
         rest = [None if i + 1 in self.data else arg for i, arg in enumerate(args)]
         token = self._tokens.setdefault(what, f"fungrad-{uuid.uuid4().hex}")
         program = _Program(self.loss, what, token)
@@ -143,7 +141,7 @@ class DataParallel:
                     f"along axis 0{user_line()}: {_short(first.chunks[0])} and "
                     f"{_short(array.chunks[0])}. Rechunk one: y.rechunk({{0: X.chunks[0]}})."
                 )
-            lazy = array.to_delayed(optimize_graph=_places(array) is None)
+            lazy = array.to_delayed(optimize_graph=_held(array) is None)
             chunks.append(lazy.ravel().tolist())
         return chunks, first
 
@@ -280,9 +278,10 @@ def _added(parts: Sequence[Any]) -> Any:
     return value, leaves, structure
 
 
-def _gradient_pair(whole: Any, structure: Any) -> tuple[Any, Any]:
-    value, leaves, found = whole
-    return value, trees.unflatten(found, leaves)
+def _value_and_tree(whole: Any) -> tuple[Any, Any]:
+    """The value and the derivative of all chunks."""
+    value, leaves, structure = whole
+    return value, trees.unflatten(structure, leaves)
 
 
 def _dask_array(value: Any, position: int) -> Any:
@@ -331,10 +330,9 @@ def _client() -> Any:
         return None
 
 
-def _places(array: Any) -> list[str] | None:
-    """For each chunk the worker that holds it; None where one is not in any worker's memory."""
-    client = _client()
-    if client is None:
+def _held(array: Any) -> list[Any] | None:
+    """The futures of an array's chunks; None where workers do not hold all of them."""
+    if _client() is None:
         return None
     import distributed
 
@@ -343,8 +341,16 @@ def _places(array: Any) -> list[str] | None:
     held = {future.key: future for future in futures_of(array)}
     if any(key not in held or held[key].status != "finished" for key in keys):
         return None
-    where = client.who_has([held[key] for key in keys])
-    found = [sorted(where.get(key) or ()) for key in keys]
+    return [held[key] for key in keys]
+
+
+def _places(array: Any) -> list[str] | None:
+    """For each chunk the worker that holds it; None where one is not in any worker's memory."""
+    futures = _held(array)
+    if futures is None:
+        return None
+    where = _client().who_has(futures)
+    found = [sorted(where.get(future.key) or ()) for future in futures]
     return [workers[0] for workers in found] if all(found) else None
 
 

@@ -180,13 +180,15 @@ def _look_at_modules() -> None:
 
 def _bindings_for(label: Callable[[], str]) -> list[Binding]:
     """The names bound before that the function which a label describes can call by."""
+    if type(label) is FunctionType and label.__closure__:  # mostly the user's function itself
+        f = label.__closure__[0].cell_contents
+        if type(f) is FunctionType and f.__closure__ is None:
+            simple = _simple.get(id(f.__code__))
+            if simple is not None and simple[1] == len(f.__globals__):
+                return simple[2]
     f = traced_function(label)
     if f is None:
         return []
-    if type(f) is FunctionType and f.__closure__ is None:
-        simple = _simple.get(id(f.__code__))
-        if simple is not None and simple[1] == len(f.__globals__):
-            return simple[2]
     key = key_of(f)
     found = _found.get(key)
     if found is None:
@@ -208,8 +210,9 @@ def begin(holder: Any) -> None:
             if not _holders:
                 if State.modules != len(sys.modules):
                     _look_at_modules()
-                for found in _packages.values():
-                    _written.extend(found)
+                if _packages:
+                    for found in _packages.values():
+                        _written.extend(found)
                 _replace()
             found = _bindings_for(holder.label)
             if found:
@@ -260,4 +263,5 @@ def end(holder: Any) -> None:
         _holders.discard(holder)
         if not _holders:
             _restore()
-            _written.clear()
+            if _written:
+                _written.clear()

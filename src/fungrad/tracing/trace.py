@@ -349,8 +349,8 @@ class Tracer:
 
 
 PLAIN.add(Tracer)
-trees.mark_leaf(Tracer)
-trees.mark_leaf(np.ndarray)
+for _leaf in (np.ndarray, *PLAIN):
+    trees.mark_leaf(_leaf)
 
 
 def _first_tracer(tree: Any, default: Tracer) -> Tracer:

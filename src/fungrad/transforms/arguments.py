@@ -186,16 +186,18 @@ def to_one_number(treedef: trees.TreeDef) -> str:
 
 def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
     """The values as arrays that nothing else writes to: views and repeated arrays are copied."""
-    seen = {id(value) for value in foreign}
-    result = []
-    for value in values:
-        if type(value) is np.ndarray:
+    result = list(values)
+    seen: set[int] | None = None
+    for i, value in enumerate(result):
+        kind = type(value)
+        if kind is np.ndarray:
+            if seen is None:
+                seen = set(map(id, foreign))
             if id(value) in seen or value.base is not None or not value.flags.writeable:
-                value = value.copy()
+                result[i] = value = value.copy()
             seen.add(id(value))
-        elif issubclass(type(value), np.ndarray):  # of a subclass, as a file mapped to memory
-            value = np.array(value)
-        result.append(value)
+        elif issubclass(kind, np.ndarray):  # of a subclass, as a file mapped to memory
+            result[i] = np.array(value)
     return result
 
 

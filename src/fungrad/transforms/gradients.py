@@ -47,7 +47,8 @@ def _pullback_of(
     verb: str,
     keeper: Residuals | None = None,
 ) -> tuple[list[Any], trees.TreeDef, Any, Any]:
-    """Runs f; returns the output leaves, their structure, the aux tree and the flat pullback.
+    """Runs f; returns the output leaves, their structure, the aux tree and the flat pullback, which
+    takes a cotangent for each of the leaves.
 
     Where there is no keeper the pullback goes to the user, who may call it when he wants.
     """
@@ -65,9 +66,9 @@ def _pullback_of(
     count, treedef, aux_def = shapes
     if current() is EVAL:
         values = owned(values, inputs.leaves)
-    aux = trees.unflatten(aux_def, values[count:]) if has_aux else None
-    padding = [None] * (len(values) - count)
-    return values[:count], treedef, aux, lambda cts: pullback([*cts, *padding])
+    if not has_aux:
+        return values, treedef, None, pullback
+    return values[:count], treedef, trees.unflatten(aux_def, values[count:]), pullback
 
 
 def value_and_grad(
@@ -105,7 +106,23 @@ def value_and_grad(
     >>> float(value), float(slope)
     (0.0, 1.0)
     """
-    check_differentiated(f, argnums, "value_and_grad")
+    return _differentiated(
+        value_and_grad, True, f, argnums, has_aux, holomorphic, unconnected, nondiff
+    )
+
+
+def _differentiated(
+    verb: Callable[..., Any],
+    with_value: bool,
+    f: Callable[..., Any],
+    argnums: int | str | Sequence[int | str],
+    has_aux: bool,
+    holomorphic: bool,
+    unconnected: str,
+    nondiff: str,
+) -> Transformed:
+    """What `grad` and `value_and_grad` return, for their arguments."""
+    check_differentiated(f, argnums, verb.__name__)
     check_choice("unconnected", unconnected, UNCONNECTED)
     check_choice("nondiff", nondiff, NONDIFF)
     several = isinstance(argnums, (tuple, list))
@@ -113,20 +130,24 @@ def value_and_grad(
     def run(*args: Any, **kwargs: Any) -> Any:
         if argnums == 0 and args:
             keys: list[int | str] = [0]
-            parts = [args[0]]
+            parts: list[Any] = [args[0]]
+
+            def call(new: Sequence[Any]) -> Any:
+                return f(*new, *args[1:], **kwargs)
+
         else:
             keys = resolve(f, argnums, args, kwargs)
             parts = [args[k] if isinstance(k, int) else kwargs[k] for k in keys]
 
-        def call(new: Sequence[Any]) -> Any:
-            positional = list(args)
-            named = dict(kwargs)
-            for key, part in zip(keys, new, strict=True):
-                if isinstance(key, int):
-                    positional[key] = part
-                else:
-                    named[key] = part
-            return f(*positional, **named)
+            def call(new: Sequence[Any]) -> Any:
+                positional = list(args)
+                named = dict(kwargs)
+                for key, part in zip(keys, new, strict=True):
+                    if isinstance(key, int):
+                        positional[key] = part
+                    else:
+                        named[key] = part
+                return f(*positional, **named)
 
         inputs = Inputs(parts, lambda: leaf_names(f, keys, parts), "grad", nondiff)
         if holomorphic:
@@ -138,14 +159,15 @@ def value_and_grad(
             gradients = inputs.cotangents(pullback([seed]), unconnected)
         finally:
             keeper.release()
-        value = trees.unflatten(treedef, values)
         gradient = tuple(gradients) if several else gradients[0]
+        if not with_value:
+            return (gradient, aux) if has_aux else gradient
+        value = trees.unflatten(treedef, values)
         return ((value, aux), gradient) if has_aux else (value, gradient)
 
     return Transformed(
-        run, value_and_grad, f, argnums, has_aux, holomorphic,
-        unconnected=unconnected, nondiff=nondiff,
-    )  # fmt: skip
+        run, verb, f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff
+    )
 
 
 def grad(
@@ -185,18 +207,7 @@ def grad(
     >>> float(grad(grad(grad(np.tanh)))(0.0))
     -2.0
     """
-    check_differentiated(f, argnums, "grad")
-    both: Any = value_and_grad(
-        f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff
-    )
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        value, gradient = both._run(*args, **kwargs)
-        return (gradient, value[1]) if has_aux else gradient
-
-    return Transformed(
-        run, grad, f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff
-    )
+    return _differentiated(grad, False, f, argnums, has_aux, holomorphic, unconnected, nondiff)
 
 
 class Pullback:

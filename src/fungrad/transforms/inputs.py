@@ -69,6 +69,10 @@ class Inputs:
         result = []
         start = 0
         for treedef in self.treedefs:
+            if treedef is trees.LEAF:
+                result.append(leaves[start])
+                start += 1
+                continue
             stop = start + treedef.leaf_count
             result.append(trees.unflatten(treedef, leaves[start:stop]))
             start = stop

@@ -234,8 +234,9 @@ def linearized(
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """Runs a function of flat inexact arguments; returns its flat outputs and its flat pullback.
 
-    The pullback takes one cotangent or None for each output, and gives one or None for each input.
-    It may be called many times, and under other traces than the one it was made under.
+    The pullback takes one cotangent or None for each output (those at the end may be left out), and
+    gives one or None for each input. It may be called many times, and under other traces than the
+    one it was made under.
 
     Args:
       f: the function.
@@ -271,7 +272,7 @@ def linearized(
             values = trace.apart(values)
 
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
-        seeds = [(s, c) for s, c in zip(slots, cotangents, strict=True) if s and c is not None]
+        seeds = [(s, c) for s, c in zip(slots, cotangents, strict=False) if s and c is not None]
         return backward(trace, seeds, len(inputs))
 
     return values, pullback

@@ -8,14 +8,16 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 from fuzz.campaign import Disagreement, campaign, seeds, verdict
 from fuzz.case import Case
-from fuzz.generate import FAMILIES, generate
+from fuzz.generate import FAMILIES, Builder, generate
 from fuzz.minimise import minimise
 from fuzz.oracles import ORACLES
+from fuzz.steps.indexing import read
 from mutation import UNMUTATED, applied, mutants
 
 import fungrad as fg
@@ -44,6 +46,27 @@ def test_programs_print_as_what_they_compute():
 def test_programs_reach_every_family():
     steps = Counter(step.family for i in range(400) for step in generate(f"9-{i}").steps)
     assert {name for name in FAMILIES if steps[name] >= 4} == set(FAMILIES)
+
+
+def test_reads_by_arrays_of_indices_stay_small():
+    b = Builder(Random(0), large=True, smooth=False, values="tame")
+    b.scope.update(x=np.zeros((2, 70_000)), i=np.zeros(70_000, int), j=np.zeros(5, int))
+    b.names = ["x", "i", "j"]
+    texts = [read(b) for _ in range(300)]
+    assert not any("(x, i" in text or "(x)[i" in text for text in texts)
+    assert any("(x, j" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("oracle", "seed"),
+    [
+        ("transposes", "20261124-23677"),  # rounded to single precision on the way
+        ("differences", "20261125-22462"),  # turns many times within the step
+        ("differences", "20261126-2812"),  # had a kink where two rows are equal
+    ],
+)
+def test_what_no_tolerance_covers_is_left_out(oracle, seed):
+    assert not verdict(oracle, generate(seed), seed)
 
 
 def test_a_few_hundred_programs_agree():

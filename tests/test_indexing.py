@@ -362,6 +362,16 @@ def test_take_is_numpys_in_corners():
         fg.grad(lambda x: np.sum(np.take(x, [0], mode="odd")))(X)
 
 
+@pytest.mark.parametrize("mode", ["wrap", "clip"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "bool"])
+def test_take_by_small_integers_from_what_they_cannot_count(mode, dtype):
+    x, indices = np.arange(70_000.0), np.array([0, 1, 1]).astype(dtype)
+    minus = np.array([-1, -128 if dtype == "int8" else 5]).astype(dtype)
+    for i in (indices, minus):
+        expected = np.take(x, i, mode=mode)
+        np.testing.assert_array_equal(fg.jit(lambda x, i: np.take(x, i, mode=mode))(x, i), expected)
+
+
 def test_take_along_axis():
     for axis in (0, 1, -1):
         i = np.argsort(X, axis=axis)

@@ -414,6 +414,21 @@ def test_nan_attains_nan():
     assert np.isnan(fg.value_and_grad(np.nanmax)(np.full(2, np.nan))[0])
 
 
+@pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
+@pytest.mark.parametrize("f", [np.nanmin, np.nanmax])
+def test_complex_nan_where_there_is_nothing_else_is_numpys(f, axis, keepdims):
+    nan = np.nan
+    for last in (complex(nan, 7), 3.0):
+        z = np.array([[complex(1, nan), complex(nan, 2)], [complex(nan, nan), last]])
+        expected = f(z, axis=axis, keepdims=keepdims)
+        found = fg.jit(lambda z: f(z, axis=axis, keepdims=keepdims))(z)
+        np.testing.assert_array_equal(found.real, expected.real)
+        np.testing.assert_array_equal(found.imag, expected.imag)
+    assert fg.grad(lambda z: f(z).real)(np.array([complex(nan, 1)])) == 0.0
+
+
 def test_what_is_not_the_largest_gets_exactly_zero():
     # behind the maximum stands an infinite slope, which times zero is not NaN
     x = np.array([0.0, 4.0])

@@ -148,6 +148,15 @@ def test_float_power():
     agrees(lambda x: np.float_power(x, 2), values((3,), np.int64), order=0)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_derivatives_of_powers_are_the_same_compiled_where_there_are_none(dtype):
+    x = np.array([-np.inf, -0.0, -1.0, np.inf, np.nan], dtype)
+    for exponent in (1.5, 2.5, 0.5, -0.5, -2.5, 3):
+        slopes = lambda x, p=exponent: fg.vjp(lambda x: x**p, x)[1](np.ones_like(x))[0]  # noqa: E731
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(fg.jit(slopes)(x), slopes(x))
+
+
 def test_sign_of_complex_numbers_has_a_derivative():
     agrees(np.sign, values((4,), C128), order=2)
     agrees(np.sign, values((4,)), order=0)

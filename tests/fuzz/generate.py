@@ -139,6 +139,8 @@ class Builder:
                 return False
             if np.size(value) > self.limit() or np.ndim(value) > 5:
                 return False
+            if type(value) is int and not -(2**63) <= value < 2**63:  # no type of a Graph's
+                return False
             if np.asarray(value).dtype.kind not in "biufc" or np.asarray(value).dtype.itemsize > 16:
                 return False
         self.names += targets

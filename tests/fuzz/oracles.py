@@ -76,6 +76,8 @@ def warned(case: Case, name: str, f: Any, other: str, g: Any, found: Sequence[An
     # Numbers of integers alone warn where arrays of them do not, as NumPy has it.
     finite = all(np.all(np.isfinite(x)) and np.asarray(x).dtype.kind in "fc" for x in found)
     extra = case.flags[name] - case.flags[other]
+    if any(np.asarray(x).dtype.kind in "fc" and np.isinf(x).any() for x in case.args):
+        extra -= {"overflow"}  # of a sum that an infinity ends, by the order of its terms
     if not finite or not extra or FLAGLESS.search(case.program.source):
         return ""
     for _ in range(3):

@@ -245,13 +245,15 @@ def positions_in(indices: Any, length: int, mode: str) -> Any:
         raise TypeError(
             f"Cannot cast indices from {dtype} to integers according to the rule 'safe'"
         )
+    if mode == "raise":
+        return indices
+    if dtype.itemsize < np.dtype(np.intp).itemsize:  # which may not hold the length
+        indices = cast(indices, np.intp)
     if mode == "wrap":
         return remainder(indices, length)
     if mode == "clip":
         return minimum(maximum(indices, 0), length - 1)
-    if mode != "raise":
-        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
-    return indices
+    raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
 
 
 @implements(np.take)

@@ -16,8 +16,10 @@ from fungrad.numpy.axes import reduced_axes, with_axes_kept
 from fungrad.numpy.reductions import only
 from fungrad.numpy.wrap import NO_VALUE, as_array, implements
 from fungrad.primitives.elementwise import div, le, logical_and, logical_not, select, sub
+from fungrad.primitives.indexing import Index, getitem
 from fungrad.primitives.reducing import reduce_all, root
-from fungrad.primitives.shaping import broadcast_to, cast, reduce_sum
+from fungrad.primitives.shaping import broadcast_to, cast, reduce_sum, reshape
+from fungrad.primitives.stopping import stop_gradient
 from fungrad.primitives.ufuncs import isnan
 from fungrad.tracing.trace import registry, shape_of, typeof
 
@@ -66,7 +68,15 @@ def _extremum(
         nothing = with_axes_kept(nothing, shape_of(nan), axes)
     if initial is not NO_VALUE:
         return y
-    return select(nothing, np.nan, y)
+    missing = np.nan if typeof(filled).dtype.kind == "f" else _first(a, axes, shape_of(y))
+    return select(nothing, missing, y)
+
+
+def _first(a: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """The first element along axes: which complex NaN NumPy gives where there is nothing else."""
+    a = as_array(a)
+    index = tuple([0 if i in axes else slice(None) for i in range(len(shape_of(a)))])
+    return reshape(stop_gradient(getitem(a, index=Index(index))), shape=shape)
 
 
 @implements(np.nanmax)

@@ -192,9 +192,17 @@ number: Primitive = linear(
 )
 """`number(x)`: a real number of shape () as a Python float, which promotes as one."""
 
+
+def _eval_to_discrete(x: Any, *, dtype: Any) -> Any:
+    value = np.asarray(x)
+    if type(x) is int and value.dtype != np.int64:  # larger than its Type says that it can be
+        raise OverflowError(f"Python integer {x} out of bounds for int64")
+    return value.astype(dtype)[()]
+
+
 to_discrete: Primitive = general(
     "to_discrete",
-    eval=lambda x, *, dtype: np.asarray(x).astype(dtype)[()],
+    eval=_eval_to_discrete,
     type=lambda x, *, dtype: Type(x.shape, dtype),
     batch=lambda args, batched, size, *, dtype: to_discrete(args[0], dtype=dtype),
     cuts=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ def read(b: Builder) -> str | None:
     if x is None:
         return None
     shape = b.shape(x)
-    i = None if b.smooth else b.pick("i", _index)
+    row = math.prod(shape[1:])
+    i = None if b.smooth else b.pick("i", lambda v: _index(v) and np.size(v) * row <= b.limit())
     if i is not None and shape[0] and b.rng.random() < 0.4:
         return b.rng.choice(
             (

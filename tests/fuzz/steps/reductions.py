@@ -29,7 +29,8 @@ def reduction(b: Builder) -> str | None:
         options += ", axis=(0, -1)"
     if name == "sum" and not b.smooth and b.rng.random() < 0.1:
         options += ", initial=1.0"
-    if name in ("sum", "max") and b.rng.random() < 0.1 and b.kind(x) == "f":
+    masked = name in ("sum", "max") and b.rng.random() < 0.1
+    if masked and b.kind(x) == "f" and not b.smooth:
         options += f", where={x} > 0" + (", initial=-1.0" if name == "max" else "")
     return f"np.{name}({x}{options})"
 

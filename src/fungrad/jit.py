@@ -26,7 +26,7 @@ from fungrad.later import Module
 from fungrad.lowered import CacheInfo, Lowered
 from fungrad.primitives.declare import Primitive
 from fungrad.structural.call import Backend, Runner, call, compiled, run, use
-from fungrad.structural.staging import Staged, stage_tree
+from fungrad.structural.staging import Staged, check_rows, stage_tree
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.source import boundary, check_function, describe, user_line
 from fungrad.tracing.stage import GraphTrace
@@ -140,9 +140,11 @@ class Jitted(OfFunction):
             if short:
                 self._remember(key, staged.direct)
             return staged.finish(way or staged.follow(leaves))
+        if staged.rows:
+            check_rows(staged, leaves, self._f, lambda: self._names(self._parted(args, kwargs)[1]))
         if current() is EVAL:
             out = run(staged.graph, leaves)
-            if short and _is_flat(staged.out):
+            if short and not staged.rows and _is_flat(staged.out):
                 self._remember(key, compiled(staged.graph))
             return trees.unflatten(staged.out, owned(out, leaves))
         if self._inline:
@@ -270,7 +272,8 @@ class Jitted(OfFunction):
 
         def stage(make: Callable[..., Any]) -> Staged:
             what = "a jitted function"
-            staged = stage_tree(self._f, apply, treedef, types, names, what, make)
+            rows: set[int] | None = set() if make is UnguardedTrace else None
+            staged = stage_tree(self._f, apply, treedef, types, names, what, make, rows)
             return staged._replace(graph=self.choose(staged.graph))
 
         if (self._branches or guards.state.branches) == "error":

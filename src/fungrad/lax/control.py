@@ -88,7 +88,9 @@ def while_loop(
 def _condition(cond_fun: Callable[[Any], Any], treedef: Any, types: Sequence[Type]) -> Staged:
     """The staged condition of a while_loop, checked to be one boolean."""
     names = names_of(treedef, "carry")
-    cond = stage_tree(cond_fun, cond_fun, treedef, types, names, "the condition of while_loop")
+    cond = stage_tree(
+        cond_fun, cond_fun, treedef, types, names, "the condition of while_loop", rows=set()
+    )
     if len(cond.types) != 1 or cond.types[0].shape != () or cond.types[0].dtype != np.bool_:
         raise StructureMismatchError(
             f"The condition {describe(cond_fun)} of while_loop has to return one "

@@ -158,7 +158,7 @@ def carry_body(
     names = [*names_of(treedef, "carry"), *names_of(extra_def, "x")]
 
     def stage(types: Sequence[Type]) -> Staged:
-        return stage_tree(f, call, whole, [*types, *extra_types], names, what)
+        return stage_tree(f, call, whole, [*types, *extra_types], names, what, rows=set())
 
     token = _ordinary.set(_ordinary.get() or _Ordinary())
     try:

@@ -102,9 +102,12 @@ class Bits:
         """The bits of the base in the dtype."""
         return _bits(base, self.dtype)
 
-    def in_memory(self, memory: Any) -> Any:
-        """The view of a plain array that lies as the base does."""
-        return memory.view(self.dtype)
+    def in_memory(self, strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+        """The strides of the view, from those of the base and the bytes of its elements."""
+        size = self.dtype.itemsize
+        if size == itemsize:
+            return strides
+        return (*(n * itemsize // size for n in strides[:-1]), 1)
 
     def back(self, base: Any, view: Any) -> Any:
         """The bits of the view in the base's dtype."""

@@ -14,6 +14,7 @@ import numpy as np
 from fungrad.numpy.axes import axis_index
 from fungrad.numpy.elementwise import diff
 from fungrad.numpy.joining import concatenate
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import array_of, axis_indices, common_dtype
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import bessel, convolving
@@ -61,6 +62,7 @@ def _spacing(varargs: Any, f: Any, axes: tuple[int, ...]) -> list[Any]:
 
 
 @implements(np.gradient)
+@lies("K")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Differences of second order inside and first or second at the edges, as numpy.gradient."""
     f = array_of(f)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import array_of, axis_index, axis_indices
 from fungrad.numpy.wrap import implements
 from fungrad.primitives.arranging import diagonal
@@ -240,6 +241,7 @@ def last_two(a: Any, axis1: int, axis2: int) -> Any:
 
 
 @implements(np.cross)
+@lies("C")
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:

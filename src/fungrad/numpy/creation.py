@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy import _CopyMode
 
+from fungrad.numpy.laying import copied, in_order, laid, like, like_axes
 from fungrad.numpy.prepare import array_of, axis_index, common_dtype, sizes
 from fungrad.numpy.viewing import each_view
 from fungrad.numpy.wrap import as_array, implements
@@ -38,14 +39,14 @@ def array(
     if type(x) is not Tracer:
         made = np.array(x, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
         return writable(made) if copy else made
-    found = _cast(object, x, dtype, copy)  # a Python number becomes an array
+    found = _cast(object, x, dtype, copy, order)  # a Python number becomes an array
     shape = found.shape
     if len(shape) < ndmin:
         found = s.reshape(found, shape=(1,) * (ndmin - len(shape)) + shape)
     return found
 
 
-def _cast(given: Any, x: Any, dtype: Any, copy: Any) -> Any:
+def _cast(given: Any, x: Any, dtype: Any, copy: Any, order: str | None) -> Any:
     """An array of a traced value in a dtype, another one than the value where a copy is asked for.
 
     Raises:
@@ -56,12 +57,12 @@ def _cast(given: Any, x: Any, dtype: Any, copy: Any) -> Any:
     found = cast(x, x.dtype if dtype is None else dtype)
     if copy is False and (isinstance(given, (list, tuple)) or found.dtype != x.dtype):
         raise ValueError(f"An array of {found.dtype} cannot be made without a copy{user_line()}.")
-    return fresh(found) if copy and found is x else found
+    if copy:
+        return copied(found, order) if type(found) is Tracer else found
+    return in_order(found, order) if type(found) is Tracer else found
 
 
-@implements(
-    np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.asarray_chkfinite
-)
+@implements(np.asarray, np.asanyarray, np.asarray_chkfinite)
 def asarray(
     a: Any, dtype: Any = None, order: str = "K", *, device: Any = None, copy: bool | None = None
 ) -> Any:
@@ -71,14 +72,26 @@ def asarray(
         return np.asarray(x, dtype, copy=copy)
     if device not in (None, "cpu"):
         raise ValueError(f"Device not understood. Only 'cpu' is allowed, but received: {device}")
-    return _cast(a, x, dtype, copy)
+    return _cast(a, x, dtype, copy, order)
+
+
+@implements(np.ascontiguousarray)
+def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
+    """A value as an array in C order, as np.ascontiguousarray: a copy, or the array."""
+    return array(a, dtype, copy=None, order="C", ndmin=1)
+
+
+@implements(np.asfortranarray)
+def asfortranarray(a: Any, dtype: Any = None) -> Any:
+    """A value as an array in Fortran order, as np.asfortranarray: a copy, or the array."""
+    return array(a, dtype, copy=None, order="F", ndmin=1)
 
 
 @implements(np.copy)
-def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
     """Another array with the same elements, as np.copy."""
     x = array_of(a)
-    return fresh(x) if type(x) is Tracer else writable(np.array(x))
+    return copied(x, order) if type(x) is Tracer else writable(np.array(x, order=order))
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
@@ -98,6 +111,11 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Any]:
     return a.shape if shape is None else sizes(shape), a.dtype if dtype is None else dtype
 
 
+def _made_like(make: Any, a: Any, dtype: Any, order: str, shape: Any) -> Any:
+    wanted, dtype = _like(a, dtype, shape)
+    return like(make, array_of(a), wanted, order, dtype)
+
+
 def _new(array: Any) -> Any:
     """A new array as one that traced values can be written into, but for our own files.
 
@@ -112,7 +130,7 @@ def zeros_like(
     device: Any = None
 ) -> Any:  # fmt: skip
     """Zeros of the shape and dtype of an array, as np.zeros_like: no traced array."""
-    return _new(np.zeros(*_like(a, dtype, shape)))
+    return _new(_made_like(np.zeros, a, dtype, order, shape))
 
 
 @implements(np.ones_like)
@@ -121,7 +139,7 @@ def ones_like(
     device: Any = None
 ) -> Any:  # fmt: skip
     """Ones of the shape and dtype of an array, as np.ones_like: no traced array."""
-    return _new(np.ones(*_like(a, dtype, shape)))
+    return _new(_made_like(np.ones, a, dtype, order, shape))
 
 
 @implements(np.empty_like)
@@ -130,7 +148,7 @@ def empty_like(
     device: Any = None,
 ) -> Any:  # fmt: skip
     """An array to be written to, of the shape and dtype of another, as np.empty_like."""
-    return _new(np.empty(*_like(prototype, dtype, shape)))
+    return _new(_made_like(np.empty, prototype, dtype, order, shape))
 
 
 def full(
@@ -150,7 +168,17 @@ def full_like(
 ) -> Any:  # fmt: skip
     """An array filled with one value, which may be traced, of the shape and dtype of another."""
     new_shape, new_dtype = _like(a, dtype, shape)
-    return full(new_shape, fill_value, new_dtype)
+    made = full(new_shape, fill_value, new_dtype)
+    x = array_of(a)
+    if type(x) is not Tracer or len(new_shape) != x.ndim:
+        return made
+    axes = like_axes(x, order)
+    if axes is None:
+        return made
+    if type(made) is Tracer:
+        return laid(made, axes)
+    plain = np.full([new_shape[axis] for axis in axes], fill_value, new_dtype)
+    return _new(plain.transpose(np.argsort(axes)))
 
 
 # --- ranges between traced ends -------------------------------------------------------------------

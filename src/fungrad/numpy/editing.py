@@ -14,6 +14,7 @@ import numpy as np
 
 from fungrad.numpy.axes import axis_index, flattened
 from fungrad.numpy.joining import concatenate
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import array_of, sizes
 from fungrad.numpy.wrap import if_known, implements, known
 from fungrad.primitives.checking import in_range, place_on
@@ -48,6 +49,7 @@ def _plain(obj: Any, function: str) -> Any:
 
 
 @implements(np.delete)
+@lies("A")
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     """Without the elements at places of an axis, as numpy.delete; several have to be known."""
     arr, axis = _along(arr, axis)
@@ -62,6 +64,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 
 
 @implements(np.insert)
+@lies("A")
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     """With values put in before places of an axis, as numpy.insert."""
     arr, axis = _along(arr, axis)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.numpy.laying import as_by, laid
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.viewing import Again, linked
 from fungrad.numpy.wrap import implements
@@ -294,7 +295,10 @@ def einsum(
         x = arrays[0]
         found = _contracted(x, plan=plan)
         return found if found is x else linked(found, x, Again(_contracted, (), {"plan": plan}))
-    return _contracted(*arrays, plan=plan)
+    found = _contracted(*arrays, plan=plan)
+    if optimize is not False or order != "K":
+        return laid(found, None) if order == "C" else found
+    return as_by(lambda *examples: np.einsum(text, *examples), found, arrays)
 
 
 def _contracted(*operands: Any, plan: Plan) -> Any:

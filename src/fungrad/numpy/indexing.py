@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.axes import axis_index, flattened
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import common_dtype
 from fungrad.numpy.viewing import Indexed, linked
 from fungrad.numpy.wrap import as_array, implements, known
@@ -257,6 +258,7 @@ def positions_in(indices: Any, length: int, mode: str) -> Any:
 
 
 @implements(np.take)
+@lies("C")
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     """The elements along an axis at the given indices, as numpy.take."""
     a = as_array(a)
@@ -298,6 +300,7 @@ def places_along(arr: Any, indices: Any, axis: Any) -> tuple[Any, list[Any]]:
 
 
 @implements(np.compress)
+@lies("C")
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """The slices along an axis where a known condition holds, as numpy.compress."""
     condition = known(condition, "np.compress(condition)", _truths)
@@ -323,6 +326,7 @@ def extract(condition: Any, arr: Any) -> Any:
 
 
 @implements(np.select)
+@lies("C")
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """For each element, the first choice whose condition holds, as numpy.select."""
     conditions = [as_array(c) for c in condlist]

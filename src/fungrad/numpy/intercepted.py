@@ -86,13 +86,20 @@ def _made_of(value: Any, found: Any) -> Any:
 
 
 def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
-    """The array in a dtype. A traced array has no layout in memory that could be required."""
-    return asarray(a, dtype)
+    """The array in a dtype, and in the order of axes in memory that is asked for."""
+    wanted = {str(r).upper()[:1] for r in ([requirements] if isinstance(requirements, str) else
+                                           requirements or ())}  # fmt: skip
+    return asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else "K")
 
 
 def _ascontiguousarray(a: Any, dtype: Any = None) -> Any:
-    """The array in a dtype, with one axis at least, as NumPy's."""
-    return array(a, dtype, copy=None, ndmin=1)
+    """The array in a dtype and in C order, with one axis at least, as NumPy's."""
+    return array(a, dtype, copy=None, order="C", ndmin=1)
+
+
+def _asfortranarray(a: Any, dtype: Any = None) -> Any:
+    """The array in a dtype and in Fortran order, with one axis at least, as NumPy's."""
+    return array(a, dtype, copy=None, order="F", ndmin=1)
 
 
 def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
@@ -111,7 +118,7 @@ INTERCEPTED: dict[str, Callable[..., Any]] = {
     "asarray": asarray,
     "asanyarray": asarray,
     "ascontiguousarray": _ascontiguousarray,
-    "asfortranarray": asarray,
+    "asfortranarray": _asfortranarray,
     "asarray_chkfinite": _asarray_chkfinite,
     "require": _require,
 }

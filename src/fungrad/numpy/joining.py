@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.numpy.laying import as_by, laid
 from fungrad.numpy.prepare import array_of, axis_index, promoted
 from fungrad.numpy.shaping import at_least, reshaped
 from fungrad.numpy.viewing import views
@@ -20,6 +21,7 @@ from fungrad.numpy.wrap import implements
 from fungrad.primitives import shaping as s
 from fungrad.primitives import stacking
 from fungrad.tracing.aliasing import private
+from fungrad.tracing.memory_order import one_order
 from fungrad.tracing.trace import Tracer
 
 # --- joining --------------------------------------------------------------------------------------
@@ -69,7 +71,11 @@ def stack(
             raise ShapeError(
                 f"stack needs arrays of one shape, but got {sorted({p.shape for p in parts})}."
             )
-    return s.moveaxis(stacking.stack(*promoted(parts, dtype)), 0, axis_index(axis, len(shape) + 1))
+    axis = axis_index(axis, len(shape) + 1)
+    found = s.moveaxis(stacking.stack(*promoted(parts, dtype)), 0, axis)
+    if one_order(shape):
+        return found if axis == 0 else laid(found, None)
+    return as_by(lambda *examples: np.stack(examples, axis), found, parts)
 
 
 @implements(np.hstack)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy import contractions, rearranging, shaping
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.wrap import implements
 from fungrad.primitives import linalg as p
@@ -188,6 +189,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 @implements(np.linalg.cross)
+@lies("C")
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The vector products of vectors of three components, as numpy.linalg.cross."""
     x1, x2 = array_of(x1), array_of(x2)

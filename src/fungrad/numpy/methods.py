@@ -30,13 +30,14 @@ from fungrad.numpy import (
     writers,
     writing,
 )
+from fungrad.numpy.laying import copied
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import Tracer, registry
 
 
 def _copy(self: Tracer, order: str = "C") -> Any:
-    return fresh(self)
+    return copied(self, order)
 
 
 def _deepcopy(self: Tracer, memo: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.creation import linspace
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import array_of, axis_index
 from fungrad.numpy.wrap import implements, known
 from fungrad.primitives import shaping as s
@@ -35,6 +36,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 
 
 @implements(np.pad)
+@lies("A")
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """The array with a border, as np.pad.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fungrad.numpy.calculus import convolve
 from fungrad.numpy.joining import concatenate
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.wrap import if_known, implements, known
 from fungrad.primitives.polynomial_roots import polynomial_roots
@@ -130,6 +131,7 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
 
 
 @implements(np.polyval)
+@lies("K", 1)
 def polyval(p: Any, x: Any) -> Any:
     """The value of a polynomial at x, as numpy.polyval; x may be a poly1d."""
     p = _coefficients(p)

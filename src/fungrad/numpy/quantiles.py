@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.axes import axes_of, with_axes_kept
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import array_of
 from fungrad.numpy.wrap import NO_VALUE, implements
 from fungrad.primitives import sorting as s
@@ -215,6 +216,7 @@ def _at_each(ordered: Any, places: Any, count: int) -> Any:
 
 
 @implements(np.quantile)
+@lies("C")
 def quantile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,
@@ -228,6 +230,7 @@ def quantile(
 
 
 @implements(np.percentile)
+@lies("C")
 def percentile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.contractions import last_two
+from fungrad.numpy.laying import lies
 from fungrad.numpy.prepare import array_of, axis_index, axis_indices, sizes
 from fungrad.numpy.shaping import ravel
 from fungrad.numpy.viewing import read_only_views, views
@@ -214,6 +215,7 @@ def triu(m: Any, k: Any = 0) -> Any:
 
 
 @implements(np.vander)
+@lies("C")
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector's elements as the columns of a matrix, as np.vander."""
     x = array_of(x)

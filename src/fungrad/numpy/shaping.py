@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.numpy.laying import copied
 from fungrad.numpy.prepare import (
     array_of,
     axis_index,
@@ -289,7 +290,7 @@ def _astype_method(
     copy: bool = True,
 ) -> Any:  # fmt: skip
     found = cast(self, dtype)
-    return fresh(found) if copy and found is self else found
+    return copied(found, order) if copy and type(found) is Tracer else found
 
 
 METHODS: dict[str, Any] = {

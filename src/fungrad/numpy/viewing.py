@@ -18,7 +18,8 @@ from fungrad.primitives import shaping as s
 from fungrad.primitives import ufuncs as u
 from fungrad.primitives.indexing import ARRAY, Index, getitem
 from fungrad.primitives.scattering import index_set
-from fungrad.tracing.aliasing import Step, alias_of, fresh, link, root_memory
+from fungrad.tracing.aliasing import Apart, Step, alias_of, fresh, link, root_lying
+from fungrad.tracing.memory_order import Lying, dense, reshaped
 from fungrad.tracing.trace import EVAL, Tracer, enter, leave, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -277,15 +278,28 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     """
     if type(base) is not Tracer or type(found) is not Tracer:
         return found
-    if order in ("C", "K", "A") and not _is_view(base) and root_memory(base).flags.c_contiguous:
-        step: Step = Reshaped(found.shape)
-    else:
-        memory, way = memory_of(base), order if order == "F" else "C"
-        lies = memory.ravel(way) if compact else memory.reshape(found.shape, order=way)
-        if not np.may_share_memory(lies, memory):
-            return fresh(found) if found is base else found
-        step = between(base.shape, lambda a: a.reshape(found.shape, order=way))
-    return link(fresh(found) if found is base else found, base, step)
+    strides, rows = root_lying(base) if not _is_view(base) else lying_of(base)
+    view = fresh(found) if found is base else found
+    shape, new, by_columns = base.shape, found.shape, order == "F"
+    if not compact and [n for n in shape if n != 1] == [n for n in new if n != 1]:
+        return link(view, base, Reshaped(new))
+    if strides is None:
+        return link(view, base, Apart(None))
+    if by_columns:
+        shape, strides, new = shape[::-1], strides[::-1], new[::-1]
+    lies = dense(new) if 0 in shape else reshaped(shape, strides, new)
+    if lies is None or (compact and not _side_by_side(shape, strides)):
+        return link(view, base, Apart(rows)) if rows else view
+    step: Step = Reshaped(found.shape)
+    if by_columns:
+        step = between(base.shape, lambda a: a.reshape(found.shape, order="F"))
+    return link(view, base, step, rows=rows)
+
+
+def _side_by_side(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the elements lie in C order without gaps."""
+    pairs = zip(shape, strides, dense(shape), strict=True)
+    return 0 in shape or all(n == 1 or one == other for n, one, other in pairs)
 
 
 def _is_view(x: Tracer) -> bool:
@@ -293,49 +307,49 @@ def _is_view(x: Tracer) -> bool:
     return alias is not None and alias.base is not None
 
 
-def memory_of(x: Tracer) -> Any:
-    """A plain array that lies in memory as the array would in NumPy, with any numbers.
-
-    What is no view lies as the value does that was computed for it; where it is recorded, and has
-    none, in C order.
-    """
+def lying_of(x: Tracer) -> Lying:
+    """How an array lies in memory in NumPy: a view as its base has it."""
     alias = alias_of(x)
-    if alias is None or alias.base is None:
-        return root_memory(x)
-    memory, step = memory_of(alias.base), alias.step
-    if type(step) is Indexed:
-        return memory[step.index.entries]
-    if type(step) is Part:
-        return memory.imag if step.imaginary else memory.real
+    if alias is None or alias.base is None or type(alias.step) is Apart:
+        return root_lying(x)
+    (strides, rows), step = lying_of(alias.base), alias.step
+    if strides is None:
+        return Lying(None)
+    rows, shape = rows | alias.rows, alias.base.shape
     if type(step) is Transposed:
-        return memory.transpose(step.axes)
+        return Lying(tuple([strides[axis] for axis in step.axes]), rows)
+    if type(step) is Part:
+        return Lying(tuple([2 * n for n in strides]), rows)
     if hasattr(step, "in_memory"):  # of bits in another dtype
-        return step.in_memory(memory)
+        return Lying(step.in_memory(strides, alias.base.dtype.itemsize), rows)
+    if type(step) is Indexed:
+        dummy = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, strides)
+        return Lying(dummy[step.index.entries].strides, rows)
     token = enter(EVAL)
     try:
-        return _laid(memory, step.forward(np.arange(memory.size).reshape(memory.shape)))
+        positions = step.forward(np.arange(math.prod(shape)).reshape(shape))
     finally:
         leave(token)
+    return Lying(_laid(shape, strides, positions), rows)
 
 
-def _laid(memory: Any, positions: Any) -> Any:
-    """The view of memory whose elements are those at the given positions, in C order."""
+def _laid(shape: tuple[int, ...], strides: tuple[int, ...], positions: Any) -> tuple[int, ...]:
+    """The strides of the view of an array whose elements are those at the given positions, in C
+    order.
+    """
     if not positions.size:
-        return np.empty(positions.shape, memory.dtype)
+        return dense(positions.shape)
 
     def offset(index: tuple[int, ...]) -> int:
-        place = np.unravel_index(positions[index], memory.shape)
-        return int(np.dot(place, memory.strides)) if place else 0
+        place = np.unravel_index(positions[index], shape)
+        return int(np.dot(place, strides)) if place else 0
 
     origin = (0,) * positions.ndim
     start = offset(origin)
-    strides = [
+    return tuple([
         offset((*origin[:axis], 1, *origin[axis + 1 :])) - start if length > 1 else 0
         for axis, length in enumerate(positions.shape)
-    ]
-    first = np.unravel_index(positions[origin], memory.shape)
-    corner = memory[tuple([slice(int(i), int(i) + 1) for i in first])]
-    return np.lib.stride_tricks.as_strided(corner, positions.shape, strides)
+    ])  # fmt: skip
 
 
 def transposed_view(base: Any, axes: tuple[int, ...]) -> Any:
@@ -346,6 +360,6 @@ def transposed_view(base: Any, axes: tuple[int, ...]) -> Any:
 
 __all__ = [
     "Again", "Indexed", "Part", "Positions", "Reshaped", "Transposed", "between", "each_view",
-    "linked", "memory_of", "read_only_views", "reshaped_view", "step_to", "transposed_view",
+    "linked", "lying_of", "read_only_views", "reshaped_view", "step_to", "transposed_view",
     "views",
 ]  # fmt: skip

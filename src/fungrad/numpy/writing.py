@@ -24,6 +24,7 @@ from fungrad.primitives.scattering import index_set
 from fungrad.primitives.shaping import broadcast_to, cast, reshape
 from fungrad.tracing.aliasing import adopt, check_writeable
 from fungrad.tracing.made import Writable, Written, unwrapped
+from fungrad.tracing.memory_order import axes_of, by_rows, lying, one_order
 from fungrad.tracing.ownership import changed
 from fungrad.tracing.refusals import refused_store
 from fungrad.tracing.source import user_line
@@ -128,10 +129,25 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
     if where is not True:
         where = as_truth(where)
         value = select(_grown(where, shape_of(where), type_.shape), value, unwrapped(handle))
-    if type(handle) is Tracer and (type(value) is not Tracer or value.owner is not handle.owner):
-        value = index_set(handle, value, index=WHOLE)
+    if not _replaces(value, handle):
+        value = index_set(unwrapped(handle), value, index=WHOLE)
     adopt(handle, value)
     return target
+
+
+def _replaces(value: Any, handle: Any) -> bool:
+    """Whether a value may take the place of what a handle holds: it lies in memory as that does,
+    and belongs to the same trace.
+    """
+    if type(handle) is not Tracer:
+        return type(value) is not Tracer or by_rows(value.shape, lying(value).strides)
+    if type(value) is not Tracer or value.owner is not handle.owner:
+        return False
+    shape = value.shape
+    if one_order(shape):
+        return True
+    one, other = lying(value).strides, lying(handle).strides
+    return one is not None and other is not None and axes_of(shape, one) == axes_of(shape, other)
 
 
 def _grown(value: Any, found: tuple[int, ...], shape: tuple[int, ...]) -> Any:

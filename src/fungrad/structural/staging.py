@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad import trees
-from fungrad.errors import ArgumentError
+from fungrad.errors import ArgumentError, UnsupportedArgumentError
 from fungrad.ir.check import check_graph
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.shaping import convert, to_discrete
 from fungrad.records import Record
 from fungrad.structural.retrace import closed
+from fungrad.tracing.memory_order import by_rows, lying
 from fungrad.tracing.source import describe, user_line
 from fungrad.tracing.stage import GraphTrace, stage
 from fungrad.tracing.trace import typeof
@@ -31,6 +32,8 @@ class Staged(Record):
     graph: Graph
     out: trees.TreeDef
     captured: list[Any]
+    rows: frozenset[int] = frozenset()
+    """The inputs, but for what was captured, that have to lie in memory in C order."""
 
     @property
     def types(self) -> list[Type]:
@@ -46,11 +49,12 @@ def stage_tree(
     names: Sequence[str],
     what: str,
     make: Callable[..., GraphTrace] = GraphTrace,
+    rows: set[int] | None = None,
 ) -> Staged:
     """The Graph of `call(tree)` for a tree of the given structure and leaf types.
 
     `f` is the user's function, for messages, and `what` says what it has become ("a jitted
-    function"); `make` makes the trace, as in `stage`.
+    function"); `make` makes the trace, and `rows` says how the inputs lie, as in `stage`.
     """
     outs: list[trees.TreeDef] = []
 
@@ -67,8 +71,23 @@ def stage_tree(
         return leaves
 
     name = getattr(f, "__name__", type(f).__name__)
-    graph, captured = closed(stage(flat, types, names, lambda: describe(f), name, make))
-    return Staged(check_graph(graph), outs[0], captured)
+    graph, captured = closed(stage(flat, types, names, lambda: describe(f), name, make, (), rows))
+    return Staged(check_graph(graph), outs[0], captured, frozenset(rows or ()))
+
+
+def check_rows(
+    staged: Staged, leaves: Sequence[Any], f: Callable[..., Any], names: Callable[[], Sequence[str]]
+) -> None:
+    """Raises where an argument does not lie in C order, and who sees a write depends on that."""
+    for number in staged.rows:
+        leaf = leaves[number]
+        if not by_rows(leaf.shape, lying(leaf).strides):
+            raise UnsupportedArgumentError(
+                f"The argument {names()[number]} of {describe(f)} was given{user_line()} as an "
+                "array that does not lie in memory in C order. The function writes into it in "
+                "another shape, into a view or into a copy depending on that, and was compiled for "
+                "C order. Call it with np.ascontiguousarray(a), or write into a copy of it."
+            )
 
 
 def types_of(tree: Any, what: str) -> tuple[list[Any], trees.TreeDef, list[Type]]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import weakref
 from typing import Any, Protocol
 
-from numpy import empty, empty_like, ndarray
-
-from fungrad.errors import ItemAssignmentError
+from fungrad.errors import ItemAssignmentError, LeakedTracerError
+from fungrad.ir.types import Type
+from fungrad.tracing.memory_order import Lying, axes_of, dense, lying, one_order
 from fungrad.tracing.source import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, leaked, registry
 
@@ -32,13 +32,27 @@ class Step(Protocol):
         """Whether the view surely shares no element with `region`, another Step from its base."""
 
 
+class Apart:
+    """Between an array and one of its elements in another shape, where NumPy's is a view or a copy
+    depending on how the array lies in memory.
+
+    It is a copy if the inputs `rows` lie in C order. Where these are None that is not known: after
+    a write into one of the two the other cannot be used.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: frozenset[Any] | None) -> None:
+        self.rows = rows
+
+
 class Alias:
     """What a handle shares its elements with: `base` by `step`, and views (weak references).
 
     `refusal` says why the handle is read-only, and is empty where it may be written into.
     """
 
-    __slots__ = ("base", "limit", "memory", "refusal", "step", "views", "written")
+    __slots__ = ("base", "limit", "memory", "refusal", "rows", "step", "views", "written")
 
     def __init__(self, base: Tracer | None, step: Any, refusal: str) -> None:
         self.base = base
@@ -47,8 +61,10 @@ class Alias:
         self.views: list[weakref.ref[Tracer]] = []
         self.limit = 8
         """How many views there may be before those that are gone are looked for."""
-        self.memory: Any = None
-        """A plain array that lies in memory as the handle's first value did, once it is written."""
+        self.memory: Lying | None = None
+        """How the handle's first value lay in memory, once it is written."""
+        self.rows: frozenset[Any] = frozenset()
+        """The inputs that have to lie in C order for this to be a view."""
         self.written: Trace | None = None
         """The trace to which a write has moved the array from the one that it was made in."""
 
@@ -58,7 +74,13 @@ def alias_of(tracer: Tracer) -> Alias | None:
     return getattr(tracer, "alias", None)
 
 
-def link(view: Tracer, base: Tracer, step: Step, refusal: str = "") -> Tracer:
+def link(
+    view: Tracer,
+    base: Tracer,
+    step: Step | Apart,
+    refusal: str = "",
+    rows: frozenset[Any] = frozenset(),
+) -> Tracer:
     """Makes a handle that nobody else holds a view of another; gives the view.
 
     Args:
@@ -66,11 +88,14 @@ def link(view: Tracer, base: Tracer, step: Step, refusal: str = "") -> Tracer:
       base: the handle that it is a view of.
       step: how they follow from each other.
       refusal: why the view is read-only, if it is: the end of "The array is ...".
+      rows: the inputs that have to lie in C order for this to be a view.
     """
     above = getattr(base, "alias", None)
     if above is None:
         above = base.alias = Alias(None, None, "")
-    view.alias = Alias(base, step, refusal or above.refusal)
+    copy = type(step) is Apart and step.rows is not None
+    view.alias = Alias(base, step, "" if copy else refusal or above.refusal)
+    view.alias.rows = rows
     views = above.views
     views.append(weakref.ref(view))
     if len(views) > above.limit:
@@ -114,6 +139,10 @@ def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
     path = [(tracer, new)]
     base = alias.base
     while base is not None:  # first all values, so that an error changes nothing
+        if type(alias.step) is Apart:
+            break
+        if alias.rows:
+            _count_on(alias.rows)
         if base.owner is not current():
             check_home(base)
         new = alias.step.back(base, new)
@@ -124,6 +153,8 @@ def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
         check_home(tracer)
     for handle, value in path:
         _move(handle, value)
+    if base is not None:
+        _part(path[-1][0])
     below: Tracer | None = None
     for handle, _ in path:
         _renew(handle, region, below)
@@ -183,24 +214,26 @@ def check_home(tracer: Tracer) -> None:
         raise leaked(tracer)
 
 
-def root_memory(tracer: Tracer) -> Any:
-    """A plain array, of any numbers, that lies in memory as an array that is no view.
-
-    It lies as the first value of the handle did; where that is recorded, and has no numbers, in C
-    order.
-    """
+def root_lying(tracer: Tracer) -> Lying:
+    """How an array lies in memory that is no view: as the first value of the handle did."""
     alias = getattr(tracer, "alias", None)
     if alias is not None and alias.memory is not None:
-        return alias.memory
+        memory: Lying = alias.memory
+        return memory
     shape = tracer.shape
-    value: Any = tracer
-    while type(value) is Tracer:
-        value = value.value
-    if type(value) is ndarray and value.ndim >= len(shape) > 1 and value.size:
-        example = value[(0,) * (value.ndim - len(shape))]  # of a batch
-        if example.shape == shape:
-            return empty_like(example, tracer.dtype)
-    return empty(shape, tracer.dtype)
+    if one_order(shape):
+        return Lying(dense(shape))
+    found = lying(tracer)
+    if found.strides is None:
+        return found
+    return Lying(dense(shape, axes_of(shape, found.strides)), found.rows)
+
+
+def set_lying(tracer: Tracer, found: Lying) -> None:
+    """Says how an array lies in memory that nobody else holds."""
+    if not hasattr(tracer, "alias"):
+        tracer.alias = Alias(None, None, "")
+    tracer.alias.memory = found
 
 
 def _move(tracer: Tracer, new: Tracer) -> None:
@@ -209,7 +242,7 @@ def _move(tracer: Tracer, new: Tracer) -> None:
         if getattr(tracer, "alias", None) is None:
             tracer.alias = Alias(None, None, "")
         if tracer.alias.memory is None and tracer.alias.base is None:
-            tracer.alias.memory = root_memory(tracer)
+            tracer.alias.memory = root_lying(tracer)
     if new.owner is not tracer.owner:
         alias = getattr(tracer, "alias", None)
         if alias is None:
@@ -231,6 +264,76 @@ def spoil(tracer: Tracer, trace: Trace) -> None:
             spoil(view, trace)
 
 
+class Unknown(Trace):
+    """Owns arrays that a write has changed or not: they raise where they are used."""
+
+    __slots__ = ("_below", "_line")
+
+    def __init__(self, below: Trace, line: str) -> None:
+        super().__init__(None, below.label)
+        self._below = below
+        self._line = line
+
+    def typeof(self, tracer: Tracer) -> Type:
+        return self._below.typeof(tracer)
+
+    def shape(self, tracer: Tracer) -> tuple[int, ...]:
+        return self._below.shape(tracer)
+
+    def dtype(self, tracer: Tracer) -> Any:
+        return self._below.dtype(tracer)
+
+    def lies(self, tracer: Tracer) -> Lying:
+        return Lying(None)
+
+    def concrete(self, tracer: Tracer, *question: Any) -> Any:
+        raise leaked(tracer)
+
+    def refused(self, tracer: Tracer) -> LeakedTracerError:
+        return LeakedTracerError(
+            f"An array of type {self.typeof(tracer)} is used{user_line()} that may share its "
+            f"memory with one that was written into{self._line}, its elements in another shape. "
+            "NumPy's reshape and ravel give a view or a copy depending on the order of axes in "
+            "memory, which is not known of this traced array. Say which one is meant: write "
+            "a.reshape(shape).copy() for a copy, or np.ascontiguousarray(a) before for a view."
+        )
+
+
+def _part(view: Tracer) -> None:
+    """Parts an array that is written into from one that it may be a view of."""
+    base, step = view.alias.base, view.alias.step
+    view.alias.base = view.alias.step = None
+    above = base.alias
+    above.views = [ref for ref in above.views if ref() is not view]
+    if step.rows is not None:
+        _count_on(step.rows)
+        return
+    while above.base is not None:
+        base, above = above.base, above.base.alias
+    _forget(base, user_line())
+
+
+def _forget(tracer: Tracer, line: str) -> None:
+    """Ends the lives of an array, and of all that may share its memory, since it is not known
+    whether a write has changed them.
+    """
+    if type(tracer.owner) is not Unknown:
+        tracer.owner = Unknown(tracer.owner, line)
+    for ref in tracer.alias.views:
+        view = ref()
+        if view is not None:
+            _forget(view, line)
+
+
+def _count_on(rows: frozenset[Any]) -> None:
+    """Tells who records that inputs have to lie in C order."""
+    trace: Trace | None = current()
+    while trace is not None:
+        if hasattr(trace, "count_on"):
+            trace.count_on(rows)
+        trace = trace.parent
+
+
 def _renew(tracer: Tracer, region: Step | None, but: Tracer | None) -> None:
     """Gives the views of a handle, and theirs, the values that follow from its new one."""
     for ref in tracer.alias.views:
@@ -238,13 +341,21 @@ def _renew(tracer: Tracer, region: Step | None, but: Tracer | None) -> None:
         if view is None or view is but:
             continue
         step = view.alias.step
+        if type(step) is Apart:
+            if step.rows is None:
+                _forget(view, user_line())
+            else:
+                _count_on(step.rows)
+            continue
         if region is not None and step.apart(region):
             continue
+        if view.alias.rows:
+            _count_on(view.alias.rows)
         _move(view, step.forward(tracer))
         _renew(view, None, None)
 
 
 __all__ = [
-    "Alias", "Step", "adopt", "alias_of", "check_home", "check_writeable", "fresh", "link",
-    "private", "refusal", "refuse_writes", "root_memory", "spoil",
+    "Alias", "Apart", "Step", "adopt", "alias_of", "check_home", "check_writeable", "fresh", "link",
+    "private", "refusal", "refuse_writes", "root_lying", "set_lying", "spoil",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from fungrad.ir.inference import Inference
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.tracing.evaluate import evaluate
 from fungrad.tracing.made import Writable, unwrapped
+from fungrad.tracing.memory_order import Lying, dense, follow, lying, one_order
 from fungrad.tracing.questions import T
 from fungrad.tracing.residuals import same_bits
 from fungrad.tracing.scope import place
@@ -30,7 +31,10 @@ LARGE = 8_192
 class GraphTrace(Trace):
     """Records. Its tracers are variables: they have a Type and no value."""
 
-    __slots__ = ("_held", "_inference", "constants", "equations", "given", "input_names", "inputs")
+    __slots__ = (
+        "_held", "_inference", "_lying", "_walked", "constants", "equations", "given",
+        "input_names", "inputs", "rows",
+    )  # fmt: skip
     closed = True
     remedy = ""
     """What else to do where Python asks for a value, in a message."""
@@ -48,6 +52,14 @@ class GraphTrace(Trace):
         """By identity of a value that is not changed any more: its variable, and that value."""
         self._held: dict[int, tuple[Any, Any]] = {}
         """By identity of an array: (that array, what it held when it was last read)."""
+        self.rows: set[int] | None = None
+        """The inputs of which it counts that they lie in C order, by number; None where they may
+        lie in any order.
+        """
+        self._lying: dict[int, Lying] = {}
+        """How values lie in memory, by identity of their variables."""
+        self._walked = 0
+        """How many equations these have been found for."""
 
     @property
     def keeper(self) -> Any:
@@ -81,7 +93,13 @@ class GraphTrace(Trace):
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             return Literal(value)
         elif isinstance(value, np.ndarray):
-            value = self.keep(unwrapped(value))
+            array = unwrapped(value)
+            value = self.keep(array)
+            if array.ndim > 1 and id(value) not in self.constants:
+                variable = Variable(self._inference.shared(typeof(value)))
+                self.constants[id(value)] = (variable, value)
+                strides = tuple([n // array.itemsize for n in array.strides])
+                self._lying[id(variable)] = Lying(strides)
         known = self.constants.get(id(value))
         if known is None:
             variable = Variable(self._inference.shared(typeof(value)))
@@ -119,6 +137,33 @@ class GraphTrace(Trace):
 
     def dtype(self, tracer: Tracer) -> np.dtype[Any]:
         return self.typeof(tracer).dtype
+
+    def lies(self, tracer: Tracer) -> Lying:
+        if not one_order(tracer.extra.type.shape):
+            for equation in self.equations[self._walked :]:
+                found = follow(equation, [self._lies(atom) for atom in equation.inputs])
+                self._lying.update(zip(map(id, equation.outputs), found, strict=True))
+            self._walked = len(self.equations)
+        return self._lies(tracer.extra)
+
+    def _lies(self, atom: Atom) -> Lying:
+        """How an input, a constant, or a value that was walked lies."""
+        shape = atom.type.shape
+        if one_order(shape):
+            return Lying(dense(shape))
+        if id(atom) not in self._lying:
+            for variable, value in self.constants.values():
+                if type(value) is Tracer and id(variable) not in self._lying:
+                    self._lying[id(variable)] = lying(value)
+        if id(atom) not in self._lying:  # an input
+            known = Lying(None) if self.rows is None else Lying(dense(shape), frozenset([atom]))
+            self._lying[id(atom)] = known
+        return self._lying[id(atom)]
+
+    def count_on(self, rows: frozenset[Any]) -> None:
+        """Notes which of its inputs have to lie in C order."""
+        if self.rows is not None:
+            self.rows.update([n for n, variable in enumerate(self.inputs) if variable in rows])
 
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
@@ -209,14 +254,16 @@ def stage(
     name: str = "",
     make: Callable[[Trace, Callable[[], str]], GraphTrace] = GraphTrace,
     given: Sequence[Any] = (),
+    rows: set[int] | None = None,
 ) -> Graph:
     """The Graph of a function of flat arguments that returns a flat sequence of outputs.
 
     `make` makes the trace that records, for a parent and a label; `given` are the values of the
-    inputs, where the Graph is for these alone.
+    inputs, where the Graph is for these alone. Where there are `rows`, the inputs are taken to lie
+    in memory in C order, and the numbers of those for which that makes a difference are added.
     """
     trace = make(current(), label)
-    trace.given = given
+    trace.given, trace.rows = given, rows
     tracers = [trace.input(type_, n) for type_, n in zip(types, names, strict=True)]
     graph = trace.graph(trace.run(f, *tracers), name)
     trace.given = ()

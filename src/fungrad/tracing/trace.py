@@ -25,6 +25,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.tracing import interception
+from fungrad.tracing.memory_order import Lying, lying
 from fungrad.tracing.questions import T, ceil, floor
 from fungrad.tracing.refusals import refused_function, refused_store, stored
 from fungrad.tracing.source import REFUSED, user_line, user_source
@@ -67,6 +68,10 @@ class Trace:
         """The dtype of one of this trace's tracers."""
         value = tracer.value
         return PYTHON_DTYPES[type(value)] if type(value) in PYTHON_SCALARS else value.dtype
+
+    def lies(self, tracer: Tracer) -> Lying:
+        """How the array under one of its tracers lies in memory, the axes of batches in front."""
+        return lying(tracer.value)
 
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
@@ -134,7 +139,9 @@ leave = _current.reset
 
 
 def leaked(tracer: Tracer) -> LeakedTracerError:
-    """The error for a tracer that outlived its transform."""
+    """The error for a tracer that outlived its transform, or the one that its owner has for it."""
+    if hasattr(tracer.owner, "refused"):
+        return tracer.owner.refused(tracer)  # type: ignore[no-any-return]
     alias = getattr(tracer, "alias", None)
     made = tracer.owner.origin(tracer)
     if alias is not None and alias.written is tracer.owner:

@@ -1,0 +1,236 @@
+"""Floor 2: in which order the axes of traced arrays lie in memory, as NumPy would have it.
+
+Whether a reshaped array is a view depends on it, and so does who sees a write. A value that was
+computed lies as it does; of a recorded one, which has no numbers, the strides follow from those of
+what its equation reads. Where that is not known it is None: never a guess. Knows traces, and
+primitives by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from fungrad.ir.graph import Equation
+from fungrad.records import Record
+
+Shape = tuple[int, ...]
+Strides = tuple[int, ...]
+"""Of each axis, counted in elements; 0 along axes that were broadcast."""
+
+
+class Lying(Record):
+    """How an array lies: its strides, None where these are not known, and the inputs of which it
+    counts that they lie in C order.
+    """
+
+    strides: Strides | None
+    rows: frozenset[Any] = frozenset()
+
+
+LARGEST = 8
+"""The most axes of arrays of which a small example is computed."""
+
+
+def one_order(shape: Shape) -> bool:
+    """Whether an array of a shape lies in C and in Fortran order at once."""
+    return sum([n != 1 for n in shape]) < 2 or 0 in shape
+
+
+def dense(shape: Shape, axes: Sequence[int] | None = None) -> Strides:
+    """The strides of an array without gaps whose axes lie in an order, the outermost first."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(range(len(shape)) if axes is None else axes):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)
+
+
+def axes_of(shape: Shape, strides: Strides) -> list[int]:
+    """The axes in the order in which an array like another one lies, the outermost first."""
+    long = sorted([i for i, n in enumerate(shape) if n > 1], key=lambda i: -abs(strides[i]))
+    rest = iter(long)
+    return [next(rest) if n > 1 else i for i, n in enumerate(shape)]
+
+
+def by_rows(shape: Shape, strides: Strides | None) -> bool:
+    """Whether a copy that keeps the order of axes surely lies in C order."""
+    if strides is None:
+        return one_order(shape)
+    return one_order(shape) or axes_of(shape, strides) == list(range(len(shape)))
+
+
+def lying(value: Any) -> Lying:
+    """How an array lies in memory, traced or not; in a batch, how one example does."""
+    if type(value) is np.ndarray:
+        return Lying(tuple([n // value.itemsize for n in value.strides]))
+    if not hasattr(value, "owner"):
+        return Lying(None)
+    strides, rows = value.owner.lies(value)
+    if strides is not None and len(strides) > value.ndim:
+        strides = strides[len(strides) - value.ndim :]
+    return Lying(strides, rows)
+
+
+def follow(equation: Equation, given: Sequence[Lying]) -> list[Lying]:
+    """How what an equation gives lies, from how what it reads does."""
+    found = _follow(equation, [lying.strides for lying in given])
+    rows = frozenset().union(*[lying.rows for lying in given])
+    return [Lying(strides, rows) for strides in found]
+
+
+def _follow(equation: Equation, given: Sequence[Strides | None]) -> list[Strides | None]:
+    shapes = [v.type.shape for v in equation.outputs]
+    if all(map(one_order, shapes)):
+        return [dense(shape) for shape in shapes]
+    name = equation.primitive.name
+    if name in _NEW:
+        return [dense(shape) for shape in shapes]
+    if any(strides is None for strides in given):
+        return [None] * len(shapes)
+    rule = _RULES.get(name)
+    known: Sequence[Any] = given
+    if rule is not None:
+        return [rule(equation, known)] * len(shapes)
+    if equation.primitive.name in _COMPUTED or getattr(equation.primitive, "partials", None):
+        return [_by_example(equation, known)]
+    return [None] * len(shapes)
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def _dummy(shape: Shape, strides: Strides) -> Any:
+    """An array with strides, of which no element may be read."""
+    return as_strided(np.empty(1, np.int8), shape, strides)
+
+
+def _reshaped(equation: Equation, given: Sequence[Strides]) -> Strides:
+    old, new = equation.inputs[0].type.shape, equation.outputs[0].type.shape
+    return reshaped(old, given[0], new) or dense(new)
+
+
+def reshaped(old: Shape, strides: Strides, new: Shape) -> Strides | None:
+    """The strides of an array in another shape, in C order; None where it has to be copied.
+
+    As NumPy finds them: between two boundaries that both shapes have, the axes that are merged have
+    to lie side by side.
+    """
+    axes = [(n, s) for n, s in zip(old, strides, strict=True) if n != 1]
+    found = [1] * len(new)
+    first, start = 0, 0
+    while first < len(axes) and start < len(new):
+        end, stop = first + 1, start + 1
+        count, size = axes[first][0], new[start]
+        while count != size:
+            if size < count:
+                size *= new[stop]
+                stop += 1
+            else:
+                count *= axes[end][0]
+                end += 1
+        for (_, outer), (length, inner) in pairwise(axes[first:end]):
+            if outer != length * inner:
+                return None
+        step = axes[end - 1][1]
+        for axis in reversed(range(start, stop)):
+            found[axis] = step
+            step *= new[axis]
+        first, start = end, stop
+    return tuple(found)
+
+
+def _read(equation: Equation, given: Sequence[Strides]) -> Strides | None:
+    index, x = equation.params["index"], equation.inputs[0].type
+    if len(equation.inputs) == 1:
+        return _dummy(x.shape, given[0])[index.entries].strides  # type: ignore[no-any-return]
+    return _by_example(equation, given)
+
+
+def _broadcast(equation: Equation, given: Sequence[Strides]) -> Strides:
+    shape = equation.outputs[0].type.shape
+    return np.broadcast_to(_dummy(equation.inputs[0].type.shape, given[0]), shape).strides
+
+
+def _flipped(equation: Equation, given: Sequence[Strides]) -> Strides:
+    axes = equation.params["axes"]
+    return tuple([-s if axis in axes else s for axis, s in enumerate(given[0])])
+
+
+def _diagonal(equation: Equation, given: Sequence[Strides]) -> Strides:
+    dummy = _dummy(equation.inputs[0].type.shape, given[0])
+    return np.diagonal(dummy, equation.params["offset"], -2, -1).strides
+
+
+def _like_first(equation: Equation, given: Sequence[Strides]) -> Strides:
+    shape = equation.outputs[0].type.shape
+    return dense(shape, axes_of(shape, given[0]))
+
+
+def _by_example(equation: Equation, given: Sequence[Strides]) -> Strides | None:
+    """The strides of what the primitive gives of small arrays that lie in the same order."""
+    shape = equation.outputs[0].type.shape
+    inputs = [a.type for a in equation.inputs]
+    if getattr(equation.primitive, "partials", None) and all(
+        one_order(t.shape) or (t.shape == shape and s == dense(shape))
+        for t, s in zip(inputs, given, strict=True)
+    ):
+        return dense(shape)  # the usual case
+    if max(map(len, [shape, *given])) > LARGEST:
+        return None
+    small = [example(t.shape, s, t.dtype) for t, s in zip(inputs, given, strict=True)]
+    with np.errstate(all="ignore"):
+        found = np.asarray(equation.primitive.eval(*small, **equation.params))
+    if found.ndim != len(shape):
+        return None
+    return dense(shape, axes_of(tuple([min(n, 2) for n in shape]), found.strides))
+
+
+def example(shape: Shape, strides: Strides, dtype: Any) -> Any:
+    """An array of at most two elements along each axis, with the axes in the same order."""
+    small = [min(n, 2) for n in shape]
+    one = [1 if s == 0 else n for n, s in zip(small, strides, strict=True)]
+    order = sorted(range(len(shape)), key=lambda i: -abs(strides[i]))
+    array = np.zeros([one[i] for i in order], dtype)
+    return np.broadcast_to(array.transpose(np.argsort(order)), small)
+
+
+_RULES: dict[str, Callable[[Equation, Sequence[Any]], Strides | None]] = {
+    "reshape": _reshaped,
+    "transpose": lambda equation, given: tuple([given[0][a] for a in equation.params["axes"]]),
+    "broadcast_to": _broadcast,
+    "getitem": _read,
+    "slice_axis": lambda equation, given: given[0],
+    "unstack": lambda equation, given: given[0][1:],
+    "flip": _flipped,
+    "diagonal": _diagonal,
+    "stop_gradient": lambda equation, given: given[0],
+    **dict.fromkeys(
+        ["index_set", "index_add", "index_multiply", "index_min", "index_max"], _like_first
+    ),
+}
+"""How the strides of a result follow, by the name of the primitive."""
+
+_NEW = {
+    "basis", "from_diagonal", "full", "indexed", "iota", "pad", "scatter",
+}  # fmt: skip
+"""Primitives whose results lie in C order, whatever they read."""
+
+_COMPUTED = {
+    "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "concatenate", "conj", "convert",
+    "copysign", "cumprod", "cumsum", "dot_general", "eq", "exact_sum", "floor", "floor_divide",
+    "ge", "gt", "heaviside", "invert", "isfinite", "isinf", "isnan", "ldexp", "le", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "lt", "ne", "number", "reduce_all", "reduce_any",
+    "reduce_max", "reduce_min", "reduce_prod", "reduce_sum", "rint", "roll", "select", "sign",
+    "signbit", "sort", "stack", "to_discrete", "trunc",
+}  # fmt: skip
+"""Primitives beside the elementwise ones whose results lie as those of small arrays do."""
+
+__all__ = [
+    "Lying", "Strides", "axes_of", "by_rows", "dense", "example", "follow", "lying", "one_order",
+    "reshaped",
+]  # fmt: skip

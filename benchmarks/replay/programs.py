@@ -29,7 +29,9 @@ Function = Callable[..., Any]
 
 class Program(NamedTuple):
     """A function of trees of arrays and numbers, and its arguments; where there is none, the
-    reason. `quick` to make are those that can be staged again in a moment.
+    reason.
+
+    What is not `quick` is found by running other code, so that it is held as a Graph alone.
     """
 
     name: str

@@ -263,6 +263,8 @@ def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[l
     >>> flatten({"b": (1, None), "a": [2.0]})
     ([2.0, 1], {'a': [*], 'b': (*, None)})
     """
+    if _LEAF_TYPES.get(type(tree), flatten) is None:
+        return [tree], LEAF
     leaves: list[Any] = []
     return leaves, _flatten_into(tree, leaves, is_leaf)
 

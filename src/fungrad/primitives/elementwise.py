@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float64, ndarray
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
@@ -194,7 +194,7 @@ def add_cotangents(x: Any, y: Any) -> Any:
 def plain(cotangent: Any) -> Any:
     """The cotangent without its mask."""
     kind = type(cotangent)
-    if kind is ndarray or kind is Tracer:
+    if kind is ndarray or kind is float64 or kind is Tracer:
         return cotangent
     return cotangent.value if kind is Masked or isinstance(cotangent, Collected) else cotangent
 

@@ -42,8 +42,8 @@ class _Replacing:
         return importlib.import_module, (self.__name__,)  # type: ignore[attr-defined]
 
 
-_classes: dict[ModuleType, tuple[type, type]] = {}
-"""For each module its class while a transform traces, and its own."""
+_modules: list[tuple[ModuleType, Any, Any]] = []
+"""The modules, and for each its class while a transform traces, and its own."""
 _originals: dict[Callable[..., Any], Callable[..., Any]] = {}
 """By the function that takes its place: the function that a module has."""
 _replacements: dict[ModuleType, dict[str, Callable[..., Any]]] = {}
@@ -97,13 +97,14 @@ def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) ->
 
 def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]]) -> None:
     """Names functions of a module that others shall replace while a transform traces."""
-    if module not in _classes:
+    if module not in _replacements:
         own = type(module)
-        name = f"Replacing{own.__name__}"
-        _classes[module] = type(name, (_Replacing, own), {"__slots__": ()}), own
+        made = type(f"Replacing{own.__name__}", (_Replacing, own), {"__slots__": ()})
+        _modules.append((module, made, own))
     _replacements.setdefault(module, {}).update(replacements)
+    replacing = next(made for found, made, _ in _modules if found is module)
     for name, replacement in replacements.items():
-        setattr(_classes[module][0], name, _replaced(module, name, replacement))
+        setattr(replacing, name, _replaced(module, name, replacement))
 
 
 def register_later(name: str, make: Callable[[ModuleType], Mapping[str, Any]]) -> None:
@@ -222,7 +223,7 @@ def begin(holder: Any) -> None:
 
 
 def _replace() -> None:
-    for module, (replacing, _) in _classes.items():
+    for module, replacing, _ in _modules:
         module.__class__ = replacing
     if _written:
         _use(_written)
@@ -235,7 +236,7 @@ def _use(bindings: list[Binding]) -> None:
 
 
 def _restore() -> None:
-    for module, (_, own) in _classes.items():
+    for module, _, own in _modules:
         module.__class__ = own
     for names, name, own, ours in _written:
         if names.get(name) is ours:  # and nobody else wrote to it

@@ -36,8 +36,10 @@ def seed_of(f: Any, values: Sequence[Any], treedef: trees.TreeDef, holomorphic: 
     Raises:
       NonScalarOutputError, ArgumentError: where it is not one number, or has no derivative.
     """
-    if treedef is trees.LEAF and type(values[0]) is np.float64 and not holomorphic:
-        return _ONE
+    if treedef is trees.LEAF and not holomorphic:
+        kind = type(values[0])
+        if kind is np.float64 or kind is float:
+            return _ONE
     type_ = leaf_type(values[0]) if treedef is trees.LEAF else None
     if type_ is None or type_.shape != ():
         seen: Any = type_.shape if type_ is not None else treedef

@@ -83,8 +83,12 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                         new = partials[0](cotangent, output, args)
                     arg = args[0]
                     kind = type(new)
-                    if kind is not type(arg) or (
-                        new.dtype is not arg.dtype if kind is ndarray else kind is not float64
+                    if kind is float64 and (type(arg) is float64 or type(arg) is float):
+                        pass
+                    elif (
+                        kind is not ndarray
+                        or type(arg) is not ndarray
+                        or new.dtype is not arg.dtype
                     ):
                         new = match(new, arg)
                     held = cotangents[slots]
@@ -102,10 +106,13 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                         else:
                             new = scale(cotangent, output, args)
                         kind = type(new)
-                        if kind is not type(arg) or (
-                            new.shape != arg.shape or new.dtype is not arg.dtype
-                            if kind is ndarray
-                            else kind is not float64
+                        if kind is float64 and (type(arg) is float64 or type(arg) is float):
+                            pass
+                        elif (
+                            kind is not ndarray
+                            or type(arg) is not ndarray
+                            or new.shape != arg.shape
+                            or new.dtype is not arg.dtype
                         ):
                             new = match(new, arg)
                         held = cotangents[slot]

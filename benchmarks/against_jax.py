@@ -22,7 +22,7 @@ import fungrad as fg
 from benchmarks.against_jax_calls import Comparison, comparisons
 from benchmarks.against_jax_known import KNOWN, LIMITS
 from benchmarks.against_jax_points import POINTS, UNLIKE
-from fungrad import trees
+from fungrad.support import pytree
 
 jax.config.update("jax_enable_x64", True)
 QUANTITIES = ("value", "reverse", "forward", "order 2")
@@ -72,7 +72,7 @@ def ours(case: Comparison, args: list[Any], directions: list[Any]) -> list[Any]:
 
     def f(*moving: Any) -> Any:
         given = dict(zip(wanted, moving, strict=True))
-        leaves = trees.leaves(case.ours(*[given.get(i, a) for i, a in enumerate(args)]))
+        leaves = pytree.leaves(case.ours(*[given.get(i, a) for i, a in enumerate(args)]))
         return total(np, [leaf if hasattr(leaf, "dtype") else np.asarray(leaf) for leaf in leaves])
 
     at, along = [args[i] for i in wanted], [directions[i] for i in wanted]

@@ -15,7 +15,7 @@ import numpy as np
 import fungrad as fg
 from benchmarks.cases.elementwise import chain, chain_by_hand
 from benchmarks.timing import interleaved, table
-from fungrad.backend import threads
+from fungrad.runtime import thread_pool
 
 
 def main() -> None:
@@ -40,7 +40,9 @@ def main() -> None:
         if peer is not None:
             calls["JAX jit"] = lambda x=x: np.asarray(peer(x))
         times = interleaved(calls, rounds=15)
-        print(table(f"{size} doubles, {threads.num_threads()} threads", times, "written by hand"))
+        print(
+            table(f"{size} doubles, {thread_pool.num_threads()} threads", times, "written by hand")
+        )
 
 
 if __name__ == "__main__":

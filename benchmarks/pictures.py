@@ -17,7 +17,7 @@ import numpy as np
 from selenium import webdriver
 
 import fungrad as fg
-from fungrad.inspect.draw import Picture
+from fungrad.inspect.draw.draw import Picture
 
 ROUNDS = 5
 FLAGS = (

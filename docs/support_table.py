@@ -27,7 +27,7 @@ from surface_linalg import NAMESPACES  # noqa: E402
 from surface_table import CASES, EXCLUDED, Case, public  # noqa: E402
 
 import fungrad as fg  # noqa: E402
-from fungrad import trees  # noqa: E402
+from fungrad.support import pytree  # noqa: E402
 from fungrad.testing import check_grads  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -67,9 +67,9 @@ def check_vmap(f: Callable[..., Any], case: Case, expected: Any) -> str:
     for arg in map(np.asarray, case.args):
         other = arg * 1.1 if arg.dtype.kind == "f" else arg
         batches.append(np.stack([arg, other.astype(arg.dtype)]))
-    rows = [trees.leaves(f(*[b[i] for b in batches])) for i in range(2)]
+    rows = [pytree.leaves(f(*[b[i] for b in batches])) for i in range(2)]
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
-    same(trees.leaves(fg.vmap(f)(*batches)), columns, "under vmap")
+    same(pytree.leaves(fg.vmap(f)(*batches)), columns, "under vmap")
     return "yes"
 
 
@@ -79,7 +79,7 @@ def check_staged(f: Callable[..., Any], case: Case, expected: Any) -> str:
         return "shape depends on values"
     graph = fg.make_jaxpr(f)(*case.args)
     fg.check_graph(graph)
-    same(fg.evaluate(graph, *case.args), trees.leaves(expected), "staged")
+    same(fg.evaluate(graph, *case.args), pytree.leaves(expected), "staged")
     same(fg.jit(f)(*case.args), expected, "compiled")
     return "yes"
 

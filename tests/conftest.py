@@ -9,7 +9,7 @@ import json
 import pytest
 
 import fungrad as fg
-from fungrad.cli import main
+from fungrad.cli.main import main
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ STEPS = (*SCANS, "test_shelf.py")
 
 MUTANTS = (
     *of(
-        "backend/shelf.py", ("test_shelf.py",),
+        "runtime/stack_reuse.py", ("test_shelf.py",),
         ("arrays that somebody holds are taken", "if _holders(held[0]) == held[2]:", "if True:"),
     ),
     *of(
-        "backend/pool.py", ("test_buffers.py", f"{_B}buffers_are_used_again_held_within_bounds_and_freed"),
+        "runtime/buffer_pool.py", ("test_buffers.py", f"{_B}buffers_are_used_again_held_within_bounds_and_freed"),
         ("arrays that are needed at one time share memory",
          "if times[i] & times[j] and", "if times[i] & (times[j] >> 1) and"),
         ("the last page is cut off", "return -(-math.prod(shape) * dtype.itemsize // PAGE) * PAGE",
@@ -27,7 +27,7 @@ MUTANTS = (
         ("more is held than may be", "if arena.size + held() <= LIMIT:", "if True:"),
     ),
     *of(
-        "backend/buffers.py", BUFFERS,
+        "compiler/lowering/fusion/tile_buffer_assignment.py", BUFFERS,
         ("a buffer is free one equation too early", "if self.last.get(root) == self.now:",
          "if self.last.get(root, math.inf) <= self.now + 1:"),
         ("scratch is free at once", "        self._scratch += [(kind, name) for name in names]\n",
@@ -40,7 +40,7 @@ MUTANTS = (
          "return self._taken((dtype, shape, axis), self.now)"),
     ),
     *of(
-        "backend/lifetimes.py", STEPS,
+        "compiler/lowering/liveness.py", STEPS,
         ("nothing is a view", "return isinstance(step, Region) or step.primitive in _OWN or by_ufunc(step)",
          "return True"),
         ("results die in the step", "for base in [b for a in graph.outputs for b in self.bases(a)]:",
@@ -49,7 +49,7 @@ MUTANTS = (
          "for base in [b for a in graph.outputs[n:] for b in self.bases(a)]:"),
     ),
     *of(
-        "backend/places.py", STEPS,
+        "compiler/lowering/loops/loop_buffer_assignment.py", STEPS,
         ("a buffer is free one equation too early", "for base in self.lives.ended[self.at]:",
          "for base in self.lives.ended[min(self.at + 1, len(self.lives.ended) - 1)]:"),
         ("buffers of other dtypes are alike", "kind = variable.type.shape, variable.type.dtype",
@@ -60,7 +60,7 @@ MUTANTS = (
          "        if name:\n            return self.hoisted"),
     ),
     *of(
-        "backend/stepping.py", (*STEPS, "test_ordinary_scans.py"),
+        "compiler/lowering/loops/scan_codegen.py", (*STEPS, "test_ordinary_scans.py"),
         ("a carry may be a view of another value",
          "own = self.lives.bases(after) == {id(after)} and id(after) in self.made", "own = True"),
         ("a carry may be a row of a stack", "row = self.targets.get(id(after), \"\") in self.arrays", "row = False"),
@@ -86,7 +86,7 @@ MUTANTS = (
          "return alone or (lasts and math.prod(whole.type.shape[:axis]) == 1)", "return True"),
     ),
     *of(
-        "backend/writing.py", STEPS,
+        "compiler/lowering/loops/out_argument_calls.py", STEPS,
         ("sums of other dtypes are written", "return _summed if alone and types[0].dtype == output.dtype else None",
          "return _summed if alone else None"),
         ("parts of other dtypes are added", "same = types[1].dtype == output.dtype == types[0].dtype and output.inexact",
@@ -100,7 +100,7 @@ MUTANTS = (
         ("a sum is written over its rows", "    return Call(lines)\n\n\ndef _added", "    return Call(lines, over=True)\n\n\ndef _added"),
     ),
     *of(
-        "backend/lines.py", BACKEND,
+        "compiler/lowering/statement_codegen.py", BACKEND,
         ("an array that others read is added to", "if id(x) not in self._own or self._reads[id(x)] != 1:",
          "if id(x) not in self._own:"),
         ("an array of the user's is added to", "if id(x) not in self._own or self._reads[id(x)] != 1:",
@@ -109,7 +109,7 @@ MUTANTS = (
         ("an input that stands twice may be written over", "if read[id(a)] == 1 and a in spare]", "if a in spare]"),
     ),
     *of(
-        "backend/targets.py", BACKEND,
+        "compiler/lowering/fusion/in_place_outputs.py", BACKEND,
         ("a value that is still read is disturbed",
          "return all(when >= self.last[root[value]] for when, _ in self._others(number, i))", "return True"),
         ("two parts are the first", "if any(when <= at or o.offset > part.offset for",
@@ -125,12 +125,12 @@ MUTANTS = (
         ("an input with other rows is written over", " and axis == part.axis\n", "\n"),
     ),
     *of(
-        "backend/order.py", BACKEND,
+        "compiler/lowering/memory_scheduling.py", BACKEND,
         ("no order is better", "return order if lower else as_they_are", "return as_they_are"),
         ("what stays is freed", " and value not in self.kept\n", "\n"),
     ),
     *of(
-        "backend/regions.py", (*BACKEND, "test_buffers.py"),
+        "compiler/lowering/fusion/clustering.py", (*BACKEND, "test_buffers.py"),
         ("effects in the order of their levels", "        if effectful(equation):  #", "        if False:  #"),
         ("effects in the order of memory", "if isinstance(step, Equation) and not is_pure(step):", "if False:"),
         ("rows along two axes", "if found is not None and not self._agree(equation, found, (level, length)):",
@@ -146,7 +146,7 @@ MUTANTS = (
         ("an array with rows along two axes is read along one", "inputs[id(atom), axis] = atom", "inputs[id(atom), how.inputs[0]] = atom"),
     ),
     *of(
-        "backend/parts.py", BACKEND,
+        "compiler/lowering/fusion/output_slices.py", BACKEND,
         ("a part with steps is a block", "and step == 1 and stop", "and stop"),
         ("a part of another dtype", "if len(entries) != len(shape) or value.type.dtype != whole.type.dtype:",
          "if len(entries) != len(shape):"),
@@ -160,7 +160,7 @@ MUTANTS = (
          "or part.axis != parts[0].axis)", "or False)"),
     ),
     *of(
-        "backend/rows.py", (*BACKEND, "test_products_by_rows.py"),
+        "compiler/lowering/fusion/row_access.py", (*BACKEND, "test_products_by_rows.py"),
         ("all reduced axes stand before the rows", "axis - sum(a < axis for a in reduced)", "axis - len(reduced)"),
         ("the imaginary part is cast away", '"O" not in kinds and kinds not in ("cf", "ci", "cb", "cu")',
          '"O" not in kinds'),
@@ -173,7 +173,7 @@ MUTANTS = (
         ("axes are turned the other way", 'equation.params["axes"].index(axis)', 'equation.params["axes"][axis]'),
     ),
     *of(
-        "backend/joining.py", BACKEND,
+        "compiler/lowering/fusion/gather_concat_roll.py", BACKEND,
         ("rolled along the rows", 'return None if at is None or at in equation.params["axes"] else', "return None if at is None else"),
         ("joined along the rows", 'if others or (equation.primitive is concatenate and equation.params["axis"] == axis):',
          "if others:"),
@@ -183,14 +183,14 @@ MUTANTS = (
         ("rolled the other way", "first, length = (start - shift) %", "first, length = (start + shift) %"),
     ),
     *of(
-        "backend/sizes.py", ("test_products_by_rows.py", *BACKEND),
+        "compiler/lowering/fusion/tile_size.py", ("test_products_by_rows.py", *BACKEND),
         ("blocks of products are as small as others",
          "step = max(step, min(rows.PRODUCT, 4 * BLOCK // wide, region.length))", "pass"),
         ("threads share what is too small", "return sum(map(_cost, region.equations)) >= SHARED", "return True"),
         ("blocks of threads are as small as those of one", "block = BLOCK if threads == 1 else SIDE_BY_SIDE * BLOCK", "block = BLOCK"),
     ),
     *of(
-        "backend/blocks.py", (*AGREE, _K, _M),
+        "compiler/lowering/fusion/tile_codegen.py", (*AGREE, _K, _M),
         ("a ufunc writes over what is still read", "        self.buffers.release(self._touched(equation))\n        self.buffers.advance()",
          "        self.buffers.release(equation.inputs)\n        self.buffers.now += 1\n        self.buffers.release(equation.inputs)"),
         ("what a partner makes is not touched",
@@ -198,7 +198,7 @@ MUTANTS = (
         ("extrema of columns by their places", "and not self.columns and setting() != \"numpy\"\n", "and setting() != \"numpy\"\n"),
     ),
     *of(
-        "backend/blocked.py", BACKEND,
+        "compiler/lowering/fusion/region_codegen.py", BACKEND,
         ("the last block runs over", 'f"j = min(i + {writer.step}, stop)"', 'f"j = i + {writer.step}"'),
         ("edges are written, not added", "{rows} += part[{place}]", "{rows} = part[{place}]"),
         ("parts far from each other are shared", "self.shareable = all(last - first <= writer.step for first, last in reaches)",
@@ -208,14 +208,14 @@ MUTANTS = (
         ("the second thread's sum is left out", "for part in parts[1:]: {name} = {both}", "for part in parts[2:]: {name} = {both}"),
     ),
     *of(
-        "backend/threads.py", BACKEND,
+        "runtime/thread_pool.py", BACKEND,
         ("the last stretch ends with a page", "for i in range(threads)] + [total]", "for i in range(threads)] + [unit * units]"),
         ("errors of other threads are lost", "    if errors:\n        raise errors[0]\n", ""),
         ("settings do not reach the threads", "results[i] = context.run(work, bounds[i], bounds[i + 1])",
          "results[i] = work(bounds[i], bounds[i + 1])"),
     ),
     *of(
-        "backend/kernels.py", (_K,),
+        "runtime/kernels/elementwise.py", (_K,),
         ("the sine of -0.0 is 0.0", "largest < LARGEST and k.min(initial=1.0) > _TINY)", "largest < LARGEST)"),
         ("large angles are reduced by three parts", "LARGEST = 1e5", "LARGEST = 1e12"),
         ("half turns are counted wrongly", "COUNTED = 1e14", "COUNTED = 1e18"),
@@ -232,7 +232,7 @@ MUTANTS = (
         ("extrema of a view are found as they stand", "and out.flags.c_contiguous):", "and True):"),
     ),
     *of(
-        "backend/masks.py", (_M,),
+        "runtime/kernels/masked.py", (_M,),
         ("-0.0 outlives a zero that is added", "        np.add(x, 0, out=out)\n        out", "        np.copyto(out, x)\n        out"),
         ("places of a view are those of the mask", "return out.shape == self.mask.shape and bool(out.flags.c_contiguous)",
          "return out.shape == self.mask.shape"),
@@ -244,7 +244,7 @@ MUTANTS = (
         ("what is picked is what is not", "np.bitwise_xor(bits, y, bits)", "np.bitwise_xor(bits, x, bits)"),
     ),
     *of(
-        "backend/masking.py", (_M, *AGREE),
+        "compiler/lowering/fusion/predication.py", (_M, *AGREE),
         ("-0.0 is picked as 0.0", "        and math.copysign(1, rest.value) > 0\n", ""),
         ("what others read is picked away", "if (_picks(equation) or _halves(equation)) and reads[id(output)] == 1:",
          "if _picks(equation) or _halves(equation):"),
@@ -256,19 +256,19 @@ MUTANTS = (
         ("counts along other axes", "and tuple(axes) == tuple(range(ndim - len(axes), ndim))", ""),
     ),
     *of(
-        "backend/reducing.py", (f"{_B}reductions_along_the_last_axes_agree", f"{_B}reductions_along_the_last_axis_of_special_numbers_agree",
+        "runtime/kernels/row_reductions.py", (f"{_B}reductions_along_the_last_axes_agree", f"{_B}reductions_along_the_last_axis_of_special_numbers_agree",
                      _K, f"{_B}pools_of_images_and_their_gradients_agree"),
         ("a sum of terms keeps -0.0", "        ufunc(out, 0.0, out=out)\n", "        pass\n"),
         ("the last term is left out", "first, second, *others = places", "first, second, *others = places[:-1] if len(places) > 2 else places"),
     ),
     *of(
-        "backend/products.py", ("test_products_by_rows.py",),
+        "runtime/kernels/matmul.py", ("test_products_by_rows.py",),
         ("what is left of the rows is not multiplied", "        np.dot(x[end:], y, out=out[end:])\n", ""),
         ("what is left of the terms is not multiplied", "    out += np.dot(x[:, end:], y[end:])\n", ""),
         ("pieces are larger than OpenBLAS does alone", "if count <= 1:", "if count <= 8:"),
     ),
     *of(
-        "backend/joint.py", (_K, *BACKEND),
+        "compiler/lowering/fusion/fused_kernels.py", (_K, *BACKEND),
         ("kernels of doubles get other dtypes", "return found if alike and fits else None", "return found if fits else None"),
         ("products that others read are not made",
          "if equation.primitive is not reduce_sum or id(x) not in made or read[id(x)] != 1:\n            continue\n        product",
@@ -283,7 +283,7 @@ MUTANTS = (
          "fits = dtype in (np.float64, np.float32)"),
     ),
     *of(
-        "backend/programs.py", ("test_jit.py", "test_backend.py", "test_programs.py"),
+        "compiler/lowering/scalar/scalar_program.py", ("test_jit.py", "test_backend.py", "test_programs.py"),
         ("an overflow of Python's is raised", "(ZeroDivisionError, OverflowError, ValueError, IndexError)", "(ZeroDivisionError, ValueError, IndexError)"),
         ("a division by zero is raised", "(ZeroDivisionError, OverflowError, ValueError, IndexError)", "(OverflowError, ValueError, IndexError)"),
     ),

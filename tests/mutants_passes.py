@@ -13,7 +13,7 @@ SCANS = ("test_ordinary_scans.py", "test_scans.py")
 
 MUTANTS = (
     *of(
-        "optimise/algebra.py", NUMBERS,
+        "compiler/passes/simplify/exact_identities.py", NUMBERS,
         ("complex numbers times one",
          "    if not real(*equation.outputs):\n        return None\n    return _same(x, equation) if",
          "    return _same(x, equation) if"),
@@ -44,7 +44,7 @@ MUTANTS = (
          "        values = writer.add(equation, neg, values)\n", "        pass\n"),
     ),
     *of(
-        "optimise/choices.py", NUMBERS,
+        "compiler/passes/simplify/select.py", NUMBERS,
         ("what is not chosen overflows",
          "return all(isinstance(a, Literal) and abs(a.value) <= 1 for a in numbers)",
          "return True"),
@@ -58,7 +58,7 @@ MUTANTS = (
          "if negated is None or negated.inputs[0] is not condition:", "if negated is None:"),
     ),
     *of(
-        "optimise/known.py", NUMBERS,
+        "compiler/passes/value_facts.py", NUMBERS,
         ("-0.0 is a positive zero", "bool(atom.value == 0) and _unsigned(atom.value)",
          "bool(atom.value == 0)"),
         ("a sum has no -0.0", "return any(unsigned(writer, a, deep - 1) for a in inputs)",
@@ -70,7 +70,7 @@ MUTANTS = (
          "if primitive is select:\n        return all(", "if primitive is select:\n        return any("),
     ),
     *of(
-        "optimise/signs.py", (*RULES, "test_optimise.py::test_integers_and_booleans_keep_their_arithmetic",
+        "compiler/passes/simplify/negation.py", (*RULES, "test_optimise.py::test_integers_and_booleans_keep_their_arithmetic",
                     "test_optimise.py::test_what_is_not_of_the_dtype_of_its_product_keeps_its_sign"),
         ("the integer 0 has an opposite", "(type(value) is int and value != 0)",
          "type(value) is int"),
@@ -83,7 +83,7 @@ MUTANTS = (
          "    for"),
     ),
     *of(
-        "optimise/slices.py", (*RULES, "test_scans.py::test_slices_that_overlap_or_differ_are_not",
+        "compiler/passes/simplify/merge_adjacent_slices.py", (*RULES, "test_scans.py::test_slices_that_overlap_or_differ_are_not",
                       "test_scans.py::test_slices_that_fill_an_array_stand_side_by_side",
                       "test_scans.py::test_neighbouring_slices_are_done_in_one"),
         ("slices that do not meet fill an array",
@@ -97,7 +97,7 @@ MUTANTS = (
          "if writer.regroup or all(unsigned(writer, value) for value in values):", "if True:"),
     ),
     *of(
-        "optimise/boxes.py", RULES,
+        "compiler/passes/simplify/slice_of_slice.py", RULES,
         ("a factor that half precision has not", "abs(a.value) <= largest for a", "abs(a.value) < math.inf for a"),
         ("a negative factor keeps zeros", " and not np.signbit(value)", ""),
         ("-0.0 outlives zeros that are added",
@@ -107,7 +107,7 @@ MUTANTS = (
          "if any(a.type.shape not in ((), whole.type.shape) for a in made.inputs):", "if False:"),
     ),
     *of(
-        "optimise/rewrite.py", ("test_optimise.py",),
+        "compiler/passes/rewriter.py", ("test_optimise.py",),
         ("0, 0.0 and -0.0 are one literal", "(id(type(atom.value)), repr(atom.value)) if",
          "complex(atom.value) if"),
         ("differences commute", "equation.primitive in _COMMUTATIVE and", "len(atoms) == 2 and"),
@@ -123,13 +123,13 @@ MUTANTS = (
          "if found is not None:"),
     ),
     *of(
-        "optimise/rewrite.py", ("test_optimise.py", *ORDINARY, "test_scans.py"),
+        "compiler/passes/rewriter.py", ("test_optimise.py", *ORDINARY, "test_scans.py"),
         ("an effect inside of a body is none",
          "    return all(map(_does_nothing_else, inner_graphs(equation)))",
          "    return True"),
     ),
     *of(
-        "optimise/passes.py", ("test_optimise.py", "test_regrouping.py"),
+        "compiler/passes/pipeline.py", ("test_optimise.py", "test_regrouping.py"),
         ("what warns is folded", 'with np.errstate(all="raise"):', 'with np.errstate(all="ignore"):'),
         ("weak values are folded", " and not v.type.weak for v in", " for v in"),
         ("impure equations are folded", "alone = is_pure(equation) and not", "alone = not"),
@@ -137,14 +137,14 @@ MUTANTS = (
          "return value if regrouping(value) is choice else chosen(value, choice)", "return value"),
     ),
     *of(
-        "optimise/kernels.py", ("test_kernels.py", "test_regrouping.py"),
+        "compiler/passes/simplify/blas_and_power_forms.py", ("test_kernels.py", "test_regrouping.py"),
         ("programs are kept without the setting", "return (setting(), regrouping(graph))",
          "return regrouping(graph)"),
         ("programs are kept without the choice", "return (setting(), regrouping(graph))",
          "return setting()"),
     ),
     *of(
-        "optimise/kernels.py", ("test_optimise.py",),
+        "compiler/passes/simplify/blas_and_power_forms.py", ("test_optimise.py",),
         ("the fourth power is the third", "4: (2, 2)}", "4: (2, 1)}"),
         ("every power is a square", "a.type.weak and a.value == 2 for", "a.type.weak for"),
     ),
@@ -161,13 +161,13 @@ MUTANTS = (
          "if result.base is not None or not result.flags.writeable:", "if False:"),
     ),
     *of(
-        "optimise/regrouped.py", ("test_optimise.py",),
+        "compiler/passes/simplify/reassociating_rules.py", ("test_optimise.py",),
         ("a small factor goes out of a sum", " or not abs(number.value) >= 1 or", " or"),
         ("a difference in a difference is one", "(made.primitive is add) is plus)",
          "made.primitive is add)"),
     ),
     *of(
-        "optimise/quotients.py", ("test_optimise.py", "test_quotients.py", "test_regrouping.py"),
+        "compiler/passes/simplify/common_divisors.py", ("test_optimise.py", "test_quotients.py", "test_regrouping.py"),
         ("what is made smaller goes out of a sum",
          "if number is not None and (abs(number[1]) < 1) is (made.primitive is div):",
          "if number is not None:"),
@@ -178,7 +178,7 @@ MUTANTS = (
          'if all(shape[axis] == 1 for axis in equation.params["axes"]):', "if True:"),
     ),
     *of(
-        "optimise/scaling.py", ("test_optimise.py", "test_regrouping.py"),
+        "compiler/passes/simplify/scalar_factors.py", ("test_optimise.py", "test_regrouping.py"),
         ("two factors that overflow",
          "if not float(limits.tiny) ** 0.5 <= abs(factor) <= float(limits.max) ** 0.5:", "if False:"),
         ("every divisor is a power of two",
@@ -187,7 +187,7 @@ MUTANTS = (
          "div, Literal(x.value * found[1]), found[0])"),
     ),
     *of(
-        "optimise/products.py", ("test_optimise.py",),
+        "compiler/passes/simplify/matmul.py", ("test_optimise.py",),
         ("a turned product contracts the same axes",
          '"contract": contract[::-1], "batch"', '"contract": contract, "batch"'),
         ("products of one factor are subtracted the other way",
@@ -195,20 +195,20 @@ MUTANTS = (
         ("integers have opposites", "if made is None or not atom.type.inexact:", "if made is None:"),
     ),
     *of(
-        "optimise/factoring.py", ("test_optimise.py",),
+        "compiler/passes/simplify/distributivity.py", ("test_optimise.py",),
         ("a difference of factors is their sum",
          "total = one + other if equation.primitive is add else one - other", "total = one + other"),
         ("a term with two readers is doubled", "made = writer.made_here(total, add)",
          "made = writer.made_by(total, add)"),
     ),
     *of(
-        "optimise/linear_forms.py", ("test_scans.py::test_random_sums_of_products_give_the_numbers_of_a_loop", "test_scans.py"),
+        "compiler/passes/loops/linear_recurrence_forms.py", ("test_scans.py::test_random_sums_of_products_give_the_numbers_of_a_loop", "test_scans.py"),
         ("what is subtracted is added", "if key in terms or primitive is sub:", "if key in terms:"),
         ("a rest that is subtracted is added",
          "        elif rest is not None and primitive is sub:\n            rest = apply(neg, rest)\n", ""),
     ),
     *of(
-        "optimise/associating.py", ("test_scans.py::test_random_sums_of_products_give_the_numbers_of_a_loop", "test_scans.py"),
+        "compiler/passes/loops/reassociation.py", ("test_scans.py::test_random_sums_of_products_give_the_numbers_of_a_loop", "test_scans.py"),
         ("quotients and differences commute",
          "equation.primitive in (mul, add) and _is(first, known):", "_is(first, known):"),
         ("two negations are one",
@@ -220,7 +220,7 @@ MUTANTS = (
          'if id(a) not in xs or equation.params["triangle"] or', "if id(a) not in xs or"),
     ),
     *of(
-        "optimise/fission.py", SCANS,
+        "compiler/passes/loops/loop_fission.py", SCANS,
         ("a carry that others read leaves", "if reads[id(carry)] != 1 or not any", "if not any"),
         ("a sum that others read leaves",
          "equation.primitive is not add or reads[id(output)] != 1:", "equation.primitive is not add:"),
@@ -237,7 +237,7 @@ MUTANTS = (
          "loop.behind = loop.behind + behind"),
     ),
     *of(
-        "optimise/scans.py", SCANS,
+        "compiler/passes/loops/open_scan.py", SCANS,
         ("effects may be moved", "if primitive.batch is None or effectful(equation) or not",
          "if primitive.batch is None or not"),
         ("equations in the order of their last reader", "for equation in reversed(self.equations):\n            if effectful(equation) or any",
@@ -246,7 +246,7 @@ MUTANTS = (
          "flags = [True for v in inputs]"),
     ),
     *of(
-        "optimise/residuals.py", SCANS,
+        "compiler/passes/loops/residual_rematerialisation.py", SCANS,
         ("stacks that others read are dropped", "0 < count[id(o)] == reads[id(o)]", "0 < count[id(o)]"),
         ("dear equations are computed again",
          "return equation.primitive in VIEWS or equation.primitive in _ARITHMETIC", "return True"),
@@ -256,7 +256,7 @@ MUTANTS = (
          "if size <= sum(v.type.size for v in replaced):", "if True:"),
     ),
     *of(
-        "optimise/loops.py", ("test_optimise.py", *ORDINARY),
+        "compiler/passes/loops/dce_licm.py", ("test_optimise.py", *ORDINARY),
         ("what raises leaves a loop of no step", 'if params["length"] > 0:', "if True:"),
         ("what an effect reads is not needed", "if effectful(equation) or any(id(v) in live", "if any(id(v) in live"),
         ("effects are hoisted", " or effectful(equation):\n        return False\n    largest",
@@ -275,7 +275,7 @@ MUTANTS = (
          "return True"),
     ),
     *of(
-        "optimise/sparse.py", ("test_sparse.py",),
+        "compiler/passes/jacobian_sparsity/rules.py", ("test_sparse.py",),
         ("a difference of diagonals is a sum", "minus=primitive is sub)", "minus=False)"),
         ("what is divided by diagonals", "or (first is None and primitive is div):", ":"),
         ("a diagonal along the other axis", "axes.insert(len(axes) if which else 0, axis)",

@@ -19,8 +19,8 @@ import numpy as np
 from checks import CHECKS, OURS, SAMPLES, samples_of
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive
-from fungrad.primitives.elementwise import Masked, mul, neg
+from fungrad.primitives.elementwise.family import Masked, mul, neg
+from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.trace import typeof
 
 UNMUTATED: dict[str, Primitive] = {n: p for n, p in OURS.items() if n in SAMPLES}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sampling import BOOL, C64, C128, F32, F64, I32, I64, add, draw
 
-from fungrad.primitives.indexing import ARRAY, Index
+from fungrad.primitives.movement.gather import ARRAY, Index
 
 # --- shaping: shape, parameters
 # -----------------------------------------------------------------------------

@@ -11,6 +11,9 @@ from sampling import SAMPLES, add
 import fungrad as fg
 from fungrad.ir.graph import Graph, Literal
 
+STRUCTURAL = ("control_flow", "custom_rules", "debugging", "host", "implicit", "rematerialisation")
+"""The folders whose primitives hold Graphs or functions of the user."""
+
 
 def harvest(f: Callable[..., Any], *args: Any, upto: int = 2) -> None:
     """Makes a sample of every call of a structural primitive that f makes."""
@@ -24,7 +27,7 @@ def harvest_graph(graph: Graph, args: Sequence[Any], upto: int) -> None:
         primitive, params = equation.primitive, equation.params
         found = primitive(*read, **params)
         values.update(zip(equation.outputs, found if primitive.multiple else (found,), strict=True))
-        if not primitive.module.startswith("fungrad.structural."):
+        if primitive.module.split(".")[1] not in STRUCTURAL:
             continue
         if params.get("trailed"):
             # The trail only spares it the recording; without one it is a function of its arguments.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import fungrad as fg
-from fungrad import trees
+from fungrad.support import pytree
 from fungrad.testing import check_grads
 
 
@@ -28,7 +28,7 @@ def values(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0) -> An
 
 def same(found: Any, expected: Any, what: str) -> None:
     """The same structure, shapes, dtypes and (to rounding) numbers."""
-    left, right = trees.leaves(found), trees.leaves(expected)
+    left, right = pytree.leaves(found), pytree.leaves(expected)
     assert len(left) == len(right), f"{what}: {len(left)} results for {len(right)}"
     for x, y in zip(left, right, strict=True):
         x, y = np.asarray(x), np.asarray(y)
@@ -40,7 +40,7 @@ def same(found: Any, expected: Any, what: str) -> None:
 
 
 def inexact(tree: Any) -> bool:
-    return any(np.asarray(x).dtype.kind in "fc" for x in trees.leaves(tree))
+    return any(np.asarray(x).dtype.kind in "fc" for x in pytree.leaves(tree))
 
 
 def agrees(f: Callable[..., Any], *args: Any, order: int = 2, batch: bool = True) -> None:
@@ -58,12 +58,12 @@ def agrees(f: Callable[..., Any], *args: Any, order: int = 2, batch: bool = True
     same(fg.jvp(f, args, moved)[0], expected, "under jvp")
     graph = fg.make_jaxpr(f)(*args)
     fg.check_graph(graph)
-    same(fg.evaluate(graph, *args), trees.leaves(expected), "staged")
+    same(fg.evaluate(graph, *args), pytree.leaves(expected), "staged")
     if batch:
         batched = [np.stack([np.asarray(a)] * 2 + [np.asarray(a) * 2]) for a in args]
         batched = [b.astype(np.asarray(a).dtype) for a, b in zip(args, batched, strict=True)]
-        rows = [trees.leaves(f(*[b[i] for b in batched])) for i in range(3)]
+        rows = [pytree.leaves(f(*[b[i] for b in batched])) for i in range(3)]
         columns = [np.stack(column) for column in zip(*rows, strict=True)]
-        same(trees.leaves(fg.vmap(f)(*batched)), columns, "under vmap")
+        same(pytree.leaves(fg.vmap(f)(*batched)), columns, "under vmap")
     if order and inexact(args) and inexact(expected):
         check_grads(f, args, order=order)

@@ -21,7 +21,7 @@ from surface_scipy_composed import COMPOSED, EXCLUDED
 from surface_table import Case, draw
 
 import fungrad as fg
-from fungrad.primitives.declare import Primitive
+from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.trace import registry
 
 SQUARE = draw(3, 3) + 2.0 * np.eye(3)

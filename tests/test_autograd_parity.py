@@ -19,8 +19,8 @@ import scipy.stats
 from surface_table import CASES as SURFACE
 
 import fungrad as fg
-from fungrad import trees
 from fungrad.scipy import integrate, linalg, signal, special, stats
+from fungrad.support import pytree
 from fungrad.testing import check_grads
 
 NAMES = [
@@ -248,18 +248,18 @@ def test_the_table_is_the_list():
 def test_parity(name):
     f, args, reference, order, batch, options = CASES[name]
     rtol = options.get("rtol", 1e-12)
-    expected = trees.leaves((reference or f)(*args))
+    expected = pytree.leaves((reference or f)(*args))
     for found in (fg.vjp(f, *args)[0], fg.jit(f)(*args)):
-        for x, y in zip(trees.leaves(found), expected, strict=True):
+        for x, y in zip(pytree.leaves(found), expected, strict=True):
             np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol)
     if order:
         check_grads(f, args, order=order)
     if batch:
         stacked = [np.stack([a, a * 1.01]) if np.asarray(a).dtype.kind in "fc" else
                    np.stack([a, a]) for a in args]  # fmt: skip
-        rows = [trees.leaves(f(*[s[i] for s in stacked])) for i in range(2)]
+        rows = [pytree.leaves(f(*[s[i] for s in stacked])) for i in range(2)]
         for x, pair in zip(
-            trees.leaves(fg.vmap(f)(*stacked)), zip(*rows, strict=True), strict=True
+            pytree.leaves(fg.vmap(f)(*stacked)), zip(*rows, strict=True), strict=True
         ):
             np.testing.assert_allclose(x, np.stack(pair), rtol=max(rtol, 1e-9), atol=1e-9)
 

@@ -19,14 +19,17 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend import blocks, columns, joint, pool, reducing, regions, sizes, threads
-from fungrad.backend.blocked import written
-from fungrad.backend.order import Step, lean, peak
-from fungrad.backend.regions import LARGE, Region, scheduled
-from fungrad.backend.straight import build, source
+from fungrad.compiler.lowering.backend import build, source
+from fungrad.compiler.lowering.fusion import clustering, fused_kernels, tile_codegen, tile_size
+from fungrad.compiler.lowering.fusion import layout_assignment as columns
+from fungrad.compiler.lowering.fusion.clustering import LARGE, Region, scheduled
+from fungrad.compiler.lowering.fusion.region_codegen import written
+from fungrad.compiler.lowering.memory_scheduling import Step, lean, peak
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
-from fungrad.optimise.passes import optimised
-from fungrad.primitives.elementwise import eq
+from fungrad.primitives.elementwise.family import eq
+from fungrad.runtime import buffer_pool, thread_pool
+from fungrad.runtime.kernels import row_reductions
 from fungrad.testing import programs
 
 # Both sides compute the same infinities and NaN; NumPy warns on each.
@@ -153,10 +156,10 @@ def run_all(graph, args):
 
 @pytest.fixture(params=[1, 2, 3], ids="threads{}".format)
 def thread_count(request):
-    before = threads.num_threads()
-    threads.set_num_threads(request.param)
+    before = thread_pool.num_threads()
+    thread_pool.set_num_threads(request.param)
     yield request.param
-    threads.set_num_threads(before)
+    thread_pool.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -210,7 +213,7 @@ def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
 @pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 40])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.complex128, np.int32])
 def test_reductions_along_the_last_axes_agree(dtype, width, single, monkeypatch):
-    monkeypatch.setattr(reducing, "single_in_regions", lambda: single)
+    monkeypatch.setattr(row_reductions, "single_in_regions", lambda: single)
     x = (9.0 * np.random.default_rng(0).normal(size=(3000, 2, width))).astype(dtype)
 
     def f(x):
@@ -256,7 +259,7 @@ def test_pools_of_images_and_their_gradients_agree():
 @pytest.mark.parametrize("shape", [(300, 90), (90, 300, 3), (40_000,)])
 def test_arrays_are_rolled_inside_of_regions(shape, shift, thread_count, monkeypatch):
     monkeypatch.setattr(fg.config, "num_threads", thread_count)
-    monkeypatch.setattr(sizes, "BLOCK", 1_000)
+    monkeypatch.setattr(tile_size, "BLOCK", 1_000)
     x = np.random.default_rng(0).normal(size=shape)
 
     def f(x):
@@ -356,10 +359,10 @@ def test_an_order_is_looked_for_where_much_is_alive(more, moved, monkeypatch):
         found.append(peak(steps, range(len(steps)), size, kept))
         return list(range(len(steps)))[::-1]
 
-    monkeypatch.setattr(regions, "lean", kept)
-    monkeypatch.setattr(regions, "MUCH", 0)
+    monkeypatch.setattr(clustering, "lean", kept)
+    monkeypatch.setattr(clustering, "MUCH", 0)
     assert scheduled(graph) == [*graph.equations][::-1]
-    monkeypatch.setattr(regions, "MUCH", found[0] + more)
+    monkeypatch.setattr(clustering, "MUCH", found[0] + more)
     assert (scheduled(graph) == [*graph.equations][::-1]) == moved
     assert len(found) == 1 + moved
 
@@ -456,7 +459,7 @@ def test_sums_of_what_is_negated_have_the_same_bits(dtype, monkeypatch):
     graph = fg.make_jaxpr(f)(x, y)
     assert "negative(" not in source(graph)
     (got,) = build(graph)(x, y)
-    monkeypatch.setattr(blocks, "negated_sums", lambda region: {})
+    monkeypatch.setattr(tile_codegen, "negated_sums", lambda region: {})
     (want,) = build(graph)(x, y)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     assert (
@@ -471,7 +474,7 @@ def test_sums_of_what_is_negated_have_the_same_bits(dtype, monkeypatch):
 def test_settings():
     before = fg.config.num_threads
     fg.config.num_threads = before + 1
-    assert threads.num_threads() == fg.config.num_threads == before + 1
+    assert thread_pool.num_threads() == fg.config.num_threads == before + 1
     fg.config.num_threads = before
     with pytest.raises(ArgumentError, match="no setting 'threads'; it has num_threads"):
         fg.config.threads = 2
@@ -481,17 +484,17 @@ def test_settings():
 @pytest.mark.parametrize("step", [1, 5, 8, 32])
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_stretches_make_up_the_whole_and_are_alike(total, step, count):
-    found = threads.share(lambda start, stop: (start, stop), total, step, count)
+    found = thread_pool.share(lambda start, stop: (start, stop), total, step, count)
     assert found[0][0] == 0 and found[-1][1] == total and len(found) <= count
     assert all(before[1] == after[0] for before, after in itertools.pairwise(found))
     lengths = [stop - start for start, stop in found]
-    assert min(lengths) > 0 and max(lengths) - min(lengths) <= 2 * math.gcd(step, threads.PAGE)
+    assert min(lengths) > 0 and max(lengths) - min(lengths) <= 2 * math.gcd(step, thread_pool.PAGE)
 
 
 def test_number_of_threads_is_checked():
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(ArgumentError):
-            threads.set_num_threads(wrong)
+            thread_pool.set_num_threads(wrong)
 
 
 @given(programs(scalar=False))
@@ -499,11 +502,11 @@ def test_number_of_threads_is_checked():
 def test_random_programs_in_tiny_blocks(program):
     """Every elementwise equation of two elements or more is in a region, in blocks of three."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regions, "LARGE", 2)
-        patch.setattr(sizes, "BLOCK", 3)
+        patch.setattr(clustering, "LARGE", 2)
+        patch.setattr(tile_size, "BLOCK", 3)
         patch.setattr(columns, "LOOP", 1_000)
-        patch.setattr(joint, "LONG", 1)
-        patch.setattr(sizes, "SHARED", 1)
+        patch.setattr(fused_kernels, "LONG", 1)
+        patch.setattr(tile_size, "SHARED", 1)
         functions = [
             program,
             fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args)))),
@@ -521,12 +524,12 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
     f, args = CASES[name]
     cut = tuple(a[..., :23] if a.shape[-1] > 23 else a for a in args)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regions, "LARGE", 2)
-        patch.setattr(regions, "ALONE", 1)
-        patch.setattr(sizes, "BLOCK", 5)
+        patch.setattr(clustering, "LARGE", 2)
+        patch.setattr(clustering, "ALONE", 1)
+        patch.setattr(tile_size, "BLOCK", 5)
         patch.setattr(columns, "LOOP", 1_000)
-        patch.setattr(joint, "LONG", 1)
-        patch.setattr(sizes, "SHARED", 1)
+        patch.setattr(fused_kernels, "LONG", 1)
+        patch.setattr(tile_size, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             rtol, atol = (1e-6, 0.0) if got.dtype.itemsize == 4 else (1e-13, 1e-15)
             np.testing.assert_allclose(
@@ -613,7 +616,7 @@ def test_products_are_added_up_in_the_blocks():
 def test_products_are_added_up_along_short_axes(terms, alone, axis, thread_count, monkeypatch):
     """Term by term, where the rows stand behind and the terms are long: the product is not made."""
     monkeypatch.setattr(columns, "LOOP", 1_000)
-    monkeypatch.setattr(joint, "LONG", 1_000)
+    monkeypatch.setattr(fused_kernels, "LONG", 1_000)
 
     def f(x, y):
         z = np.exp(x) - y
@@ -632,7 +635,7 @@ def test_products_are_added_up_along_short_axes(terms, alone, axis, thread_count
     g = fg.grad(lambda x, y: sum(np.sum(np.sin(a)) for a in f(x, y)), (0, 1))
     for want, got in zip(g(x, y), fg.jit(g)(x, y), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
-    monkeypatch.setattr(joint, "LONG", 100_000)
+    monkeypatch.setattr(fused_kernels, "LONG", 100_000)
     assert written(region)[0].count("multiply(") == 2
     f32 = [a.astype(np.float32) for a in (x, y)]
     for want, got in zip(f(*f32), fg.jit(f)(*f32), strict=True):
@@ -640,7 +643,7 @@ def test_products_are_added_up_along_short_axes(terms, alone, axis, thread_count
 
 
 def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count):
-    large = RNG.normal(size=regions.ALONE)
+    large = RNG.normal(size=clustering.ALONE)
     for f in (np.exp, np.max, lambda x: 2.0 * x):
         graph = optimised(fg.make_jaxpr(f)(large))
         assert [isinstance(step, Region) for step in scheduled(graph)] == [True]
@@ -673,8 +676,8 @@ ELEMENTWISE = [name for name in SAMPLES if OURS[name].partials is not None]
 def test_every_elementwise_primitive_in_tiny_blocks(name):
     primitive = OURS[name]
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(regions, "LARGE", 2)
-        patch.setattr(sizes, "BLOCK", 3)
+        patch.setattr(clustering, "LARGE", 2)
+        patch.setattr(tile_size, "BLOCK", 3)
         for sample in SAMPLES[name]:
 
             def f(*args, params=sample.params):
@@ -691,24 +694,24 @@ def test_every_elementwise_primitive_in_tiny_blocks(name):
 
 def test_buffers_are_used_again_held_within_bounds_and_freed():
     fg.clear_caches()
-    assert pool.held() == 0
+    assert buffer_pool.held() == 0
     f = fg.jit(lambda x: np.sum(chain(x)))
     x = RNG.normal(size=N)
     f(x)
-    held = pool.held()
-    assert 0 < held <= pool.LIMIT
+    held = buffer_pool.held()
+    assert 0 < held <= buffer_pool.LIMIT
     f(x)
-    assert pool.held() == held
+    assert buffer_pool.held() == held
     with np.errstate(all="raise"), pytest.raises(FloatingPointError):
         f(np.full(N, np.inf))
-    assert pool.held() == held  # given back on an error too
+    assert buffer_pool.held() == held  # given back on an error too
     assert f.cache_info().currsize == 1
     fg.clear_caches()
-    assert pool.held() == 0 and f.cache_info().currsize == 0
+    assert buffer_pool.held() == 0 and f.cache_info().currsize == 0
     assert f(x) == f(x)
-    huge = pool.take(pool.LIMIT + 1)
-    pool.give(huge)
-    assert pool.held() <= pool.LIMIT
+    huge = buffer_pool.take(buffer_pool.LIMIT + 1)
+    buffer_pool.give(huge)
+    assert buffer_pool.held() <= buffer_pool.LIMIT
 
 
 @pytest.mark.parametrize("own", [False, True])

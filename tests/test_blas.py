@@ -13,11 +13,12 @@ import pytest
 from fake_blas import FakeBlas
 
 import fungrad as fg
-from fungrad.backend import blas, sizes, threads
-from fungrad.backend import products as of_blocks
-from fungrad.backend.straight import source
+from fungrad.compiler.lowering.backend import source
+from fungrad.compiler.lowering.fusion import tile_size
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, MissingExtraError
-from fungrad.optimise.passes import optimised
+from fungrad.runtime import blas_threads, thread_pool
+from fungrad.runtime.kernels import matmul as of_blocks
 
 RNG = np.random.default_rng(0)
 
@@ -29,17 +30,17 @@ def loss(w, x):
 @pytest.fixture
 def fake(monkeypatch):
     library = FakeBlas()
-    scope = blas.Alone(library)
-    monkeypatch.setattr(blas, "alone", lambda: scope)
-    monkeypatch.setattr(blas._State, "single", False)
+    scope = blas_threads.Alone(library)
+    monkeypatch.setattr(blas_threads, "alone", lambda: scope)
+    monkeypatch.setattr(blas_threads._State, "single", False)
     return library
 
 
 @pytest.fixture
 def real():
-    if blas.alone() is None:
+    if blas_threads.alone() is None:
         pytest.skip("NumPy's BLAS is no OpenBLAS with threads of its own")
-    library = blas.alone().library
+    library = blas_threads.alone().library
     before = library.get()
     library.set(3)
     yield library
@@ -48,7 +49,7 @@ def real():
 
 def test_one_inside_and_what_it_was_outside():
     library = FakeBlas(4)
-    scope = blas.Alone(library)
+    scope = blas_threads.Alone(library)
     with scope:
         assert library.count == 1
         with scope:
@@ -59,21 +60,21 @@ def test_one_inside_and_what_it_was_outside():
 
 def test_set_back_after_an_error():
     library = FakeBlas(4)
-    with pytest.raises(ZeroDivisionError), blas.Alone(library):
+    with pytest.raises(ZeroDivisionError), blas_threads.Alone(library):
         _ = 1 / 0
     assert library.count == 4
 
 
 def test_one_thread_is_left_as_it_is():
     library = FakeBlas(1)
-    with blas.Alone(library):
+    with blas_threads.Alone(library):
         pass
     assert library.told == []
 
 
 def test_what_others_set_meanwhile_stays():
     library = FakeBlas(4)
-    scope = blas.Alone(library)
+    scope = blas_threads.Alone(library)
     with scope:
         library.set(2)
     assert library.count == 2
@@ -84,7 +85,7 @@ def test_what_others_set_meanwhile_stays():
 
 def test_the_last_of_several_threads_sets_it_back():
     library = FakeBlas(4)
-    scope = blas.Alone(library)
+    scope = blas_threads.Alone(library)
     inside, first_left = threading.Barrier(2), threading.Event()
 
     def stay():
@@ -106,7 +107,7 @@ def test_the_last_of_several_threads_sets_it_back():
 
 def test_many_threads_in_and_out():
     library = FakeBlas(4)
-    scope = blas.Alone(library)
+    scope = blas_threads.Alone(library)
     wrong = []
 
     def work():
@@ -124,7 +125,7 @@ def test_many_threads_in_and_out():
 
 def test_left_for_a_while_it_is_as_users_set_it():
     library = FakeBlas(4)
-    scope = blas.Alone(library)
+    scope = blas_threads.Alone(library)
     with scope:
         scope.leave()
         assert library.count == 4
@@ -141,8 +142,8 @@ def test_left_for_a_while_it_is_as_users_set_it():
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_regions_multiply_with_one_thread_and_nothing_else_does(count, fake, monkeypatch):
-    monkeypatch.setattr(threads._state, "count", count)
-    monkeypatch.setattr(sizes, "SHARED", 1)
+    monkeypatch.setattr(thread_pool._state, "count", count)
+    monkeypatch.setattr(tile_size, "SHARED", 1)
     w, x = RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))
     f = fg.jit(fg.value_and_grad(loss))
     value, slope = f(w, x)
@@ -153,7 +154,7 @@ def test_regions_multiply_with_one_thread_and_nothing_else_does(count, fake, mon
     fake.told.clear()
     with np.errstate(all="raise"), pytest.raises(FloatingPointError):
         f(np.full_like(w, 1e200), np.full_like(x, 1e200))
-    assert fake.count == 4 and fake.told and blas.alone().inside == 0
+    assert fake.count == 4 and fake.told and blas_threads.alone().inside == 0
     fake.told.clear()
     fg.jit(lambda x: np.sum(np.exp(x)))(x)  # no product
     fg.jit(lambda x, y: x @ y)(RNG.normal(size=(300, 3000)), RNG.normal(size=(3000, 300)))
@@ -163,7 +164,7 @@ def test_regions_multiply_with_one_thread_and_nothing_else_does(count, fake, mon
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 def test_rows_or_columns_of_a_product_are_shared(count, dtype, fake, monkeypatch):
-    monkeypatch.setattr(threads._state, "count", count)
+    monkeypatch.setattr(thread_pool._state, "count", count)
     for m, k, n in ((70, 5, 9), (9, 5, 70), (1, 3, 1), (2, 0, 3), (0, 4, 0), (0, 4, 3), (3, 4, 0)):
         x, y = (RNG.normal(size=s).astype(dtype) for s in ((m, k), (k, n)))
         for a in (x, x.T.copy().T, np.repeat(x, 2, 0)[::2]):
@@ -176,7 +177,7 @@ def test_rows_or_columns_of_a_product_are_shared(count, dtype, fake, monkeypatch
 
 def test_heavy_products_are_ours_where_threads_of_ours_share_a_region(fake, monkeypatch):
     """And those of the BLAS where none do."""
-    monkeypatch.setattr(threads._state, "count", 2)
+    monkeypatch.setattr(thread_pool._state, "count", 2)
     w, x = RNG.normal(size=(300, 300)), RNG.normal(size=(400, 300))
 
     def f(w, x):
@@ -187,7 +188,7 @@ def test_heavy_products_are_ours_where_threads_of_ours_share_a_region(fake, monk
         return program.count("by_threads")
 
     assert shared() == 0
-    monkeypatch.setattr(sizes, "SHARED", 100_000)
+    monkeypatch.setattr(tile_size, "SHARED", 100_000)
     assert shared() == 3
     expected = fg.grad(f, (0, 1))(w, x)
     for got, want in zip(fg.jit(fg.grad(f, (0, 1)))(w, x), expected, strict=True):
@@ -195,15 +196,15 @@ def test_heavy_products_are_ours_where_threads_of_ours_share_a_region(fake, monk
     fake.told.clear()
     fg.jit(lambda w, x: x @ w)(w, x)
     assert fake.told == []  # no region
-    monkeypatch.setattr(threads._state, "count", 1)
+    monkeypatch.setattr(thread_pool._state, "count", 1)
     assert shared() == 0
 
 
 def test_numbers_are_those_of_a_blas_that_has_one_thread(fake, monkeypatch):
     w, x = RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))
     told = fg.jit(fg.value_and_grad(loss))(w, x)
-    monkeypatch.setattr(blas, "alone", lambda: None)
-    monkeypatch.setattr(blas._State, "single", True)
+    monkeypatch.setattr(blas_threads, "alone", lambda: None)
+    monkeypatch.setattr(blas_threads._State, "single", True)
     single = fg.jit(fg.value_and_grad(lambda w, x: loss(w, x)))(w, x)
     for a, b in zip(told, single, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -216,7 +217,7 @@ def test_the_library_that_numpy_calls(real):
         if found["internal_api"] == "openblas" and "scipy.libs" not in found["filepath"]
     ]  # fmt: skip
     assert numpys["num_threads"] == real.get() == 3
-    with blas.alone():
+    with blas_threads.alone():
         assert real.get() == 1
         other = []
         thread = threading.Thread(target=lambda: other.append(real.get()))
@@ -227,7 +228,7 @@ def test_the_library_that_numpy_calls(real):
 
 
 def test_real_products_from_two_threads_at_once(real, monkeypatch):
-    monkeypatch.setattr(sizes, "SHARED", 1)
+    monkeypatch.setattr(tile_size, "SHARED", 1)
     args = [(RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))) for _ in range(2)]
     functions = [fg.jit(fg.value_and_grad(loss)), fg.jit(fg.grad(loss))]
     expected = [[fg.tree_leaves(f(*a)) for f in functions] for a in args]
@@ -250,7 +251,7 @@ def test_real_products_from_two_threads_at_once(real, monkeypatch):
 
 def test_settings_see_what_users_set(real):
     pytest.importorskip("threadpoolctl")
-    with blas.alone():  # as another thread would be, in a region
+    with blas_threads.alone():  # as another thread would be, in a region
         assert fg.config.blas_threads == 3
         fg.config.blas_threads = 2
         assert real.get() == 1
@@ -258,7 +259,7 @@ def test_settings_see_what_users_set(real):
 
 
 def _in_a_child(to):
-    scope = blas.alone()
+    scope = blas_threads.alone()
     counts = [scope.library.get()]
     with scope:
         counts.append(scope.library.get())
@@ -269,7 +270,7 @@ def _in_a_child(to):
 def test_a_child_that_is_forked_meanwhile_has_the_users_number(real):
     context = multiprocessing.get_context("fork")
     results = context.SimpleQueue()
-    with blas.alone():
+    with blas_threads.alone():
         child = context.Process(target=_in_a_child, args=(results,))
         child.start()
         assert results.get() == [3, 1, 3]
@@ -280,20 +281,20 @@ def test_a_child_that_is_forked_meanwhile_has_the_users_number(real):
 
 def test_without_a_library_that_can_be_told(monkeypatch):
     """Products are done in pieces, of which none takes threads."""
-    monkeypatch.setattr(blas, "_paths", lambda: ["no such file", sys.executable])
-    assert blas._openblas() is None
+    monkeypatch.setattr(blas_threads, "_paths", lambda: ["no such file", sys.executable])
+    assert blas_threads._openblas() is None
     monkeypatch.setitem(sys.modules, "ctypes", None)
-    assert blas._openblas() is None
-    monkeypatch.setattr(blas, "alone", lambda: None)
-    monkeypatch.setattr(blas._State, "single", False)
+    assert blas_threads._openblas() is None
+    monkeypatch.setattr(blas_threads, "alone", lambda: None)
+    monkeypatch.setattr(blas_threads._State, "single", False)
     assert of_blocks.product(2) is of_blocks.in_pieces
-    assert not blas.single_in_regions()
+    assert not blas_threads.single_in_regions()
 
 
 def test_the_library_beside_numpy_is_looked_at_on_windows(monkeypatch, tmp_path):
     monkeypatch.setattr(np, "__file__", str(tmp_path / "numpy" / "__init__.py"))
     module = sys.modules["numpy._core._multiarray_umath"].__file__
-    assert blas._paths() == [module]
+    assert blas_threads._paths() == [module]
     (tmp_path / "numpy.libs").mkdir()
     for name in ("msvcp140.dll", "libscipy_openblas64_-b.dll", "libopenblas-a.dll"):
         (tmp_path / "numpy.libs" / name).touch()
@@ -301,7 +302,7 @@ def test_the_library_beside_numpy_is_looked_at_on_windows(monkeypatch, tmp_path)
         str(tmp_path / "numpy.libs" / n)
         for n in ("libopenblas-a.dll", "libscipy_openblas64_-b.dll")
     ]
-    assert blas._paths() == [module, *libs]
+    assert blas_threads._paths() == [module, *libs]
 
 
 @pytest.mark.parametrize(("parallel", "told"), [(0, False), (1, True), (2, False)])
@@ -315,7 +316,7 @@ def test_only_threads_of_its_own_can_be_told(parallel, told, monkeypatch):
             self.openblas_get_parallel64_ = lambda: parallel
 
     monkeypatch.setattr(importlib.import_module("ctypes"), "PyDLL", Dll)
-    assert (blas._openblas() is not None) is told
+    assert (blas_threads._openblas() is not None) is told
 
 
 def test_setting(monkeypatch):
@@ -334,8 +335,8 @@ def test_setting(monkeypatch):
 def test_whether_the_environment_gives_one_thread(monkeypatch):
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    assert not blas._wished_single()
+    assert not blas_threads._wished_single()
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
-    assert blas._wished_single()
+    assert blas_threads._wished_single()
     monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "4")
-    assert not blas._wished_single()
+    assert not blas_threads._wished_single()

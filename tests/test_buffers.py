@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fungrad as fg
-from fungrad.backend import blocked, pool
-from fungrad.backend.regions import Region, scheduled
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.lowering.fusion import region_codegen
+from fungrad.compiler.lowering.fusion.clustering import Region, scheduled
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.runtime import buffer_pool
 
 RNG = np.random.default_rng(0)
 ARRAY = ((3, 5), np.dtype(float), (1, 0)), ((7,), np.dtype(np.float32), (0,))
@@ -20,7 +21,7 @@ ARRAY = ((3, 5), np.dtype(float), (1, 0)), ((7,), np.dtype(np.float32), (0,))
 
 def pages(array):
     shape, dtype, _ = array
-    return -(-int(np.prod(shape)) * dtype.itemsize // pool.PAGE) * pool.PAGE
+    return -(-int(np.prod(shape)) * dtype.itemsize // buffer_pool.PAGE) * buffer_pool.PAGE
 
 
 @st.composite
@@ -35,30 +36,30 @@ def needs(draw):
 @given(needs())
 def test_arrays_share_memory_only_where_they_are_not_needed_at_one_time(given):
     arrays, times = given
-    layout = pool.packed(arrays, times)
+    layout = buffer_pool.packed(arrays, times)
     assert [array for _, array in layout] == arrays
     places = [(start, start + pages(array)) for start, array in layout]
     for (p, time), (q, other) in itertools.combinations(zip(places, times, strict=True), 2):
         assert not time & other or p[1] <= q[0] or q[1] <= p[0]
-    assert all(start % pool.PAGE == 0 for start, _ in layout)
+    assert all(start % buffer_pool.PAGE == 0 for start, _ in layout)
     alive = [
         sum(pages(a) for a, time in zip(arrays, times, strict=True) if time >> t & 1)
         for t in range(12)
     ]
-    assert max(alive) <= pool.size_of(layout) <= sum(map(pages, arrays))
+    assert max(alive) <= buffer_pool.size_of(layout) <= sum(map(pages, arrays))
 
 
 def test_arrays_begin_at_one_place_of_a_page_in_their_order():
-    layout = pool.packed(ARRAY * 3, [1, 1, 1, 2, 2, 2])
-    assert pool.size_of(layout) == 3 * pool.PAGE
-    arena = pool.Arena(pool.size_of(layout))
+    layout = buffer_pool.packed(ARRAY * 3, [1, 1, 1, 2, 2, 2])
+    assert buffer_pool.size_of(layout) == 3 * buffer_pool.PAGE
+    arena = buffer_pool.Arena(buffer_pool.size_of(layout))
     arrays = arena.arrays("key", layout)
-    assert {a.ctypes.data % pool.PAGE for a in arrays} == {pool.PLACE}
+    assert {a.ctypes.data % buffer_pool.PAGE for a in arrays} == {buffer_pool.PLACE}
     assert [a.shape for a in arrays[:2]] == [(3, 5), (7,)]
     assert arrays[0].strides == (8, 24) and arrays[1].dtype == np.float32
     assert len({a.ctypes.data for a in arrays}) == 3
     assert arena.arrays("key", layout) is arrays
-    assert pool.size_of([]) == 0 and pool.packed([], []) == []
+    assert buffer_pool.size_of([]) == 0 and buffer_pool.packed([], []) == []
 
 
 def kinds(x, y):
@@ -97,7 +98,7 @@ def test_memory_of_one_kind_is_used_again_for_others():
     x, y = RNG.normal(size=(40_000, 7)), RNG.normal(size=7)
     steps = scheduled(optimised(fg.make_jaxpr(lambda x, y: kinds(x, y)[:2])(x, y)))
     (region,) = [step for step in steps if isinstance(step, Region)]
-    _, namespace = blocked.written(region)
+    _, namespace = region_codegen.written(region)
     arrays = [array for _, array in namespace["layout"]]
     assert len({dtype for _, dtype, _ in arrays}) > 2 and len({shape for shape, *_ in arrays}) > 2
     assert namespace["size"] < 0.8 * sum(map(pages, arrays))
@@ -109,7 +110,7 @@ def test_copies_of_inputs_into_columns_end_with_their_last_reader():
 
     x = RNG.normal(size=(40_000, 3))
     (region,) = scheduled(optimised(fg.make_jaxpr(f)(x)))
-    text, namespace = blocked.written(region)
+    text, namespace = region_codegen.written(region)
     assert "copyto(b0, p0)" in text and "multiply(b0, b0, out=b0)" in text
     assert len(namespace["layout"]) == 2
     before = x.copy()

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fungrad as fg
-from fungrad.cli import main
-from fungrad.cli_input import InputError, parse_argument
-from fungrad.cli_report import wrapped
+from fungrad.cli.main import main
+from fungrad.cli.parse_values import InputError, parse_argument
+from fungrad.cli.report import wrapped
 from fungrad.data import old_faithful
 
 ROOT = Path(__file__).parent.parent
@@ -668,7 +668,7 @@ def test_rich_renders_the_same_content(functions):
 
 def test_it_works_without_rich(functions):
     program = (
-        "import sys; sys.modules['rich'] = None; from fungrad.cli import main; "
+        "import sys; sys.modules['rich'] = None; from fungrad.cli.main import main; "
         f"sys.exit(main(['grad', {functions + ':product'!r}, '--arg', 'x=1.5', '--arg', 'y=2.0']))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

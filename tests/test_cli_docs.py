@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fungrad.cli import COMMANDS, main
+from fungrad.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")

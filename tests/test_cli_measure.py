@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad import cli_progress
-from fungrad.cli import COMMANDS
-from fungrad.cli_completion import SCRIPTS, commands_of
-from fungrad.cli_parser import parser
+from fungrad.cli import progress
+from fungrad.cli.main import COMMANDS
+from fungrad.cli.parser import parser
+from fungrad.cli.shell_completion import SCRIPTS, commands_of
 
 FUNCTIONS = """
 import numpy as np
@@ -295,7 +295,7 @@ class Terminal(io.StringIO):
 
 def test_progress_is_for_terminals_only(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with cli_progress.progress("working", 2) as advance:
+    with progress.progress("working", 2) as advance:
         advance()
     assert sys.stderr.getvalue() == ""
 
@@ -304,7 +304,7 @@ def test_progress_is_for_terminals_only(monkeypatch):
 def test_progress_without_rich_clears_its_line(monkeypatch, total):
     monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with contextlib.suppress(KeyError), cli_progress.progress("working", total) as advance:
+    with contextlib.suppress(KeyError), progress.progress("working", total) as advance:
         advance()
         advance()
         raise KeyError
@@ -318,7 +318,7 @@ def test_progress_by_rich(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     before = threading.active_count()
-    with cli_progress.progress("working", 2) as advance:
+    with progress.progress("working", 2) as advance:
         advance()
         assert threading.active_count() == before  # none that would be in the times
     assert "working" in sys.stderr.getvalue()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from surface import agrees, same, values
 
 import fungrad as fg
-from fungrad.primitives.contracting import dot_general, multilinear
-from fungrad.primitives.elementwise import mul
+from fungrad.primitives.contraction.dot_general import dot_general, multilinear
+from fungrad.primitives.elementwise.family import mul
 
 F32, F64, C128, I64 = np.float32, np.float64, np.complex128, np.int64
 

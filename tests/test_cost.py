@@ -13,8 +13,8 @@ import pytest
 
 import fungrad as fg
 from fungrad.tracing.trace import EVAL
-from fungrad.transforms import tape
-from fungrad.transforms.reverse import VjpTrace
+from fungrad.transforms.engine import tape
+from fungrad.transforms.engine.reverse import VjpTrace
 
 
 def d(g):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fungrad import demo
-from fungrad.cli import main
+from fungrad.cli.main import main
 from fungrad.demo import adversary, boltzmann, claims, mixture
 
 

@@ -16,11 +16,11 @@ from single import graphs
 
 import fungrad as fg
 from fungrad.errors import ArgumentError, MissingExtraError
-from fungrad.inspect.draw import Picture
-from fungrad.inspect.draw_building import diagram
-from fungrad.inspect.draw_diagram import opened
-from fungrad.inspect.draw_folding import LIMIT, Fold, folded
-from fungrad.inspect.draw_layout import place
+from fungrad.inspect.draw.build_diagram import diagram
+from fungrad.inspect.draw.diagram import opened
+from fungrad.inspect.draw.draw import Picture
+from fungrad.inspect.draw.folding import LIMIT, Fold, folded
+from fungrad.inspect.draw.layout import place
 from fungrad.ir.graph import Literal
 
 ENGINES = [name for name in ("dot", "grandalf") if name == "grandalf" or shutil.which("dot")]
@@ -409,7 +409,7 @@ def test_save_chooses_by_the_ending(tmp_path):
 
 def test_the_command_line_draws(tmp_path, capsys, engine):
     (tmp_path / "model.py").write_text("import numpy as np\ndef f(w): return np.sum(np.sin(w))\n")
-    main = importlib.import_module("fungrad.cli").main
+    main = importlib.import_module("fungrad.cli.main").main
     page, drawing = tmp_path / "out.html", tmp_path / "out.svg"
     options = ["--arg", "w=[1, 2]", "--grad", "--html", str(page), "--svg", str(drawing)]
     assert main(["ir", f"{tmp_path / 'model.py'}:f", *options]) == 0

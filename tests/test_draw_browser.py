@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.inspect.draw import Picture
+from fungrad.inspect.draw.draw import Picture
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")

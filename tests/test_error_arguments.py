@@ -9,7 +9,7 @@ from refusals import HERE, X, raised
 import fungrad as fg
 import fungrad.testing
 from fungrad import errors
-from fungrad.primitives.declare import general, primitives
+from fungrad.primitives.primitive import general, primitives
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from refusals import CLASSES, DOCS, X
 import fungrad as fg
 import fungrad.testing
 from fungrad import errors
-from fungrad.primitives.declare import primitives
+from fungrad.primitives.primitive import primitives
 
 # --- the documentation ----------------------------------------------------------------
 

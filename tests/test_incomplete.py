@@ -11,9 +11,9 @@ import scipy.special as sp
 import scipy.stats
 
 import fungrad as fg
-from fungrad.primitives.incomplete import gamma_slope, log_gamma_quantile
-from fungrad.primitives.incomplete_beta import beta_slope
-from fungrad.primitives.polygamma import digamma_difference, log_gamma, polygamma
+from fungrad.primitives.special.incomplete_beta import beta_slope
+from fungrad.primitives.special.incomplete_gamma import gamma_slope, log_gamma_quantile
+from fungrad.primitives.special.polygamma import digamma_difference, log_gamma, polygamma
 
 SHARES = np.array([1e-9, 1e-3, 0.3, 0.5, 0.7, 0.95, 1 - 1e-6])
 SHAPES = (1e-3, 0.02, 0.5, 1.0, 3.0, 9.9, 30.0, 1e3)

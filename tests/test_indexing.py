@@ -19,7 +19,7 @@ from fungrad.errors import (
     ItemAssignmentError,
     ShapeError,
 )
-from fungrad.primitives.indexing import ARRAY, Index, getitem, layout, scatter
+from fungrad.primitives.movement.gather import ARRAY, Index, getitem, layout, scatter
 from fungrad.testing import check_grads
 
 

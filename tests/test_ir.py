@@ -16,11 +16,11 @@ import pytest
 import fungrad as fg
 from fungrad.errors import ArgumentError, InvalidGraphError, StructureMismatchError
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
-from fungrad.ir.show import name_of
+from fungrad.ir.printer import name_of
 from fungrad.ir.types import Type, of_value
-from fungrad.primitives.elementwise import add, mul
-from fungrad.primitives.shaping import reshape
-from fungrad.primitives.ufuncs import sin
+from fungrad.primitives.elementwise.family import add, mul
+from fungrad.primitives.elementwise.ufuncs import sin
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 
 F64 = Type((), np.float64)
 VECTOR = Type((3,), np.float64)

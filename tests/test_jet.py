@@ -15,7 +15,7 @@ from fungrad.errors import (
     ShapeError,
     StructureMismatchError,
 )
-from fungrad.structural import taylor
+from fungrad.taylor import taylor_trace
 from fungrad.testing import programs
 
 ORDER = 8
@@ -225,7 +225,7 @@ def test_nth_derivative():
 
 
 def test_the_terms_of_a_square_that_are_equal_are_made_once(monkeypatch):
-    monkeypatch.setattr(taylor, "_LINE", 0)
+    monkeypatch.setattr(taylor_trace, "_LINE", 0)
     fifth = fg.jit(fg.nth_derivative(np.tanh, 5))
     x = np.linspace(-2.0, 2.0, 9)
     square = np.tanh(x) ** 2
@@ -247,7 +247,7 @@ def test_the_hyperbolic_tangent_along_a_line(order, monkeypatch):
         return fg.jet(lambda x: np.tanh(2.0 * x - 1.0), (x,), (ray(direction, order),))[1]
 
     found = derivatives()
-    monkeypatch.setattr(taylor, "_LINE", 0)
+    monkeypatch.setattr(taylor_trace, "_LINE", 0)
     for k, (got, want) in enumerate(zip(found, derivatives(), strict=True), 1):
         assert got.dtype == np.float64 and got.shape == x.shape
         largest = np.max(np.abs(want))

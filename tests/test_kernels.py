@@ -11,13 +11,14 @@ import pytest
 import scipy.special
 
 import fungrad as fg
-from fungrad.backend import blocked, joint, kernels, reducing, regions
-from fungrad.backend.kernels import SCRATCH
-from fungrad.backend.regions import Region, scheduled
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.lowering.fusion import clustering, fused_kernels, region_codegen
+from fungrad.compiler.lowering.fusion.clustering import Region, scheduled
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.runtime.kernels import elementwise, row_reductions
+from fungrad.runtime.kernels.elementwise import SCRATCH
 
 RNG = np.random.default_rng(0)
-BOTH = kernels.sincos_by_tangent, kernels.sincos
+BOTH = elementwise.sincos_by_tangent, elementwise.sincos
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e300, 5e-324])
 
 
@@ -54,7 +55,7 @@ def test_extrema(dtype):
     for shape in ((300, 20), (7, 5, 9), (3, 2000), (1, 8)):
         x = np.round(RNG.normal(size=shape) * 3.0).astype(dtype)
         x[..., ::3] = np.where(RNG.random(x[..., ::3].shape) < 0.1, np.nan, x[..., ::3])
-        for ufunc, kernel in kernels.EXTREMA.items():
+        for ufunc, kernel in elementwise.EXTREMA.items():
             for given in (x, np.asfortranarray(x)):
                 out = np.empty(shape[:-1], dtype)
                 places = kernel(given, out)
@@ -71,26 +72,26 @@ def check(kernel, x, limit):
 
 
 @pytest.mark.parametrize("tangent", [True, False], ids=["half angle", "polynomials"])
-@pytest.mark.parametrize("largest", [2.3, 3.89, 13.0, kernels.LARGEST])
+@pytest.mark.parametrize("largest", [2.3, 3.89, 13.0, elementwise.LARGEST])
 def test_sine_and_cosine(largest, tangent, monkeypatch):
-    monkeypatch.setattr(kernels, "fast_tangent", lambda: tangent)
+    monkeypatch.setattr(elementwise, "fast_tangent", lambda: tangent)
     x = np.concatenate([angles(), RNG.uniform(-largest, largest, 300)])
-    check(kernels.sincos, x[np.abs(x) < largest], 2.0)
+    check(elementwise.sincos, x[np.abs(x) < largest], 2.0)
 
 
-@pytest.mark.parametrize("largest", [1.5, 3.89, 1e2, 1e5, 1e9, kernels.COUNTED])
+@pytest.mark.parametrize("largest", [1.5, 3.89, 1e2, 1e5, 1e9, elementwise.COUNTED])
 def test_sine_and_cosine_by_the_tangent(largest):
     halves = RNG.integers(-(2**40), 2**40, 300) * (np.pi / 2)
     x = np.concatenate([angles(), halves, RNG.uniform(-largest, largest, 1000)])
-    check(kernels.sincos_by_tangent, x[np.abs(x) < largest], 3.0)
+    check(elementwise.sincos_by_tangent, x[np.abs(x) < largest], 3.0)
 
 
 @pytest.mark.parametrize("quarter", range(-9, 10))
 def test_signs_next_to_quarter_turns(quarter):
     x = np.array([quarter * (np.pi / 2)])
     x = np.concatenate([np.nextafter(x, np.inf), x, np.nextafter(x, -np.inf)])
-    check(kernels.sincos_by_tangent, x, 3.0)
-    sine, _ = call(kernels.sincos_by_tangent, np.array([-0.0, 0.0]), outputs=2)
+    check(elementwise.sincos_by_tangent, x, 3.0)
+    sine, _ = call(elementwise.sincos_by_tangent, np.array([-0.0, 0.0]), outputs=2)
     assert list(np.signbit(sine)) == [True, False]
 
 
@@ -98,7 +99,7 @@ def test_signs_next_to_quarter_turns(quarter):
     ("setting", "called"), [("auto", "sincos("), ("fast", "sincos_by_tangent(")]
 )
 def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
-    monkeypatch.setattr(joint, "fast_tangent", lambda: True)
+    monkeypatch.setattr(fused_kernels, "fast_tangent", lambda: True)
     before, fg.config.kernels = fg.config.kernels, setting
     try:
         x = RNG.normal(size=40_000)
@@ -106,7 +107,7 @@ def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
         np.testing.assert_allclose(fg.jit(g)(x), np.cos(2.0 * x), rtol=0, atol=1e-14)
         steps = scheduled(optimised(fg.make_jaxpr(g)(x)))
         (region,) = [step for step in steps if isinstance(step, Region)]
-        assert called in blocked.written(region)[0]
+        assert called in region_codegen.written(region)[0]
     finally:
         fg.config.kernels = before
 
@@ -125,11 +126,11 @@ def test_the_loop_of_the_tangent_is_asked_for(found, fast, monkeypatch):
     if found is not None:  # as of NumPy 2.1
         introspect.opt_func_info = lambda name, signature: found
     monkeypatch.setattr(np.lib, "introspect", introspect, raising=False)
-    kernels.fast_tangent.cache_clear()
-    assert kernels.fast_tangent() is fast
+    elementwise.fast_tangent.cache_clear()
+    assert elementwise.fast_tangent() is fast
     monkeypatch.undo()
-    kernels.fast_tangent.cache_clear()
-    assert kernels.fast_tangent() in (True, False)
+    elementwise.fast_tangent.cache_clear()
+    assert elementwise.fast_tangent() in (True, False)
 
 
 def test_sine_and_cosine_of_no_angles():
@@ -147,16 +148,18 @@ def test_what_cannot_be_reduced_is_numpys(beyond, kernel):
         np.testing.assert_array_equal(cosine, np.cos(x))
 
 
-@pytest.mark.parametrize("size", [0, 1, kernels.PIECE, kernels.PIECE + 1, 3 * kernels.PIECE + 5])
+@pytest.mark.parametrize(
+    "size", [0, 1, elementwise.PIECE, elementwise.PIECE + 1, 3 * elementwise.PIECE + 5]
+)
 def test_dot_in_pieces(size):
     x, y = RNG.normal(size=size), RNG.normal(size=size)
-    np.testing.assert_allclose(kernels.dot(x, y), np.sum(x * y), rtol=1e-11)
-    np.testing.assert_allclose(kernels.dot(x * 1j, y), 1j * np.sum(x * y), rtol=1e-11)
+    np.testing.assert_allclose(elementwise.dot(x, y), np.sum(x * y), rtol=1e-11)
+    np.testing.assert_allclose(elementwise.dot(x * 1j, y), 1j * np.sum(x * y), rtol=1e-11)
 
 
 def test_logaddexp():
     x, y = RNG.normal(size=600) * 20.0, RNG.normal(size=600) * 20.0
-    (found,) = call(kernels.logaddexp, x, y)
+    (found,) = call(elementwise.logaddexp, x, y)
     with mpmath.workdps(60):
         exact = [
             mpmath.log(mpmath.exp(mpmath.mpf(float(a))) + mpmath.exp(mpmath.mpf(float(b))))
@@ -182,7 +185,7 @@ def ulps_of_singles(found, exact):
 @pytest.mark.parametrize("scale", [1.0, 3.0, 20.0])
 def test_logaddexp_of_single_precision(scale):
     x, y = singles(scale)
-    (found,) = call(kernels.logaddexp, x, y)
+    (found,) = call(elementwise.logaddexp, x, y)
     exact = np.logaddexp(x.astype(float), y.astype(float))
     far = np.abs(exact) > 1.0
     assert ulps_of_singles(found[far], exact[far]) <= 2.0
@@ -192,7 +195,7 @@ def test_logaddexp_of_single_precision(scale):
 @pytest.mark.parametrize("scale", [1e-20, 1e-12, 1.0, 1e12, 1e18, 1e30])
 def test_hypot_of_single_precision(scale):
     x, y = singles(scale)
-    (found,) = call(kernels.hypot, x, y)
+    (found,) = call(elementwise.hypot, x, y)
     assert ulps_of_singles(found, np.hypot(x.astype(float), y.astype(float))) <= 2.0
 
 
@@ -204,8 +207,8 @@ def test_kernels_of_both_precisions_in_regions(dtype):
         return np.logaddexp(x, y) + np.hypot(x, 1) * np.logaddexp(0.0, x) + np.hypot(x, y)
 
     (region,) = [s for s in scheduled(optimised(fg.make_jaxpr(f)(x, y))) if isinstance(s, Region)]
-    _, namespace = blocked.written(region)
-    assert kernels.logaddexp in namespace.values() and kernels.hypot in namespace.values()
+    _, namespace = region_codegen.written(region)
+    assert elementwise.logaddexp in namespace.values() and elementwise.hypot in namespace.values()
     found = fg.jit(f)(x, y)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, f(x, y), rtol=8 * np.finfo(dtype).eps)
@@ -213,7 +216,7 @@ def test_kernels_of_both_precisions_in_regions(dtype):
 
 def test_hypot():
     x, y = RNG.normal(size=600) * 10.0 ** RNG.uniform(-80, 80, 600), RNG.normal(size=600)
-    (found,) = call(kernels.hypot, x, y)
+    (found,) = call(elementwise.hypot, x, y)
     with mpmath.workdps(60):
         exact = [
             mpmath.sqrt(mpmath.mpf(float(a)) ** 2 + mpmath.mpf(float(b)) ** 2)
@@ -233,7 +236,7 @@ def test_the_error_function():
             10.0 ** RNG.uniform(-300.0, 300.0, 100),
         ]
     )
-    (found,) = call(kernels.erf, x)
+    (found,) = call(elementwise.erf, x)
     with mpmath.workdps(40):
         assert ulps(found, [mpmath.erf(mpmath.mpf(float(v))) for v in x]) <= 2.0
     assert np.abs(found).max() <= 1.0
@@ -242,13 +245,13 @@ def test_the_error_function():
 def test_the_error_function_at_special_arguments():
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 6.0, -6.0, 1e300, -1e300, 5e-324, -2e-310])
     with np.errstate(all="raise"):
-        (found,) = call(kernels.erf, x)
+        (found,) = call(elementwise.erf, x)
     np.testing.assert_array_equal(found, scipy.special.erf(x))
     np.testing.assert_array_equal(np.signbit(found), np.signbit(x))
     with np.errstate(all="raise"):
-        assert call(kernels.erf, x[x == 0.0])[0].tolist() == [0.0, 0.0]
-        assert np.isnan(call(kernels.erf, np.array([np.nan]))[0]).all()
-    assert call(kernels.erf, np.empty(0))[0].shape == (0,)
+        assert call(elementwise.erf, x[x == 0.0])[0].tolist() == [0.0, 0.0]
+        assert np.isnan(call(elementwise.erf, np.array([np.nan]))[0]).all()
+    assert call(elementwise.erf, np.empty(0))[0].shape == (0,)
 
 
 @pytest.mark.parametrize("name", ["logaddexp", "hypot"])
@@ -257,7 +260,7 @@ def test_special_arguments_are_numpys(name):
     with np.errstate(all="ignore"):
         for i in range(x.size):
             pair = np.array([x[i], 0.5]), np.array([y[i], 0.25])
-            (found,) = call(getattr(kernels, name), *pair)
+            (found,) = call(getattr(elementwise, name), *pair)
             want = getattr(np, name)(*pair)
             np.testing.assert_allclose(found, want, rtol=4.5e-16)
             np.testing.assert_array_equal(np.signbit(found), np.signbit(want))
@@ -298,7 +301,7 @@ def test_products_are_rounded_before_they_are_added_up():
         np.testing.assert_allclose(fg.jit(g, reassociate=True)(third, y), 0.0, atol=1e-15)
         assert calls
         calls.clear()
-        patch.setattr(reducing, "row_sums", lambda ndim: np.matmul)
+        patch.setattr(row_reductions, "row_sums", lambda ndim: np.matmul)
         np.testing.assert_array_equal(fg.jit(g)(third, y), 0.0)
         assert not calls
 
@@ -309,7 +312,7 @@ def test_scratch_over_an_argument(kernel, setting):
     """Each scratch array that may be an argument, in place of each argument."""
     given = {"near": RNG.normal(size=500), "far": angles(), "special": SPECIAL, "none": []}[setting]
     x = np.array(given)
-    arrays = (x, x[::-1].copy())[: 2 if kernel in (kernels.logaddexp, kernels.hypot) else 1]
+    arrays = (x, x[::-1].copy())[: 2 if kernel in (elementwise.logaddexp, elementwise.hypot) else 1]
     outputs = 2 if kernel in BOTH else 1
     alone, over = SCRATCH[kernel]
     with np.errstate(all="ignore"):
@@ -418,7 +421,7 @@ def test_a_sine_and_a_cosine_take_five_arrays_of_which_one_is_their_argument():
         return np.sin(y) * np.cos(y)
 
     (region,) = scheduled(optimised(fg.make_jaxpr(f)(RNG.normal(size=40_000))))
-    _, namespace = blocked.written(region)
+    _, namespace = region_codegen.written(region)
     assert len(namespace["layout"]) == 4  # and the result's own
 
 
@@ -426,6 +429,6 @@ def test_only_pairs_of_sine_and_cosine_are_replaced():
     x = RNG.normal(size=40_000)
     graph = optimised(fg.make_jaxpr(lambda x: (np.sin(x) + np.cos(x), np.sin(x * 2.0)))(x))
     (region,) = [step for step in scheduled(graph) if isinstance(step, Region)]
-    text, _ = blocked.written(region)
+    text, _ = region_codegen.written(region)
     assert text.count("sincos(") == 1 and text.count("sin(") == 1 and " cos(" not in text
-    assert regions.LARGE <= x.size
+    assert clustering.LARGE <= x.size

@@ -11,8 +11,8 @@ from samples_linalg import positive, regular
 from surface import agrees, same, values
 
 import fungrad as fg
-from fungrad.primitives import lapack
-from fungrad.primitives.linalg import solve
+from fungrad.primitives.linalg import lapack_calls
+from fungrad.primitives.linalg.solve import solve
 from fungrad.testing import check_grads
 
 REAL, COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
@@ -55,7 +55,7 @@ def test_lapack_is_what_numpy_calls(dtype, shape):
     a = positive("lapack", shape, np.dtype(dtype), True)
     right = np.ones((*shape[:-1], 2), dtype)
     for name, args in [("solve", (a, right)), *((n, (a,)) for n in LAPACK[1:])]:
-        ours, theirs = (getattr(home, name)(*args) for home in (lapack, np.linalg))
+        ours, theirs = (getattr(home, name)(*args) for home in (lapack_calls, np.linalg))
         for x, y in zip(
             *(r if name == "slogdet" else [r] for r in (ours, theirs)), strict=True
         ):  # fmt: skip
@@ -63,7 +63,7 @@ def test_lapack_is_what_numpy_calls(dtype, shape):
             np.testing.assert_array_equal(x, y)
         if name in ("solve", "inv", "cholesky"):
             place = np.empty_like(theirs)
-            assert getattr(lapack, name)(*args, place) is place
+            assert getattr(lapack_calls, name)(*args, place) is place
             np.testing.assert_array_equal(place, theirs)
 
 
@@ -89,8 +89,8 @@ def test_errors_of_lapack_are_numpys(dtype, stage):
 
 @pytest.mark.parametrize("name", LAPACK)
 def test_lapack_is_called_directly_where_numpy_has_the_parts(name):
-    assert getattr(lapack, name).__wrapped__ is getattr(np.linalg, name)
-    assert "gufunc" in getattr(lapack, name).__code__.co_freevars
+    assert getattr(lapack_calls, name).__wrapped__ is getattr(np.linalg, name)
+    assert "gufunc" in getattr(lapack_calls, name).__code__.co_freevars
 
 
 @pytest.mark.parametrize("name", LAPACK)
@@ -99,10 +99,10 @@ def test_without_numpys_own_parts_linalg_is_called(name, monkeypatch):
     given = [positive("fallback", (3, 3), REAL, True)] * (1 + (name == "solve"))
     monkeypatch.setitem(sys.modules, "numpy.linalg._umath_linalg", None)
     monkeypatch.delattr(np.linalg, "_umath_linalg")
-    without = lapack._fastest(public, name, "Singular matrix")
+    without = lapack_calls._fastest(public, name, "Singular matrix")
     assert "gufunc" not in without.__code__.co_freevars
     np.testing.assert_array_equal(without(*given), public(*given))
-    assert lapack._fastest(public, "no such name").__wrapped__ is public
+    assert lapack_calls._fastest(public, "no such name").__wrapped__ is public
 
 
 def test_solve_of_triangles_is_solve():

@@ -15,7 +15,7 @@ import pytest
 
 import fungrad as fg
 from fungrad.errors import GradientCutError, ItemAssignmentError, LeakedTracerError
-from fungrad.tracing.made import Writable, Written, plain
+from fungrad.tracing.created_arrays import Writable, Written, plain
 from fungrad.tracing.trace import Tracer
 
 X = np.array([0.5, 1.5, 2.0])

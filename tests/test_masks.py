@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.backend import masks, regions, sizes
-from fungrad.backend.blocked import written
-from fungrad.backend.regions import Region, scheduled
-from fungrad.backend.straight import build
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.lowering.backend import build
+from fungrad.compiler.lowering.fusion import clustering, tile_size
+from fungrad.compiler.lowering.fusion.clustering import Region, scheduled
+from fungrad.compiler.lowering.fusion.region_codegen import written
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.runtime.kernels import masked
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -77,8 +78,8 @@ def test_gradients(name, function):
     x, f = INPUTS[name], FUNCTIONS[function]
     same(fg.value_and_grad(f), x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regions, "LARGE", 2)
-        patch.setattr(sizes, "BLOCK", 7 * ROWS[1])
+        patch.setattr(clustering, "LARGE", 2)
+        patch.setattr(tile_size, "BLOCK", 7 * ROWS[1])
         same(fg.value_and_grad(f), x[:40])
 
 
@@ -112,10 +113,10 @@ def ways(mask, itemsize):
     """A mask of which nothing is known, as it is known without memory for words, and with such as
     wide as elements.
     """
-    yield masks.Mask(mask)
-    yield masks.known(mask)
-    if itemsize in masks.WIDTHS:
-        yield masks.known(mask, np.empty_like(mask, np.dtype(f"i{itemsize}")))
+    yield masked.Mask(mask)
+    yield masked.known(mask)
+    if itemsize in masked.WIDTHS:
+        yield masked.known(mask, np.empty_like(mask, np.dtype(f"i{itemsize}")))
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.6, 1.0])
@@ -286,15 +287,15 @@ def test_gradients_of_piecewise_functions_agree():
 def test_places_that_are_known_hold_where_each_row_has_one():
     mask = np.eye(20, dtype=bool)
     known = np.flatnonzero(mask)
-    assert masks.known(mask, None, known).elements is known
+    assert masked.known(mask, None, known).elements is known
     mask[3, 5] = True
-    np.testing.assert_array_equal(masks.known(mask, None, known).elements, np.flatnonzero(mask))
+    np.testing.assert_array_equal(masked.known(mask, None, known).elements, np.flatnonzero(mask))
 
 
 def test_nan_is_nan():
     x = np.array([[1.0, np.nan, 2.0], [3.0, 3.0, 1.0]])
     hit = np.empty(x.shape, bool)
-    masks.attained(x, np.max(x, 1, keepdims=True), hit)
+    masked.attained(x, np.max(x, 1, keepdims=True), hit)
     np.testing.assert_array_equal(hit, [[False, True, False], [True, True, False]])
 
 

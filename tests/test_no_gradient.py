@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.tracing.residuals import TRUSTED
+from fungrad.tracing.captured_arrays import TRUSTED
 from fungrad.tracing.trace import EVAL
-from fungrad.transforms.reverse import VjpTrace
+from fungrad.transforms.engine.reverse import VjpTrace
 
 SG = fg.stop_gradient
 

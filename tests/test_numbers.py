@@ -14,11 +14,11 @@ from samples import SAMPLES
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.backend import programs, scalar_loops, scalars
-from fungrad.backend.programs import program
-from fungrad.backend.scalar_forms import FORMS
-from fungrad.backend.straight import build
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.lowering.backend import build
+from fungrad.compiler.lowering.scalar import scalar_codegen, scalar_control_flow, scalar_program
+from fungrad.compiler.lowering.scalar.scalar_expressions import FORMS
+from fungrad.compiler.lowering.scalar.scalar_program import program
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.testing import programs as random_programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -31,7 +31,7 @@ def refuse(*args):
 def forced(graph, instead=refuse):
     """The program on numbers whatever it costs; None where there is none."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs, "_CALL", -1e12)
+        patch.setattr(scalar_program, "_CALL", -1e12)
         return program(graph, instead)
 
 
@@ -198,7 +198,7 @@ def test_integers_do_not_wrap_silently():
 
 
 def test_float32_and_large_arrays_are_left_to_arrays():
-    for x in (np.ones(3, np.float32), np.ones(scalars.SIZE + 1), np.ones(2, complex)):
+    for x in (np.ones(3, np.float32), np.ones(scalar_codegen.SIZE + 1), np.ones(2, complex)):
         assert forced(optimised(fg.make_jaxpr(lambda x: np.sin(x) * x)(x))) is None
 
 
@@ -218,11 +218,11 @@ def test_a_trail_is_read_by_the_other_program_too():
     want = fg.grad(f)(3.0)
     graph = optimised(fg.make_jaxpr(fg.grad(f))(3.0))
     with pytest.MonkeyPatch.context() as patch:
-        plain = scalars.structural.copy()
+        plain = scalar_codegen.structural.copy()
         for primitive in plain:
             if primitive.name.endswith("_pullback"):
-                patch.delitem(scalars.structural, primitive)
-        patch.setattr(programs, "_CALL", -1e12)
+                patch.delitem(scalar_codegen.structural, primitive)
+        patch.setattr(scalar_program, "_CALL", -1e12)
         mixed = build(graph)
     np.testing.assert_allclose(mixed(3.0)[0], want, rtol=1e-13)
     assert not calls
@@ -230,15 +230,15 @@ def test_a_trail_is_read_by_the_other_program_too():
 
 def test_what_is_too_long_is_refused_before_a_line_is_written(monkeypatch):
     def f(x):
-        for _ in range(scalars.LINES // scalars.SIZE + 1):
+        for _ in range(scalar_codegen.LINES // scalar_codegen.SIZE + 1):
             x = np.sin(x)
         return x
 
-    xs = np.linspace(0.0, 1.0, scalars.SIZE)
+    xs = np.linspace(0.0, 1.0, scalar_codegen.SIZE)
     short, long = (optimised(fg.make_jaxpr(f)(x)) for x in (xs[:2], xs))
-    assert programs.program(short, f) is not None
-    monkeypatch.setattr(scalars.Writer, "equation", None)
-    assert programs.program(long, f) is None
+    assert scalar_program.program(short, f) is not None
+    monkeypatch.setattr(scalar_codegen.Writer, "equation", None)
+    assert scalar_program.program(long, f) is None
     np.testing.assert_array_equal(fg.jit(f)(xs), f(xs))
 
 
@@ -278,9 +278,9 @@ def test_many_threads_call_one_program():
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 3, 7])
 def test_long_stacks_are_arrays_filled_by_chunks(reverse, length, monkeypatch):
-    monkeypatch.setattr(scalar_loops, "LISTED", 1)
-    monkeypatch.setattr(programs, "LISTED", 1)
-    monkeypatch.setattr(scalar_loops, "CHUNK", 3)
+    monkeypatch.setattr(scalar_control_flow, "LISTED", 1)
+    monkeypatch.setattr(scalar_program, "LISTED", 1)
+    monkeypatch.setattr(scalar_control_flow, "CHUNK", 3)
 
     def f(y, xs):
         def step(c, x):

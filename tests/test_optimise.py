@@ -13,15 +13,21 @@ import pytest
 from hypothesis import given, settings
 
 import fungrad as fg
-from fungrad import lax, trees
+from fungrad import lax
+from fungrad.compiler.passes.pipeline import PASSES, inline, optimised
+from fungrad.compiler.passes.rewriter import Writer, simplified_by
+from fungrad.compiler.passes.simplify import blas_and_power_forms
+from fungrad.compiler.passes.simplify.blas_and_power_forms import KERNELS
+from fungrad.compiler.passes.simplify.exact_identities import (
+    ELEMENTWISE,
+    RULES,
+    rules_for,
+    simplified,
+)
+from fungrad.compiler.passes.simplify.reassociating_rules import REGROUPED
 from fungrad.ir.graph import Graph, Literal
-from fungrad.ir.regrouping import chosen
-from fungrad.optimise import kernels
-from fungrad.optimise.algebra import ELEMENTWISE, RULES, rules_for, simplified
-from fungrad.optimise.kernels import KERNELS
-from fungrad.optimise.passes import PASSES, inline, optimised
-from fungrad.optimise.regrouped import REGROUPED
-from fungrad.optimise.rewrite import Writer, simplified_by
+from fungrad.ir.reassociation import chosen
+from fungrad.support import pytree
 from fungrad.testing import programs
 
 SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, 1e308, -1e308, 5e-324, np.inf, -np.inf, np.nan])
@@ -516,7 +522,7 @@ def test_integer_powers_as_products(exponent):
     exact = np.array([float(np.longdouble(v) ** int(exponent)) for v in x])
     (got,) = fg.evaluate(optimised(graph), x)
     assert np.all(np.abs(got - exact) <= 2 * np.spacing(np.abs(exact)))
-    before = kernels.setting()
+    before = blas_and_power_forms.setting()
     fg.config.kernels = "numpy"
     try:
         assert exponent < 0 or names(optimised(graph)) == ["power"]
@@ -1069,7 +1075,7 @@ def test_reductions_of_two_ufuncs(outer, reduce):
             ):
                 g = fg.value_and_grad(f, (0, 1))
                 with np.errstate(all="ignore"):
-                    want, got = trees.leaves(g(x, y)), trees.leaves(fg.jit(g)(x, y))
+                    want, got = pytree.leaves(g(x, y)), pytree.leaves(fg.jit(g)(x, y))
                 for a, b in zip(want, got, strict=True):
                     np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12, err_msg=inner.__name__)
 
@@ -1144,11 +1150,11 @@ def test_two_effects_are_two():
 def test_what_is_made_of_a_graph_is_kept_by_the_setting_of_its_kernels():
     graph = fg.make_jaxpr(lambda x: x**3)(OTHER)
     assert names(optimised(graph)) == ["power", "mul"]
-    kernels.choose("numpy")
+    blas_and_power_forms.choose("numpy")
     try:
         assert names(optimised(graph)) == ["power"]
     finally:
-        kernels.choose("auto")
+        blas_and_power_forms.choose("auto")
 
 
 # --- calls that repeat ----------------------------------------------------------------------------
@@ -1202,14 +1208,14 @@ def test_a_call_that_does_something_is_expanded_each_time():
 
 
 def test_calls_stay_calls_where_they_would_be_too_many_equations(monkeypatch):
-    monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 100)
+    monkeypatch.setattr("fungrad.compiler.passes.pipeline.EXPANDED", 100)
     x = np.linspace(0.0, 1.0, 3)
     f, whole = (twofold(9, lambda x, k=k: x * 0.5 ** next(k)) for k in map(itertools.count, (2, 2)))
     graph = fg.make_jaxpr(f)(x)
     assert 0 < len(inline(graph).equations) <= 100
-    monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 1 << 17)
+    monkeypatch.setattr("fungrad.compiler.passes.pipeline.EXPANDED", 1 << 17)
     assert len(inline(fg.make_jaxpr(whole)(x)).equations) > 1_000
-    monkeypatch.setattr("fungrad.optimise.passes.EXPANDED", 100)
+    monkeypatch.setattr("fungrad.compiler.passes.pipeline.EXPANDED", 100)
     np.testing.assert_array_equal(f(x), whole(x))
     for transform in (lambda f: fg.grad(lambda x: np.sum(f(x))), fg.vmap, fg.jacobian):
         np.testing.assert_allclose(fg.jit(transform(f))(x), transform(f)(x))

@@ -10,7 +10,7 @@ import pytest
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.tree_util import tree_leaves, tree_map
 
 SIZES = {"a number": (), "three": (3,), "small": (200,), "large": (20_000,)}

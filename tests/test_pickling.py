@@ -20,7 +20,7 @@ import pytest
 from pickled import X, plain, stays
 
 import fungrad as fg
-from fungrad import trees
+from fungrad.support import pytree
 
 EYE = np.eye(3)
 
@@ -59,7 +59,7 @@ VERBS = {
 
 def numbers(f, name):
     given = ((X,),) if name in ("hvp", "jvp") else (X,)
-    return trees.leaves(f(*given))
+    return pytree.leaves(f(*given))
 
 
 def agree(loaded, f, name):
@@ -92,7 +92,7 @@ def test_a_pickled_map_holds_no_function():
     _, pushforward = fg.linearize(local, X)
     for linear in (pullback, pushforward):
         loaded = pickle.loads(pickle.dumps(linear))
-        np.testing.assert_array_equal(trees.leaves(loaded(out)), trees.leaves(linear(out)))
+        np.testing.assert_array_equal(pytree.leaves(loaded(out)), pytree.leaves(linear(out)))
 
 
 @pytest.mark.parametrize("unconnected", ["zero", "none"])
@@ -104,8 +104,8 @@ def test_a_pickled_pullback_knows_trees_and_what_is_not_reached(unconnected):
     out, pullback = fg.vjp(f, tree, 3, unconnected=unconnected)
     loaded = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(pullback))))
     ct = {"a": np.ones(3), "n": 0}
-    assert trees.structure(loaded(ct)) == trees.structure(pullback(ct))
-    for a, b in zip(trees.leaves(loaded(ct)), trees.leaves(pullback(ct)), strict=True):
+    assert pytree.structure(loaded(ct)) == pytree.structure(pullback(ct))
+    for a, b in zip(pytree.leaves(loaded(ct)), pytree.leaves(pullback(ct)), strict=True):
         np.testing.assert_array_equal(a, b)
     assert out["n"] == 3
 
@@ -122,7 +122,7 @@ def test_a_pickled_linear_map_refuses_what_it_refused():
 def test_cloudpickle_takes_lambdas_and_closures(make):
     scale = 3.0
     f = make(lambda x: np.sum(scale * x**2))
-    for nested in (f, fg.jit(f), fg.jit(fg.grad(lambda x: np.sum(trees.leaves(f(x))[-1] ** 2)))):
+    for nested in (f, fg.jit(f), fg.jit(fg.grad(lambda x: np.sum(pytree.leaves(f(x))[-1] ** 2)))):
         agree(pickle.loads(cloudpickle.dumps(nested)), nested, "")
 
 

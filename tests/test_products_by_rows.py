@@ -8,11 +8,13 @@ from fake_blas import FakeBlas
 from hypothesis import given, settings
 
 import fungrad as fg
-from fungrad.backend import blas, blocked, regions, rows, sizes, threads
-from fungrad.backend import products as of_blocks
-from fungrad.backend.regions import Region, scheduled
-from fungrad.backend.straight import build
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.lowering.backend import build
+from fungrad.compiler.lowering.fusion import clustering, region_codegen, tile_size
+from fungrad.compiler.lowering.fusion import row_access as rows
+from fungrad.compiler.lowering.fusion.clustering import Region, scheduled
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.runtime import blas_threads, thread_pool
+from fungrad.runtime.kernels import matmul as of_blocks
 from fungrad.testing import programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -99,16 +101,18 @@ CASES = {
 def one_blas_thread(request, monkeypatch):
     """Products in regions take one thread: all do, the BLAS is told to, or they are small."""
     count, how = request.param
-    told = blas.Alone(FakeBlas()) if how == "told" else None
+    told = blas_threads.Alone(FakeBlas()) if how == "told" else None
     monkeypatch.setattr(of_blocks, "_openblas", lambda: True)
-    monkeypatch.setattr(blas, "alone", lambda: told)
-    monkeypatch.setattr(blas._State, "single", how == "single")
-    monkeypatch.setattr(threads._state, "count", count)
+    monkeypatch.setattr(blas_threads, "alone", lambda: told)
+    monkeypatch.setattr(blas_threads._State, "single", how == "single")
+    monkeypatch.setattr(thread_pool._state, "count", count)
 
 
 def heavy_join():
     """Whether heavy products join regions."""
-    return blas.single_blas() or (blas.single_in_regions() and threads.num_threads() > 1)
+    return blas_threads.single_blas() or (
+        blas_threads.single_in_regions() and thread_pool.num_threads() > 1
+    )
 
 
 def same(f, args):
@@ -142,11 +146,11 @@ def test_values_gradients_and_products_with_the_hessian(name):
     )
     same(lambda *xs: fg.jvp(fg.grad(f, every), xs, xs)[1], args)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regions, "LARGE", 2)
-        patch.setattr(sizes, "BLOCK", 300)
+        patch.setattr(clustering, "LARGE", 2)
+        patch.setattr(tile_size, "BLOCK", 300)
         patch.setattr(rows, "PRODUCT", 7)
         patch.setattr(rows, "LIGHT", 1000)
-        patch.setattr(sizes, "SHARED", 1)
+        patch.setattr(tile_size, "SHARED", 1)
         same(fg.value_and_grad(f, every), args)
 
 
@@ -173,8 +177,8 @@ def test_large_matrices_and_large_sums_stay_whole():
         args = x, normal(x.shape[1], 300)
         assert not any(map(products, found(optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(*args)))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blas._State, "single", False)
-        patch.setattr(blas, "alone", lambda: None)
+        patch.setattr(blas_threads._State, "single", False)
+        patch.setattr(blas_threads, "alone", lambda: None)
         patch.setattr(of_blocks, "_openblas", lambda: False)
         for f, args in CASES.values():
             assert not any(map(products, found(optimised(fg.make_jaxpr(f)(*args)))))
@@ -186,7 +190,7 @@ def test_blocks_of_products_have_many_rows():
 
     args = normal(600, 16), normal(16, 900)
     (region,) = found(same(f, args))
-    assert sizes.length(region, 1) == rows.PRODUCT > sizes.BLOCK // 900
+    assert tile_size.length(region, 1) == rows.PRODUCT > tile_size.BLOCK // 900
 
 
 def test_what_a_product_reads_makes_no_blocks_smaller():
@@ -200,9 +204,9 @@ def test_what_a_product_reads_makes_no_blocks_smaller():
     (region,) = found(same(fg.value_and_grad(f), args))
     assert products(region) >= 2
     for count in (1, 2):
-        assert 4_000 <= sizes.length(region, count) <= sizes.STREAM // 100
+        assert 4_000 <= tile_size.length(region, count) <= tile_size.STREAM // 100
     once = found(same(lambda w, x: np.sum(np.tanh(x @ w)), args[:2]))
-    assert sizes.length(once[0], 1) >= 20_000 and sizes.length(once[0], 2) >= 10_000
+    assert tile_size.length(once[0], 1) >= 20_000 and tile_size.length(once[0], 2) >= 10_000
 
 
 @pytest.mark.parametrize("terms", [1, 300, 10_000, 10**7])
@@ -248,11 +252,11 @@ def test_numbers_that_are_none():
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_random_programs_in_tiny_blocks(program):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blas._State, "single", True)
-        patch.setattr(regions, "LARGE", 2)
-        patch.setattr(sizes, "BLOCK", 3)
+        patch.setattr(blas_threads._State, "single", True)
+        patch.setattr(clustering, "LARGE", 2)
+        patch.setattr(tile_size, "BLOCK", 3)
         patch.setattr(rows, "PRODUCT", 1)
-        patch.setattr(sizes, "SHARED", 1)
+        patch.setattr(tile_size, "SHARED", 1)
         f = fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args))))
         same(f, program.args)
 
@@ -261,7 +265,7 @@ def test_random_programs_in_tiny_blocks(program):
 @pytest.mark.parametrize("terms", [0, of_blocks.SMALL])
 def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
     """Where a product takes one thread; those that no BLAS reads as they stand are copied."""
-    monkeypatch.setattr(blas._State, "single", single)
+    monkeypatch.setattr(blas_threads._State, "single", single)
     monkeypatch.setattr(of_blocks, "SMALL", terms)
     w, x = normal(64, 20), normal(600, 20)
 
@@ -272,8 +276,8 @@ def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
         same(f, [x, y])
         same(fg.grad(f, (0, 1)), [x, y])
     (region,) = [s for s in scheduled(optimised(fg.make_jaxpr(f)(x, w))) if isinstance(s, Region)]
-    text, _ = blocked.written(region)
-    stands = blas.single_in_regions() and terms == 0
+    text, _ = region_codegen.written(region)
+    stands = blas_threads.single_in_regions() and terms == 0
     assert ("_for_blas(x1)" in text) is stands
     assert ("ascontiguousarray(x1)" in text) is not stands
     assert np.shares_memory(of_blocks.second(1)(w.T), w) is stands

@@ -12,11 +12,11 @@ from single import graphs
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.control_flow.call import run
 from fungrad.errors import ArgumentError
-from fungrad.inspect.watch import Watch
+from fungrad.inspect.profile.timed_interpreter import Watch
 from fungrad.ir.graph import Graph
-from fungrad.optimise.passes import optimised
-from fungrad.structural.call import run
 
 
 def counts(found):

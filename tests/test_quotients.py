@@ -7,7 +7,7 @@ import pytest
 from test_optimise import check_rewritten, names
 
 import fungrad as fg
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.passes.pipeline import optimised
 
 pytestmark = pytest.mark.usefixtures("reassociated")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fungrad as fg
 from fungrad.errors import AbstractValueError, ItemAssignmentError
-from fungrad.primitives.scanning import linear_recurrence
+from fungrad.primitives.reduction.cumulative import linear_recurrence
 from fungrad.testing import check_grads
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

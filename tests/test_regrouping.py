@@ -9,12 +9,12 @@ import pytest
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, SavedFileError
 from fungrad.ir.graph import Graph
-from fungrad.ir.regrouping import regrouping
-from fungrad.optimise.passes import optimised
-from fungrad.saving_graphs import Reader, Writer
-from fungrad.structural.retrace import batch, differentiate, push
+from fungrad.ir.reassociation import regrouping
+from fungrad.retracing.graph_transforms import batch, differentiate, push
+from fungrad.serialisation.graph_codec import Reader, Writer
 
 X = np.linspace(0.5, 1.5, 5)
 

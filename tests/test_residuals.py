@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fungrad as fg
 from fungrad.errors import ItemAssignmentError
-from fungrad.tracing.residuals import SMALL, Residuals, own, same_bits
+from fungrad.tracing.captured_arrays import SMALL, Residuals, own, same_bits
 
 LARGE = SMALL // 8 + 1
 """The fewest doubles of an array that is not copied."""

@@ -24,10 +24,10 @@ from single import graphs
 import fungrad as fg
 from fungrad import extend
 from fungrad.errors import ArgumentError, FungradError, SavedFileError, StructureMismatchError
-from fungrad.ir import check as ir_check
+from fungrad.ir import verifier as ir_check
 from fungrad.ir.graph import Graph, Literal
-from fungrad.primitives.declare import Primitive
-from fungrad.saving import Exported
+from fungrad.primitives.primitive import Primitive
+from fungrad.serialisation.archive import Exported
 
 PYTHON_ONLY = {"custom", "debug_callback", "external"}
 """Primitives that hold Python functions."""
@@ -371,11 +371,11 @@ def set_in(place, **values):
 BAD = {
     r"version is 2, and this fungrad reads version 1": set_in(lambda c: c, version=2),
     r"its format is 'other'": set_in(lambda c: c, format="other"),
-    r"primitive 'sine' of the module 'fungrad\.primitives\.ufuncs'": set_in(
-        first_equation, primitive=["fungrad.primitives.ufuncs", "sine"]
+    r"primitive 'sine' of the module 'fungrad\.primitives\.elementwise\.ufuncs'": set_in(
+        first_equation, primitive=["fungrad.primitives.elementwise.ufuncs", "sine"]
     ),
-    r"of fungrad\.nothing, which cannot be loaded here": set_in(
-        first_equation, primitive=["fungrad.nothing", "sin"]
+    r"module 'fungrad\.nothing', which is not declared here": set_in(
+        first_equation, primitive=["fungrad.nothing", "nothing"]
     ),
     r"module 'antigravity', which is not declared here": set_in(
         first_equation, primitive=["antigravity", "fly"]
@@ -507,7 +507,7 @@ def test_a_primitive_of_your_own_is_found_once_it_is_declared(tmp_path):
 
 def test_errors_of_saving_are_fungrads():
     assert issubclass(SavedFileError, FungradError) and issubclass(SavedFileError, ValueError)
-    assert importlib.import_module("fungrad.saving").load is fg.load
+    assert importlib.import_module("fungrad.serialisation.archive").load is fg.load
 
 
 # -- files from strangers --------------------------------------------------------------------------

@@ -9,9 +9,9 @@ import pytest
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.backend.lines import Lines
-from fungrad.optimise import associating, fission, linear_forms
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.lowering.statement_codegen import Lines
+from fungrad.compiler.passes.loops import linear_recurrence_forms, loop_fission, reassociation
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.tree_util import tree_leaves, tree_map
 
 RNG = np.random.default_rng(0)
@@ -426,8 +426,10 @@ SUMS = (
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, monkeypatch, regrouping):
-    monkeypatch.setattr(linear_forms, "_CALL", 0.0)  # written anew wherever that saves a call
-    monkeypatch.setattr(linear_forms, "_ROW", 0.0)
+    monkeypatch.setattr(
+        linear_recurrence_forms, "_CALL", 0.0
+    )  # written anew wherever that saves a call
+    monkeypatch.setattr(linear_recurrence_forms, "_ROW", 0.0)
     rng = np.random.default_rng(seed)
     plan = rng.integers(0, 1000, size=(12, 5))
     start, w = rng.normal(size=(5, 5)), 0.3 * rng.normal(size=(5, 5))
@@ -541,7 +543,7 @@ def test_stacks_that_are_too_large_are_not_made(monkeypatch):
     start, xs = np.eye(9), np.ones((50, 9))
     _, (loop,) = loops_of(f, start, xs)
     assert "mul" not in names(loop.params["body"])
-    monkeypatch.setattr(fission, "FREE", 10)
+    monkeypatch.setattr(loop_fission, "FREE", 10)
     _, (loop,) = loops_of(f, start, xs)
     assert "mul" in names(loop.params["body"])
 
@@ -573,7 +575,7 @@ def test_as_much_leaves_a_loop_as_may_be_stacked(monkeypatch):
     args = numbers(7)[assembled]
     counts = []
     for free in (1 << 17, 0):
-        monkeypatch.setattr(fission, "FREE", free)
+        monkeypatch.setattr(loop_fission, "FREE", free)
         g = fg.grad(lambda *args: assembled(lax.scan, *args), (0, 1, 2))
         _, (_, back) = loops_of(g, *args)
         counts.append(names(optimised(back.params["body"])).count("mul"))
@@ -611,7 +613,7 @@ def test_sums_of_products_with_known_matrices_are_few(monkeypatch, regrouping):
     assert products(f, *single) > 2
     for name, bound in (("FREE", 10), ("LONG", 3), ("SMALL", 10)):
         with monkeypatch.context() as patch:
-            patch.setattr(linear_forms, name, bound)
+            patch.setattr(linear_recurrence_forms, name, bound)
             assert products(lambda *args: joseph(lax.scan, *args), *args) > 2, name
 
 
@@ -664,7 +666,7 @@ def test_known_matrices_are_inverted_before_a_loop(monkeypatch, regrouping):
     assert "inv" in names(graph)
     _, (_, back) = loops_of(fg.grad(f, (0, 1, 2)), *args)
     assert names(optimised(back.params["body"])).count("solve") == 1
-    monkeypatch.setattr(associating, "FREE", 10)
+    monkeypatch.setattr(reassociation, "FREE", 10)
     _, (loop,) = loops_of(f, *args)
     assert names(optimised(loop.params["body"])).count("solve") == 4
 

@@ -21,9 +21,9 @@ import scipy.special as sp
 import scipy.stats
 
 import fungrad as fg
-from fungrad import trees
 from fungrad.errors import UnsupportedFunctionError
 from fungrad.scipy import linalg
+from fungrad.support import pytree
 
 X = np.array([0.3, 1.2, 0.7])
 S = np.array([[2.0, 0.3, 0.1], [0.2, 3.0, 0.4], [0.5, 0.1, 4.0]])
@@ -79,7 +79,7 @@ whose code asks for branches.
 
 
 def total(f):
-    return lambda x: sum(np.sum(v * v) for v in trees.leaves(f(x)))
+    return lambda x: sum(np.sum(v * v) for v in pytree.leaves(f(x)))
 
 
 def works(f):

@@ -11,9 +11,9 @@ import pytest
 import scipy.linalg as la
 
 import fungrad as fg
-from fungrad import trees
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.scipy import linalg
+from fungrad.support import pytree
 from fungrad.testing import check_grads
 
 random = np.random.default_rng(5)
@@ -187,19 +187,19 @@ case(
 @pytest.mark.parametrize("name", CASES)
 def test_scipys_values_under_every_transform_and_two_derivatives(name):
     f, g, args, order = CASES[name]
-    expected = trees.leaves(g(la, *args))
+    expected = pytree.leaves(g(la, *args))
 
     def ours(*args):
         return f(linalg, *args)
 
     for found in (ours(*args), fg.vjp(ours, *args)[0], fg.jit(ours)(*args)):
-        for x, y in zip(trees.leaves(found), expected, strict=True):
+        for x, y in zip(pytree.leaves(found), expected, strict=True):
             assert x.shape == y.shape
             assert x.dtype == y.dtype or name == "eigvals"  # always complex where it is traced
             np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-10)
     batch = [np.stack([a, a * 1.05]) for a in args]
-    rows = zip(trees.leaves(ours(*args)), trees.leaves(ours(*[b[1] for b in batch])), strict=True)
-    for x, pair in zip(trees.leaves(fg.vmap(ours)(*batch)), rows, strict=True):
+    rows = zip(pytree.leaves(ours(*args)), pytree.leaves(ours(*[b[1] for b in batch])), strict=True)
+    for x, pair in zip(pytree.leaves(fg.vmap(ours)(*batch)), rows, strict=True):
         np.testing.assert_allclose(x, np.stack(pair), rtol=1e-10, atol=1e-10)
     check_grads(ours, args, order=order)
 
@@ -344,9 +344,9 @@ def test_single_precision_stays():
         lambda a: linalg.solve_banded((1, 1), a, a), linalg.toeplitz, linalg.block_diag,
         lambda a: linalg.funm_hermitian(a, np.exp),
     ):  # fmt: skip
-        dtypes = {np.asarray(x).dtype for x in trees.leaves(fg.jit(f)(SINGLE))}
+        dtypes = {np.asarray(x).dtype for x in pytree.leaves(fg.jit(f)(SINGLE))}
         assert dtypes == {np.dtype(np.float32)}
-        gradient = fg.grad(lambda a, f=f: sum(np.sum(x) for x in trees.leaves(f(a))))(SINGLE)
+        gradient = fg.grad(lambda a, f=f: sum(np.sum(x) for x in pytree.leaves(f(a))))(SINGLE)
         assert gradient.dtype == np.float32
 
 
@@ -358,8 +358,8 @@ def test_leading_axes_are_batches():
         lambda a: linalg.solve_continuous_lyapunov(a, a), linalg.toeplitz, linalg.circulant,
     ]  # fmt: skip
     for f in functions:
-        whole = trees.leaves(fg.jit(f)(a))
-        rows = zip(*[trees.leaves(f(x)) for x in a], strict=True)
+        whole = pytree.leaves(fg.jit(f)(a))
+        rows = zip(*[pytree.leaves(f(x)) for x in a], strict=True)
         for x, parts in zip(whole, rows, strict=True):
             np.testing.assert_allclose(x, np.stack(parts), rtol=1e-10, atol=1e-10)
     found = fg.jit(lambda a, b: linalg.solve_sylvester(a, a[0], b @ np.ones((2, 3))))(a, b)
@@ -376,9 +376,9 @@ def test_empty_and_single(n):
         lambda a: linalg.solve_sylvester(a, a, a), lambda a: linalg.solve_continuous_lyapunov(a, a),
         lambda a: linalg.funm_hermitian(a, np.exp), lambda a: linalg.solve(a, a),
     ):  # fmt: skip
-        values = trees.leaves(fg.jit(f)(a))
+        values = pytree.leaves(fg.jit(f)(a))
         assert all(x.shape == (n, n) for x in values)
-        gradient = fg.grad(lambda a, f=f: sum(np.sum(x) for x in trees.leaves(f(a))))(a)
+        gradient = fg.grad(lambda a, f=f: sum(np.sum(x) for x in pytree.leaves(f(a))))(a)
         assert gradient.shape == (n, n) and np.all(np.isfinite(gradient))
 
 
@@ -410,7 +410,7 @@ def test_bad_input_raises_as_in_scipy():
         if isinstance(args[0], np.ndarray):
             rest = args[1:]
             with pytest.raises(error, match=text):
-                fg.grad(lambda a, f=f, rest=rest: np.sum(np.real(trees.leaves(f(a, *rest))[-1])))(
+                fg.grad(lambda a, f=f, rest=rest: np.sum(np.real(pytree.leaves(f(a, *rest))[-1])))(
                     args[0]
                 )
     unchecked = fg.jit(lambda a: linalg.norm(a, check_finite=False))(nan)

@@ -12,7 +12,7 @@ import scipy.signal
 import fungrad as fg
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.scipy import signal
-from fungrad.scipy.signal_convolution import next_fast_len
+from fungrad.scipy.signal.convolution import next_fast_len
 from fungrad.testing import check_grads
 
 DTYPES = ("float64", "float32", "complex128")

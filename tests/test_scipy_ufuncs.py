@@ -12,8 +12,8 @@ import scipy.special as sp
 from samples_ufuncs import COARSE, NO_FORMULA, UFUNCS, arguments
 
 import fungrad as fg
-from fungrad import trees
 from fungrad.errors import MissingRuleError
+from fungrad.support import pytree
 from fungrad.testing import check_grads
 
 ELSEWHERE = {
@@ -59,10 +59,10 @@ def call(name):
 @pytest.mark.parametrize("name", [name for name in UFUNCS if name not in NO_FORMULA])
 def test_a_ufunc_called_directly(name):
     f, args = call(name)
-    expected = trees.leaves(f(*args))
+    expected = pytree.leaves(f(*args))
     assert all(np.all(np.isfinite(x)) for x in expected)
     for found in (fg.jit(f)(*args), fg.vmap(f)(*args), fg.vjp(f, *args)[0]):
-        for x, y in zip(trees.leaves(found), expected, strict=True):
+        for x, y in zip(pytree.leaves(found), expected, strict=True):
             assert x.dtype == y.dtype
             np.testing.assert_allclose(x, y, rtol=1e-13)
     if name in FLAT:

@@ -10,8 +10,9 @@ from concurrent_calls import same_in_threads
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.backend import shelf, stepping
-from fungrad.backend.shelf import Shelf
+from fungrad.compiler.lowering.loops import scan_codegen
+from fungrad.runtime import stack_reuse
+from fungrad.runtime.stack_reuse import Shelf
 
 SIZE, LENGTH = 9, 5
 XS = np.random.default_rng(0).normal(size=(LENGTH, SIZE, SIZE))
@@ -70,7 +71,9 @@ def test_a_gradient_reads_what_is_kept_and_keeps_its_own():
         equal(result, fg.value_and_grad(plain)(start))
 
 
-@pytest.mark.skipif(not shelf.COUNTED, reason="this Python does not count who holds an object")
+@pytest.mark.skipif(
+    not stack_reuse.COUNTED, reason="this Python does not count who holds an object"
+)
 def test_what_nobody_holds_is_used_again(monkeypatch):
     taken = []
 
@@ -79,7 +82,7 @@ def test_what_nobody_holds_is_used_again(monkeypatch):
             taken.append(super().take())
             return taken[-1]
 
-    monkeypatch.setattr(stepping, "Shelf", Watched)
+    monkeypatch.setattr(scan_codegen, "Shelf", Watched)
     f = fg.jit(scanned)
     results = [flat(f(start)) for start in starts(4)]
     assert len(taken) == 4
@@ -130,8 +133,8 @@ def test_an_error_in_a_step_leaves_the_next_call_alone():
 
 @pytest.mark.parametrize("bound", ["BYTES", "VIEWS", "COUNTED"])
 def test_large_stacks_are_not_kept(monkeypatch, bound):
-    monkeypatch.setattr(stepping, bound, 0)
-    monkeypatch.setattr(stepping, "Shelf", None)
+    monkeypatch.setattr(scan_codegen, bound, 0)
+    monkeypatch.setattr(scan_codegen, "Shelf", None)
     f, given = fg.jit(scanned), starts(3)
     for start, found in zip(given, [flat(f(start)) for start in given], strict=True):
         equal(found, expected(start))
@@ -142,10 +145,12 @@ def make():
     return (array,), [array[:1], array[1:]]
 
 
-@pytest.mark.skipif(not shelf.COUNTED, reason="this Python does not count who holds an object")
+@pytest.mark.skipif(
+    not stack_reuse.COUNTED, reason="this Python does not count who holds an object"
+)
 def test_a_shelf_gives_what_nobody_holds():
     kept = Shelf(make)
-    sets = [kept.take() for _ in range(shelf.KEPT + 1)]
+    sets = [kept.take() for _ in range(stack_reuse.KEPT + 1)]
     places = [arrays[0].ctypes.data for arrays, _, _ in sets]
     assert len(set(places)) == len(places)
     part = sets[1][0][0][1:]

@@ -8,9 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fungrad as fg
-from fungrad.optimise import sparse
-from fungrad.optimise.diagonals import COLUMNS, ROWS, Diagonal, Diagonals, Steps, steps_of
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.passes.jacobian_sparsity import rules
+from fungrad.compiler.passes.jacobian_sparsity.diagonal_matrix import (
+    COLUMNS,
+    ROWS,
+    Diagonal,
+    Diagonals,
+    Steps,
+    steps_of,
+)
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.testing import programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -24,8 +31,8 @@ PAIR = RNG.normal(size=(8, 7))
 @pytest.fixture
 def everywhere(monkeypatch):
     """Small matrices are thinned, too, and those of many diagonals."""
-    monkeypatch.setattr(sparse, "SMALLEST", 1)
-    monkeypatch.setattr(sparse, "FOR_A_DIAGONAL", 0)
+    monkeypatch.setattr(rules, "SMALLEST", 1)
+    monkeypatch.setattr(rules, "FOR_A_DIAGONAL", 0)
 
 
 VECTORS = {
@@ -163,8 +170,8 @@ def test_several_arguments(everywhere):
 @given(programs(scalar=False, max_steps=6))
 @settings(max_examples=40, deadline=None)
 def test_random_programs(program):
-    before = sparse.SMALLEST, sparse.FOR_A_DIAGONAL
-    sparse.SMALLEST, sparse.FOR_A_DIAGONAL = 1, 0
+    before = rules.SMALLEST, rules.FOR_A_DIAGONAL
+    rules.SMALLEST, rules.FOR_A_DIAGONAL = 1, 0
     try:
         argnums = tuple(range(len(program.args)))
         for transform in (fg.jacfwd, fg.jacrev):
@@ -173,7 +180,7 @@ def test_random_programs(program):
             for block, other in zip(found, expected, strict=True):
                 np.testing.assert_allclose(block, other, rtol=1e-9, atol=1e-9)
     finally:
-        sparse.SMALLEST, sparse.FOR_A_DIAGONAL = before
+        rules.SMALLEST, rules.FOR_A_DIAGONAL = before
 
 
 def largest(jacobian, *args):

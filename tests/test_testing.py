@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 
 import fungrad as fg
 from fungrad.errors import ArgumentError, GradientCheckError, MissingExtraError
-from fungrad.primitives.declare import Primitive, primitives
-from fungrad.primitives.elementwise import elementwise
+from fungrad.primitives.elementwise.family import elementwise
+from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.testing import Program, arrays, check_grads, missing_rules, programs
 
 

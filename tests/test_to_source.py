@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from samples import SAMPLES
 
 import fungrad as fg
-from fungrad.backend.emit import Module
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
-from fungrad.optimise.passes import optimised
+from fungrad.source_export.module_writer import Module
 from fungrad.testing import programs
 
 REFUSED = {

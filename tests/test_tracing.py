@@ -12,8 +12,8 @@ import pytest
 import fungrad as fg
 from fungrad.errors import ItemAssignmentError, LeakedTracerError
 from fungrad.ir.types import Type
-from fungrad.tracing import source
-from fungrad.tracing.scope import current_scope
+from fungrad.tracing import source_location
+from fungrad.tracing.provenance import current_scope
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
@@ -287,7 +287,7 @@ def test_scopes_end_with_their_block_also_after_errors():
 
 def test_the_users_line_is_the_innermost_one_outside_fungrad_and_numpy():
     def helper():
-        return source.user_source()
+        return source_location.user_source()
 
     found = helper()
     assert found.file == __file__ and found.function == "helper"

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fungrad as fg
-from fungrad import trees
 from fungrad.errors import ArgumentError, StructureMismatchError
+from fungrad.support import pytree
 
 Point = namedtuple("Point", "x y")
 
@@ -49,29 +49,29 @@ nested = st.recursive(
 
 @given(nested)
 def test_a_tree_is_rebuilt_from_its_leaves(tree):
-    leaves, treedef = trees.flatten(tree)
-    again = trees.unflatten(treedef, leaves)
+    leaves, treedef = pytree.flatten(tree)
+    again = pytree.unflatten(treedef, leaves)
     assert again == tree and type(again) is type(tree)
-    assert trees.flatten(again) == (leaves, treedef)
-    assert len(leaves) == treedef.leaf_count == len(trees.paths(treedef))
-    assert len(set(trees.paths(treedef))) == len(leaves)
+    assert pytree.flatten(again) == (leaves, treedef)
+    assert len(leaves) == treedef.leaf_count == len(pytree.paths(treedef))
+    assert len(set(pytree.paths(treedef))) == len(leaves)
 
 
 @given(nested)
 def test_structures_hash_and_pickle(tree):
-    treedef = trees.structure(tree)
+    treedef = pytree.structure(tree)
     again = pickle.loads(pickle.dumps(treedef))
     assert again == treedef and hash(again) == hash(treedef)
 
 
 @given(nested, nested)
 def test_trees_of_one_structure_can_change_leaves(left, right):
-    same = trees.structure(left) == trees.structure(right)
+    same = pytree.structure(left) == pytree.structure(right)
     if same:
-        assert trees.unflatten(trees.structure(left), trees.leaves(right)) == right
+        assert pytree.unflatten(pytree.structure(left), pytree.leaves(right)) == right
     else:
         with pytest.raises(StructureMismatchError):
-            trees.match(trees.structure(left), right, "tree")
+            pytree.match(pytree.structure(left), right, "tree")
 
 
 class Both:
@@ -83,45 +83,45 @@ class Both:
 
 @given(nested)
 def test_map_keeps_the_structure(tree):
-    assert trees.map(lambda leaf: leaf, tree) == tree
-    both = trees.map(Both, tree, tree)
-    assert trees.structure(both) == trees.structure(tree)
-    assert [leaf.pair for leaf in trees.leaves(both)] == [(x, x) for x in trees.leaves(tree)]
+    assert pytree.map(lambda leaf: leaf, tree) == tree
+    both = pytree.map(Both, tree, tree)
+    assert pytree.structure(both) == pytree.structure(tree)
+    assert [leaf.pair for leaf in pytree.leaves(both)] == [(x, x) for x in pytree.leaves(tree)]
 
 
 def test_none_is_a_tree_without_leaves():
-    assert trees.flatten({"a": None, "b": [None, 1]})[0] == [1]
+    assert pytree.flatten({"a": None, "b": [None, 1]})[0] == [1]
 
 
 def test_dictionaries_of_one_content_have_one_structure():
-    assert trees.structure({"a": 1, "b": 2}) == trees.structure({"b": 3, "a": 4})
-    assert trees.leaves({"b": 2, "a": 1}) == [1, 2]
-    assert trees.structure(OrderedDict(a=1, b=2)) != trees.structure(OrderedDict(b=1, a=2))
-    assert trees.leaves({1: "one", "a": "mixed keys"}) == ["one", "mixed keys"]
+    assert pytree.structure({"a": 1, "b": 2}) == pytree.structure({"b": 3, "a": 4})
+    assert pytree.leaves({"b": 2, "a": 1}) == [1, 2]
+    assert pytree.structure(OrderedDict(a=1, b=2)) != pytree.structure(OrderedDict(b=1, a=2))
+    assert pytree.leaves({1: "one", "a": "mixed keys"}) == ["one", "mixed keys"]
 
 
 def test_a_defaultdict_keeps_its_factory():
     tree = defaultdict(list, a=1)
-    again = trees.map(lambda leaf: leaf + 1, tree)
+    again = pytree.map(lambda leaf: leaf + 1, tree)
     assert again == {"a": 2} and again.default_factory is list
 
 
 def test_the_paths_of_leaves():
     tree = {"layers": [Layer(1.0, (2.0, Point(3.0, 4.0)))], "scale": Frozen(5.0)}
-    assert trees.paths(trees.structure(tree)) == [
+    assert pytree.paths(pytree.structure(tree)) == [
         "['layers'][0].weight",
         "['layers'][0].bias[0]",
         "['layers'][0].bias[1].x",
         "['layers'][0].bias[1].y",
         "['scale'].value",
     ]
-    assert trees.paths(trees.LEAF) == [""]
+    assert pytree.paths(pytree.LEAF) == [""]
 
 
 def test_a_static_field_is_structure():
-    assert trees.leaves(Layer(1, 2, "a")) == [1, 2]
-    assert trees.structure(Layer(1, 2, "a")) != trees.structure(Layer(1, 2, "b"))
-    assert trees.map(lambda leaf: -leaf, Layer(1, 2, "a")) == Layer(-1, -2, "a")
+    assert pytree.leaves(Layer(1, 2, "a")) == [1, 2]
+    assert pytree.structure(Layer(1, 2, "a")) != pytree.structure(Layer(1, 2, "b"))
+    assert pytree.map(lambda leaf: -leaf, Layer(1, 2, "a")) == Layer(-1, -2, "a")
 
 
 def test_registered_types():
@@ -129,23 +129,23 @@ def test_registered_types():
         def __init__(self, a, b, note):
             self.a, self.b, self.note = a, b, note
 
-    trees.register(
+    pytree.register(
         Pair,
         lambda p: ((p.a, p.b), p.note),
         lambda note, children: Pair(*children, note),
         lambda note, count: (".a", ".b"),
     )
-    doubled = trees.map(lambda leaf: 2 * leaf, Pair(1, [2, 3], "note"))
+    doubled = pytree.map(lambda leaf: 2 * leaf, Pair(1, [2, 3], "note"))
     assert (doubled.a, doubled.b, doubled.note) == (2, [4, 6], "note")
-    assert trees.paths(trees.structure(doubled)) == [".a", ".b[0]", ".b[1]"]
+    assert pytree.paths(pytree.structure(doubled)) == [".a", ".b[0]", ".b[1]"]
     with pytest.raises(ArgumentError, match="Pair is already"):
-        trees.register(Pair, lambda p: ((), None), lambda a, c: None)
+        pytree.register(Pair, lambda p: ((), None), lambda a, c: None)
     gradient = fg.grad(lambda p: p.a * p.b[0] * p.b[1])(Pair(1.0, [2.0, 3.0], "n"))
     assert (gradient.a, gradient.b, gradient.note) == (6.0, [3.0, 2.0], "n")
 
 
 def test_differences_are_named():
-    expected = trees.structure({"a": [1, 2], "b": 3})
+    expected = pytree.structure({"a": [1, 2], "b": 3})
     for other, place in (
         ({"a": [1, (2,)], "b": 3}, r"\['a'\]\[1\] \(a leaf expected, tuple found\)"),
         ({"a": [1], "b": 3}, r"\['a'\] \(its keys, length"),
@@ -153,27 +153,27 @@ def test_differences_are_named():
         ({"a": [1, 2], "c": 3}, "the root .its keys"),
     ):
         with pytest.raises(StructureMismatchError, match=place):
-            trees.match(expected, other, "tree")
-    assert trees.match(expected, {"a": [5, 6], "b": 7}, "tree") == [5, 6, 7]
+            pytree.match(expected, other, "tree")
+    assert pytree.match(expected, {"a": [5, 6], "b": 7}, "tree") == [5, 6, 7]
 
 
 def test_the_wrong_number_of_leaves_is_refused():
     with pytest.raises(StructureMismatchError, match="has 2 leaves, but 1 were given"):
-        trees.unflatten(trees.structure((1, 2)), [1])
+        pytree.unflatten(pytree.structure((1, 2)), [1])
 
 
 def test_prefixes_are_spread_over_the_tree():
-    treedef = trees.structure(((1, {"a": 2, "b": 3}), 4))
-    assert trees.broadcast_prefix(0, treedef, "in_axes") == [0, 0, 0, 0]
-    assert trees.broadcast_prefix((None, 1), treedef, "in_axes") == [None, None, None, 1]
-    assert trees.broadcast_prefix(((0, {"a": 1, "b": None}), 2), treedef, "in_axes") == [
+    treedef = pytree.structure(((1, {"a": 2, "b": 3}), 4))
+    assert pytree.broadcast_prefix(0, treedef, "in_axes") == [0, 0, 0, 0]
+    assert pytree.broadcast_prefix((None, 1), treedef, "in_axes") == [None, None, None, 1]
+    assert pytree.broadcast_prefix(((0, {"a": 1, "b": None}), 2), treedef, "in_axes") == [
         0,
         1,
         None,
         2,
     ]
     with pytest.raises(StructureMismatchError, match=r"in_axes has to be a prefix.*\[0\]"):
-        trees.broadcast_prefix(((0,), 1), treedef, "in_axes")
+        pytree.broadcast_prefix(((0,), 1), treedef, "in_axes")
 
 
 def test_every_container_differentiates():
@@ -187,13 +187,13 @@ def test_every_container_differentiates():
         Layer(Frozen(2.0), [None, 3.0]),
         defaultdict(float, a=2.0, b=3.0),
     ):
-        gradient = fg.grad(lambda t: np.multiply(*trees.leaves(t)) ** 2)(tree)
-        assert trees.structure(gradient) == trees.structure(tree)
-        assert trees.leaves(gradient) == [36.0, 24.0]
+        gradient = fg.grad(lambda t: np.multiply(*pytree.leaves(t)) ** 2)(tree)
+        assert pytree.structure(gradient) == pytree.structure(tree)
+        assert pytree.leaves(gradient) == [36.0, 24.0]
 
 
 def test_deep_trees_of_many_leaves():
     tree = 1.0
     for _ in range(200):
         tree = [tree, 1.0]
-    assert len(trees.leaves(fg.grad(lambda t: sum(trees.leaves(t)))(tree))) == 201
+    assert len(pytree.leaves(fg.grad(lambda t: sum(pytree.leaves(t)))(tree))) == 201

@@ -10,7 +10,7 @@ import pytest
 from surface_table import CASES
 
 import fungrad as fg
-from fungrad import trees
+from fungrad.support import pytree
 from fungrad.tracing.aliasing import alias_of
 from fungrad.tracing.trace import Tracer
 
@@ -77,7 +77,7 @@ def shares_as_numpy(f, args):
     """Compares which results share elements with which arguments, and may be written into."""
     args = [np.array(a) for a in args]
     expected = []
-    for out in trees.leaves(f(*args)):
+    for out in pytree.leaves(f(*args)):
         whole = isinstance(out, np.ndarray) and out.ndim > 0
         shared = [whole and np.may_share_memory(out, a) for a in args]
         repeated = any(out.size > a.size for a, s in zip(args, shared, strict=True) if s)
@@ -85,7 +85,7 @@ def shares_as_numpy(f, args):
     checked = []
 
     def traced(*xs):
-        for out, (shared, writeable) in zip(trees.leaves(f(*xs)), expected, strict=True):
+        for out, (shared, writeable) in zip(pytree.leaves(f(*xs)), expected, strict=True):
             handle = type(out) is Tracer
             assert [handle and root(out) is x for x in xs] == shared
             if any(shared):

@@ -356,7 +356,7 @@ LONG = [case for case in CASES if case[0] in (in_scan, stopped_in_scan, in_while
 @pytest.mark.parametrize("wrap", [lambda f: f, fg.jit])
 @pytest.mark.parametrize(("f", "verdict", "cause"), LONG, ids=lambda v: getattr(v, "__name__", v))
 def test_long_loops_stay_one_equation_and_are_looked_into(f, verdict, cause, wrap, monkeypatch):
-    monkeypatch.setattr("fungrad.inspect.record.MOST_EQUATIONS", 1)
+    monkeypatch.setattr("fungrad.inspect.why.recording_trace.MOST_EQUATIONS", 1)
     found = fg.why(wrap(f))(X, X.copy())
     assert found["x"].verdict == "fine"
     assert (found["y"].verdict, found["y"].cause) == (verdict, cause)
@@ -367,7 +367,7 @@ def test_a_while_loop_of_many_steps_goes_on_as_one_equation(monkeypatch):
     def f(x):
         return lax.while_loop(lambda c: c[0] < 50, lambda c: (c[0] + 1, c[1] * x), (0, 1.0))[1]
 
-    monkeypatch.setattr("fungrad.inspect.record.MOST_EQUATIONS", 20)
+    monkeypatch.setattr("fungrad.inspect.why.recording_trace.MOST_EQUATIONS", 20)
     found = fg.why(f)(1.01)["x"]
     expected = float(fg.grad(f)(1.01))
     assert found.verdict == "fine" and f"{expected:.3g}" in found.reason

@@ -11,7 +11,7 @@ from fuzz.writes import CONTEXTS, Program, check
 import fungrad as fg
 from fungrad import extend
 from fungrad.errors import GradientCutError, ItemAssignmentError, LeakedTracerError
-from fungrad.primitives import scattering
+from fungrad.primitives.movement import scatter
 from fungrad.tracing import ownership
 
 X = np.array([0.5, 1.5, 2.0])
@@ -287,7 +287,7 @@ def in_place(monkeypatch):
         found.append(given is not None)
         return given
 
-    monkeypatch.setattr(scattering, "to_change", spy)
+    monkeypatch.setattr(scatter, "to_change", spy)
     return found
 
 

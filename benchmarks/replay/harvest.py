@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import fungrad as fg
-import fungrad.structural.call as seam
+import fungrad.control_flow.call as seam
 from benchmarks.gradbench import server, workloads
 
 ROOT = Path(__file__).parents[2]

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 from fungrad import errors as errors
 from fungrad import numpy as numpy
-from fungrad import trees as trees
+from fungrad.compiler.jit import clear_caches as clear_caches
+from fungrad.compiler.jit import jit as jit
 from fungrad.config import config as config
-from fungrad.ir.check import check_graph as check_graph
 from fungrad.ir.graph import Graph as Graph
 from fungrad.ir.graph import above as _above
 from fungrad.ir.types import Type as Type
-from fungrad.jit import clear_caches as clear_caches
-from fungrad.jit import jit as jit
-from fungrad.primitives.stopping import no_gradient as no_gradient
-from fungrad.primitives.stopping import stop_gradient as stop_gradient
+from fungrad.ir.verifier import check_graph as check_graph
+from fungrad.primitives.stop_gradient import no_gradient as no_gradient
+from fungrad.primitives.stop_gradient import stop_gradient as stop_gradient
+from fungrad.support import pytree as trees  # noqa: F401 - a public name
 from fungrad.tracing.interception import intercept as intercept
-from fungrad.tracing.scope import named_scope as named_scope
-from fungrad.transforms.chunking import batched as batched
-from fungrad.transforms.gradients import grad as grad
-from fungrad.transforms.gradients import jvp as jvp
-from fungrad.transforms.gradients import value_and_grad as value_and_grad
-from fungrad.transforms.gradients import vjp as vjp
-from fungrad.transforms.mapping import eval_shape as eval_shape
-from fungrad.transforms.mapping import evaluate as evaluate
-from fungrad.transforms.mapping import make_jaxpr as make_jaxpr
-from fungrad.transforms.mapping import vmap as vmap
+from fungrad.tracing.provenance import named_scope as named_scope
+from fungrad.transforms.chunked_vmap import batched as batched
+from fungrad.transforms.grad import grad as grad
+from fungrad.transforms.grad import jvp as jvp
+from fungrad.transforms.grad import value_and_grad as value_and_grad
+from fungrad.transforms.grad import vjp as vjp
+from fungrad.transforms.vmap_and_staging import eval_shape as eval_shape
+from fungrad.transforms.vmap_and_staging import evaluate as evaluate
+from fungrad.transforms.vmap_and_staging import make_jaxpr as make_jaxpr
+from fungrad.transforms.vmap_and_staging import vmap as vmap
 
 if TYPE_CHECKING:
     from fungrad import extend as extend
@@ -41,42 +41,42 @@ if TYPE_CHECKING:
     from fungrad import testing as testing
     from fungrad import tree_parts as tree_parts
     from fungrad import tree_util as tree_util
+    from fungrad.custom_rules.custom_vjp_jvp import custom_jvp as custom_jvp
+    from fungrad.custom_rules.custom_vjp_jvp import custom_vjp as custom_vjp
+    from fungrad.debugging import debug as debug
     from fungrad.engines import from_jax as from_jax
     from fungrad.engines import to_jax as to_jax
-    from fungrad.inspect.ablate import ablate_stops as ablate_stops
-    from fungrad.inspect.draw import draw as draw
-    from fungrad.inspect.numpy_source import to_source as to_source
-    from fungrad.inspect.profile import profile as profile
-    from fungrad.inspect.why import why as why
-    from fungrad.saving import export as export
-    from fungrad.saving import load as load
-    from fungrad.saving import save as save
-    from fungrad.structural import debug as debug
-    from fungrad.structural.checkpoint import checkpoint as checkpoint
-    from fungrad.structural.checkpoint import remat as remat
-    from fungrad.structural.custom import custom_jvp as custom_jvp
-    from fungrad.structural.custom import custom_vjp as custom_vjp
-    from fungrad.structural.external import external as external
-    from fungrad.structural.external import pure_callback as pure_callback
-    from fungrad.structural.implicit import custom_linear_solve as custom_linear_solve
-    from fungrad.structural.implicit import custom_root as custom_root
-    from fungrad.structural.implicit import fixed_point as fixed_point
-    from fungrad.structural.jets import jet as jet
-    from fungrad.structural.jets import nth_derivative as nth_derivative
-    from fungrad.structural.linear import linear_transpose as linear_transpose
-    from fungrad.structural.linear import linearize as linearize
-    from fungrad.structural.policies import checkpoint_name as checkpoint_name
-    from fungrad.structural.policies import save_dots as save_dots
-    from fungrad.structural.policies import save_everything as save_everything
-    from fungrad.structural.policies import save_names as save_names
-    from fungrad.structural.policies import save_nothing as save_nothing
-    from fungrad.transforms.derived import elementwise_grad as elementwise_grad
-    from fungrad.transforms.derived import gauss_newton_product as gauss_newton_product
-    from fungrad.transforms.derived import hvp as hvp
-    from fungrad.transforms.jacobians import hessian as hessian
-    from fungrad.transforms.jacobians import jacfwd as jacfwd
-    from fungrad.transforms.jacobians import jacobian as jacobian
-    from fungrad.transforms.jacobians import jacrev as jacrev
+    from fungrad.host.external import external as external
+    from fungrad.host.external import pure_callback as pure_callback
+    from fungrad.implicit.implicit_function_rules import custom_linear_solve as custom_linear_solve
+    from fungrad.implicit.implicit_function_rules import custom_root as custom_root
+    from fungrad.implicit.implicit_function_rules import fixed_point as fixed_point
+    from fungrad.inspect.draw.draw import draw as draw
+    from fungrad.inspect.profile.profile import profile as profile
+    from fungrad.inspect.why.ablate_stops import ablate_stops as ablate_stops
+    from fungrad.inspect.why.why import why as why
+    from fungrad.linear_maps.linearize import linear_transpose as linear_transpose
+    from fungrad.linear_maps.linearize import linearize as linearize
+    from fungrad.rematerialisation.checkpoint import checkpoint as checkpoint
+    from fungrad.rematerialisation.checkpoint import remat as remat
+    from fungrad.rematerialisation.policies import checkpoint_name as checkpoint_name
+    from fungrad.rematerialisation.policies import save_dots as save_dots
+    from fungrad.rematerialisation.policies import save_everything as save_everything
+    from fungrad.rematerialisation.policies import save_names as save_names
+    from fungrad.rematerialisation.policies import save_nothing as save_nothing
+    from fungrad.serialisation.archive import export as export
+    from fungrad.serialisation.archive import load as load
+    from fungrad.serialisation.archive import save as save
+    from fungrad.source_export.to_source import to_source as to_source
+    from fungrad.taylor.jet import jet as jet
+    from fungrad.taylor.jet import nth_derivative as nth_derivative
+    from fungrad.transforms.hessian_products import elementwise_grad as elementwise_grad
+    from fungrad.transforms.hessian_products import gauss_newton_product as gauss_newton_product
+    from fungrad.transforms.hessian_products import hvp as hvp
+    from fungrad.transforms.jacobian import hessian as hessian
+    from fungrad.transforms.jacobian import jacfwd as jacfwd
+    from fungrad.transforms.jacobian import jacobian as jacobian
+    from fungrad.transforms.jacobian import jacrev as jacrev
     from fungrad.tree_parts import combine as combine
     from fungrad.tree_parts import partition as partition
     from fungrad.tree_parts import ravel_pytree as ravel_pytree
@@ -97,54 +97,54 @@ if TYPE_CHECKING:
 
 _LATER = {
     "Partial": "fungrad.tree_util",
-    "ablate_stops": "fungrad.inspect.ablate",
-    "checkpoint": "fungrad.structural.checkpoint",
-    "checkpoint_name": "fungrad.structural.policies",
+    "ablate_stops": "fungrad.inspect.why.ablate_stops",
+    "checkpoint": "fungrad.rematerialisation.checkpoint",
+    "checkpoint_name": "fungrad.rematerialisation.policies",
     "combine": "fungrad.tree_parts",
-    "custom_jvp": "fungrad.structural.custom",
-    "custom_linear_solve": "fungrad.structural.implicit",
-    "custom_root": "fungrad.structural.implicit",
-    "custom_vjp": "fungrad.structural.custom",
-    "debug": "fungrad.structural.debug",
-    "draw": "fungrad.inspect.draw",
-    "elementwise_grad": "fungrad.transforms.derived",
-    "export": "fungrad.saving",
+    "custom_jvp": "fungrad.custom_rules.custom_vjp_jvp",
+    "custom_linear_solve": "fungrad.implicit.implicit_function_rules",
+    "custom_root": "fungrad.implicit.implicit_function_rules",
+    "custom_vjp": "fungrad.custom_rules.custom_vjp_jvp",
+    "debug": "fungrad.debugging.debug",
+    "draw": "fungrad.inspect.draw.draw",
+    "elementwise_grad": "fungrad.transforms.hessian_products",
+    "export": "fungrad.serialisation.archive",
     "extend": "fungrad.extend",
-    "external": "fungrad.structural.external",
-    "fixed_point": "fungrad.structural.implicit",
+    "external": "fungrad.host.external",
+    "fixed_point": "fungrad.implicit.implicit_function_rules",
     "from_jax": "fungrad.engines",
-    "gauss_newton_product": "fungrad.transforms.derived",
-    "hessian": "fungrad.transforms.jacobians",
-    "hvp": "fungrad.transforms.derived",
-    "jacfwd": "fungrad.transforms.jacobians",
-    "jacobian": "fungrad.transforms.jacobians",
-    "jacrev": "fungrad.transforms.jacobians",
-    "jet": "fungrad.structural.jets",
+    "gauss_newton_product": "fungrad.transforms.hessian_products",
+    "hessian": "fungrad.transforms.jacobian",
+    "hvp": "fungrad.transforms.hessian_products",
+    "jacfwd": "fungrad.transforms.jacobian",
+    "jacobian": "fungrad.transforms.jacobian",
+    "jacrev": "fungrad.transforms.jacobian",
+    "jet": "fungrad.taylor.jet",
     "lax": "fungrad.lax",
-    "linear_transpose": "fungrad.structural.linear",
-    "linearize": "fungrad.structural.linear",
-    "load": "fungrad.saving",
+    "linear_transpose": "fungrad.linear_maps.linearize",
+    "linearize": "fungrad.linear_maps.linearize",
+    "load": "fungrad.serialisation.archive",
     "nn": "fungrad.nn",
-    "nth_derivative": "fungrad.structural.jets",
+    "nth_derivative": "fungrad.taylor.jet",
     "partition": "fungrad.tree_parts",
-    "profile": "fungrad.inspect.profile",
-    "pure_callback": "fungrad.structural.external",
+    "profile": "fungrad.inspect.profile.profile",
+    "pure_callback": "fungrad.host.external",
     "random": "fungrad.random",
     "ravel_pytree": "fungrad.tree_parts",
     "register_dataclass": "fungrad.tree_util",
     "register_pytree_node": "fungrad.tree_util",
     "register_pytree_node_class": "fungrad.tree_util",
-    "remat": "fungrad.structural.checkpoint",
-    "save": "fungrad.saving",
-    "save_dots": "fungrad.structural.policies",
-    "save_everything": "fungrad.structural.policies",
-    "save_names": "fungrad.structural.policies",
-    "save_nothing": "fungrad.structural.policies",
+    "remat": "fungrad.rematerialisation.checkpoint",
+    "save": "fungrad.serialisation.archive",
+    "save_dots": "fungrad.rematerialisation.policies",
+    "save_everything": "fungrad.rematerialisation.policies",
+    "save_names": "fungrad.rematerialisation.policies",
+    "save_nothing": "fungrad.rematerialisation.policies",
     "scipy": "fungrad.scipy",
     "sparse": "fungrad.sparse",
     "testing": "fungrad.testing",
     "to_jax": "fungrad.engines",
-    "to_source": "fungrad.inspect.numpy_source",
+    "to_source": "fungrad.source_export.to_source",
     "tree_all": "fungrad.tree_util",
     "tree_flatten": "fungrad.tree_util",
     "tree_flatten_with_path": "fungrad.tree_util",
@@ -157,7 +157,7 @@ _LATER = {
     "tree_transpose": "fungrad.tree_util",
     "tree_unflatten": "fungrad.tree_util",
     "tree_util": "fungrad.tree_util",
-    "why": "fungrad.inspect.why",
+    "why": "fungrad.inspect.why.why",
 }
 
 
@@ -171,16 +171,20 @@ def __getattr__(name: str) -> Any:
 
 
 def _picture(graph: Graph) -> Any:
-    return importlib.import_module("fungrad.inspect.draw").Picture(graph)
+    return importlib.import_module("fungrad.inspect.draw.draw").Picture(graph)
+
+
+def _is_archive(path: Any) -> bool:
+    return str(path).lower().endswith(".fungrad")
 
 
 def _save(graph: Graph, path: Any) -> None:
-    module = "saving" if str(path).lower().endswith(".fungrad") else "inspect.draw"
+    module = "serialisation.archive" if _is_archive(path) else "inspect.draw.draw"
     importlib.import_module(f"fungrad.{module}").save(graph, path)
 
 
 def _cost(graph: Graph) -> Any:
-    return importlib.import_module("fungrad.inspect.cost").cost(graph)
+    return importlib.import_module("fungrad.inspect.cost.cost").cost(graph)
 
 
 _above.picture = _picture

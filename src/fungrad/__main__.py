@@ -1,6 +1,6 @@
 """`python -m fungrad` is the command `fungrad`. Knows nothing else."""
 
-from fungrad.cli import main
+from fungrad.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

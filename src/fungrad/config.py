@@ -1,4 +1,4 @@
-"""Floor 8: settings of this process, as attributes: `fungrad.config.num_threads = 1`.
+"""Settings of this process, as attributes: `fungrad.config.num_threads = 1`.
 
 Knows the floors that own the settings; holds none itself.
 """
@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fungrad import guards
+from fungrad.compiler import branch_guards
 from fungrad.errors import ArgumentError
-from fungrad.ir import regrouping
-from fungrad.later import Module
+from fungrad.ir import reassociation
+from fungrad.support.lazy import Module
 from fungrad.tracing import interception
 
 if TYPE_CHECKING:
-    from fungrad.backend import blas, threads
-    from fungrad.optimise import kernels
+    from fungrad.compiler.passes.simplify import blas_and_power_forms as kernels
+    from fungrad.runtime import blas_threads as blas
+    from fungrad.runtime import thread_pool as threads
 else:
-    blas, threads = Module("fungrad.backend.blas"), Module("fungrad.backend.threads")
-    kernels = Module("fungrad.optimise.kernels")
+    blas, threads = Module("fungrad.runtime.blas_threads"), Module("fungrad.runtime.thread_pool")
+    kernels = Module("fungrad.compiler.passes.simplify.blas_and_power_forms")
 
 
 class Config:
@@ -87,11 +88,11 @@ class Config:
         >>> fg.config.reassociate
         False
         """
-        return regrouping.state.reassociate
+        return reassociation.state.reassociate
 
     @reassociate.setter
     def reassociate(self, value: bool) -> None:
-        regrouping.choose(value)
+        reassociation.choose(value)
 
     @property
     def branches(self) -> str:
@@ -105,11 +106,11 @@ class Config:
         >>> fg.config.branches
         'error'
         """
-        return guards.state.branches
+        return branch_guards.state.branches
 
     @branches.setter
     def branches(self, value: str) -> None:
-        guards.choose(value)
+        branch_guards.choose(value)
 
     @property
     def intercept(self) -> bool:

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
+from fungrad.compiler.jit import jit
 from fungrad.config import config
 from fungrad.errors import ArgumentError, MissingExtraError
-from fungrad.jit import jit
-from fungrad.tracing.source import describe, user_line
-from fungrad.transforms.derived import hvp as _hvp
-from fungrad.transforms.gradients import value_and_grad as _value_and_grad
-from fungrad.transforms.jacobians import hessian as _hessian
+from fungrad.support import pytree
+from fungrad.tracing.source_location import describe, user_line
+from fungrad.transforms.grad import value_and_grad as _value_and_grad
+from fungrad.transforms.hessian_products import hvp as _hvp
+from fungrad.transforms.jacobian import hessian as _hessian
 
 FAN_IN = 8
 """How many parts one task adds up."""
@@ -261,7 +261,7 @@ def _part(
         for position, chunk in zip(data, held, strict=True):
             args[position - 1] = np.asarray(chunk)
         value, derivative = program(params, vectors, args)
-        leaves, structure = trees.flatten(derivative)
+        leaves, structure = pytree.flatten(derivative)
         if weight != 1.0:
             value, leaves = weight * value, [weight * leaf for leaf in leaves]
         part = (value, leaves, structure)
@@ -281,7 +281,7 @@ def _added(parts: Sequence[Any]) -> Any:
 def _value_and_tree(whole: Any) -> tuple[Any, Any]:
     """The value and the derivative of all chunks."""
     value, leaves, structure = whole
-    return value, trees.unflatten(structure, leaves)
+    return value, pytree.unflatten(structure, leaves)
 
 
 def _dask_array(value: Any, position: int) -> Any:
@@ -311,7 +311,7 @@ def _dask_array(value: Any, position: int) -> Any:
 
 def _sent(given: Any) -> Any:
     """Arguments that go with every task; large ones are sent to the workers once."""
-    size = sum(np.asarray(x).nbytes for x in trees.leaves(given) if x is not None)
+    size = sum(np.asarray(x).nbytes for x in pytree.leaves(given) if x is not None)
     client = _client()
     if client is not None and size > LARGE:
         return client.scatter([given], broadcast=True, hash=False)[0]

@@ -1,4 +1,4 @@
-"""Floor 0: every exception that fungrad raises. Knows nothing of the rest of the library.
+"""Every exception that fungrad raises. Knows nothing of the rest of the library.
 
 One class for each mistake. The docstring shows the failing program and the repaired one; the
 message says the cause and the rewrite, names the user's line, and the command that shows the

@@ -1,4 +1,4 @@
-"""Floor 8: what extenders need: the families of primitives, and the types that their rules speak
+"""What extenders need: the families of primitives, and the types that their rules speak
 of.
 
 A declared primitive is a function that every transform understands:
@@ -12,15 +12,15 @@ A declared primitive is a function that every transform understands:
 from collections.abc import Callable
 from typing import Any
 
+from fungrad.control_flow.call import structural as structural
 from fungrad.ir.types import Type as Type
-from fungrad.primitives.contracting import multilinear as multilinear
-from fungrad.primitives.declare import Primitive as Primitive
-from fungrad.primitives.declare import general as general
-from fungrad.primitives.declare import linear as linear
-from fungrad.primitives.elementwise import Masked as Masked
-from fungrad.primitives.elementwise import Over as Over
-from fungrad.primitives.elementwise import elementwise as elementwise
-from fungrad.structural.call import structural as structural
+from fungrad.primitives.contraction.dot_general import multilinear as multilinear
+from fungrad.primitives.elementwise.family import Masked as Masked
+from fungrad.primitives.elementwise.family import Over as Over
+from fungrad.primitives.elementwise.family import elementwise as elementwise
+from fungrad.primitives.primitive import Primitive as Primitive
+from fungrad.primitives.primitive import general as general
+from fungrad.primitives.primitive import linear as linear
 from fungrad.tracing.trace import Trace as Trace
 from fungrad.tracing.trace import Tracer as Tracer
 from fungrad.tracing.trace import current

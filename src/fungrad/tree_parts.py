@@ -1,4 +1,4 @@
-"""Floor 8: trees of arrays as one vector, and trees in two parts.
+"""Trees of arrays as one vector, and trees in two parts.
 
 `ravel_pytree` makes a vector of a tree; `partition` and `combine` part what can be differentiated
 from what cannot. Knows trees and shaping; knows no transform but for what it calls differentiable.
@@ -12,11 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.errors import ArgumentError, StructureMismatchError
-from fungrad.primitives.shaping import cast, concatenate, reshape, slice_axis
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    cast,
+    concatenate,
+    reshape,
+    slice_axis,
+)
+from fungrad.support import pytree
 from fungrad.tracing.trace import shape_of, typeof
-from fungrad.transforms.arguments import differentiable, leaf_type
+from fungrad.transforms.arguments.binding import differentiable, leaf_type
 
 
 def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -41,8 +46,8 @@ def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     array([[2., 2.],
            [2., 2.]])
     """
-    leaves, treedef = trees.flatten(tree)
-    for path, leaf in zip(trees.paths(treedef), leaves, strict=True):
+    leaves, treedef = pytree.flatten(tree)
+    for path, leaf in zip(pytree.paths(treedef), leaves, strict=True):
         if leaf_type(leaf) is None:
             raise ArgumentError(
                 f"ravel_pytree takes arrays and numbers, but the leaf {path} is a "
@@ -74,7 +79,7 @@ def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
                 part = slice_axis(vector, axis=0, start=start, stop=start + type_.size)
                 parts.append(cast(reshape(part, shape=type_.shape), type_.dtype))
                 start += type_.size
-        return trees.unflatten(treedef, parts)
+        return pytree.unflatten(treedef, parts)
 
     return vector, unravel
 
@@ -104,16 +109,16 @@ def partition(tree: Any, predicate: Any = differentiable) -> tuple[Any, Any]:
     >>> combine(params, static)
     {'name': 'net', 'steps': 3, 'w': 2.0}
     """
-    leaves, treedef = trees.flatten(tree)
+    leaves, treedef = pytree.flatten(tree)
     if callable(predicate):
         chosen = [bool(predicate(leaf)) for leaf in leaves]
     else:
         chosen = [
-            bool(flag) for flag in trees.broadcast_prefix(predicate, treedef, "The predicate")
+            bool(flag) for flag in pytree.broadcast_prefix(predicate, treedef, "The predicate")
         ]
     selected = [leaf if hit else None for leaf, hit in zip(leaves, chosen, strict=True)]
     rest = [None if hit else leaf for leaf, hit in zip(leaves, chosen, strict=True)]
-    return trees.unflatten(treedef, selected), trees.unflatten(treedef, rest)
+    return pytree.unflatten(treedef, selected), pytree.unflatten(treedef, rest)
 
 
 def combine(*parts: Any) -> Any:
@@ -128,13 +133,13 @@ def combine(*parts: Any) -> Any:
     if not parts:
         raise ArgumentError("combine takes one or more trees.")
     rows = []
-    first: trees.TreeDef | None = None
+    first: pytree.TreeDef | None = None
     for part in parts:
-        leaves, treedef = trees.flatten(part, _is_hole)
+        leaves, treedef = pytree.flatten(part, _is_hole)
         if first is not None and treedef != first:
             raise StructureMismatchError(
                 "combine got trees of different shapes, first at "
-                f"{trees.difference(first, treedef)}."
+                f"{pytree.difference(first, treedef)}."
             )
         first = treedef
         rows.append(leaves)
@@ -142,7 +147,7 @@ def combine(*parts: Any) -> Any:
     filled = [
         next((x for x in column if x is not None), None) for column in zip(*rows, strict=True)
     ]
-    return trees.unflatten(first, filled)
+    return pytree.unflatten(first, filled)
 
 
 __all__ = ["combine", "partition", "ravel_pytree"]

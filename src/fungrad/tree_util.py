@@ -1,4 +1,5 @@
-"""Floor 8: trees for users: JAX's names for what `fungrad.trees` does, and what stands on it.
+"""Trees for users: JAX's names for what `fungrad.support.pytree` does, and what stands on
+it.
 
 Also `Partial`, a function with arguments as a tree. Knows trees; knows nothing of arrays or traces.
 """
@@ -9,9 +10,9 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fungrad import trees
 from fungrad.errors import ArgumentError, StructureMismatchError
-from fungrad.trees import TreeDef
+from fungrad.support import pytree
+from fungrad.support.pytree import TreeDef
 
 Predicate = Callable[[Any], bool]
 
@@ -22,7 +23,7 @@ def tree_flatten(tree: Any, is_leaf: Predicate | None = None) -> tuple[list[Any]
     >>> tree_flatten({"a": [1.0, (2.0, None)]})
     ([1.0, 2.0], {'a': [*, (*, None)]})
     """
-    return trees.flatten(tree, is_leaf)
+    return pytree.flatten(tree, is_leaf)
 
 
 def tree_unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
@@ -32,7 +33,7 @@ def tree_unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     >>> tree_unflatten(treedef, [10, 20])
     (10, [20])
     """
-    return trees.unflatten(treedef, leaves)
+    return pytree.unflatten(treedef, leaves)
 
 
 def tree_leaves(tree: Any, is_leaf: Predicate | None = None) -> list[Any]:
@@ -41,7 +42,7 @@ def tree_leaves(tree: Any, is_leaf: Predicate | None = None) -> list[Any]:
     >>> tree_leaves({"b": 2, "a": (1, None)})
     [1, 2]
     """
-    return trees.leaves(tree, is_leaf)
+    return pytree.leaves(tree, is_leaf)
 
 
 def tree_structure(tree: Any, is_leaf: Predicate | None = None) -> TreeDef:
@@ -50,7 +51,7 @@ def tree_structure(tree: Any, is_leaf: Predicate | None = None) -> TreeDef:
     >>> tree_structure((1, 2)) == tree_structure((3, 4))
     True
     """
-    return trees.structure(tree, is_leaf)
+    return pytree.structure(tree, is_leaf)
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | None = None) -> Any:
@@ -68,9 +69,9 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | 
     >>> tree_map(lambda x, y: x + sum(y), {"a": 1, "b": 2}, {"a": [1, 2], "b": [3]})
     {'a': 4, 'b': 5}
     """
-    leaves, treedef = trees.flatten(tree, is_leaf)
+    leaves, treedef = pytree.flatten(tree, is_leaf)
     others = [treedef.flatten_up_to(other) for other in rest]
-    return trees.unflatten(treedef, [f(*xs) for xs in zip(leaves, *others, strict=True)])
+    return pytree.unflatten(treedef, [f(*xs) for xs in zip(leaves, *others, strict=True)])
 
 
 _MISSING: Any = object()
@@ -87,7 +88,7 @@ def tree_reduce(
     >>> tree_reduce(lambda x, y: x + y, {"a": 1, "b": (2, 3)})
     6
     """
-    leaves = trees.leaves(tree, is_leaf)
+    leaves = pytree.leaves(tree, is_leaf)
     if initializer is _MISSING:
         return functools.reduce(f, leaves)
     return functools.reduce(f, leaves, initializer)
@@ -99,7 +100,7 @@ def tree_all(tree: Any, is_leaf: Predicate | None = None) -> bool:
     >>> tree_all([True, {"a": 1}]), tree_all((True, 0))
     (True, False)
     """
-    return all(trees.leaves(tree, is_leaf))
+    return all(pytree.leaves(tree, is_leaf))
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: Predicate | None = None) -> bool:
@@ -108,7 +109,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Predicate | None = None) -> boo
     >>> all_leaves([1.0, 2.0]), all_leaves([1.0, (2.0,)])
     (True, False)
     """
-    return all(trees.structure(item, is_leaf) is trees.LEAF for item in iterable)
+    return all(pytree.structure(item, is_leaf) is pytree.LEAF for item in iterable)
 
 
 def tree_transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, tree: Any) -> Any:
@@ -126,11 +127,11 @@ def tree_transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, tree: 
             raise StructureMismatchError(
                 f"The outer tree {outer_treedef} has no inner one: give inner_treedef."
             )
-        inner_treedef = trees.structure(parts[0])
-    rows = [trees.match(inner_treedef, part, "inner tree") for part in parts]
+        inner_treedef = pytree.structure(parts[0])
+    rows = [pytree.match(inner_treedef, part, "inner tree") for part in parts]
     columns = [[row[i] for row in rows] for i in range(inner_treedef.leaf_count)]
-    return trees.unflatten(
-        inner_treedef, [trees.unflatten(outer_treedef, column) for column in columns]
+    return pytree.unflatten(
+        inner_treedef, [pytree.unflatten(outer_treedef, column) for column in columns]
     )
 
 
@@ -142,8 +143,8 @@ def tree_flatten_with_path(
     >>> tree_flatten_with_path({"w": [1.0, 2.0]})[0]
     [("['w'][0]", 1.0), ("['w'][1]", 2.0)]
     """
-    leaves, treedef = trees.flatten(tree, is_leaf)
-    return list(zip(trees.paths(treedef), leaves, strict=True)), treedef
+    leaves, treedef = pytree.flatten(tree, is_leaf)
+    return list(zip(pytree.paths(treedef), leaves, strict=True)), treedef
 
 
 def tree_map_with_path(
@@ -154,7 +155,7 @@ def tree_map_with_path(
     >>> tree_map_with_path(lambda path, x: f"{path}={x}", (1, [2]))
     ('[0]=1', ['[1][0]=2'])
     """
-    paths = iter(trees.paths(trees.structure(tree, is_leaf)))
+    paths = iter(pytree.paths(pytree.structure(tree, is_leaf)))
     return tree_map(lambda *xs: f(next(paths), *xs), tree, *rest, is_leaf=is_leaf)
 
 
@@ -180,7 +181,7 @@ def register_pytree_node(
     >>> tree_leaves(Pair(1, [2]))
     [1, 2]
     """
-    trees.register(nodetype, flatten_func, unflatten_func)
+    pytree.register(nodetype, flatten_func, unflatten_func)
 
 
 def register_pytree_node_class(cls: Any) -> Any:
@@ -198,7 +199,7 @@ def register_pytree_node_class(cls: Any) -> Any:
     >>> tree_leaves(Scaled(3.0))
     [3.0]
     """
-    trees.register(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
+    pytree.register(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
 
 
@@ -232,7 +233,7 @@ def register_pytree_with_keys(
         found = list(pairs)
         return [child for _, child in found], (aux, tuple(_key(key) for key, _ in found))
 
-    trees.register(
+    pytree.register(
         nodetype,
         flatten,
         lambda aux, children: unflatten_func(aux[0], children),
@@ -274,7 +275,7 @@ def register_static(cls: Any) -> Any:
     >>> tree_leaves((1.0, Kind("sum")))
     [1.0]
     """
-    trees.register(cls, lambda x: ((), x), lambda x, _: x)
+    pytree.register(cls, lambda x: ((), x), lambda x, _: x)
     return cls
 
 
@@ -324,7 +325,7 @@ def register_dataclass(
             object.__setattr__(new, name, value)
         return new
 
-    trees.register(cls, flatten, unflatten, lambda _, n: (f".{name}" for name in names))
+    pytree.register(cls, flatten, unflatten, lambda _, n: (f".{name}" for name in names))
     return cls
 
 
@@ -341,7 +342,7 @@ class Partial(functools.partial[Any]):
     """
 
 
-trees.register(
+pytree.register(
     Partial,
     lambda p: ((p.args, p.keywords), p.func),
     lambda func, parts: Partial(func, *parts[0], **parts[1]),

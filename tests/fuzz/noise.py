@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.backend.straight import StraightLine
-from fungrad.primitives.contracting import scales
-from fungrad.structural.call import Backend, use
-from fungrad.tracing.evaluate import evaluate
+from fungrad.compiler.lowering.backend import StraightLine
+from fungrad.control_flow.call import Backend, use
+from fungrad.primitives.contraction.dot_general import scales
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import EvalTrace
 
 EXACT = frozenset(

@@ -1,3 +1,3 @@
-"""Floor 8: spellings of other systems, for people who arrive from them. Knows the public verbs
+"""Spellings of other systems, for people who arrive from them. Knows the public verbs
 alone.
 """

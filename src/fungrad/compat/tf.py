@@ -1,4 +1,4 @@
-"""Floor 8: TensorFlow's spellings: `stop_gradient(input, name=None)`, and building a graph by hand.
+"""TensorFlow's spellings: `stop_gradient(input, name=None)`, and building a graph by hand.
 
 In the graph-building form a `Scope` belongs to a graph under construction;
 `StopGradient.create(scope, input)` adds the operation under the scope's name and hands back an
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.ir.check import check_graph
 from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.stopping import stop_gradient as _stop_gradient
-from fungrad.tracing.scope import named_scope
-from fungrad.tracing.stage import GraphTrace
+from fungrad.ir.verifier import check_graph
+from fungrad.primitives.stop_gradient import stop_gradient as _stop_gradient
+from fungrad.tracing.graph_trace import GraphTrace
+from fungrad.tracing.provenance import named_scope
 from fungrad.tracing.trace import EVAL, Tracer
 
 

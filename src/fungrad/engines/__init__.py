@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fungrad.later import Module
+from fungrad.support.lazy import Module
 
 if TYPE_CHECKING:
     from fungrad.engines.jax import back, call

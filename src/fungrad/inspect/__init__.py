@@ -1,1 +1,1 @@
-"""Floor 9: what looks into programs: why a gradient is zero or NaN, and what stops do to it."""
+"""What looks into programs: why a gradient is zero or NaN, and what stops do to it."""

@@ -1,4 +1,4 @@
-"""Floor 9: tables of texts, as plain lines or as rich draws them.
+"""Tables of texts, as plain lines or as rich draws them.
 
 Knows texts; rich is optional, and asked for by whoever has it: `rich.print` calls `__rich__`.
 """

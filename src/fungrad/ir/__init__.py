@@ -1,3 +1,3 @@
-"""Floor 1: the intermediate representation. Knows NumPy's dtypes; knows no trace and no
+"""The intermediate representation. Knows NumPy's dtypes; knows no trace and no
 transform.
 """

@@ -1,4 +1,4 @@
-"""Floor 1: Variable, Literal, Equation, Graph: the program as plain, frozen, picklable data.
+"""Variable, Literal, Equation, Graph: the program as plain, frozen, picklable data.
 
 A Graph is a list of equations in single-assignment form, each applying a primitive to atoms
 (variables or literals). It does not know what a primitive does: it only holds it, its parameters
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from fungrad.ir.show import show
+from fungrad.ir.printer import show
 from fungrad.ir.types import Type, of_value
-from fungrad.records import Record
+from fungrad.support.record import Record
 
 
 class PrimitiveLike(Protocol):
@@ -124,7 +124,7 @@ class Graph:
     lines. Graphs are never changed after they are made. They can be pickled.
 
     `reassociate` says whether sums and products may be regrouped where it is run; None leaves that
-    to the setting (see regrouping.py).
+    to the setting (see reassociation.py).
     """
 
     def __init__(

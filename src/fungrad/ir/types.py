@@ -1,4 +1,4 @@
-"""Floor 1: what is known of a value before it is computed. Knows NumPy dtypes, and no traced value.
+"""What is known of a value before it is computed. Knows NumPy dtypes, and no traced value.
 
 A `Type` is a shape, a dtype, and a weak bit. Weak means that at run time the value is a Python
 scalar, which promotes as NumPy (NEP 50) promotes Python scalars: `float32_array * 2.0` stays

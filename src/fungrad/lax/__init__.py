@@ -1,4 +1,4 @@
-"""Floor 8: JAX's lax (`fungrad.lax`): structured control flow, gathers and scatters, slices at
+"""JAX's lax (`fungrad.lax`): structured control flow, gathers and scatters, slices at
 traced places, windows and convolutions, reductions; and NumPy's functions by JAX's names.
 
 Special functions need SciPy, and come from `fungrad.scipy.special` when they are asked for.
@@ -14,10 +14,10 @@ from fungrad.lax.control import map as map
 from fungrad.lax.control import scan as scan
 from fungrad.lax.control import switch as switch
 from fungrad.lax.control import while_loop as while_loop
-from fungrad.primitives.stopping import stop_gradient as stop_gradient
+from fungrad.primitives.stop_gradient import stop_gradient as stop_gradient
 
 if TYPE_CHECKING:
-    from fungrad.lax.operations import *  # noqa: F403 - a list of names
+    from fungrad.lax.lazy_functions import *  # noqa: F403 - a list of names
 
 _IMPLICIT = ("custom_linear_solve", "custom_root")
 
@@ -25,7 +25,7 @@ _IMPLICIT = ("custom_linear_solve", "custom_root")
 @functools.cache
 def _operations() -> dict[str, str]:
     """Imports all that is no control flow; what SciPy has of JAX's names, by its own."""
-    found = vars(importlib.import_module(f"{__name__}.operations"))
+    found = vars(importlib.import_module(f"{__name__}.lazy_functions"))
     globals().update({name: found[name] for name in found if not name.startswith("_")})
     special: dict[str, str] = importlib.import_module(f"{__name__}.elementwise").SPECIAL
     return special
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
     if name == "linalg":
         return importlib.import_module("fungrad.lax.linalg")
     if name in _IMPLICIT:
-        return getattr(importlib.import_module("fungrad.structural.implicit"), name)
+        return getattr(importlib.import_module("fungrad.implicit.implicit_function_rules"), name)
     if name == "__all__":  # of `import *`
         _operations()
         return [public for public in globals() if not public.startswith("_")]

@@ -1,4 +1,4 @@
-"""Floor 8: control flow as functions of Python functions and trees, with JAX's signatures.
+"""Control flow as functions of Python functions and trees, with JAX's signatures.
 
 Each stages its functions once, checks that the types fit, and calls a structural primitive.
 """
@@ -11,22 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
+from fungrad.control_flow import scan as structural_scan
+from fungrad.control_flow import switch as branch
+from fungrad.control_flow import while_loop as loop
+from fungrad.control_flow.reversal_schedule import check_checkpoint
+from fungrad.debugging import debug
 from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
-from fungrad.lax.fitting import carry_body, check_same, check_tree, strong_leaf
-from fungrad.structural import branch, debug, loop
-from fungrad.structural import scan as structural_scan
-from fungrad.structural.retrace import derive
-from fungrad.structural.schedule import check_checkpoint
-from fungrad.structural.staging import Staged, names_of, stage_tree, types_of
-from fungrad.tracing.evaluate import evaluate
-from fungrad.tracing.source import boundary, describe, user_line
+from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_leaf
+from fungrad.retracing.graph_transforms import derive
+from fungrad.retracing.stage_function import Staged, names_of, stage_tree, types_of
+from fungrad.support import pytree
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.source_location import boundary, describe, user_line
 from fungrad.tracing.trace import typeof
-from fungrad.transforms.mapping import vmap
+from fungrad.transforms.vmap_and_staging import vmap
 
-_NOTHING: tuple[list[Any], trees.TreeDef, list[Type]] = ([], trees.structure(()), [])
+_NOTHING: tuple[list[Any], pytree.TreeDef, list[Type]] = ([], pytree.structure(()), [])
 
 
 @boundary
@@ -82,7 +84,7 @@ def while_loop(
         cond=cond.graph, body=body.graph, counts=(len(cond.captured), len(body.captured)),
         checkpoint=checkpoint,
     )  # fmt: skip
-    return trees.unflatten(treedef, out)
+    return pytree.unflatten(treedef, out)
 
 
 def _condition(cond_fun: Callable[[Any], Any], treedef: Any, types: Sequence[Type]) -> Staged:
@@ -188,7 +190,7 @@ def scan(
         body=body.graph, counts=(len(body.captured), n), length=count, reverse=bool(reverse),
         unroll=int(unroll), checkpoint=checkpoint,
     )  # fmt: skip
-    return trees.unflatten(treedef, out[:n]), trees.unflatten(body.out.children[1], out[n:])
+    return pytree.unflatten(treedef, out[:n]), pytree.unflatten(body.out.children[1], out[n:])
 
 
 def _step(f: Any, init: Any, x_def: Any, slices: list[Type]) -> tuple[Staged, list[Any], Any]:
@@ -233,7 +235,7 @@ def _pair(f: Any, out: Any) -> Any:
 def _scan_length(types: Sequence[Type], treedef: Any, length: int | None) -> int:
     """The one number of steps that xs and `length` tell."""
     lengths = {} if length is None else {int(length): "length"}
-    for type_, path in zip(types, trees.paths(treedef), strict=True):
+    for type_, path in zip(types, pytree.paths(treedef), strict=True):
         if not type_.shape:
             raise ArgumentError(
                 f"xs{path} of scan has no axis to go along{user_line()}: it is {type_}."
@@ -269,13 +271,13 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     _, treedef, types = types_of(xs, "xs")
     count = _scan_length(types, treedef, None)
     whole = count - count % batch_size
-    batched = trees.map(lambda x: x[:whole].reshape(-1, batch_size, *x.shape[1:]), xs)
+    batched = pytree.map(lambda x: x[:whole].reshape(-1, batch_size, *x.shape[1:]), xs)
     parts = scan(lambda _, x: ((), vmap(f)(x)), (), batched)[1]
-    done = trees.map(lambda y: y.reshape(-1, *y.shape[2:]), parts)
+    done = pytree.map(lambda y: y.reshape(-1, *y.shape[2:]), parts)
     if whole == count:
         return done
-    rest = vmap(f)(trees.map(lambda x: x[whole:], xs))
-    return trees.map(lambda a, b: np.concatenate([a, b]), done, rest)
+    rest = vmap(f)(pytree.map(lambda x: x[whole:], xs))
+    return pytree.map(lambda a, b: np.concatenate([a, b]), done, rest)
 
 
 # --- branches
@@ -345,7 +347,7 @@ def _switch(
         if other.out != first.out:
             raise StructureMismatchError(
                 f"{message}{user_line()}: the structures differ, first at "
-                f"{trees.difference(first.out, other.out)}.\n  {names[0]}: {first.out}\n  {name}: "
+                f"{pytree.difference(first.out, other.out)}.\n  {names[0]}: {first.out}\n  {name}: "
                 f"{other.out}"
             )
     wanted = [_common(column) for column in zip(*(s.types for s in staged), strict=True)]
@@ -359,7 +361,7 @@ def _switch(
         graphs.append(_branch(s, captured, start, wanted))
         start += len(s.captured)
     out = branch.switch(index, *captured, *leaves, branches=tuple(graphs))
-    return trees.unflatten(first.out, out)
+    return pytree.unflatten(first.out, out)
 
 
 def _common(types: Sequence[Type]) -> Type | None:

@@ -1,4 +1,4 @@
-"""Floor 8: JAX's convolutions and reductions over windows, as windows that are contracted or
+"""JAX's convolutions and reductions over windows, as windows that are contracted or
 reduced: BLAS does the products, and the derivatives follow from the composition.
 
 Knows JAX's padding and layouts; knows no neural network.
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.lax.placing import arranged
-from fungrad.lax.reducing import reduce
+from fungrad.lax.dimension_numbers import arranged
+from fungrad.lax.reductions import reduce
 from fungrad.lax.slicing import pad
-from fungrad.numpy.prepare import array_of, promoted
-from fungrad.primitives import shaping as s
-from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.windows import window_counts, windows
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, promoted
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement.sliding_window import window_counts, windows
+from fungrad.support import pytree
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, shape_of
 
 Sizes = tuple[int, ...]
@@ -122,8 +122,8 @@ def reduce_window(
     >>> reduce_window(np.arange(5.0), -np.inf, np.maximum, (3,), (2,))
     array([2., 4.])
     """
-    leaves, treedef = trees.flatten(operand)
-    inits = trees.match(treedef, init_value, "init_value of lax.reduce_window")
+    leaves, treedef = pytree.flatten(operand)
+    inits = pytree.match(treedef, init_value, "init_value of lax.reduce_window")
     xs = [array_of(x) for x in leaves]
     ndim = len(shape_of(xs[0]))
     sizes = sizes_of("window_dimensions", tuple(window_dimensions), ndim)
@@ -150,10 +150,10 @@ def reduce_window(
     if len(seen) == 1:
         result = _reduced_fast(seen[0], axes, inits[0], computation)
         if result is not None:
-            return trees.unflatten(treedef, [arranged(result, back)])
-    parts, starts = trees.unflatten(treedef, seen), trees.unflatten(treedef, list(inits))
-    found = trees.leaves(reduce(parts, starts, computation, axes))
-    return trees.unflatten(treedef, [arranged(result, back) for result in found])
+            return pytree.unflatten(treedef, [arranged(result, back)])
+    parts, starts = pytree.unflatten(treedef, seen), pytree.unflatten(treedef, list(inits))
+    found = pytree.leaves(reduce(parts, starts, computation, axes))
+    return pytree.unflatten(treedef, [arranged(result, back) for result in found])
 
 
 def _reduced_fast(x: Any, axes: Sizes, init: Any, computation: Callable[[Any, Any], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Floor 8: convolutions in other forms: transposed, as patches, and with a kernel for each place.
+"""Convolutions in other forms: transposed, as patches, and with a kernel for each place.
 
 Compositions of convolution.py's pieces; knows JAX's signatures.
 """
@@ -17,13 +17,13 @@ from fungrad.lax.convolution import (
     padding_pairs,
     sizes_of,
 )
-from fungrad.lax.placing import arranged
+from fungrad.lax.dimension_numbers import arranged
 from fungrad.lax.slicing import pad
-from fungrad.numpy.prepare import array_of, promoted
-from fungrad.primitives import shaping as s
-from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.windows import windows
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, promoted
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement.sliding_window import windows
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 _CHANNELS_LAST = {2: "", 3: "H", 4: "HW", 5: "HWD"}

@@ -1,4 +1,4 @@
-"""Floor 8: JAX's elementwise functions by their names in lax: NumPy's ufuncs, and those that NumPy
+"""JAX's elementwise functions by their names in lax: NumPy's ufuncs, and those that NumPy
 lacks or that count otherwise (C's division of integers, rounding away from zero).
 
 Special functions stand in `fungrad.scipy.special`, and come from there when they are asked for.
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.numpy.prepare import array_of, promoted
-from fungrad.primitives import shaping as s
-from fungrad.primitives.ufuncs import complex_of
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, promoted
+from fungrad.primitives.elementwise.ufuncs import complex_of
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import typeof
 
 abs, neg, sign, conj, real, imag = np.abs, np.negative, np.sign, np.conj, np.real, np.imag

@@ -1,4 +1,4 @@
-"""Floor 8: JAX's lax.linalg: factorizations with JAX's signatures, over those of numpy.linalg.
+"""JAX's lax.linalg: factorizations with JAX's signatures, over those of numpy.linalg.
 
 Compositions; the derivatives are those of primitives/linalg*.py.
 """
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.numpy.prepare import array_of
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.tracing.source_location import user_line
 
 
 def _adjoint(x: Any) -> Any:

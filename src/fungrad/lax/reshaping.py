@@ -1,4 +1,4 @@
-"""Floor 8: JAX's lax on shapes and dtypes: what NumPy has too, by JAX's names and signatures.
+"""JAX's lax on shapes and dtypes: what NumPy has too, by JAX's names and signatures.
 
 Compositions of NumPy's functions and primitives.
 """
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.numpy.prepare import array_of, axis_index, sizes
-from fungrad.primitives import shaping as s
-from fungrad.primitives.indexing import Index, getitem
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, axis_index, sizes
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement.gather import Index, getitem
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 _slice = builtins.slice

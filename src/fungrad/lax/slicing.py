@@ -1,4 +1,4 @@
-"""Floor 8: JAX's lax on the places of elements: slices whose start is a value, padding, shapes.
+"""JAX's lax on the places of elements: slices whose start is a value, padding, shapes.
 Compositions of primitives; knows JAX's signatures.
 
 Starts follow JAX: a negative one counts from the end, and then it is moved, so that the slice lies
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.numpy.prepare import array_of, axis_index
-from fungrad.primitives import scattering
-from fungrad.primitives import shaping as s
-from fungrad.primitives.indexing import ARRAY, Index, getitem
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement import scatter
+from fungrad.primitives.movement.gather import ARRAY, Index, getitem
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 # --- dynamic slices -------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
             entries.append(ARRAY)
             mesh = np.arange(size).reshape((-1, *(1,) * (len(sizes) - axis - 1)))
             arrays.append(start + mesh)
-    return scattering.index_set(x, block, *arrays, index=Index(tuple(entries), unique=True))
+    return scatter.index_set(x, block, *arrays, index=Index(tuple(entries), unique=True))
 
 
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Any:

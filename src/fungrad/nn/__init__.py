@@ -1,4 +1,4 @@
-"""Floor 8: jax.nn's functions for networks, as compositions: activations, softmax and losses,
+"""jax.nn's functions for networks, as compositions: activations, softmax and losses,
 convolution, pooling, attention, initializers (`fungrad.nn`). Keeps no parameters.
 """
 

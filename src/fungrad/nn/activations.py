@@ -1,4 +1,4 @@
-"""Floor 8: activation functions, with jax.nn's names and signatures. Compositions of NumPy's
+"""Activation functions, with jax.nn's names and signatures. Compositions of NumPy's
 functions, which know the transforms; this file knows none of them.
 
 All are stable: no overflow, no NaN and no cancellation at large arguments, in values and in
@@ -14,10 +14,10 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS
-from fungrad.numpy.prepare import array_of, axis_index
-from fungrad.primitives.shaping import cast, slice_axis
-from fungrad.primitives.windows import normal_cdf
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, slice_axis
+from fungrad.primitives.movement.sliding_window import normal_cdf
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 

@@ -1,4 +1,4 @@
-"""Floor 8: first values of parameters, with the names of jax.nn.initializers.
+"""First values of parameters, with the names of jax.nn.initializers.
 
 They take a key of fungrad.random, as JAX's do, or a numpy.random.Generator, which advances: two
 calls with one generator give different values, and a new generator of the same seed gives the first
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.numpy.updates import At as at
-from fungrad.primitives.shaping import cast
+from fungrad.numpy.protocol.at_updates import At as at
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.random import continuous
 from fungrad.tracing.trace import Tracer
 

@@ -1,4 +1,4 @@
-"""Floor 8: what networks compute with their parameters: convolution, pooling, attention.
+"""What networks compute with their parameters: convolution, pooling, attention.
 
 Compositions of fungrad.lax and NumPy's functions; keeps no parameters and no state.
 """
@@ -15,8 +15,8 @@ from fungrad.errors import ShapeError
 from fungrad.lax.convolution import conv_general_dilated, reduce_window, sizes_of
 from fungrad.nn.activations import _floats
 from fungrad.nn.normalising import softmax
-from fungrad.numpy.prepare import array_of, promoted
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, promoted
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 # --- convolution and pooling ----------------------------------------------------------------------

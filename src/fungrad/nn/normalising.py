@@ -1,4 +1,4 @@
-"""Floor 8: softmax and its kin, standardisation, one-hot codes, and the losses made of them.
+"""Softmax and its kin, standardisation, one-hot codes, and the losses made of them.
 
 Exponentials are taken relative to the largest element, which is a constant to every derivative. The
 elements that attain an infinite maximum share: softmax of a row of -inf is uniform, and its
@@ -13,12 +13,12 @@ import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
 from fungrad.nn.activations import _floats, log_sigmoid
-from fungrad.numpy.prepare import array_of, axis_index
-from fungrad.primitives.elementwise import eq
-from fungrad.primitives.reducing import exp_difference
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stopping import stop_gradient
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.primitives.elementwise.family import eq
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.reduction.reduce import exp_difference
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 

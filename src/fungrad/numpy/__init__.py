@@ -1,5 +1,5 @@
 # ruff: noqa: F403 - every file lists its public names in __all__
-"""Floor 8: NumPy's namespace for traced values, as thin compositions of primitives
+"""NumPy's namespace for traced values, as thin compositions of primitives
 (`fungrad.numpy`).
 
 `import fungrad.numpy as np` is never needed: NumPy's own functions reach the ones here whenever an
@@ -15,29 +15,32 @@ from typing import Any
 
 import numpy as _numpy
 
-from fungrad.numpy import intercepted as intercepted
-from fungrad.numpy import methods as methods
-from fungrad.numpy import of_array_api as of_array_api
-from fungrad.numpy import of_math as of_math
-from fungrad.numpy import of_numba as of_numba
-from fungrad.numpy import of_scipy as of_scipy
-from fungrad.numpy import operators as operators
-from fungrad.numpy import ufunc_methods as ufunc_methods
-from fungrad.numpy import updates as updates
-from fungrad.numpy import written as written
-from fungrad.numpy.averages import *
 from fungrad.numpy.bits import *
-from fungrad.numpy.contractions import *
 from fungrad.numpy.creation import *
 from fungrad.numpy.dtypes import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.indexing import *
-from fungrad.numpy.joining import *
-from fungrad.numpy.rearranging import *
+from fungrad.numpy.interception import array_api_namespace as array_api_namespace
+from fungrad.numpy.interception import math_functions as math_functions
+from fungrad.numpy.interception import numba_compilation as numba_compilation
+from fungrad.numpy.interception import numpy_functions as numpy_functions
+from fungrad.numpy.interception import scipy_functions as scipy_functions
+from fungrad.numpy.join_split import *
+from fungrad.numpy.mean_var import *
+from fungrad.numpy.mutation import promoted_arrays as promoted_arrays
+from fungrad.numpy.products import *
+from fungrad.numpy.protocol import at_updates as at_updates
+from fungrad.numpy.protocol import methods as methods
+from fungrad.numpy.protocol import operators as operators
+from fungrad.numpy.protocol import ufunc_methods as ufunc_methods
 from fungrad.numpy.reductions import *
+from fungrad.numpy.repeat_pad_roll import *
 from fungrad.numpy.shaping import *
 from fungrad.numpy.sorting import *
-from fungrad.numpy.standard import *
+
+# The standard's own signatures stand in place of those above.
+# isort: split
+from fungrad.numpy.protocol.array_api import *
 from fungrad.tracing.trace import registry as _registry
 
 _LATER = ("fft", "linalg")
@@ -47,7 +50,7 @@ _LATER = ("fft", "linalg")
 @functools.cache
 def _seldom() -> None:
     """Imports the functions that few programs call, once anything is asked for that is not here."""
-    found = vars(importlib.import_module(f"{__name__}.seldom"))
+    found = vars(importlib.import_module(f"{__name__}.lazy_functions"))
     globals().update({name: found[name] for name in found if not name.startswith("_")})
 
 
@@ -57,7 +60,7 @@ def _later(func: Any) -> Any:
     """
     if isinstance(func, _numpy.ufunc):
         if "scipy.special" in sys.modules:  # where else could a ufunc of SciPy come from
-            importlib.import_module("fungrad.scipy.special_rest")
+            importlib.import_module("fungrad.scipy.special.lazy_functions")
         return _registry.ufuncs.get(func)
     package, _, name = str(getattr(func, "__module__", "")).rpartition(".")
     if package == "numpy" and name in _LATER:

@@ -1,4 +1,4 @@
-"""Floor 8: NumPy's functions of the bits of traced values: packbits, unpackbits and ndarray.view.
+"""NumPy's functions of the bits of traced values: packbits, unpackbits and ndarray.view.
 
 Bits have no derivatives. Complex numbers viewed as pairs of real ones, and pairs viewed as complex
 numbers, have.
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.axes import axis_index, flattened
-from fungrad.numpy.prepare import array_of
-from fungrad.numpy.viewing import linked
-from fungrad.numpy.wrap import implements
-from fungrad.primitives import shaping as s
-from fungrad.primitives import ufuncs as u
-from fungrad.primitives.bitcasting import bitcast
+from fungrad.numpy.mutation.views import linked
+from fungrad.numpy.protocol.axes import axis_index, flattened
+from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.primitives.elementwise import ufuncs as u
+from fungrad.primitives.elementwise.bitcast import bitcast
+from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 

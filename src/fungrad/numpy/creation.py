@@ -1,4 +1,4 @@
-"""Floor 8: NumPy's functions that make arrays, where traced values reach them.
+"""NumPy's functions that make arrays, where traced values reach them.
 
 What depends on shapes alone is no traced array, `zeros_like(x)` of a traced x included: it may be
 written into, and no gradient flows to it. Only what traced values fill is traced.
@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy import _CopyMode
 
-from fungrad.numpy.laying import copied, in_order, laid, like, like_axes
-from fungrad.numpy.prepare import array_of, axis_index, common_dtype, sizes
-from fungrad.numpy.viewing import each_view
-from fungrad.numpy.wrap import as_array, implements
-from fungrad.primitives import shaping as s
-from fungrad.primitives.checking import checked
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.shaping import cast
+from fungrad.numpy.mutation.views import each_view
+from fungrad.numpy.protocol.implements import as_array, implements
+from fungrad.numpy.protocol.operands import array_of, axis_index, common_dtype, sizes
+from fungrad.numpy.protocol.result_order import copied, in_order, laid, like, like_axes
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.runtime_check import checked
 from fungrad.tracing.aliasing import fresh
-from fungrad.tracing.made import writable
-from fungrad.tracing.source import is_ours, user_line
+from fungrad.tracing.created_arrays import writable
+from fungrad.tracing.source_location import is_ours, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 

@@ -1,4 +1,4 @@
-"""Floor 8: what NumPy says of the dtypes of traced values. Knows types, and computes nothing."""
+"""What NumPy says of the dtypes of traced values. Knows types, and computes nothing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import implements
+from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.operands import array_of
 from fungrad.tracing.trace import Tracer, typeof
 
 

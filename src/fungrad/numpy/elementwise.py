@@ -1,4 +1,4 @@
-"""Floor 8: NumPy's functions that work element by element and are no ufuncs, and the ufuncs made of
+"""NumPy's functions that work element by element and are no ufuncs, and the ufuncs made of
 others.
 
 Compositions of the primitives of elementwise.py and ufuncs.py. NumPy's ufuncs themselves reach
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.joining import concatenate
-from fungrad.numpy.prepare import array_of, axis_index, common_dtype
-from fungrad.numpy.viewing import Part, linked
-from fungrad.numpy.wrap import as_array, implements
-from fungrad.primitives import shaping as s
-from fungrad.primitives import ufuncs as u
-from fungrad.primitives.elementwise import select, sub
-from fungrad.primitives.shaping import cast
+from fungrad.numpy.join_split import concatenate
+from fungrad.numpy.mutation.views import Part, linked
+from fungrad.numpy.protocol.implements import as_array, implements
+from fungrad.numpy.protocol.operands import array_of, axis_index, common_dtype
+from fungrad.primitives.elementwise import ufuncs as u
+from fungrad.primitives.elementwise.family import select, sub
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import (
     EVAL,

@@ -1,4 +1,4 @@
-"""Floor 8: numpy.fft for traced values (`fungrad.numpy.fft`), with NumPy's signatures.
+"""numpy.fft for traced values (`fungrad.numpy.fft`), with NumPy's signatures.
 
 Knows how NumPy reads n, s, axes and norm; pads or crops, and calls the primitives of
 primitives/fft.py. `fftfreq` and `rfftfreq` take a dtype, too.
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.prepare import array_of, axis_index
-from fungrad.numpy.wrap import implements
+from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.operands import array_of, axis_index
 from fungrad.primitives import fft as p
-from fungrad.primitives.arranging import roll
-from fungrad.primitives.shaping import cast, conj, pad, slice_axis
+from fungrad.primitives.movement.diagonal_roll import roll
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, conj, pad, slice_axis
 
 
 def _frequencies(function: Any) -> Any:

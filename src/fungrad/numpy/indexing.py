@@ -1,8 +1,8 @@
-"""Floor 8: x[index] and NumPy's functions that pick elements, for traced values.
+"""x[index] and NumPy's functions that pick elements, for traced values.
 
 Reads an index as NumPy does, and hands the primitives its static part and its integer arrays. A
 mask has to be known, since the shape of what it picks depends on it. Functional updates stand in
-updates.py.
+at_updates.py.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.axes import axis_index, flattened
-from fungrad.numpy.laying import lies
-from fungrad.numpy.prepare import common_dtype
-from fungrad.numpy.viewing import Indexed, linked
-from fungrad.numpy.wrap import as_array, implements, known
-from fungrad.primitives.checking import in_range
-from fungrad.primitives.elementwise import select as pick
-from fungrad.primitives.indexing import ARRAY, Index, getitem, of_int, of_slice
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stacking import iota, unstack
-from fungrad.primitives.ufuncs import maximum, minimum, remainder
+from fungrad.numpy.mutation.views import Indexed, linked
+from fungrad.numpy.protocol.axes import axis_index, flattened
+from fungrad.numpy.protocol.implements import as_array, implements, known
+from fungrad.numpy.protocol.operands import common_dtype
+from fungrad.numpy.protocol.result_order import lies
+from fungrad.primitives.elementwise.family import select as pick
+from fungrad.primitives.elementwise.ufuncs import maximum, minimum, remainder
+from fungrad.primitives.movement.gather import ARRAY, Index, getitem, of_int, of_slice
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.movement.stack_iota import iota, unstack
+from fungrad.primitives.runtime_check import in_range
 from fungrad.tracing.aliasing import link
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
 

@@ -1,4 +1,4 @@
-"""Floor 8: numpy.linalg for traced values (`fungrad.numpy.linalg`), with NumPy's signatures.
+"""numpy.linalg for traced values (`fungrad.numpy.linalg`), with NumPy's signatures.
 
 Here stand equations and factorisations; norms stand in linalg_norms.py, products in
 linalg_products.py. Knows NumPy's arguments and named results; the work is done in
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy import contractions, linalg_norms, reductions
+from fungrad.numpy import linalg_norms, products, reductions
 from fungrad.numpy.linalg_norms import cond, matrix_norm, matrix_rank, norm, vector_norm
 from fungrad.numpy.linalg_products import (
     Error,
@@ -34,14 +34,21 @@ from fungrad.numpy.linalg_products import (
     trace,
     vecdot,
 )
-from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import NO_VALUE, as_array, implements
-from fungrad.primitives import linalg as p
-from fungrad.primitives import linalg_determinants, linalg_eig, linalg_factors, linalg_spectra
-from fungrad.primitives.elementwise import select, sub
-from fungrad.primitives.linalg_forms import adjoint, bar, columns, real_part
-from fungrad.primitives.shaping import cast, concatenate, pad, reduce_sum, reshape
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.primitives.elementwise.family import select, sub
+from fungrad.primitives.linalg import cholesky_qr, determinant, eigh_svd
+from fungrad.primitives.linalg import eig as linalg_eig
+from fungrad.primitives.linalg import solve as p
+from fungrad.primitives.linalg.matrix_parts import adjoint, bar, columns, real_part
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    cast,
+    concatenate,
+    pad,
+    reduce_sum,
+    reshape,
+)
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer
 
 LinAlgError = np.linalg.LinAlgError
@@ -89,7 +96,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_V
         raise ValueError("`rtol` and `rcond` can't be both set.")
     if hermitian:
         (a,) = squares("pinv", a)
-        a = linalg_factors.hermitian_part(a, True)
+        a = cholesky_qr.hermitian_part(a, True)
     return p.pinv(a, as_array(rcond))
 
 
@@ -114,12 +121,12 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     rcond = select(rcond < 0, eps, rcond)
     s = linalg_norms.singular_values(a)
     rank = cast(reductions.count_nonzero(s > rcond * reductions.max(s, initial=0)), np.int32)
-    x = contractions.matmul(p.pinv(a, rcond), b)
+    x = products.matmul(p.pinv(a, rcond), b)
     nothing = np.zeros(0, s.dtype)
     traced = type(rank) is Tracer
     if m <= n or (not traced and rank != n):
         return x, nothing, rank, s
-    error = sub(contractions.matmul(a, x), b)
+    error = sub(products.matmul(a, x), b)
     squared = reduce_sum(real_part(bar(error) * error), axes=(0,))
     squared = squared if len(b.shape) == 2 else reshape(squared, shape=(1,))
     return x, select(rank == n, squared, np.nan) if traced else squared, rank, s
@@ -131,13 +138,13 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 @implements(np.linalg.det)
 def det(a: Any) -> Any:
     """The determinants, as numpy.linalg.det; with derivatives at singular matrices too."""
-    return linalg_determinants.det(*squares("det", a))
+    return determinant.det(*squares("det", a))
 
 
 @implements(np.linalg.slogdet)
 def slogdet(a: Any) -> Any:
     """Signs and logarithms of the sizes of determinants, as numpy.linalg.slogdet."""
-    return _named(np.linalg.slogdet)(*linalg_determinants.slogdet(*squares("slogdet", a)))
+    return _named(np.linalg.slogdet)(*determinant.slogdet(*squares("slogdet", a)))
 
 
 # --- factorisations -------------------------------------------------------------------------------
@@ -149,8 +156,8 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     numpy.linalg.cholesky."""
     (a,) = squares("cholesky", a)
     if upper:
-        return adjoint(linalg_factors.cholesky(adjoint(a)))
-    return linalg_factors.cholesky(a)
+        return adjoint(cholesky_qr.cholesky(adjoint(a)))
+    return cholesky_qr.cholesky(a)
 
 
 @implements(np.linalg.qr)
@@ -174,14 +181,14 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     if mode not in ("reduced", "complete", "r"):
         raise ValueError(f"Unrecognized mode '{mode}'")
     (a,) = matrices("qr", a)
-    q, r = linalg_factors.qr(a)
+    q, r = cholesky_qr.qr(a)
     if mode == "r":
         return r
     m, n = a.shape[-2:]
     if mode == "reduced" or m <= n:
         return _named(np.linalg.qr)(q, r)
     axis = len(a.shape) - 1
-    q = concatenate(q, linalg_factors.complement(q), axis=axis)
+    q = concatenate(q, cholesky_qr.complement(q), axis=axis)
     below = ((0, 0),) * (axis - 1) + ((0, m - n), (0, 0))
     return _named(np.linalg.qr)(q, pad(r, widths=below))
 
@@ -195,17 +202,17 @@ def svd(
         return _hermitian_svd(a) if compute_uv else _hermitian_values(a)
     (a,) = matrices("svd", a)
     if compute_uv:
-        return _named(np.linalg.svd)(*linalg_spectra.svd(a, full=bool(full_matrices)))
-    return linalg_spectra.svdvals(a)
+        return _named(np.linalg.svd)(*eigh_svd.svd(a, full=bool(full_matrices)))
+    return eigh_svd.svdvals(a)
 
 
 def _hermitian_values(a: Any) -> Any:
     (a,) = squares("svd", a)
-    return np.sort(np.abs(linalg_spectra.eigvalsh(a, lower=True)))[..., ::-1]
+    return np.sort(np.abs(eigh_svd.eigvalsh(a, lower=True)))[..., ::-1]
 
 
 def _hermitian_svd(a: Any) -> Any:
-    w, u = linalg_spectra.eigh(*squares("svd", a), lower=True)
+    w, u = eigh_svd.eigh(*squares("svd", a), lower=True)
     order = np.argsort(np.abs(w))[..., ::-1]
     w = np.take_along_axis(w, order, axis=-1)
     u = np.take_along_axis(u, order[..., None, :], axis=-1)
@@ -228,13 +235,13 @@ def _lower(UPLO: str) -> bool:
 @implements(np.linalg.eigh)
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh."""
-    return _named(np.linalg.eigh)(*linalg_spectra.eigh(*squares("eigh", a), lower=_lower(UPLO)))
+    return _named(np.linalg.eigh)(*eigh_svd.eigh(*squares("eigh", a), lower=_lower(UPLO)))
 
 
 @implements(np.linalg.eigvalsh)
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     """The eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh."""
-    return linalg_spectra.eigvalsh(*squares("eigvalsh", a), lower=_lower(UPLO))
+    return eigh_svd.eigvalsh(*squares("eigvalsh", a), lower=_lower(UPLO))
 
 
 @implements(np.linalg.eig)

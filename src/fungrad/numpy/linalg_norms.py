@@ -1,4 +1,4 @@
-"""Floor 8: numpy.linalg's norms, condition numbers and ranks.
+"""numpy.linalg's norms, condition numbers and ranks.
 
 A norm has the derivative 0 where it is 0, never NaN. Ties among the elements, sums or singular
 values that a norm is the largest or smallest of share the derivative equally, as all ties do.
@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy import reductions
-from fungrad.numpy.axes import axes_of, axis_index, flattened, with_axes_kept
 from fungrad.numpy.linalg_products import Error, matrices, squares
-from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import implements
-from fungrad.primitives.elementwise import eq, logical_and, logical_not, mul, ne, select
-from fungrad.primitives.linalg import inv
-from fungrad.primitives.linalg_forms import bar, real_part
-from fungrad.primitives.linalg_spectra import eigvalsh, svdvals
-from fungrad.primitives.reducing import reduce_all, reduce_any, root
-from fungrad.primitives.shaping import cast, reduce_sum, reshape, transpose
+from fungrad.numpy.protocol.axes import axes_of, axis_index, flattened, with_axes_kept
+from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.primitives.elementwise.family import eq, logical_and, logical_not, mul, ne, select
+from fungrad.primitives.linalg.eigh_svd import eigvalsh, svdvals
+from fungrad.primitives.linalg.matrix_parts import bar, real_part
+from fungrad.primitives.linalg.solve import inv
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, reduce_sum, reshape, transpose
+from fungrad.primitives.reduction.reduce import reduce_all, reduce_any, root
 
 
 def singular_values(x: Any, hermitian: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Floor 8: numpy.linalg's products, powers, and what it shares with NumPy's main namespace.
+"""numpy.linalg's products, powers, and what it shares with NumPy's main namespace.
 
 Compositions of matmul, solve and inv; knows NumPy's arguments, and the order of a chain of
 products that costs least.
@@ -13,12 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy import contractions, rearranging, shaping
-from fungrad.numpy.laying import lies
-from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import implements
-from fungrad.primitives import linalg as p
-from fungrad.primitives.shaping import broadcast_to, cast, reshape, transpose
+from fungrad.numpy import products, repeat_pad_roll, shaping
+from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.result_order import lies
+from fungrad.primitives.linalg import solve as p
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    cast,
+    reshape,
+    transpose,
+)
 
 Error = np.linalg.LinAlgError
 
@@ -86,10 +91,10 @@ def matrix_power(a: Any, n: Any) -> Any:
     while True:
         n, odd = divmod(n, 2)
         if odd:
-            result = a if result is None else contractions.matmul(result, a)
+            result = a if result is None else products.matmul(result, a)
         if n == 0:
             return result
-        a = contractions.matmul(a, a)
+        a = products.matmul(a, a)
 
 
 def _order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
@@ -130,7 +135,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
         if i == j:
             return chain[i]
         k = split[i, j]
-        return contractions.dot(product(i, k), product(k + 1, j))
+        return products.dot(product(i, k), product(k + 1, j))
 
     result = product(0, len(chain) - 1)
     shape = result.shape[first : 2 - last]
@@ -185,7 +190,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
             f"Input arrays must be one-dimensional, but they are x1.ndim={len(x1.shape)} and "
             f"x2.ndim={len(x2.shape)}."
         )
-    return contractions.outer(x1, x2)
+    return products.outer(x1, x2)
 
 
 @implements(np.linalg.cross)
@@ -204,13 +209,13 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 @implements(np.linalg.trace)
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sums of the diagonals of the last two axes, as numpy.linalg.trace."""
-    return contractions.trace(x, offset, -2, -1, dtype)
+    return products.trace(x, offset, -2, -1, dtype)
 
 
 @implements(np.linalg.diagonal)
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """The diagonals of the last two axes, as numpy.linalg.diagonal."""
-    return rearranging.diagonal(x, offset, -2, -1)
+    return repeat_pad_roll.diagonal(x, offset, -2, -1)
 
 
 @implements(np.linalg.matrix_transpose)
@@ -222,19 +227,19 @@ def matrix_transpose(x: Any, /) -> Any:
 @implements(np.linalg.matmul)
 def matmul(x1: Any, x2: Any, /) -> Any:
     """The matrix product, as numpy.linalg.matmul."""
-    return contractions.matmul(x1, x2)
+    return products.matmul(x1, x2)
 
 
 @implements(np.linalg.tensordot)
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     """The sum of products over axes, as numpy.linalg.tensordot."""
-    return contractions.tensordot(x1, x2, axes)
+    return products.tensordot(x1, x2, axes)
 
 
 @implements(np.linalg.vecdot)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The dot products of vectors along an axis, the first conjugated, as numpy.linalg.vecdot."""
-    return contractions.vecdot(x1, x2, axis=axis)
+    return products.vecdot(x1, x2, axis=axis)
 
 
 __all__ = [

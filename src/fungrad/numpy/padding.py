@@ -1,4 +1,4 @@
-"""Floor 8: np.pad for traced values: every mode, one axis after another, as in NumPy.
+"""np.pad for traced values: every mode, one axis after another, as in NumPy.
 
 A border of copies is one indexing; one of other values is joined on, and has their derivatives.
 """
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.creation import linspace
-from fungrad.numpy.laying import lies
-from fungrad.numpy.prepare import array_of, axis_index
-from fungrad.numpy.wrap import implements, known
-from fungrad.primitives import shaping as s
-from fungrad.primitives.indexing import ARRAY, Index, getitem
-from fungrad.primitives.shaping import cast
+from fungrad.numpy.protocol.implements import implements, known
+from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.result_order import lies
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement.gather import ARRAY, Index, getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import Tracer
 

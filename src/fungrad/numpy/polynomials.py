@@ -1,4 +1,4 @@
-"""Floor 8: NumPy's functions of polynomials given by their coefficients, the highest power first.
+"""NumPy's functions of polynomials given by their coefficients, the highest power first.
 
 Compositions; the roots are differentiated as implicit functions of the coefficients.
 """
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.calculus import convolve
-from fungrad.numpy.joining import concatenate
-from fungrad.numpy.laying import lies
-from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import if_known, implements, known
-from fungrad.primitives.polynomial_roots import polynomial_roots
-from fungrad.primitives.shaping import cast, pad, reduce_sum, reshape
+from fungrad.numpy.diff_interp_trapezoid import convolve
+from fungrad.numpy.join_split import concatenate
+from fungrad.numpy.protocol.implements import if_known, implements, known
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.result_order import lies
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, pad, reduce_sum, reshape
+from fungrad.primitives.special.polynomial_roots import polynomial_roots
 from fungrad.tracing.trace import Tracer
 
 

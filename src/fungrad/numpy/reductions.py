@@ -1,7 +1,7 @@
-"""Floor 8: NumPy's reductions and cumulative functions for traced values, with NumPy's signatures.
+"""NumPy's reductions and cumulative functions for traced values, with NumPy's signatures.
 
-Thin compositions of the primitives of reducing.py and scanning.py. Averages stand in averages.py,
-the functions that ignore NaN in nan_reductions.py.
+Thin compositions of the primitives of reducing.py and cumulative.py. Averages stand in mean_var.py,
+the functions that ignore NaN in nan_functions.py.
 """
 
 from __future__ import annotations
@@ -11,13 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.axes import axis_index, flattened, reduced_axes, with_axes_kept
-from fungrad.numpy.wrap import NO_VALUE, as_array, implements
-from fungrad.primitives import reducing as r
-from fungrad.primitives import scanning
-from fungrad.primitives.elementwise import add, mul, ne, select, sub
-from fungrad.primitives.shaping import broadcast_to, cast, concatenate, full, reduce_sum
-from fungrad.primitives.ufuncs import fmax, fmin, logaddexp, logaddexp2, maximum, minimum
+from fungrad.numpy.protocol.axes import axis_index, flattened, reduced_axes, with_axes_kept
+from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
+from fungrad.primitives.elementwise.family import add, mul, ne, select, sub
+from fungrad.primitives.elementwise.ufuncs import (
+    fmax,
+    fmin,
+    logaddexp,
+    logaddexp2,
+    maximum,
+    minimum,
+)
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    cast,
+    concatenate,
+    full,
+    reduce_sum,
+)
+from fungrad.primitives.reduction import cumulative
+from fungrad.primitives.reduction import reduce as r
 from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 
 
@@ -198,13 +211,13 @@ def cumulated(primitive: Callable[..., Any], a: Any, axis: Any, dtype: Any) -> A
 @implements(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """The sums of the elements up to each, as numpy.cumsum."""
-    return cumulated(scanning.cumsum, a, axis, dtype)
+    return cumulated(cumulative.cumsum, a, axis, dtype)
 
 
 @implements(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """The products of the elements up to each, as numpy.cumprod; right where elements are zero."""
-    return cumulated(scanning.cumprod, a, axis, dtype)
+    return cumulated(cumulative.cumprod, a, axis, dtype)
 
 
 def _cumulative(
@@ -239,7 +252,7 @@ def cumulative_sum(
     include_initial: bool = False,
 ) -> Any:
     """The sums of the elements up to each, as numpy.cumulative_sum."""
-    return _cumulative(scanning.cumsum, 0, x, axis, dtype, include_initial)
+    return _cumulative(cumulative.cumsum, 0, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(
@@ -252,7 +265,7 @@ def cumulative_prod(
     include_initial: bool = False,
 ) -> Any:
     """The products of the elements up to each, as numpy.cumulative_prod."""
-    return _cumulative(scanning.cumprod, 1, x, axis, dtype, include_initial)
+    return _cumulative(cumulative.cumprod, 1, x, axis, dtype, include_initial)
 
 
 if hasattr(np, "cumulative_sum"):  # of NumPy 2.1
@@ -315,10 +328,10 @@ def _accumulator(ufunc: np.ufunc, primitive: Callable[..., Any]) -> Callable[...
 
 
 ACCUMULATE: dict[np.ufunc, Callable[..., Any]] = {
-    np.add: _accumulator(np.add, scanning.cumsum),
-    np.multiply: _accumulator(np.multiply, scanning.cumprod),
-    np.maximum: _accumulator(np.maximum, scanning.cummax),
-    np.minimum: _accumulator(np.minimum, scanning.cummin),
+    np.add: _accumulator(np.add, cumulative.cumsum),
+    np.multiply: _accumulator(np.multiply, cumulative.cumprod),
+    np.maximum: _accumulator(np.maximum, cumulative.cummax),
+    np.minimum: _accumulator(np.minimum, cumulative.cummin),
 }
 """By ufunc: what its method `accumulate` does, with NumPy's signature."""
 

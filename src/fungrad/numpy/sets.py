@@ -1,4 +1,4 @@
-"""Floor 8: NumPy's set operations for traced values. The values that they pick have derivatives.
+"""NumPy's set operations for traced values. The values that they pick have derivatives.
 
 How many elements are unique decides on the shape of the result, so that the values have to be known
 (under jit and vmap only `fungrad.numpy.unique(x, size=n)` is); which are equal is asked of NumPy.
@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import GradientCutError
-from fungrad.numpy.axes import axis_index, flattened
-from fungrad.numpy.prepare import array_of, promoted
+from fungrad.numpy.mutation.views import Indexed, linked
+from fungrad.numpy.protocol.axes import axis_index, flattened
+from fungrad.numpy.protocol.implements import implements, known
+from fungrad.numpy.protocol.operands import array_of, promoted
 from fungrad.numpy.sorting import joined_flat
-from fungrad.numpy.viewing import Indexed, linked
-from fungrad.numpy.wrap import implements, known
-from fungrad.primitives import sorting as s
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.indexing import ARRAY, Index, getitem
-from fungrad.primitives.shaping import concatenate, reshape
-from fungrad.tracing.source import user_line
+from fungrad.primitives import sort as s
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.gather import ARRAY, Index, getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, reshape
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, registry, shape_of
 
 _PLAIN_UNIQUE: Any = np.unique

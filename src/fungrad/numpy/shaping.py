@@ -1,8 +1,8 @@
-"""Floor 8: NumPy's functions that change the shape and the order of axes.
+"""NumPy's functions that change the shape and the order of axes.
 
-Knows NumPy's ways of naming shapes and axes; the elements are moved by primitives/shaping.py. What
-joins and splits arrays stands in joining.py, what repeats, pads or masks elements in
-rearranging.py.
+Knows NumPy's ways of naming shapes and axes; the elements are moved by
+primitives/movement/reshape_broadcast_cast.py. What joins and splits arrays stands in joining.py,
+what repeats, pads or masks elements in repeat_pad_roll.py.
 """
 
 from __future__ import annotations
@@ -13,20 +13,26 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.laying import copied
-from fungrad.numpy.prepare import (
+from fungrad.numpy.mutation.views import (
+    each_view,
+    read_only_views,
+    reshaped_view,
+    transposed_view,
+    views,
+)
+from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.operands import (
     array_of,
     axis_index,
     axis_indices,
     complete_shape,
     sizes,
 )
-from fungrad.numpy.viewing import each_view, read_only_views, reshaped_view, transposed_view, views
-from fungrad.numpy.wrap import implements
-from fungrad.primitives import shaping as s
-from fungrad.primitives.shaping import cast
+from fungrad.numpy.protocol.result_order import copied
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.aliasing import fresh
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, registry, shape_of
 
 # --- shape, order of axes -------------------------------------------------------------------------

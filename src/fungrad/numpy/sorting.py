@@ -1,7 +1,7 @@
-"""Floor 8: NumPy's functions that sort, and that search in what is sorted, for traced values.
+"""NumPy's functions that sort, and that search in what is sorted, for traced values.
 
-Thin compositions of primitives/sorting.py: positions have no derivative, sorted values have. Order
-statistics stand in quantiles.py, sets in sets.py.
+Thin compositions of primitives/sort.py: positions have no derivative, sorted values have. Order
+statistics stand in order_statistics.py, sets in sets.py.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.axes import axis_index, flattened
-from fungrad.numpy.prepare import array_of, promoted
-from fungrad.numpy.wrap import implements, known
-from fungrad.primitives import sorting as s
-from fungrad.primitives.shaping import cast, concatenate
+from fungrad.numpy.protocol.axes import axis_index, flattened
+from fungrad.numpy.protocol.implements import implements, known
+from fungrad.numpy.protocol.operands import array_of, promoted
+from fungrad.primitives import sort as s
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, concatenate
 from fungrad.tracing import interception
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, registry, shape_of
 
 

@@ -1,7 +1,7 @@
-"""Floor 8: NumPy's covariances, and the positions and running sums that ignore NaN.
+"""NumPy's covariances, and the positions and running sums that ignore NaN.
 
-Compositions for traced values, with NumPy's formulas. Averages stand in averages.py, order
-statistics in quantiles.py.
+Compositions for traced values, with NumPy's formulas. Averages stand in mean_var.py, order
+statistics in order_statistics.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.averages import average
-from fungrad.numpy.prepare import array_of
-from fungrad.numpy.wrap import NO_VALUE, implements
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.shaping import cast, concatenate, reshape
+from fungrad.numpy.mean_var import average
+from fungrad.numpy.protocol.implements import NO_VALUE, implements
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, concatenate, reshape
 from fungrad.tracing.trace import Tracer, registry, shape_of
 
 

@@ -1,3 +1,3 @@
-"""Floor 3: the primitives. Knows NumPy, the IR and traces; knows no transform, though it holds
+"""The primitives. Knows NumPy, the IR and traces; knows no transform, though it holds
 their rules.
 """

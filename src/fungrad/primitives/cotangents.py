@@ -1,4 +1,4 @@
-"""Floor 3: cotangents on the way back that are more than an array: masked ones, and collected ones.
+"""Cotangents on the way back that are more than an array: masked ones, and collected ones.
 Knows NumPy alone.
 """
 

@@ -1,4 +1,4 @@
-"""Floor 3: discrete Fourier transforms: `fft` along axes, and `rfft` and `irfft` along one.
+"""Discrete Fourier transforms: `fft` along axes, and `rfft` and `irfft` along one.
 
 All are linear and, unlike the textbook's, transposed without conjugation: the pairing of complex
 numbers here is Re(sum(c * x)), under which the matrix exp(-2 pi i j k / n) is symmetric. Knows
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, linear
-from fungrad.primitives.elementwise import mul
-from fungrad.primitives.shaping import conj
+from fungrad.primitives.elementwise.family import mul
+from fungrad.primitives.movement.reshape_broadcast_cast import conj
+from fungrad.primitives.primitive import Primitive, linear
 
 Axes = tuple[int, ...]
 

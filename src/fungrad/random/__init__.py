@@ -1,4 +1,4 @@
-"""Floor 8: jax.random's functions over NumPy's Philox (`fungrad.random`): keys, and samples that
+"""jax.random's functions over NumPy's Philox (`fungrad.random`): keys, and samples that
 are functions of a key and parameters, differentiable where the distribution is continuous.
 """
 

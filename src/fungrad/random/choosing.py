@@ -1,4 +1,4 @@
-"""Floor 8: samples that are taken out of something: indices, permutations, choices.
+"""Samples that are taken out of something: indices, permutations, choices.
 
 Knows discrete probabilities, and no other distribution.
 """
@@ -12,13 +12,13 @@ import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
 from fungrad.numpy.indexing import take, take_along_axis
-from fungrad.numpy.prepare import array_of, axis_index, sizes
+from fungrad.numpy.protocol.operands import array_of, axis_index, sizes
 from fungrad.numpy.sorting import searchsorted
-from fungrad.primitives.stopping import stop_gradient
+from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.random.continuous import gumbel
 from fungrad.random.discrete import randint
 from fungrad.random.prepare import WORD, bits_of, fitting, parameter, uniforms
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 

@@ -1,4 +1,4 @@
-"""Floor 8: samples of continuous distributions that are a formula of uniform or normal numbers.
+"""Samples of continuous distributions that are a formula of uniform or normal numbers.
 
 Each is differentiable in its parameters, as the formula is. Where a formula has no source it is the
 inverse of the distribution function.
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.prepare import sizes
-from fungrad.primitives.random_bits import normal_quantile
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.windows import normal_cdf
+from fungrad.numpy.protocol.operands import sizes
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.movement.sliding_window import normal_cdf
+from fungrad.primitives.random.bits import normal_quantile
 from fungrad.random.keys import split
 from fungrad.random.prepare import (
     fitting,

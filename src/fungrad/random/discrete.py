@@ -1,4 +1,4 @@
-"""Floor 8: samples that are integers or booleans: they have no derivatives.
+"""Samples that are integers or booleans: they have no derivatives.
 
 Where a parameter is no possible one, a count is -1.
 """
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.numpy.prepare import array_of, sizes
-from fungrad.primitives.random_bits import high_product
-from fungrad.primitives.random_rejection import random_binomial, random_poisson
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stopping import stop_gradient
+from fungrad.numpy.protocol.operands import array_of, sizes
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.random.bits import high_product
+from fungrad.primitives.random.rejection import random_binomial, random_poisson
+from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.random.keys import split
 from fungrad.random.prepare import (
     WORD,
@@ -27,7 +27,7 @@ from fungrad.random.prepare import (
     spread,
     uniforms,
 )
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, shape_of
 
 

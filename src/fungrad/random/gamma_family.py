@@ -1,4 +1,4 @@
-"""Floor 8: samples of the gamma distribution and of those that are made of it.
+"""Samples of the gamma distribution and of those that are made of it.
 
 Gamma numbers are drawn by rejection, and have the derivatives by implicit reparameterisation that
 their quantiles have (Figurnov, Mohamed and Mnih 2018), of all orders; the others are formulas of
@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
-from fungrad.numpy.prepare import sizes
-from fungrad.primitives.incomplete import log_gamma_quantile
-from fungrad.primitives.random_rejection import random_log_gamma
-from fungrad.primitives.stopping import stop_gradient
+from fungrad.numpy.protocol.operands import sizes
+from fungrad.primitives.random.rejection import random_log_gamma
+from fungrad.primitives.special.incomplete_gamma import log_gamma_quantile
+from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.random.continuous import exponential
 from fungrad.random.discrete import rademacher
 from fungrad.random.keys import split
 from fungrad.random.prepare import checked, fitting, floating, normals, parameter, spread
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 

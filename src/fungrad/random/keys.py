@@ -1,4 +1,4 @@
-"""Floor 8: keys: made of a seed, split, folded. A key is an array of two words, u64[2].
+"""Keys: made of a seed, split, folded. A key is an array of two words, u64[2].
 
 Knows the streams of a key; knows no distribution.
 """
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.numpy.prepare import sizes
-from fungrad.primitives import philox
-from fungrad.primitives.random_bits import random_bits
-from fungrad.primitives.shaping import cast
+from fungrad.numpy.protocol.operands import sizes
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.random import philox
+from fungrad.primitives.random.bits import random_bits
 from fungrad.random.prepare import WORD, bits_of, checked
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer
 
 _MASK = 2**64 - 1

@@ -1,4 +1,4 @@
-"""Floor 8: keys, shapes, dtypes and parameters of random functions, made ready, and the uniform and
+"""Keys, shapes, dtypes and parameters of random functions, made ready, and the uniform and
 normal numbers that the distributions are made of. Knows the primitive `random_bits`; knows no
 distribution with parameters.
 """
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.numpy.prepare import array_of, sizes
-from fungrad.primitives import philox
-from fungrad.primitives.random_bits import normal_of_bits, random_bits, uniform_of_bits
-from fungrad.primitives.shaping import broadcast_to, cast
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of, sizes
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast
+from fungrad.primitives.random import philox
+from fungrad.primitives.random.bits import normal_of_bits, random_bits, uniform_of_bits
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 WORD = np.dtype(np.uint64)

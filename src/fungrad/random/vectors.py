@@ -1,4 +1,4 @@
-"""Floor 8: samples of normal vectors and orthogonal matrices. Knows linear algebra by NumPy."""
+"""Samples of normal vectors and orthogonal matrices. Knows linear algebra by NumPy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.numpy.prepare import sizes
-from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.shaping import broadcast_to, cast
+from fungrad.numpy.protocol.operands import sizes
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast
 from fungrad.random.prepare import fitting, floating, normals, parameter
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 

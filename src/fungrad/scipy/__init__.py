@@ -1,4 +1,4 @@
-"""Floor 8: SciPy's namespaces for traced values (`fungrad.scipy`): integrate,
+"""SciPy's namespaces for traced values (`fungrad.scipy`): integrate,
 interpolate, linalg, ndimage, optimize, signal, spatial, special, stats.
 
 They are imported when they are first asked for, and only then is SciPy, which the extra `scipy`

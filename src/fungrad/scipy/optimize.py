@@ -1,4 +1,4 @@
-"""Floor 8: scipy.optimize with derivatives (`fungrad.scipy.optimize`).
+"""scipy.optimize with derivatives (`fungrad.scipy.optimize`).
 
 Adapters alone: the methods are SciPy's, which get the value and the gradient of one evaluation,
 Jacobians, and products with the Hessian. Parameters may be trees; SciPy sees one float64 vector.
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.errors import ArgumentError
-from fungrad.primitives.shaping import cast
-from fungrad.scipy.extra import scipy_module
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.scipy.optional import scipy_module
+from fungrad.support import pytree
 from fungrad.tracing.trace import typeof
-from fungrad.transforms.arguments import flat_leaves
-from fungrad.transforms.gradients import grad, jvp, value_and_grad
-from fungrad.transforms.jacobians import hessian, jacfwd, jacrev
+from fungrad.transforms.arguments.binding import flat_leaves
+from fungrad.transforms.grad import grad, jvp, value_and_grad
+from fungrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fungrad.tree_parts import ravel_pytree
 
 _optimize = scipy_module("scipy.optimize")
@@ -34,14 +34,14 @@ class _Parameters:
     """The parameters as SciPy's vector, and back as the user's tree."""
 
     def __init__(self, x0: Any) -> None:
-        leaves, treedef = trees.flatten(x0)
+        leaves, treedef = pytree.flatten(x0)
         numbers = all(type(leaf) in (int, float, bool) for leaf in leaves)
         if numbers and _is_sequence(x0):  # [1.0, 2.0] is an array to SciPy, and so it is here
             x0 = np.atleast_1d(np.asarray(x0, np.float64))
-        elif treedef is trees.LEAF:
+        elif treedef is pytree.LEAF:
             x0 = np.atleast_1d(_float64(x0))
         else:
-            x0 = trees.unflatten(treedef, [_float64(leaf) for leaf in leaves])
+            x0 = pytree.unflatten(treedef, [_float64(leaf) for leaf in leaves])
         self.vector, self.tree = ravel_pytree(x0)
         self.plain = type(x0) is np.ndarray and x0.ndim == 1
 

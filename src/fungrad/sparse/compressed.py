@@ -15,7 +15,7 @@ from fungrad.sparse import colouring
 from fungrad.sparse.derivative import Arguments, Derivative, forward, reverse, second
 from fungrad.sparse.patterns import Pattern, scipy_sparse
 from fungrad.sparse.propagation import is_dense, of_linear_map
-from fungrad.tracing.source import describe, user_line
+from fungrad.tracing.source_location import describe, user_line
 
 FEW = 8
 """The most columns of a matrix that nobody minds to be dense."""

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
+from fungrad.compiler.jit import Jitted, jit
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
-from fungrad.jit import Jitted, jit
-from fungrad.structural.retrace import split, strong
-from fungrad.tracing.evaluate import evaluate
-from fungrad.tracing.source import describe
-from fungrad.tracing.stage import stage
+from fungrad.retracing.graph_transforms import split, strong
+from fungrad.support import pytree
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import shape_of, typeof
-from fungrad.transforms.arguments import flat_leaves, leaf_type
-from fungrad.transforms.forward import pushed_forward
-from fungrad.transforms.jacobians import Call
-from fungrad.transforms.reverse import linearized
+from fungrad.transforms.arguments.binding import flat_leaves, leaf_type
+from fungrad.transforms.engine.forward import pushed_forward
+from fungrad.transforms.engine.reverse import linearized
+from fungrad.transforms.jacobian import Call
 
 Product = Callable[[Call, Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
 """(call, leaves, vectors) -> (outputs, products), traced."""
@@ -100,7 +100,7 @@ class Arguments:
         """The arguments with other values in place of the floating ones."""
         given = iter(values)
         leaves = [next(given) if t else x for x, t in zip(self.leaves, self.taken, strict=True)]
-        args, kwargs = trees.unflatten(self.treedef, leaves)
+        args, kwargs = pytree.unflatten(self.treedef, leaves)
         return args, kwargs
 
 

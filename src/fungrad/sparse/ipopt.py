@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.jit import jit
+from fungrad.compiler.jit import jit
 from fungrad.sparse.compressed import rows_of
 from fungrad.sparse.public import hessian, jacobian
-from fungrad.transforms.gradients import grad
+from fungrad.transforms.grad import grad
 
 
 class IpoptProblem:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.control_flow.call import call
+from fungrad.control_flow.scan import scan
+from fungrad.control_flow.switch import switch
+from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.sparse.patterns import Pattern, empty, equal, identity, stacked, take, union
 from fungrad.sparse.rules import Given, spread
-from fungrad.structural.branch import switch
-from fungrad.structural.call import call
-from fungrad.structural.checkpoint import checkpointed
-from fungrad.structural.loop import while_loop
-from fungrad.structural.scan import scan
 
 STEPS = 256
 """The most steps of a scan that are gone through one by one."""

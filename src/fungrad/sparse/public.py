@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.errors import AbstractValueError, ArgumentError
 from fungrad.ir.types import Type
 from fungrad.sparse.compressed import Compressed, found_pattern, hessian_plan, jacobian_plan
 from fungrad.sparse.derivative import Arguments, Derivative, forward, second
 from fungrad.sparse.patterns import scipy_sparse
-from fungrad.tracing.source import describe, user_line
+from fungrad.support import pytree
+from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current
-from fungrad.tracing.transformed import Transformed
-from fungrad.transforms.arguments import check_differentiated
+from fungrad.tracing.transformed_function import Transformed
+from fungrad.transforms.arguments.binding import check_differentiated
 
 PLANS = 32
 """How many patterns and programs, for arguments of different types, a function keeps."""
@@ -172,7 +172,7 @@ def _jacobian(
         blocks = _blocks(plan.matrix(entries), types, structures, format)
         if verb is jacobian:
             return blocks
-        return trees.unflatten(derivative.structure, outputs), blocks
+        return pytree.unflatten(derivative.structure, outputs), blocks
 
     result = SparseFunction(
         run, verb, f, argnums, mode=mode, pattern=pattern, format=format, check=check
@@ -231,7 +231,7 @@ def hessian(
 def _blocks(
     matrix: Any,
     types: tuple[Sequence[Type], Sequence[Type]],
-    structures: tuple[trees.TreeDef, trees.TreeDef],
+    structures: tuple[pytree.TreeDef, pytree.TreeDef],
     format: str,
 ) -> Any:
     """The matrix, or the tree of trees of its blocks."""
@@ -243,7 +243,7 @@ def _blocks(
             [matrix[a:b, c:d].asformat(format) for c, d in itertools.pairwise(columns)]
             for a, b in itertools.pairwise(rows)
         ]
-    return trees.unflatten(structures[0], [trees.unflatten(structures[1], row) for row in parts])
+    return pytree.unflatten(structures[0], [pytree.unflatten(structures[1], row) for row in parts])
 
 
 def jacobian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwargs: Any) -> Any:

@@ -15,17 +15,13 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Equation
-from fungrad.primitives.arranging import diagonal, from_diagonal, roll
-from fungrad.primitives.checking import checked
-from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.elementwise import mul, select
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import mul, select
 from fungrad.primitives.fft import fft, irfft, rfft
-from fungrad.primitives.indexing import getitem, scatter
-from fungrad.primitives.linalg import solve
-from fungrad.primitives.reducing import exact_sum
-from fungrad.primitives.scanning import cumsum, linear_recurrence
-from fungrad.primitives.scattering import index_add, index_set
-from fungrad.primitives.shaping import (
+from fungrad.primitives.linalg.solve import solve
+from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal, roll
+from fungrad.primitives.movement.gather import getitem, scatter
+from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     concatenate,
     conj,
@@ -37,9 +33,14 @@ from fungrad.primitives.shaping import (
     slice_axis,
     transpose,
 )
-from fungrad.primitives.sorting import permuted, share_ties
-from fungrad.primitives.stacking import stack, unstack
-from fungrad.primitives.windows import overlap_add, windows
+from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.sliding_window import overlap_add, windows
+from fungrad.primitives.movement.stack_iota import stack, unstack
+from fungrad.primitives.reduction.cumulative import cumsum, linear_recurrence
+from fungrad.primitives.reduction.reduce import exact_sum
+from fungrad.primitives.runtime_check import checked
+from fungrad.primitives.sort import permuted, share_ties
+from fungrad.rematerialisation.policies import named
 from fungrad.sparse.patterns import (
     Pattern,
     mapped,
@@ -51,7 +52,6 @@ from fungrad.sparse.patterns import (
     take_numbered,
     union,
 )
-from fungrad.structural.policies import named
 
 
 class Given:

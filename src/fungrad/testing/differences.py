@@ -1,4 +1,4 @@
-"""Floor 9: slopes by central differences, and how far they can be trusted.
+"""Slopes by central differences, and how far they can be trusted.
 
 What `check_grads` and the command `fungrad check` compare derivatives with. Knows functions of one
 number that give arrays.
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.records import Record
+from fungrad.support.record import Record
 
 ROUNDINGS = 16
 """How many units of the last place of a function's largest value its rounding may come to."""

@@ -1,4 +1,4 @@
-"""Floor 9: `check_grads`, the comparison of derivatives with finite differences.
+"""`check_grads`, the comparison of derivatives with finite differences.
 
 Forward mode is compared with central differences along random directions, reverse mode by the
 identity <J t, g> = <t, J' g>, and both again on the derivatives themselves, up to the order
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.errors import ArgumentError, GradientCheckError
+from fungrad.support import pytree
 from fungrad.testing.differences import ROUGH, ROUNDINGS, Slope, slopes, spreads
-from fungrad.tracing.source import boundary, describe
-from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type
-from fungrad.transforms.gradients import jvp, vjp
+from fungrad.tracing.source_location import boundary, describe
+from fungrad.transforms.arguments.binding import flat_leaves, leaf_names, leaf_type
+from fungrad.transforms.grad import jvp, vjp
 
 Flat = Callable[..., list[Any]]
 
@@ -66,7 +66,7 @@ def check_grads(
         raise ArgumentError(f"modes={modes!r} has to hold 'fwd', 'rev' or both.")
     if type(order) is not int or order < 1:
         raise ArgumentError(f"order={order!r} has to be an integer of at least 1.")
-    leaves, treedef = trees.flatten(tuple(args))
+    leaves, treedef = pytree.flatten(tuple(args))
     active = [i for i, leaf in enumerate(leaves) if _inexact(leaf)]
     if not active:
         raise ArgumentError(
@@ -79,7 +79,7 @@ def check_grads(
         for i, value in zip(active, values, strict=True):
             full[i] = value
         return [
-            leaf for leaf in flat_leaves(f(*trees.unflatten(treedef, full)))[0] if _inexact(leaf)
+            leaf for leaf in flat_leaves(f(*pytree.unflatten(treedef, full)))[0] if _inexact(leaf)
         ]
 
     start = [leaves[i] for i in active]

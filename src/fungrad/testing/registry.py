@@ -1,28 +1,12 @@
-"""Floor 9: `missing_rules`, which looks through the declared primitives. Knows the registry."""
+"""`missing_rules`, which looks through the declared primitives. Knows the registry."""
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import pkgutil
 from collections.abc import Iterator
 
-import fungrad.primitives
-import fungrad.structural
-from fungrad.primitives.declare import Primitive, primitives
-
-
-def all_primitives() -> dict[tuple[str, str], Primitive]:
-    """Every declared primitive by (module, name), those of fungrad that were not used yet
-    included.
-    """
-    for package in (fungrad.primitives, fungrad.structural):
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
-    if importlib.util.find_spec("scipy") is not None:
-        for name in ("linalg", "special", "signal_filters"):
-            importlib.import_module(f"fungrad.scipy.{name}")
-    return primitives
+from fungrad.primitives.primitive import Primitive
+from fungrad.serialisation.declared_primitives import all_primitives
 
 
 def missing_rules(package: str = "") -> list[tuple[str, str]]:
@@ -34,7 +18,7 @@ def missing_rules(package: str = "") -> list[tuple[str, str]]:
     Args:
       package: only primitives whose module's name begins with this.
 
-    >>> missing_rules("fungrad.primitives.ufuncs")
+    >>> missing_rules("fungrad.primitives.elementwise.ufuncs")
     []
     """
     return [

@@ -1,4 +1,4 @@
-"""Floor 9: Hypothesis strategies for arrays and for whole programs. Knows NumPy, and Hypothesis
+"""Hypothesis strategies for arrays and for whole programs. Knows NumPy, and Hypothesis
 when called.
 
 A program is Python source made of plain NumPy calls, smooth by construction, so that finite

@@ -1,3 +1,3 @@
-"""Floor 2: how a running Python program is observed. Knows the IR; knows no primitive and no
+"""How a running Python program is observed. Knows the IR; knows no primitive and no
 transform.
 """

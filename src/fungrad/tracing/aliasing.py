@@ -1,4 +1,4 @@
-"""Floor 2: writes into traced arrays, and the views that see them.
+"""Writes into traced arrays, and the views that see them.
 
 A Tracer is a handle of an immutable traced value. A write computes another value, which the handle
 adopts (`adopt`). A view is a handle that is linked to that of its base by a `Step`, which says how
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from fungrad.errors import ItemAssignmentError, LeakedTracerError
 from fungrad.ir.types import Type
 from fungrad.tracing.memory_order import Lying, axes_of, dense, lying, one_order
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, leaked, registry
 
 

@@ -1,4 +1,4 @@
-"""Floor 2: names that modules bound to replaced functions before (`from math import sqrt`).
+"""Names that modules bound to replaced functions before (`from math import sqrt`).
 
 A function that is to be traced is read, and what it can call, by the names in the code: functions,
 modules, classes and instances that these names have in globals, closures and attributes. A global

@@ -1,11 +1,12 @@
-"""Floor 2: functions of other modules that are replaced while a transform traces, and only then.
+"""Functions of other modules that are replaced while a transform traces, and only then.
 
 NumPy calls no protocol for `np.asarray(tracer)`, and `math.sin` none at all. So the outermost trace
 gives such modules another class when it begins to run the user's function, whose properties take
 the place of the names, and gives them their own back when it ends. One assignment each way, however
 many names there are; a module's `__dict__` is left alone. Names that other modules bound before
 (`from math import sin`) are written to where the traced function can call by them. Knows modules
-and functions; `numpy/intercepted.py`, `numpy/of_math.py` and `numpy/of_scipy.py` have the tables.
+and functions; `numpy/interception/numpy_functions.py`, `numpy/interception/math_functions.py` and
+`numpy/interception/scipy_functions.py` have the tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Floor 2: in which order the axes of traced arrays lie in memory, as NumPy would have it.
+"""In which order the axes of traced arrays lie in memory, as NumPy would have it.
 
 Whether a reshaped array is a view depends on it, and so does who sees a write. A value that was
 computed lies as it does; of a recorded one, which has no numbers, the strides follow from those of
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from fungrad.ir.graph import Equation
-from fungrad.records import Record
+from fungrad.support.record import Record
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Floor 2: NumPy's warnings come from the user's line while a transform runs.
+"""NumPy's warnings come from the user's line while a transform runs.
 
 NumPy warns at the line that calls it, which is one of fungrad's. So its error settings have it log
 to a reporter, in place of warning, for as long as a public function runs; the reporter issues the

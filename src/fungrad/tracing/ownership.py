@@ -1,4 +1,4 @@
-"""Floor 2: which arrays a handle alone holds, so that a write may change them in place.
+"""Which arrays a handle alone holds, so that a write may change them in place.
 
 CPython counts who holds an object. The array under a handle that is written into is changed in
 place where the handle is all that holds it: no view, no residual of reverse mode, no name of the

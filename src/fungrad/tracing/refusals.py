@@ -1,4 +1,4 @@
-"""Floor 2: what Python asks of a traced value and may not have: numbers, and places to write to.
+"""What Python asks of a traced value and may not have: numbers, and places to write to.
 
 Each refusal names the user's line and the rewrite. Knows types, frames and errors; no trace.
 """
@@ -20,7 +20,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.types import Type
 from fungrad.tracing import interception
-from fungrad.tracing.source import in_a_package, is_library, is_scipy, user_line
+from fungrad.tracing.source_location import in_a_package, is_library, is_scipy, user_line
 
 _STORES = frozenset(
     [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]

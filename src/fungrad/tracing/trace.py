@@ -1,4 +1,4 @@
-"""Floor 2: the current trace, Trace, Tracer, and EvalTrace, the floor on which NumPy computes.
+"""The current trace, Trace, Tracer, and EvalTrace, the floor on which NumPy computes.
 
 A primitive that is called asks the current trace to process it. A transform's trace keeps its
 `parent`, the trace that was current when it was made; it owns its tracers by identity, and runs
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.errors import (
     AbstractBooleanError,
     AbstractValueError,
@@ -24,11 +23,12 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
+from fungrad.support import pytree
 from fungrad.tracing import interception
+from fungrad.tracing.concrete_answers import T, ceil, floor
 from fungrad.tracing.memory_order import Lying, lying
-from fungrad.tracing.questions import T, ceil, floor
 from fungrad.tracing.refusals import refused_function, refused_store, stored
-from fungrad.tracing.source import REFUSED, user_line, user_source
+from fungrad.tracing.source_location import REFUSED, user_line, user_source
 
 
 class Trace:
@@ -357,11 +357,11 @@ class Tracer:
 
 PLAIN.add(Tracer)
 for _leaf in (np.ndarray, *PLAIN):
-    trees.mark_leaf(_leaf)
+    pytree.mark_leaf(_leaf)
 
 
 def _first_tracer(tree: Any, default: Tracer) -> Tracer:
-    found = [leaf for leaf in trees.leaves(tree) if type(leaf) is Tracer]
+    found = [leaf for leaf in pytree.leaves(tree) if type(leaf) is Tracer]
     return found[0] if found else default
 
 

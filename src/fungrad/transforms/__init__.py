@@ -1,3 +1,3 @@
-"""Floor 4: the transforms. Knows traces and the protocol of primitives; knows no NumPy function
+"""The transforms. Knows traces and the protocol of primitives; knows no NumPy function
 by name.
 """

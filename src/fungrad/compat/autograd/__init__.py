@@ -1,4 +1,4 @@
-"""Floor 8: autograd's public names, on fungrad (`fungrad.compat.autograd`).
+"""Autograd's public names, on fungrad (`fungrad.compat.autograd`).
 
 `install()` puts it under the name `autograd`, so that packages written for that run on fungrad.
 """

@@ -1,4 +1,4 @@
-"""Floor 8: `python -m fungrad.compat.autograd program.py`: runs a program with fungrad as autograd.
+"""`python -m fungrad.compat.autograd program.py`: runs a program with fungrad as autograd.
 
 python -m fungrad.compat.autograd program.py arguments
 python -m fungrad.compat.autograd -m module arguments

@@ -1,4 +1,4 @@
-"""Floor 8: Python's containers and questions of type, as autograd's clients ask them.
+"""Python's containers and questions of type, as autograd's clients ask them.
 
 Containers of traced values are Python's own here, so list, tuple and dict are what they are.
 """
@@ -11,9 +11,9 @@ from builtins import list as list
 from builtins import tuple as tuple
 from typing import Any
 
-from fungrad import trees
 from fungrad.compat.autograd.tracer import Box as Box
 from fungrad.compat.autograd.tracer import getval
+from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer
 
 
@@ -42,7 +42,7 @@ class _OfTraced(builtins.type):
 
     def __instancecheck__(cls, x: Any) -> bool:
         return builtins.isinstance(x, cls.container) and any(
-            builtins.type(leaf) is Tracer for leaf in trees.leaves(x)
+            builtins.type(leaf) is Tracer for leaf in pytree.leaves(x)
         )
 
 

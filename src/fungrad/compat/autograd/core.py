@@ -1,4 +1,4 @@
-"""Floor 8: the names of autograd's module core that clients use.
+"""The names of autograd's module core that clients use.
 
 Here make_vjp and make_jvp take a function of one argument, and the argument.
 """

@@ -1,4 +1,4 @@
-"""Floor 8: autograd's operators on functions, made of fungrad's.
+"""Autograd's operators on functions, made of fungrad's.
 
 All but make_jvp and deriv work in reverse mode, as autograd's: rules that a client gives to
 primitives of its own are reverse rules. Knows the public verbs.
@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.compat.autograd.vspaces import vspace
 from fungrad.compat.autograd.wrap_util import Argnum, chosen, floats, unary_of
-from fungrad.structural.checkpoint import checkpoint as checkpoint
+from fungrad.rematerialisation.checkpoint import checkpoint as checkpoint
+from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer
-from fungrad.transforms import gradients, jacobians
+from fungrad.transforms import grad as gradients
+from fungrad.transforms import jacobian as jacobians
 
 Function = Callable[..., Any]
 
@@ -94,8 +95,8 @@ def elementwise_grad(fun: Function, argnum: Argnum = 0, initial_grad: Any = None
     def total(*args: Any, **kwargs: Any) -> Any:
         out = fun(*args, **kwargs)
         if initial_grad is not None:
-            out = trees.map(lambda x, w: x * w, out, initial_grad)
-        parts = [np.sum(leaf) for leaf in trees.leaves(out)]
+            out = pytree.map(lambda x, w: x * w, out, initial_grad)
+        parts = [np.sum(leaf) for leaf in pytree.leaves(out)]
         return parts[0] if len(parts) == 1 else sum(parts)
 
     return grad(_dressed(total, fun), argnum)
@@ -293,7 +294,7 @@ def deriv(fun: Function, argnum: Argnum = 0) -> Function:
 
     def derivative(*args: Any, **kwargs: Any) -> Any:
         x = chosen(floats(args, argnum), argnum)
-        return make_jvp(fun, argnum)(*args, **kwargs)(trees.map(np.ones_like, x))[1]
+        return make_jvp(fun, argnum)(*args, **kwargs)(pytree.map(np.ones_like, x))[1]
 
     return _dressed(derivative, fun)
 

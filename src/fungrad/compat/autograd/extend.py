@@ -1,4 +1,4 @@
-"""Floor 8: autograd's `primitive`, and the rules that are given to one: defvjp, defjvp.
+"""Autograd's `primitive`, and the rules that are given to one: defvjp, defjvp.
 
 Knows the functions that rules are for, and nothing of transforms.
 """
@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from fungrad import trees
 from fungrad.compat.autograd.functions import Call, Function, missing_rule
 from fungrad.compat.autograd.tracer import Box as Box
 from fungrad.compat.autograd.tracer import notrace_primitive as notrace_primitive
 from fungrad.compat.autograd.vspaces import VSpace as VSpace
 from fungrad.compat.autograd.vspaces import vspace as vspace
-from fungrad.primitives.declare import or_zero
+from fungrad.primitives.primitive import or_zero
+from fungrad.support import pytree
 from fungrad.tracing.trace import typeof
 
 
@@ -123,8 +123,8 @@ def _sum(terms: Sequence[Any], ans: Any) -> Any:
     """The sum of trees like the output; zeros where there is none of them."""
     total = None
     for term in terms:
-        total = term if total is None else trees.map(lambda x, y: x + y, total, term)
-    return trees.map(lambda x: or_zero(None, typeof(x)), ans) if total is None else total
+        total = term if total is None else pytree.map(lambda x, y: x + y, total, term)
+    return pytree.map(lambda x: or_zero(None, typeof(x)), ans) if total is None else total
 
 
 def defjvp(f: Any, *jvpfuns: Any, argnums: Sequence[int] | None = None) -> None:

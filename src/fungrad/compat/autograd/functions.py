@@ -1,4 +1,4 @@
-"""Floor 8: functions that are made primitives, and `opaque`, the primitive of fungrad's they are.
+"""Functions that are made primitives, and `opaque`, the primitive of fungrad's they are.
 
 A function made a primitive is called with plain arrays; its derivative is what the rules say. All
 such functions are one primitive of fungrad, `opaque`, whose parameter is the call. Rules are run
@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
-from fungrad.primitives.declare import Primitive, or_zero
-from fungrad.primitives.shaping import broadcast_to, stack_first
-from fungrad.records import Record
-from fungrad.tracing.source import describe, user_line
-from fungrad.tracing.stage import stage
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, stack_first
+from fungrad.primitives.primitive import Primitive, or_zero
+from fungrad.support import pytree
+from fungrad.support.record import Record
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, shape_of, typeof
-from fungrad.transforms.batching import BatchTrace, take_first
+from fungrad.transforms.engine.batching import BatchTrace, take_first
 
 ARRAYS = {*PLAIN, np.ndarray}
 """The classes of arguments that are inputs of the primitive; all else it gets as it is."""
@@ -52,7 +52,7 @@ class Function:
         if Tracer in kinds and not kinds - ARRAYS:
             call = Call(self, None, (), kwargs)
             return call.output(opaque(*args, call=call))
-        leaves, structure = trees.flatten(args)
+        leaves, structure = pytree.flatten(args)
         if not any(type(leaf) is Tracer for leaf in leaves):
             return (
                 EVAL.run(self.f, *args) if not kwargs else EVAL.run(lambda: self.f(*args, **kwargs))
@@ -75,7 +75,7 @@ class Call:
     def __init__(
         self,
         function: Function,
-        structure: trees.TreeDef | None,
+        structure: pytree.TreeDef | None,
         passive: Sequence[Passive | None],
         kwargs: dict[str, Any],
     ) -> None:
@@ -84,7 +84,7 @@ class Call:
         """The tree of the arguments; None where the inputs are the arguments."""
         self.passive = passive
         self.kwargs = kwargs
-        self.out: trees.TreeDef = trees.LEAF
+        self.out: pytree.TreeDef = pytree.LEAF
 
     def __repr__(self) -> str:
         return repr(self.function)
@@ -95,7 +95,7 @@ class Call:
             return tuple(inputs)
         rest = iter(inputs)
         leaves = [next(rest) if p is None else p.leaf for p in self.passive]
-        made: tuple[Any, ...] = trees.unflatten(self.structure, leaves)
+        made: tuple[Any, ...] = pytree.unflatten(self.structure, leaves)
         return made
 
     def parts(self, of_inputs: Sequence[Any]) -> list[list[Any]]:
@@ -118,20 +118,20 @@ class Call:
         assert self.structure is not None
         children = self.structure.children
         start = sum(child.leaf_count for child in children[:position])
-        leaves = trees.match(children[position], tree, "cotangent")
+        leaves = pytree.match(children[position], tree, "cotangent")
         flags = self.passive[start : start + len(leaves)]
         return [x for x, p in zip(leaves, flags, strict=True) if p is None]
 
     def output(self, leaves: Sequence[Any]) -> Any:
         """What the function returns, made of its leaves."""
-        return leaves[0] if self.out is trees.LEAF else trees.unflatten(self.out, leaves)
+        return leaves[0] if self.out is pytree.LEAF else pytree.unflatten(self.out, leaves)
 
     def run(self, *inputs: Any) -> tuple[Any, ...]:
         """The leaves of what the function returns."""
         found = self.function.f(*self.args(inputs), **self.kwargs)
         if type(found) in ARRAYS:
             return (found,)
-        outputs, self.out = trees.flatten(found)
+        outputs, self.out = pytree.flatten(found)
         return tuple([registry.operand(output) for output in outputs])
 
 
@@ -243,7 +243,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> Any:
         out = call.output(values[:n])
         given = [pushed[i] for i in positions]
         found = call.function.jvps(positions, given, out, args, call.kwargs)
-        return [registry.operand(t) for t in trees.match(call.out, found, "tangent")]
+        return [registry.operand(t) for t in pytree.match(call.out, found, "tangent")]
 
     values = [*outputs, *primals, *tangents]
     found = _examples(rule, values)

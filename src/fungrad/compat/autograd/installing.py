@@ -1,4 +1,4 @@
-"""Floor 8: the package under the name `autograd`, for clients that import that.
+"""The package under the name `autograd`, for clients that import that.
 
 A finder in front of Python's own hands out modules of this package for `autograd` and its
 submodules, as long as it is installed. Knows the import system alone.

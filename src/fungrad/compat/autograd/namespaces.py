@@ -1,4 +1,4 @@
-"""Floor 8: modules that have the names of others, found when they are first asked for."""
+"""Modules that have the names of others, found when they are first asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floor 8: autograd's checks of derivatives, made by `fungrad.testing`.
+"""Autograd's checks of derivatives, made by `fungrad.testing`.
 
 That is loaded when one runs.
 """
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.compat.autograd.wrap_util import Argnum, unary_of
+from fungrad.support import pytree
 
 TOL = RTOL = 1e-6
 
@@ -28,7 +28,7 @@ def check_equivalent(x: Any, y: Any) -> None:
 
     >>> check_equivalent([1.0, 2.0], [1.0, 2.0 + 1e-9])
     """
-    pairs = zip(trees.leaves(x), trees.match(trees.structure(x), y, "second value"), strict=True)
+    pairs = zip(pytree.leaves(x), pytree.match(pytree.structure(x), y, "second value"), strict=True)
     for a, b in pairs:
         assert np.shape(a) == np.shape(b), f"shapes {np.shape(a)} and {np.shape(b)}"
         np.testing.assert_allclose(a, b, rtol=RTOL, atol=TOL)

@@ -1,4 +1,4 @@
-"""Floor 8: what autograd's clients ask of a traced value: is it one, and which value does it have.
+"""What autograd's clients ask of a traced value: is it one, and which value does it have.
 
 A `Box` is fungrad's Tracer. Containers of traced values are plain lists, tuples and dicts.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fungrad.errors import AbstractValueError
-from fungrad.primitives.stopping import stop_gradient
-from fungrad.tracing.source import user_line
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer
 
 Box = Tracer

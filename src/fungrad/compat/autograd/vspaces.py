@@ -1,4 +1,4 @@
-"""Floor 8: `vspace`, the space of arrays, or of trees of them, that a value is an element of."""
+"""`vspace`, the space of arrays, or of trees of them, that a value is an element of."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
-from fungrad.transforms.arguments import leaf_type
+from fungrad.support import pytree
+from fungrad.transforms.arguments.binding import leaf_type
 
 
 class VSpace:
@@ -24,7 +24,7 @@ class VSpace:
     """
 
     def __init__(self, value: Any) -> None:
-        leaves, self.structure = trees.flatten(value)
+        leaves, self.structure = pytree.flatten(value)
         self.types = []
         for leaf in leaves:
             type_ = leaf_type(leaf)
@@ -35,12 +35,12 @@ class VSpace:
             self.types.append(type_)
         self.size = sum(t.size * (2 if t.dtype.kind == "c" else 1) for t in self.types)
         self.iscomplex = any(t.dtype.kind == "c" for t in self.types)
-        if self.structure is trees.LEAF:
+        if self.structure is pytree.LEAF:
             self.shape, self.dtype = self.types[0].shape, self.types[0].dtype
             self.ndim = len(self.shape)
 
     def _filled(self, fill: Callable[[Any], Any]) -> Any:
-        return trees.unflatten(self.structure, [fill(t) for t in self.types])
+        return pytree.unflatten(self.structure, [fill(t) for t in self.types])
 
     def zeros(self) -> Any:
         """The zero of the space."""
@@ -70,28 +70,28 @@ class VSpace:
                 for place in np.ndindex(*type_.shape):
                     leaves = [np.zeros(t.shape, t.dtype) for t in self.types]
                     leaves[i][place] = unit
-                    yield trees.unflatten(self.structure, leaves)
+                    yield pytree.unflatten(self.structure, leaves)
 
     def add(self, x: Any, y: Any) -> Any:
         """x + y; None stands for zero."""
         if x is None or y is None:
             return y if x is None else x
-        return trees.map(lambda a, b: a + b, x, y)
+        return pytree.map(lambda a, b: a + b, x, y)
 
     mut_add = add
 
     def scalar_mul(self, x: Any, scale: Any) -> Any:
         """x times a number."""
-        return trees.map(lambda a: a * scale, x)
+        return pytree.map(lambda a: a * scale, x)
 
     def covector(self, x: Any) -> Any:
         """The element of the dual space that x stands for: its complex conjugate."""
-        return trees.map(np.conj, x)
+        return pytree.map(np.conj, x)
 
     def inner_prod(self, x: Any, y: Any) -> Any:
         """The sum of the products of x and y, number by number, conjugated; a real number."""
-        products = trees.map(lambda a, b: np.real(np.sum(np.conj(a) * b)), x, y)
-        return sum(trees.leaves(products))
+        products = pytree.map(lambda a, b: np.real(np.sum(np.conj(a) * b)), x, y)
+        return sum(pytree.leaves(products))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -105,7 +105,7 @@ class VSpace:
         return hash((self.structure, tuple([(t.shape, t.dtype) for t in self.types])))
 
     def __repr__(self) -> str:
-        return f"VSpace({trees.unflatten(self.structure, self.types)})"
+        return f"VSpace({pytree.unflatten(self.structure, self.types)})"
 
 
 def vspace(value: Any) -> VSpace:

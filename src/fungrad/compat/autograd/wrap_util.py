@@ -1,4 +1,4 @@
-"""Floor 8: functions of one argument made of those of many, as autograd's operators take them."""
+"""Functions of one argument made of those of many, as autograd's operators take them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
-from fungrad.transforms.arguments import leaf_type
+from fungrad.support import pytree
+from fungrad.transforms.arguments.binding import leaf_type
 
 Argnum = int | Sequence[int]
 
@@ -32,8 +32,8 @@ def floats(args: Sequence[Any], argnum: Argnum) -> list[Any]:
     new = list(args)
     for i in (argnum,) if isinstance(argnum, int) else argnum:
         kind = type(new[i])
-        if kind is np.ndarray or trees.is_container(kind):
-            new[i] = trees.map(floating, new[i])
+        if kind is np.ndarray or pytree.is_container(kind):
+            new[i] = pytree.map(floating, new[i])
         else:
             new[i] = floating(new[i])
     return new

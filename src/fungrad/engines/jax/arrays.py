@@ -13,37 +13,13 @@ from jax import lax
 
 from fungrad.engines.jax.table import cast, jax, jnp, rule
 from fungrad.primitives import fft as fourier
-from fungrad.primitives.arranging import diagonal, from_diagonal, roll
-from fungrad.primitives.bitcasting import bitcast
-from fungrad.primitives.checking import checked
-from fungrad.primitives.contracting import dot_general
-from fungrad.primitives.convolving import convolve
-from fungrad.primitives.convolving_nd import convolve_nd
-from fungrad.primitives.declare import full
-from fungrad.primitives.indexing import getitem, indexed, scatter
-from fungrad.primitives.reducing import (
-    argmax,
-    argmin,
-    exact_sum,
-    product_of_others,
-    reduce_all,
-    reduce_any,
-    reduce_logaddexp,
-    reduce_logaddexp2,
-    reduce_max,
-    reduce_min,
-    reduce_prod,
-)
-from fungrad.primitives.scanning import cummax, cummin, cumprod, cumsum, linear_recurrence
-from fungrad.primitives.scattering import (
-    index_add,
-    index_max,
-    index_min,
-    index_multiply,
-    index_set,
-    stable_order,
-)
-from fungrad.primitives.shaping import (
+from fungrad.primitives.contraction.convolve import convolve
+from fungrad.primitives.contraction.convolve_nd import convolve_nd
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.bitcast import bitcast
+from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal, roll
+from fungrad.primitives.movement.gather import getitem, indexed, scatter
+from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     concatenate,
     conj,
@@ -57,7 +33,39 @@ from fungrad.primitives.shaping import (
     to_discrete,
     transpose,
 )
-from fungrad.primitives.sorting import (
+from fungrad.primitives.movement.scatter import (
+    index_add,
+    index_max,
+    index_min,
+    index_multiply,
+    index_set,
+    stable_order,
+)
+from fungrad.primitives.movement.sliding_window import overlap_add, window_counts, windows
+from fungrad.primitives.movement.stack_iota import basis, iota, stack, unstack
+from fungrad.primitives.primitive import full
+from fungrad.primitives.reduction.cumulative import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    linear_recurrence,
+)
+from fungrad.primitives.reduction.reduce import (
+    argmax,
+    argmin,
+    exact_sum,
+    product_of_others,
+    reduce_all,
+    reduce_any,
+    reduce_logaddexp,
+    reduce_logaddexp2,
+    reduce_max,
+    reduce_min,
+    reduce_prod,
+)
+from fungrad.primitives.runtime_check import checked
+from fungrad.primitives.sort import (
     argsort,
     lexsort,
     partition,
@@ -66,10 +74,8 @@ from fungrad.primitives.sorting import (
     share_ties,
     sort,
 )
-from fungrad.primitives.stacking import basis, iota, stack, unstack
-from fungrad.primitives.stopping import stop, stop_order
-from fungrad.primitives.windows import overlap_add, window_counts, windows
-from fungrad.structural.policies import named
+from fungrad.primitives.stop_gradient import stop, stop_order
+from fungrad.rematerialisation.policies import named
 
 # --- made and moved -------------------------------------------------------------------------------
 

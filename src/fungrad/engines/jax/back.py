@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.engines.jax.table import jax
+from fungrad.host.external import External
 from fungrad.ir.types import Type
-from fungrad.structural.external import External
-from fungrad.tracing.source import check_function
+from fungrad.support import pytree
+from fungrad.tracing.source_location import check_function
 from fungrad.tracing.trace import typeof
 
 STRUCTURES = 32
@@ -25,12 +25,12 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
     name = getattr(jax_f, "__name__", type(jax_f).__name__)
 
     @functools.lru_cache(STRUCTURES)
-    def flattened(treedef: trees.TreeDef) -> tuple[_Flat, dict[Any, Any]]:
+    def flattened(treedef: pytree.TreeDef) -> tuple[_Flat, dict[Any, Any]]:
         """The function of flat arguments, and by their shapes the structure of its results."""
         outs: dict[Any, Any] = {}
 
         def flat(*values: Any) -> Any:
-            found, out = jax.tree_util.tree_flatten(jax_f(*trees.unflatten(treedef, values)))
+            found, out = jax.tree_util.tree_flatten(jax_f(*pytree.unflatten(treedef, values)))
             outs[tuple(np.shape(x) for x in values)] = out
             return tuple(map(jax.numpy.asarray, found))
 
@@ -38,7 +38,7 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
         return _Flat(flat, vectorized), outs
 
     def function(*args: Any) -> Any:
-        leaves, treedef = trees.flatten(args)
+        leaves, treedef = pytree.flatten(args)
         flat, outs = flattened(treedef)
         types = [typeof(x) for x in leaves]
         shapes = tuple(t.shape for t in types)

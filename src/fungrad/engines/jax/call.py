@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.engines.jax import loops as loops  # its rules
 from fungrad.engines.jax.graphs import differentiable, run
 from fungrad.engines.jax.table import Options, jax, jnp
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
-from fungrad.structural.staging import Staged, stage_tree
-from fungrad.tracing.source import check_function, describe, user_line
+from fungrad.retracing.stage_function import Staged, stage_tree
+from fungrad.support import pytree
+from fungrad.tracing.source_location import check_function, describe, user_line
 
 PLANS = 128
 """How many Graphs, for arguments of different types, one function keeps."""
@@ -39,7 +39,7 @@ def to_jax(
     options = Options(callbacks, max_steps)
 
     @functools.lru_cache(PLANS)
-    def plan(treedef: trees.TreeDef, types: tuple[Type, ...]) -> Staged:
+    def plan(treedef: pytree.TreeDef, types: tuple[Type, ...]) -> Staged:
         def apply(tree: Any) -> Any:
             args, kwargs = tree
             return f(*args, **kwargs)
@@ -52,10 +52,10 @@ def to_jax(
 
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        leaves, treedef = trees.flatten((args, kwargs))
+        leaves, treedef = pytree.flatten((args, kwargs))
         staged = plan(treedef, tuple(_type_of(f, leaf) for leaf in leaves))
         found = _function(staged.graph, options, derivatives)(*leaves)
-        return trees.unflatten(staged.out, found)
+        return pytree.unflatten(staged.out, found)
 
     function.__doc__ = f"{describe(f)} for JAX's arrays."
     return function

@@ -14,19 +14,21 @@ import numpy as np
 from jax import lax
 
 from fungrad.engines.jax.table import RULES, jnp, rule
-from fungrad.primitives import bessel, polygamma, random_bits, ufuncs
-from fungrad.primitives.declare import Primitive
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.random_bits import (
+from fungrad.primitives.elementwise import ufuncs
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.sliding_window import normal_cdf
+from fungrad.primitives.primitive import Primitive
+from fungrad.primitives.random import bits as random_bits
+from fungrad.primitives.random.bits import (
     high_product,
     normal_of_bits,
     normal_quantile,
     uniform_of_bits,
 )
-from fungrad.primitives.reducing import exp2_difference, exp_difference
-from fungrad.primitives.reducing import root as norm_root
-from fungrad.primitives.scanning import attains
-from fungrad.primitives.windows import normal_cdf
+from fungrad.primitives.reduction.cumulative import attains
+from fungrad.primitives.reduction.reduce import exp2_difference, exp_difference
+from fungrad.primitives.reduction.reduce import root as norm_root
+from fungrad.primitives.special import bessel, polygamma
 
 
 def of_ufunc(primitive: Any) -> Any:

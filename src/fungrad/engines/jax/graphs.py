@@ -16,7 +16,7 @@ from fungrad.engines.jax import arrays, elementwise, linear_algebra, random  # n
 from fungrad.engines.jax.table import RULES, STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import UnsupportedFunctionError
 from fungrad.ir.graph import Equation, Graph, Literal
-from fungrad.structural.retrace import differentiate, joint, kept, pruned, strong
+from fungrad.retracing.graph_transforms import differentiate, joint, kept, pruned, strong
 
 Function = Callable[..., list[Any]]
 

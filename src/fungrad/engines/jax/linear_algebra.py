@@ -9,17 +9,17 @@ import numpy as np
 from jax import lax
 
 from fungrad.engines.jax.table import jnp, rule
-from fungrad.primitives import (
-    linalg,
-    linalg_determinants,
-    linalg_eig,
-    linalg_factors,
-    linalg_spectra,
-    linalg_ties,
+from fungrad.primitives.linalg import (
+    cholesky_qr,
+    degenerate_spectra,
+    determinant,
+    eig,
+    eigh_svd,
+    solve,
 )
 
 
-@rule(linalg.solve)
+@rule(solve.solve)
 def _solve(a: Any, b: Any, *, triangle: str) -> Any:
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     dtype = jnp.result_type(a, b)
@@ -30,17 +30,17 @@ def _solve(a: Any, b: Any, *, triangle: str) -> Any:
     return jnp.linalg.solve(a, b)
 
 
-rule(linalg.inv)(jnp.linalg.inv)
-rule(linalg.pinv)(lambda a, rtol: jnp.linalg.pinv(a, rtol=rtol))
-rule(linalg_determinants.det)(jnp.linalg.det)
-rule(linalg_determinants.slogdet)(lambda a: tuple(jnp.linalg.slogdet(a)))
-rule(linalg_factors.cholesky)(lambda a: jnp.linalg.cholesky(a, symmetrize_input=False))
-rule(linalg_factors.qr)(lambda a: tuple(jnp.linalg.qr(a)))
-rule(linalg_spectra.svd)(lambda a, *, full: tuple(jnp.linalg.svd(a, full)))
-rule(linalg_spectra.svdvals)(lambda a: jnp.linalg.svd(a, compute_uv=False))
-rule(linalg_eig.eig)(lambda a: tuple(jnp.linalg.eig(a)))
-rule(linalg_eig.eigvals)(jnp.linalg.eigvals)
-rule(linalg_eig.trusted)(lambda inverse: inverse)
+rule(solve.inv)(jnp.linalg.inv)
+rule(solve.pinv)(lambda a, rtol: jnp.linalg.pinv(a, rtol=rtol))
+rule(determinant.det)(jnp.linalg.det)
+rule(determinant.slogdet)(lambda a: tuple(jnp.linalg.slogdet(a)))
+rule(cholesky_qr.cholesky)(lambda a: jnp.linalg.cholesky(a, symmetrize_input=False))
+rule(cholesky_qr.qr)(lambda a: tuple(jnp.linalg.qr(a)))
+rule(eigh_svd.svd)(lambda a, *, full: tuple(jnp.linalg.svd(a, full)))
+rule(eigh_svd.svdvals)(lambda a: jnp.linalg.svd(a, compute_uv=False))
+rule(eig.eig)(lambda a: tuple(jnp.linalg.eig(a)))
+rule(eig.eigvals)(jnp.linalg.eigvals)
+rule(eig.trusted)(lambda inverse: inverse)
 
 
 def _hermitian(a: Any, lower: bool) -> Any:
@@ -51,17 +51,17 @@ def _hermitian(a: Any, lower: bool) -> Any:
     return whole + (jnp.eye(a.shape[-1]) * middle[..., None, :]).astype(a.dtype)
 
 
-@rule(linalg_spectra.eigh)
+@rule(eigh_svd.eigh)
 def _eigh(a: Any, *, lower: bool) -> Any:
     return tuple(jnp.linalg.eigh(_hermitian(a, lower), symmetrize_input=False))
 
 
-@rule(linalg_spectra.eigvalsh)
+@rule(eigh_svd.eigvalsh)
 def _eigvalsh(a: Any, *, lower: bool) -> Any:
     return jnp.linalg.eigvalsh(_hermitian(a, lower), symmetrize_input=False)
 
 
-@rule(linalg_factors.hermitian_weights)
+@rule(cholesky_qr.hermitian_weights)
 def _weights(a: Any, *, lower: bool) -> Any:
     n, dtype = a.shape[-1], jnp.finfo(a.dtype).dtype
     if not n:
@@ -73,7 +73,7 @@ def _weights(a: Any, *, lower: bool) -> Any:
     return jnp.where(close, 1.0, triangle if lower else triangle.T).astype(dtype)
 
 
-@rule(linalg_ties.coincide)
+@rule(degenerate_spectra.coincide)
 def _coincide(w: Any, *, opposite: bool) -> Any:
     n = w.shape[-1]
     if not n:
@@ -83,7 +83,7 @@ def _coincide(w: Any, *, opposite: bool) -> Any:
     return jnp.abs(left + right if opposite else left - right) <= tolerance
 
 
-@rule(linalg_ties.shares)
+@rule(degenerate_spectra.shares)
 def _shares(w: Any) -> Any:
     left, right = w[..., :, None], w[..., None, :]
     dtype = jnp.finfo(w.dtype).dtype
@@ -92,12 +92,12 @@ def _shares(w: Any) -> Any:
     return (same / same.sum(-1, keepdims=True)).astype(dtype)
 
 
-@rule(linalg_ties.apart)
+@rule(degenerate_spectra.apart)
 def _apart(x: Any, same: Any, g: Any, *, values: str, strict: bool) -> Any:
     return jnp.where(same, jnp.zeros((), x.dtype), x)
 
 
-@rule(linalg_eig.anchors)
+@rule(eig.anchors)
 def _anchors(v: Any) -> Any:
     if not v.size:
         return jnp.zeros(v.shape, bool)

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from fungrad.control_flow import scan, switch, while_loop
+from fungrad.control_flow.call import call
+from fungrad.custom_rules.primitive import custom
+from fungrad.debugging.debug import debug_callback
 from fungrad.engines.jax.graphs import differentiable, run
 from fungrad.engines.jax.table import STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import ArgumentError
+from fungrad.implicit.fixed_point_iteration import iteration
 from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
-from fungrad.structural import branch, loop, scan
-from fungrad.structural.call import call
-from fungrad.structural.checkpoint import checkpointed
-from fungrad.structural.custom_call import custom
-from fungrad.structural.debug import debug_callback
-from fungrad.structural.iterate import iteration
+from fungrad.rematerialisation.checkpoint import checkpointed
 
 Structural = Callable[[Equation, Sequence[Any], Options], Sequence[Any]]
 
@@ -267,7 +267,7 @@ def _direct(name: str) -> Structural:
     return lambda equation, args, options: FORWARD[name](equation.params, args, options)
 
 
-for _module, _name in ((branch, "switch"), (scan, "scan"), (loop, "while_loop")):
+for _module, _name in ((switch, "switch"), (scan, "scan"), (while_loop, "while_loop")):
     STRUCTURAL[getattr(_module, _name)] = _direct(_name)
     STRUCTURAL[getattr(_module, f"{_name}_record")] = _recorded(_name)
     STRUCTURAL[getattr(_module, f"{_name}_pullback")] = _pulled(_name)

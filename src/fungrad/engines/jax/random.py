@@ -10,7 +10,7 @@ from jax import lax
 
 from fungrad.engines.jax.elementwise import high_half
 from fungrad.engines.jax.table import jnp, rule
-from fungrad.primitives.random_bits import random_bits
+from fungrad.primitives.random.bits import random_bits
 
 MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 STEPS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from fungrad.extend import jax_rules as RULES
-from fungrad.primitives.declare import Primitive
+from fungrad.primitives.primitive import Primitive
 
 Rule = Callable[..., Any]
 

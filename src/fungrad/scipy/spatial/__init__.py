@@ -1,4 +1,4 @@
-"""Floor 8: scipy.spatial for traced values (`fungrad.scipy.spatial`): distances.
+"""scipy.spatial for traced values (`fungrad.scipy.spatial`): distances.
 
 `distance` has differentiable functions; all other names are SciPy's. Knows no numbers.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.optional import scipy_module
 from fungrad.scipy.spatial import distance as distance
 
 __all__ = ["distance"]

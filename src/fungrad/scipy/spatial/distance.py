@@ -1,4 +1,4 @@
-"""Floor 8: scipy.spatial.distance for traced values: distances between all pairs of vectors.
+"""scipy.spatial.distance for traced values: distances between all pairs of vectors.
 
 A metric is a function of differences or of two stacks of vectors, written in NumPy; formulas as in
 the documentation of scipy.spatial.distance. All other names are SciPy's.
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.prepare import array_of
-from fungrad.primitives.shaping import cast
-from fungrad.scipy.extra import scipy_module
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.scipy.optional import scipy_module
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, shape_of
 
 # --- metrics: of u and v, vectors along the last axis ---------------------------------------------

@@ -1,11 +1,11 @@
-"""Floor 8: scipy.stats for traced values (`fungrad.scipy.stats`). All other names are SciPy's.
+"""scipy.stats for traced values (`fungrad.scipy.stats`). All other names are SciPy's.
 
 Knows the modules beside it, and loads scipy.stats only for those names.
 """
 
 from typing import Any
 
-from fungrad.scipy.extra import scipy_module
+from fungrad.scipy.optional import scipy_module
 from fungrad.scipy.stats.bounded import beta as beta
 from fungrad.scipy.stats.bounded import loguniform as loguniform
 from fungrad.scipy.stats.bounded import truncnorm as truncnorm

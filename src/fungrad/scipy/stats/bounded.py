@@ -1,4 +1,4 @@
-"""Floor 8: the distributions of scipy.stats on intervals and on the circle, by the formulas of
+"""The distributions of scipy.stats on intervals and on the circle, by the formulas of
 their standard forms.
 
 Source: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994).
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.elementwise import select
-from fungrad.scipy.special_bessel import i0, i0e, i1, i1e
-from fungrad.scipy.special_entropy import xlog1py, xlogy
-from fungrad.scipy.special_error import log_ndtr, ndtri_exp
-from fungrad.scipy.special_gamma import betainc, betaincinv, betaln, digamma
+from fungrad.primitives.elementwise.family import select
+from fungrad.scipy.special.bessel import i0, i0e, i1, i1e
+from fungrad.scipy.special.entropy import xlog1py, xlogy
+from fungrad.scipy.special.error_functions import log_ndtr, ndtri_exp
+from fungrad.scipy.special.gamma_functions import betainc, betaincinv, betaln, digamma
 from fungrad.scipy.stats.continuous import Continuous
 from fungrad.scipy.stats.family import log1mexp
 

@@ -1,4 +1,4 @@
-"""Floor 8: continuous distributions: density and its integral at (x - loc) / scale, quantiles,
+"""Continuous distributions: density and its integral at (x - loc) / scale, quantiles,
 moments. Knows no single distribution.
 """
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stopping import stop_gradient
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.stats.distribution import LIMITS, Distribution, is_infinite
 from fungrad.scipy.stats.family import settled
 from fungrad.tracing.trace import typeof

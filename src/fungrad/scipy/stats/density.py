@@ -1,4 +1,4 @@
-"""Floor 8: gaussian_kde, the density of a sample smoothed by normal kernels. Knows linear algebra,
+"""gaussian_kde, the density of a sample smoothed by normal kernels. Knows linear algebra,
 and no distribution.
 
 Differentiable in the sample, the weights, the bandwidth and the points.
@@ -16,7 +16,7 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.scipy.special import logsumexp
-from fungrad.scipy.special_error import ndtr
+from fungrad.scipy.special.error_functions import ndtr
 from fungrad.scipy.stats.family import floating
 
 

@@ -1,4 +1,4 @@
-"""Floor 8: the discrete distributions of scipy.stats, by the formulas of their standard forms.
+"""The discrete distributions of scipy.stats, by the formulas of their standard forms.
 
 Values k (and loc, and whole numbers among the parameters) have the derivative 0, on purpose, and so
 have quantiles, which SciPy computes.
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.host.external import pure_callback
 from fungrad.ir.types import Type
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy.special_entropy import entr, xlog1py, xlogy
-from fungrad.scipy.special_gamma import betainc, betaln, gammainc, gammaincc, gammaln
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.scipy.special.entropy import entr, xlog1py, xlogy
+from fungrad.scipy.special.gamma_functions import betainc, betaln, gammainc, gammaincc, gammaln
 from fungrad.scipy.stats.distribution import Distribution
-from fungrad.structural.external import pure_callback
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 

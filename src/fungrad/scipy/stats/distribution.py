@@ -1,4 +1,4 @@
-"""Floor 8: what all distributions have in common: arguments, loc and scale, the support, and each
+"""What all distributions have in common: arguments, loc and scale, the support, and each
 function that follows from another.
 
 A distribution is declared by the formulas of its standard form (loc 0, scale 1). Knows no single
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad import trees
 from fungrad.errors import UnsupportedFunctionError
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stopping import stop_gradient
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.stats.family import Family, Frozen, floating, log1mexp, settled
-from fungrad.tracing.source import user_line
+from fungrad.support import pytree
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, typeof
 
 Formula = Callable[..., Any]
@@ -202,7 +202,7 @@ class Distribution(Family):
         self, how: Formula, method: str, lead: tuple[Any, ...], args: Any, kwargs: Any
     ) -> Any:
         """A method's value; of one without a formula, for plain values, SciPy's."""
-        traced = any(type(leaf) is Tracer for leaf in trees.leaves((lead, args, kwargs)))
+        traced = any(type(leaf) is Tracer for leaf in pytree.leaves((lead, args, kwargs)))
         if traced or method in self._formulas or method in self._by_scipy:
             return how(method, *lead, args, kwargs)
         return getattr(self._scipy, method)(*lead, *args, **kwargs)

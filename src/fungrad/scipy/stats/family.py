@@ -1,4 +1,4 @@
-"""Floor 8: what all that has a name of a distribution of SciPy's has in common, whether of numbers
+"""What all that has a name of a distribution of SciPy's has in common, whether of numbers
 or of arrays; arguments as real arrays; what is exact in the logarithm. Knows no distribution.
 """
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.numpy.wrap import as_array
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy.extra import scipy_module
-from fungrad.tracing.source import user_line
+from fungrad.numpy.protocol.implements import as_array
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.scipy.optional import scipy_module
+from fungrad.tracing.source_location import user_line
 
 
 def floating(function: str, *values: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Floor 8: the distributions of scipy.stats on half of the line, by the formulas of their standard
+"""The distributions of scipy.stats on half of the line, by the formulas of their standard
 forms.
 
 Source: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994).
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.elementwise import select
-from fungrad.scipy.special_entropy import xlogy
-from fungrad.scipy.special_error import erf, erfc, log_expit, log_ndtr, logit, ndtr, ndtri
-from fungrad.scipy.special_gamma import (
+from fungrad.primitives.elementwise.family import select
+from fungrad.scipy.special.entropy import xlogy
+from fungrad.scipy.special.error_functions import erf, erfc, log_expit, log_ndtr, logit, ndtr, ndtri
+from fungrad.scipy.special.gamma_functions import (
     betainc,
     betaincinv,
     betaln,
@@ -25,7 +25,7 @@ from fungrad.scipy.special_gamma import (
     gammaincinv,
     gammaln,
 )
-from fungrad.scipy.special_gamma import (
+from fungrad.scipy.special.gamma_functions import (
     gamma as gamma_function,
 )
 from fungrad.scipy.stats.continuous import Continuous

@@ -1,4 +1,4 @@
-"""Floor 8: the distributions of vectors and matrices of scipy.stats: multivariate_normal,
+"""The distributions of vectors and matrices of scipy.stats: multivariate_normal,
 dirichlet, multinomial and wishart.
 
 What has no formula here is SciPy's own, for plain arrays. Knows linear algebra, and no distribution
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy.special_entropy import xlogy
-from fungrad.scipy.special_gamma import digamma, gammaln
-from fungrad.scipy.special_rest import multigammaln
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.scipy.special.entropy import xlogy
+from fungrad.scipy.special.gamma_functions import digamma, gammaln
+from fungrad.scipy.special.lazy_functions import multigammaln
 from fungrad.scipy.stats.family import Family, floating
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)

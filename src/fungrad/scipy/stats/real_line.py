@@ -1,4 +1,4 @@
-"""Floor 8: the distributions of scipy.stats on the whole line, by the formulas of their standard
+"""The distributions of scipy.stats on the whole line, by the formulas of their standard
 forms.
 
 Source: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994).
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.elementwise import select
-from fungrad.scipy.special_error import expit, log_expit, log_ndtr, logit, ndtr, ndtri
-from fungrad.scipy.special_gamma import (
+from fungrad.primitives.elementwise.family import select
+from fungrad.scipy.special.error_functions import expit, log_expit, log_ndtr, logit, ndtr, ndtri
+from fungrad.scipy.special.gamma_functions import (
     betaln,
     digamma,
     gamma,
@@ -22,7 +22,7 @@ from fungrad.scipy.special_gamma import (
     gammaln,
     poch,
 )
-from fungrad.scipy.special_student import stdtr, stdtrit
+from fungrad.scipy.special.student_t import stdtr, stdtrit
 from fungrad.scipy.stats.continuous import Continuous
 
 _LOG_2 = math.log(2.0)

@@ -1,4 +1,4 @@
-"""Floor 8: functions of samples of scipy.stats: entropy, mode, rankdata and sem.
+"""Functions of samples of scipy.stats: entropy, mode, rankdata and sem.
 
 Ranks have the derivative 0, on purpose; that of a mode is shared by the elements that are equal to
 it. Outside of transforms these are SciPy's own.
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.errors import ArgumentError
+from fungrad.host.external import pure_callback
 from fungrad.ir.types import Type
-from fungrad.numpy.prepare import array_of
-from fungrad.primitives.elementwise import select
-from fungrad.primitives.shaping import cast
-from fungrad.primitives.stopping import stop_gradient
-from fungrad.scipy.extra import scipy_module
-from fungrad.scipy.special_entropy import entr, rel_entr
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.special.entropy import entr, rel_entr
 from fungrad.scipy.stats.family import floating
-from fungrad.structural.external import pure_callback
-from fungrad.tracing.source import user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, current, typeof
 
 

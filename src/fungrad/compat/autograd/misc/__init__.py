@@ -1,4 +1,4 @@
-"""Floor 8: `flatten`, and modules of autograd.misc that are imported when they are asked for."""
+"""`flatten`, and modules of autograd.misc that are imported when they are asked for."""
 
 import functools
 import importlib

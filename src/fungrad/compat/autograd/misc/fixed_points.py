@@ -1,4 +1,4 @@
-"""Floor 8: fixed points of functions with a parameter, differentiated by that.
+"""Fixed points of functions with a parameter, differentiated by that.
 
 The cotangent is a fixed point, too: w = g + (df/dx)' w (Christianson, Reverse accumulation and
 attractive fixed points, 1994).
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fungrad import trees
 from fungrad.compat.autograd.differential_operators import make_vjp
 from fungrad.compat.autograd.extend import defvjp, primitive
+from fungrad.support import pytree
 
 
 @primitive
@@ -49,7 +49,7 @@ def fixed_point(
 def _cotangent_step(given: Any, f: Any) -> Callable[[Any], Any]:
     a, x, g = given
     pull, _ = make_vjp(lambda x: f(a)(x))(x)
-    return lambda w: trees.map(lambda u, v: u + v, g, pull(w))
+    return lambda w: pytree.map(lambda u, v: u + v, g, pull(w))
 
 
 def _pullback(ans: Any, f: Any, a: Any, x0: Any, distance: Any, tol: Any) -> Callable[[Any], Any]:

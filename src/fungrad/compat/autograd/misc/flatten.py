@@ -1,12 +1,12 @@
-"""Floor 8: trees of arrays as vectors (`autograd.misc.flatten`)."""
+"""Trees of arrays as vectors (`autograd.misc.flatten`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from fungrad import trees
 from fungrad.compat.autograd.wrap_util import floating
+from fungrad.support import pytree
 from fungrad.tree_parts import ravel_pytree
 
 
@@ -22,7 +22,7 @@ def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
     >>> unflatten(vector)["b"]
     [array(1.), array(2.)]
     """
-    return ravel_pytree(trees.map(floating, value))
+    return ravel_pytree(pytree.map(floating, value))
 
 
 def flatten_func(

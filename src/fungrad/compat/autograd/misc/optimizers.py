@@ -1,4 +1,4 @@
-"""Floor 8: gradient descent with momentum, RMSProp and Adam, of trees of arrays."""
+"""Gradient descent with momentum, RMSProp and Adam, of trees of arrays."""
 
 from __future__ import annotations
 

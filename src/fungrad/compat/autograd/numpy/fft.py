@@ -1,4 +1,4 @@
-"""Floor 8: the names of numpy.fft (`autograd.numpy.fft`)."""
+"""The names of numpy.fft (`autograd.numpy.fft`)."""
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 

@@ -1,4 +1,4 @@
-"""Floor 8: the names of numpy.linalg (`autograd.numpy.linalg`)."""
+"""The names of numpy.linalg (`autograd.numpy.linalg`)."""
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 

@@ -1,4 +1,4 @@
-"""Floor 8: `ArrayBox`, the class of traced arrays and numbers: fungrad's Tracer."""
+"""`ArrayBox`, the class of traced arrays and numbers: fungrad's Tracer."""
 
 from fungrad.tracing.trace import Tracer as Tracer
 

@@ -1,4 +1,4 @@
-"""Floor 8: `unbroadcast`, which clients' reverse rules use."""
+"""`unbroadcast`, which clients' reverse rules use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.shaping import sum_to
+from fungrad.primitives.movement.reshape_broadcast_cast import sum_to
 from fungrad.tracing.trace import registry, shape_of
 
 

@@ -1,4 +1,4 @@
-"""Floor 8: the spaces of real and of complex arrays."""
+"""The spaces of real and of complex arrays."""
 
 from fungrad.compat.autograd.vspaces import VSpace
 

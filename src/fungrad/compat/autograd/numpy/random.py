@@ -1,4 +1,4 @@
-"""Floor 8: the names of numpy.random (`autograd.numpy.random`)."""
+"""The names of numpy.random (`autograd.numpy.random`)."""
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 

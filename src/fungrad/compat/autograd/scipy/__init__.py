@@ -1,4 +1,4 @@
-"""Floor 8: the names of SciPy's modules (`autograd.scipy`), which are imported when asked for."""
+"""The names of SciPy's modules (`autograd.scipy`), which are imported when asked for."""
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 

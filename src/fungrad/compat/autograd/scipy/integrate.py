@@ -1,4 +1,4 @@
-"""Floor 8: the names of scipy.integrate (`autograd.scipy.integrate`)."""
+"""The names of scipy.integrate (`autograd.scipy.integrate`)."""
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 

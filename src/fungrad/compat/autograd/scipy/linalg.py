@@ -1,4 +1,4 @@
-"""Floor 8: the names of scipy.linalg (`autograd.scipy.linalg`)."""
+"""The names of scipy.linalg (`autograd.scipy.linalg`)."""
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 

@@ -1,4 +1,4 @@
-"""Floor 8: `logsumexp`, which older clients find in autograd.scipy.misc."""
+"""`logsumexp`, which older clients find in autograd.scipy.misc."""
 
 from fungrad.scipy.special import logsumexp as logsumexp
 

@@ -1,4 +1,4 @@
-"""Floor 8: the names of scipy.signal (`autograd.scipy.signal`), and autograd's own `convolve`."""
+"""The names of scipy.signal (`autograd.scipy.signal`), and autograd's own `convolve`."""
 
 from __future__ import annotations
 

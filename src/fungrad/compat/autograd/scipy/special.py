@@ -1,4 +1,4 @@
-"""Floor 8: the names of scipy.special (`autograd.scipy.special`)."""
+"""The names of scipy.special (`autograd.scipy.special`)."""
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 

@@ -1,4 +1,4 @@
-"""Floor 8: the names of scipy.stats (`autograd.scipy.stats`)."""
+"""The names of scipy.stats (`autograd.scipy.stats`)."""
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 

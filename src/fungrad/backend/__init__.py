@@ -1,3 +1,0 @@
-"""Floor 6: backends. One turns a checked Graph into a function of arrays; `straight` is the usual
-one.
-"""

@@ -1,0 +1,306 @@
+"""The command line's function: loads the file, binds values, runs, judges what comes back.
+
+Knows Python modules and signatures; knows nothing of derivatives or of how results are shown. What
+the user's code does wrong becomes an InputError that names the user's line, the cause and the mend.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import linecache
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from fungrad.cli.parse_values import InputError, listed, nearest
+from fungrad.errors import FungradError
+from fungrad.support import pytree
+
+EVALUATED = "was being evaluated"
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass
+class Call:
+    """A function of the user's with the value of each argument, defaults included."""
+
+    function: Callable[..., Any]
+    name: str
+    file: str
+    signature: inspect.Signature
+    values: dict[str, Any]
+    allow_nan: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def __name__(self) -> str:
+        """The name under which fungrad's messages speak of it."""
+        return self.name
+
+    def __call__(self, replaced: Mapping[str, Any]) -> Any:
+        """The function's result, with some of the values replaced; it may change its own copies."""
+        bound = self.signature.bind_partial()
+        extra = {}
+        for name, value in self.values.items():
+            value = replaced[name] if name in replaced else pytree.map(_copied, value)
+            if name in self.signature.parameters:
+                bound.arguments[name] = value
+            else:
+                extra[name] = value
+        return self.function(*bound.args, **bound.kwargs, **extra)
+
+    def types(self) -> str:
+        """The arguments with their dtypes and shapes, for messages."""
+        return ", ".join(f"{name} {type_text(value)}" for name, value in self.values.items())
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+def type_text(value: Any) -> str:
+    """A value's type in a few characters.
+
+    >>> type_text(np.zeros((2, 3))), type_text(1.0), type_text({"a": 2})
+    ('float64[2,3]', 'float', 'dict(int)')
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return (
+            f"{value.dtype}[{','.join(map(str, value.shape))}]" if value.ndim else str(value.dtype)
+        )
+    if isinstance(value, (dict, tuple, list)):
+        return f"{type(value).__name__}({', '.join(map(type_text, pytree.leaves(value)))})"
+    return type(value).__name__
+
+
+def load_call(target: str, values: Mapping[str, Any], allow_nan: bool = False) -> Call:
+    """The function `FILE.py:name` with its arguments bound, checked for NaN and infinities."""
+    path, _, name = target.rpartition(":")
+    if not path or not name:
+        raise InputError(
+            f"{target!r} names no function; write FILE.py:function, as in model.py:loss."
+        )
+    module = _load(Path(path))
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [
+            key
+            for key, value in vars(module).items()
+            if callable(value)
+            and not isinstance(value, type)
+            and getattr(value, "__module__", None) == module.__name__
+        ]
+        raise InputError(
+            f"{path} has no function {name!r}; it has {listed(known)}." + nearest(name, known)
+        )
+    if inspect.iscoroutinefunction(function):
+        raise InputError(f"{name} in {path} is an `async def`; write it as a plain `def`.")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        raise InputError(
+            f"{name} in {path} does not tell its arguments; wrap it in a Python function (def)."
+        ) from None
+    call = Call(function, name, str(Path(path).resolve()), signature, {}, allow_nan)
+    call.values = _bound(call, values)
+    for key, value in call.values.items():
+        check_finite(value, f"argument {key}", allow_nan, "clean the data")
+    return call
+
+
+def _load(path: Path) -> ModuleType:
+    if path.suffix != ".py":
+        raise InputError(f"{str(path)!r} is not a Python file; write FILE.py:function.")
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r} in {Path.cwd()}; check the path.")
+    name = f"user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None and spec.loader is not None  # a .py file has both
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # as dataclasses and pickle expect
+    sys.path.insert(0, str(path.resolve().parent))  # as `python FILE.py` does
+    try:
+        with quiet([]):
+            spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise InputError(
+            f"{error.filename}:{error.lineno} is not valid Python: {error.msg}. Mend that line."
+        ) from None
+    except (Exception, SystemExit) as error:
+        place = _user_line(error, str(path.resolve()))
+        raise InputError(
+            f"importing {path} failed{place}: {_what(error)}. The file has to run on its own; put "
+            "what is only for scripts under `if __name__ == '__main__':`."
+        ) from None
+    return module
+
+
+def _bound(call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = call.signature.parameters
+    named = [key for key, p in parameters.items() if p.kind not in VARIADIC]
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    for name in given:
+        if name not in named and not takes_any:
+            raise InputError(
+                f"{call.name} has no argument {name!r}; it has {listed(named)}."
+                + nearest(name, named)
+            )
+    missing = [
+        key for key in named if key not in given and parameters[key].default is inspect._empty
+    ]
+    if missing:
+        example = " ".join(f"--arg {key}=..." for key in missing)
+        raise InputError(f"{call.name} needs {listed(missing)}; add: {example}")
+    values = {key: given.get(key, parameters[key].default) for key in named}
+    return values | {key: value for key, value in given.items() if key not in named}
+
+
+def check_finite(value: Any, what: str, allow_nan: bool, mend: str) -> None:
+    """Refuses NaN and infinities, naming the first place that holds one."""
+    if allow_nan:
+        return
+    leaves, structure = pytree.flatten(value)
+    for leaf, path in zip(leaves, pytree.paths(structure), strict=True):
+        array = np.asarray(leaf)
+        if array.dtype.kind not in "fc" or np.isfinite(array).all():
+            continue
+        bad = np.argwhere(~np.isfinite(array))
+        first = tuple(int(i) for i in bad[0])
+        holds = f"is {array}"
+        if array.ndim:
+            values = "value" if len(bad) == 1 else "values"
+            where = f"the first at {list(first)} ({array[first]})"
+            holds = f"holds {len(bad)} NaN or infinite {values} of {array.size}, {where}"
+        raise InputError(f"{what}{path} {holds}; {mend}, or pass --allow-nan.")
+
+
+def evaluate(call: Call) -> Any:
+    """The function's value at its arguments, checked to be one finite real number."""
+    with quiet(call.notes), user_code(call, EVALUATED):
+        result = call({})
+    _check_scalar(call, result)
+    cause = f" First warning: {call.notes[0]}." if call.notes else ""
+    if not call.allow_nan and not np.isfinite(result):
+        raise InputError(
+            f"{call.name} returned {float(result)}; give arguments inside its domain, or pass "
+            f"--allow-nan, with which `fungrad why` names the line.{cause}"
+        )
+    return result
+
+
+def _check_scalar(call: Call, result: Any) -> None:
+    name = call.name
+    if result is None:
+        raise InputError(f"{name} returned None; it has to return one real number (a `return`?).")
+    if not isinstance(result, (float, int, complex, np.ndarray, np.generic)):
+        raise InputError(
+            f"{name} returned a {type(result).__name__}; it has to return one real number only."
+        )
+    array = np.asarray(result)
+    if array.shape != ():
+        raise InputError(
+            f"{name} returned an array of shape {array.shape}, and a gradient needs one number; "
+            "return np.sum(...) or np.mean(...) of it, or one entry."
+        )
+    if array.dtype.kind != "f":
+        raise InputError(
+            f"{name} returned {array.dtype}, and a gradient needs a real float; return "
+            "np.real(...) or np.abs(...) of a complex number, and compute integers as floats."
+        )
+
+
+def select(call: Call, wrt: Sequence[str]) -> list[str]:
+    """The arguments to differentiate by: those of --wrt, or the first one; all real floats."""
+    if not call.values:
+        raise InputError(f"{call.name} takes no arguments; there is nothing to differentiate by.")
+    names = list(dict.fromkeys(wrt)) or [next(iter(call.values))]
+    for name in names:
+        if name not in call.values:
+            raise InputError(
+                f"--wrt {name}: {call.name} has no argument {name!r}; it has {listed(call.values)}."
+                + nearest(name, call.values)
+            )
+        leaves, structure = pytree.flatten(call.values[name])
+        for leaf, path in zip(leaves, pytree.paths(structure), strict=True):
+            if not is_real(leaf):
+                floats = [key for key, value in call.values.items() if is_differentiable(value)]
+                raise InputError(
+                    f"cannot differentiate by {name}{path}: it is {type_text(leaf)}, not a real "
+                    f"float; write it as a float (1.0, or --arg {name}:float=...), or choose "
+                    f"another with --wrt (floats here: {listed(floats)})."
+                )
+        if not sum(map(np.size, leaves)):
+            raise InputError(f"cannot differentiate by {name}: it holds no number.")
+    return names
+
+
+def is_real(leaf: Any) -> bool:
+    """Whether a value is a Python float or a NumPy array or scalar of real floats."""
+    return isinstance(leaf, float) or (
+        isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind == "f"
+    )
+
+
+def is_differentiable(value: Any) -> bool:
+    """Whether a value is a tree with real floats and nothing else."""
+    leaves = pytree.leaves(value)
+    return bool(leaves) and all(map(is_real, leaves))
+
+
+@contextmanager
+def quiet(notes: list[str]) -> Iterator[None]:
+    """Collects warnings as notes with their file and line, instead of letting them reach stderr."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        yield
+    for warning in caught:
+        note = f"{warning.message} ({warning.filename}:{warning.lineno})"
+        if note not in notes:
+            notes.append(note)
+
+
+@contextmanager
+def user_code(call: Call, doing: str) -> Iterator[None]:
+    """Turns whatever the user's code raises into an InputError that names the user's line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        place = _user_line(error, call.file)
+        # NumPy wraps what float(x) raises when a traced value is put into an array.
+        told = next((e for e in (error, error.__cause__) if isinstance(e, FungradError)), None)
+        if told is not None:
+            place = "" if call.file in told.message else place
+            text = f"{call.name} failed while it {doing}{place}. {told.message}"
+            raise InputError(text) from error
+        mend = f"Mend it, or the arguments: {call.types()}."
+        if doing != EVALUATED:
+            mend = "It works on plain numbers; FUNGRAD_TRACEBACK=full shows where it fails now."
+        raise InputError(
+            f"{call.name} failed while it {doing}{place}: {_what(error)}. {mend}"
+        ) from error
+
+
+def _what(error: BaseException) -> str:
+    text = str(error).strip().rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _user_line(error: BaseException, file: str) -> str:
+    """` at FILE:LINE, `source``, of the innermost frame in the user's file, if there is one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if frame.filename == file and frame.lineno:
+            source = linecache.getline(file, frame.lineno).strip()
+            return f" at {Path(file).name}:{frame.lineno}, `{source}`"
+    return ""

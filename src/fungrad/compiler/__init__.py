@@ -1,0 +1,1 @@
+"""jit: from a recorded Graph to a program of NumPy calls."""

@@ -1,0 +1,345 @@
+"""Branches of compiled functions, followed under guards.
+
+While a function is traced with `branches="guard"`, Python's questions (`if x > 0`, `int(n)`) are
+answered by the values of the call: what a question depends on is computed, the answer is recorded,
+and tracing goes on along that path. What is kept is a tree: at each node a program that computes
+what the next question needs and no node above it has computed, one branch for each answer met, and
+at each leaf the program of the rest. So a later call computes everything once, and nothing that its
+path does not need; an answer not met before is traced from the start, with the values there are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from fungrad.compiler.guard_trace import GuardTrace, Question, impure
+from fungrad.control_flow.call import Runner, call, compiled
+from fungrad.errors import ArgumentError, BranchError
+from fungrad.ir import reassociation
+from fungrad.ir.graph import Atom, Graph, Variable
+from fungrad.retracing.graph_transforms import effectful, pruned
+from fungrad.retracing.stage_function import Staged
+from fungrad.support import pytree
+from fungrad.tracing.concrete_answers import key, words
+from fungrad.tracing.graph_trace import GraphTrace, put
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, Trace, current
+from fungrad.transforms.arguments.binding import owned
+
+CHOICES = ("error", "guard")
+MAX_PATHS = 16
+SHOWN = 4
+"""How many answers the error for too many paths shows."""
+
+
+class _State:
+    branches = "error"
+
+
+state = _State()
+"""Its attribute is the setting; `fg.config.branches` sets it."""
+
+
+def checked(value: str | None, name: str) -> str | None:
+    """The value of a setting or an argument of this name.
+
+    Raises:
+      ArgumentError: for anything but "error" and "guard" (and None, for an argument).
+    """
+    if value is None and name != "fg.config.branches":
+        return None
+    if value not in CHOICES:
+        raise ArgumentError(f'{name} has to be "error" or "guard", not {value!r}.')
+    return value
+
+
+def choose(value: str) -> None:
+    """Sets what holds for functions without a choice of their own, where they are traced anew."""
+    state.branches = str(checked(value, "fg.config.branches"))
+
+
+class UnguardedTrace(GraphTrace):
+    """Records a compiled function that follows no branches."""
+
+    __slots__ = ()
+    remedy = 'let fg.jit(f, branches="guard") make a program for each path; or '
+
+
+class Program:
+    """A Graph with its compiled form at hand, and the numbers of the values that it gives."""
+
+    __slots__ = ("_runners", "gives", "graph")
+
+    def __init__(self, graph: Graph, gives: tuple[int, ...] = ()) -> None:
+        self.graph = graph
+        self.gives = gives
+        self._runners: dict[bool, Runner] = {}
+
+    def run(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The outputs on arrays."""
+        runner = self._runners.get(reassociation.state.reassociate)
+        if runner is None:
+            runner = self._runners[reassociation.state.reassociate] = compiled(self.graph)
+        return runner(*args)
+
+
+class Part:
+    """The stretch of a program that ends with a question, or at the end, as a Graph.
+
+    It takes and gives values by number. What it gives grows as other paths need more of it.
+    """
+
+    def __init__(
+        self, trace: GuardTrace, positions: Sequence[int], wanted: Iterable[int], whole: Graph
+    ) -> None:
+        self.whole = whole
+        """The Graph of the path that it was recorded on."""
+        self.equations = tuple([trace.equations[p] for p in positions])
+        self.makes = {
+            n: trace.variables[n] for e in self.equations for n in trace.numbers(e.outputs)
+        }
+        reads = {n for e in self.equations for n in trace.numbers(e.inputs)}
+        self.takes = tuple(sorted(reads - self.makes.keys()))
+        self.needs = {*self.takes, *wanted} - self.makes.keys()
+        """What those before it have to give."""
+        self._inputs = tuple([trace.variables[n] for n in self.takes])
+
+    def graph(self, outputs: tuple[Atom, ...], inputs: tuple[Variable, ...] = ()) -> Graph:
+        """Its equations with these outputs, and more inputs in front."""
+        inputs = (*inputs, *self._inputs)
+        return pruned(self.whole.replace(inputs=inputs, equations=self.equations, outputs=outputs))
+
+
+class Node(Part):
+    """A question, the program that computes what it is asked of, and where the answers lead."""
+
+    def __init__(
+        self, question: Question, trace: GuardTrace, positions: Sequence[int], whole: Graph
+    ) -> None:
+        super().__init__(trace, positions, [question.number], whole)
+        self.question = question
+        self.paths: dict[Any, Node | Leaf] = {}
+        self.said: dict[Any, str] = {}
+        """The answers in words."""
+        self.program: Program | None = None
+        """None where it computes nothing."""
+        acting = [n for e in self.equations if effectful(e) for n in trace.numbers(e.outputs)]
+        self.give({question.number, *acting} & self.makes.keys())
+
+    def give(self, numbers: Iterable[int]) -> None:
+        """Has it give these values, too."""
+        given = () if self.program is None else self.program.gives
+        gives = tuple(sorted({*given, *numbers}))
+        if self.equations and (self.program is None or gives != given):
+            self.program = Program(self.graph(tuple([self.makes[n] for n in gives])), gives)
+
+
+class Leaf(Part):
+    """The end of a path: the program of all that no question needed."""
+
+    def __init__(self, trace: GuardTrace, positions: Sequence[int], staged: Staged) -> None:
+        whole = staged.graph
+        super().__init__(trace, positions, trace.numbers(whole.outputs), whole)
+        self.takes = tuple(sorted(self.needs))
+        self._inputs = tuple([trace.variables[n] for n in self.takes])
+        self.staged = staged
+        self.captured = staged.captured
+        self.program = Program(self.graph(whole.outputs, whole.inputs[: len(staged.captured)]))
+        self.out = staged.out
+
+
+class Way(NamedTuple):
+    """Where a call has come to: the leaf, the nodes above it, the answers, and all values."""
+
+    leaf: Leaf
+    nodes: list[Node]
+    answers: list[Any]
+    values: dict[int, Any]
+
+
+class Paths:
+    """The programs of a compiled function for arguments of one signature, by its branches.
+
+    Args:
+      stage: traces the function with the trace that it is given, into a Graph.
+      name: of the function, for messages.
+      limit: the largest number of paths.
+      inline: whether programs are recorded equation by equation under other transforms.
+    """
+
+    def __init__(self, stage: Callable[[Any], Staged], name: str, limit: int, inline: bool) -> None:
+        self._stage = stage
+        self._name = name
+        self._limit = limit
+        self._inline = inline
+        self._lock = threading.Lock()
+        self.root: Node | Leaf | None = None
+        self.count = 0
+
+    def __call__(self, *leaves: Any) -> Any:
+        """The result for the leaves of arguments."""
+        return self.finish(self.follow(leaves))
+
+    def direct(self, *leaves: Any) -> tuple[Any]:
+        """The same as a program of one output."""
+        return (self.finish(self.follow(leaves)),)
+
+    def follow(self, leaves: Sequence[Any]) -> Way:
+        """Goes from question to question, and traces the path where an answer is new."""
+        values = dict(enumerate(leaves))
+        nodes: list[Node] = []
+        answers: list[Any] = []
+        place = self.root
+        plain = current() is EVAL
+        while isinstance(place, Node):
+            program = place.program
+            if program is not None:
+                try:
+                    args = [values[n] for n in place.takes]
+                except KeyError:  # what another thread's path needs, found after this call began
+                    return self.trace(values, answers, nodes)
+                given = program.run(args) if plain else self._recorded(program, args)
+                if len(given) == 1:
+                    values[program.gives[0]] = given[0]
+                else:
+                    values.update(zip(program.gives, given, strict=True))
+            nodes.append(place)
+            q = place.question
+            try:
+                value = values[q.number]
+                answer = q.read(value) if plain else put(value, q.error, q.asked, q.read)
+            except Exception as error:  # as of int(nan): a path, where the function catches it
+                answer = error
+            end = place.paths.get(key(answer))
+            if end is None:
+                if not isinstance(answer, Exception):
+                    self._spare(place, answer)
+                return self.trace(values, answers, nodes)
+            answers.append(answer)
+            place = end
+        if place is None or not values.keys() >= place.needs:
+            return self.trace(values, answers, nodes)
+        return Way(place, nodes, answers, values)
+
+    def trace(self, values: dict[int, Any], answers: list[Any], nodes: list[Node]) -> Way:
+        """Traces the path that the values take, of which the first answers are known."""
+        made: list[GuardTrace] = []
+        marks = [node.question.mark for node in nodes]
+
+        def make(parent: Trace, label: Callable[[], str]) -> GuardTrace:
+            made.append(GuardTrace(parent, label, values, answers, marks))
+            return made[0]
+
+        staged = self._stage(make)
+        (trace,) = made
+        trace.count()
+        parts: list[Node] = []
+        have: set[int] = set()
+        start = 0
+        for q in trace.questions:
+            positions = trace.needed([q.number], trace.effects(start, q.position), have)
+            parts.append(Node(q, trace, positions, staged.graph))
+            have.update(parts[-1].makes)
+            start = q.position
+        wanted = trace.numbers(staged.graph.outputs)
+        rest = trace.needed(wanted, trace.effects(start, len(trace.equations)), have)
+        leaf = Leaf(trace, rest, staged)
+        trace.settle(leaf.takes)
+        values, trace.known = trace.known, {}
+        replies = [q.answer for q in trace.questions]
+        if not staged.captured:  # values of another trace live as long as it does
+            parts = self._keep(parts, replies, leaf)
+        return Way(leaf, parts, replies, values)
+
+    def _keep(self, parts: list[Node], answers: list[Any], leaf: Leaf) -> list[Node]:
+        """Adds a path to the tree; the nodes of the tree that it goes along."""
+        keys = [key(answer) for answer in answers]
+        with self._lock:
+            nodes: list[Node] = []
+            place = self.root
+            for part, answer in zip(parts, keys, strict=True):
+                node = part if place is None else place
+                if not isinstance(node, Node) or node.question.mark != part.question.mark:
+                    raise impure(self._name, part.question.line)
+                nodes.append(node)
+                place = node.paths.get(answer)
+            if isinstance(place, Node):
+                raise impure(self._name, place.question.line)
+            later = set(leaf.needs)
+            for node, part in zip(nodes[::-1], parts[::-1], strict=True):
+                node.give(later & node.makes.keys())
+                later |= part.needs
+            if place is None:  # else another thread was first
+                self.count += 1
+            ends: list[Any] = [*nodes, place or leaf][1:]
+            for node, answer, end in list(zip(nodes, answers, ends, strict=True))[::-1]:
+                node.said[key(answer)] = words(answer)
+                node.paths[key(answer)] = end
+            self.root = self.root or (nodes[0] if nodes else leaf)
+        return nodes
+
+    def finish(self, way: Way) -> Any:
+        """Runs what is left at the end of a path."""
+        leaf = way.leaf
+        args = [*leaf.captured, *[way.values[n] for n in leaf.takes]]
+        if current() is EVAL:
+            out = owned(leaf.program.run(args), args)
+        else:
+            out = self._recorded(leaf.program, args)
+        return out[0] if leaf.out is pytree.LEAF else pytree.unflatten(leaf.out, out)
+
+    def _recorded(self, program: Program, args: Sequence[Any]) -> list[Any]:
+        if self._inline:
+            return evaluate(program.graph, args)
+        return list(call(*args, graph=program.graph))
+
+    def _spare(self, place: Node, answer: Any) -> None:
+        """Raises where there is no room for one more path."""
+        if self.count < self._limit:
+            return
+        forks: dict[str, list[str]] = {}
+        for node in self.nodes():
+            said = [*node.said.values(), *([words(answer)] if node is place else [])]
+            if len(said) > 1:
+                line = f"{node.question.asked}{node.question.line}"
+                forks.setdefault(line, []).extend(said)
+        line, said = max(forks.items(), key=lambda item: len(item[1]))
+        said = list(dict.fromkeys(said))
+        raise BranchError(
+            f"{self._name} takes more than {self._limit} paths for arguments of the same "
+            f"types{user_line()}: {line} was answered {', '.join(said[:SHOWN])}"
+            f"{', ...' if len(said) > SHOWN else ''}. Each answer that is new makes a program: "
+            "raise max_paths of fg.jit, name the argument in static_argnames, write the branch as "
+            "np.where or the loop as fg.lax.while_loop, or call the function without jit."
+        )
+
+    def nodes(self) -> list[Node]:
+        """All questions, from above."""
+        found: list[Node] = []
+        todo = [self.root]
+        while todo:
+            place = todo.pop()
+            if isinstance(place, Node):
+                found.append(place)
+                todo.extend(list(place.paths.values())[::-1])
+        return found
+
+    def lines(self) -> list[str]:
+        """The paths in words: the questions with their lines, and the answers."""
+        found: list[str] = []
+        todo: list[tuple[Any, tuple[str, ...]]] = [(self.root, ())]
+        while todo:
+            place, text = todo.pop()
+            if isinstance(place, Node):
+                q = place.question
+                for answer, end in list(place.paths.items())[::-1]:
+                    todo.append((end, (*text, f"{q.asked}{q.line}: {place.said[answer]}")))
+            else:
+                found.append(", ".join(text))
+        return found
+
+
+__all__ = ["MAX_PATHS", "Paths", "UnguardedTrace", "Way", "checked", "choose", "state"]

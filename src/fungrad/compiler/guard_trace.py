@@ -1,0 +1,197 @@
+"""GuardTrace, which records a function and answers what Python asks of its values.
+
+It has values for the inputs. What a question (`if x > 0`, `int(n)`) depends on is computed when it
+is asked, each equation once; so are the effects before it. Values are known by number: the inputs,
+then the outputs of the equations in the order of recording, which is the same as long as the
+answers are. Knows recording; what becomes of the answers is the business of `guards`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from fungrad.errors import BranchError
+from fungrad.ir.graph import Atom, Variable, effectful
+from fungrad.support.record import Record
+from fungrad.tracing.concrete_answers import T
+from fungrad.tracing.graph_trace import GraphTrace, put
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import Trace, Tracer, enter, leave
+
+
+class Question(Record):
+    """One that was asked: of the value of a number, after so many equations; what is read of it."""
+
+    number: int
+    position: int
+    asked: str
+    error: type[Exception]
+    read: Callable[[Any], Any]
+    line: str
+    mark: Any
+    """What was recorded since the question before: paths that share it go the same way so far."""
+    answer: Any
+
+
+class GuardTrace(GraphTrace):
+    """Records, and answers what Python asks from the values that it has for its inputs."""
+
+    __slots__ = (
+        "_constants", "_counted", "_effects", "_makers", "_numbers", "_ran", "_seen", "answers",
+        "known", "marks", "questions", "variables",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        parent: Trace,
+        label: Callable[[], str],
+        known: dict[int, Any],
+        answers: Sequence[Any],
+        marks: Sequence[Any],
+    ) -> None:
+        super().__init__(parent, label)
+        self.known = known
+        """Values by number; what is computed for a question is added."""
+        self.answers = answers
+        """Those of the first questions."""
+        self.marks = marks
+        """Of the questions before which all is computed: as many as answers, or one more."""
+        self.questions: list[Question] = []
+        self.variables: list[Variable] = []
+        """By number."""
+        self._numbers: dict[int, int] = {}
+        self._makers: list[int] = []
+        """By number: the position of the equation, -1 for inputs."""
+        self._counted = 0
+        self._effects: list[int] = []
+        self._ran = 0
+        """The effects among the first so many equations have happened."""
+        self._constants: dict[int, Any] = {}
+        self._seen = 0
+
+    def concrete(
+        self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
+    ) -> T:
+        if not asked:
+            return super().concrete(tracer, error, asked, read)
+        self.count()
+        number, i, position = self._numbers[id(tracer.extra)], len(self.questions), self._counted
+        mark = (asked, number, self._mark(self.questions[-1].position if i else 0))
+        line = user_line()
+        answer: Any = None
+
+        def noted() -> None:
+            question = Question(number, position, asked, error, read, line, mark, answer)
+            self.questions.append(question)
+
+        if i < len(self.marks):
+            self._ran = position
+            if self.marks[i] != mark:
+                raise impure(self.label(), line)
+        if i < len(self.answers):
+            answer = self.answers[i]
+            noted()
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[no-any-return]
+        self.settle([number], effects=True)
+        try:
+            answer = put(self.known[number], error, asked, read)
+        except Exception as refused:  # as of int(nan), which is an answer, too
+            answer = refused
+            raise
+        finally:
+            noted()
+        return answer  # type: ignore[no-any-return]
+
+    def count(self) -> None:
+        """Numbers what was recorded since it was called last."""
+        if not self._counted and not self.variables:
+            self.variables.extend(self.inputs)
+            self._makers.extend([-1] * len(self.inputs))
+            self._numbers.update((id(v), n) for n, v in enumerate(self.inputs))
+        for position in range(self._counted, len(self.equations)):
+            equation = self.equations[position]
+            for variable in equation.outputs:
+                self._numbers[id(variable)] = len(self.variables)
+                self.variables.append(variable)
+                self._makers.append(position)
+            if effectful(equation):
+                self._effects.append(position)
+        self._counted = len(self.equations)
+
+    def numbers(self, atoms: Iterable[Atom]) -> list[int]:
+        """The numbers of those that are no literals and no constants."""
+        found = [self._numbers.get(id(atom)) for atom in atoms]
+        return [n for n in found if n is not None]
+
+    def needed(
+        self, wanted: Iterable[int], effects: Sequence[int], have: Container[int]
+    ) -> list[int]:
+        """The positions of the equations that values depend on, and effects, without those whose
+        values are there.
+        """
+        found: set[int] = set()
+        todo = [n for n in wanted if n not in have and self._makers[n] >= 0]
+        positions = [*effects, *(self._makers[n] for n in todo)]
+        while positions:
+            position = positions.pop()
+            if position not in found:
+                found.add(position)
+                inputs = self.numbers(self.equations[position].inputs)
+                positions.extend(
+                    self._makers[n] for n in inputs if n not in have and self._makers[n] >= 0
+                )
+        return sorted(found)
+
+    def effects(self, start: int, end: int) -> list[int]:
+        """The positions of the effects among the equations from one position to another."""
+        return [position for position in self._effects if start <= position < end]
+
+    def settle(self, wanted: Sequence[int], effects: bool = False) -> None:
+        """Computes values, and lets the effects before them happen that have not happened yet."""
+        pending = self.effects(self._ran, self._counted) if effects else []
+        positions = self.needed(wanted, pending, self.known)
+        if effects:
+            self._ran = self._counted
+        fresh = islice(self.constants.values(), self._seen, None)
+        self._constants.update((id(variable), value) for variable, value in fresh)
+        self._seen = len(self.constants)
+        token = enter(self.parent)  # type: ignore[arg-type]
+        try:
+            for position in positions:
+                equation = self.equations[position]
+                inputs = [self._value(atom) for atom in equation.inputs]
+                result = equation.primitive(*inputs, **equation.params)
+                results = result if equation.primitive.multiple else (result,)
+                self.known.update(zip(self.numbers(equation.outputs), results, strict=True))
+        finally:
+            leave(token)
+
+    def _value(self, atom: Atom) -> Any:
+        if not isinstance(atom, Variable):
+            return atom.value
+        number = self._numbers.get(id(atom))
+        return self._constants[id(atom)] if number is None else self.known[number]
+
+    def _mark(self, start: int) -> Any:
+        return tuple(
+            [
+                (e.primitive, tuple([self._numbers.get(id(a), -1) for a in e.inputs]))
+                for e in islice(self.equations, start, None)
+            ]
+        )
+
+
+def impure(name: str, line: str) -> BranchError:
+    """The error for a function that does not repeat itself."""
+    return BranchError(
+        f"{name} was traced before, and takes another course now{line}, though all its questions "
+        "had the same answers so far. It depends on something that is no argument: a global that "
+        "changes, a counter, numbers of np.random. Make it an argument."
+    )
+
+
+__all__ = ["GuardTrace", "Question", "impure"]

@@ -1,0 +1,409 @@
+"""jit. Stages a function once per types and structure of its arguments, and calls the
+Graph.
+
+Knows staging, `call` and the backend seam; does not know how a Graph is optimised or run.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fungrad.compiler import branch_guards
+from fungrad.compiler.branch_guards import MAX_PATHS, Paths, UnguardedTrace, Way
+from fungrad.compiler.lowered import CacheInfo, Lowered
+from fungrad.control_flow.call import Backend, Runner, call, compiled, run, use
+from fungrad.errors import AbstractBooleanError, AbstractValueError, ArgumentError
+from fungrad.ir import reassociation
+from fungrad.ir.graph import Graph
+from fungrad.ir.reassociation import checked, chosen
+from fungrad.ir.types import Type
+from fungrad.primitives.primitive import Primitive
+from fungrad.retracing.stage_function import Staged, check_rows, stage_tree
+from fungrad.support import pytree
+from fungrad.support.lazy import Module
+from fungrad.tracing.graph_trace import GraphTrace
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.trace import EVAL, current
+from fungrad.tracing.transformed_function import OfFunction
+from fungrad.transforms.arguments.binding import (
+    flat_leaves,
+    leaf_names,
+    leaf_type,
+    owned,
+    parameter_names,
+)
+from fungrad.transforms.arguments.static_arguments import Static, check_static, joined
+
+if TYPE_CHECKING:
+    from fungrad.compiler.lowering import backend as straight
+    from fungrad.runtime import buffer_pool as pool
+    from fungrad.runtime import stack_reuse as shelf
+else:
+    pool, shelf = Module("fungrad.runtime.buffer_pool"), Module("fungrad.runtime.stack_reuse")
+    straight = Module("fungrad.compiler.lowering.backend")
+
+
+class _StraightLine(Backend):
+    """The backend `straight`, imported with the first Graph that is compiled."""
+
+    def compile(self, graph: Graph) -> Runner:
+        return straight.StraightLine().compile(graph)
+
+    def loop(
+        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
+    ) -> Runner | None:
+        return straight.StraightLine().loop(primitive, types, params, steps)
+
+
+use(_StraightLine())
+_all: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+CACHE_SIZE = 256
+RETRACE_WARNING = 24
+_SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_))
+
+
+class RetraceWarning(UserWarning):
+    """A jitted function is traced again at nearly every call, so that jit costs more than it
+    saves.
+    """
+
+
+class Jitted(OfFunction):
+    """A function that is traced once for each types and structure of its arguments: see `jit`."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        static_argnums: Sequence[int],
+        static_argnames: Sequence[str],
+        inline: bool,
+        reassociate: bool | None = None,
+        branches: str | None = None,
+        max_paths: int = MAX_PATHS,
+    ) -> None:
+        super().__init__(f)
+        self._branches = branches
+        self._max_paths = max_paths
+        self._argnums = frozenset(static_argnums)
+        self._argnames = frozenset(static_argnames)
+        self._inline = inline
+        self._reassociate = reassociate
+        self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
+        self._lock = threading.Lock()
+        _all.add(self)
+        self._hits = 0
+        self._misses = 0
+        self._streak = 0
+        self._last_key: Any = None
+        self._direct: dict[Any, Callable[..., Any]] = {}
+        """Programs by the classes, shapes and dtypes of plain arguments: the short way to a
+        Graph.
+        """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or current() is not EVAL:
+            return self._call(args, kwargs)
+        key: list[Any] = [reassociation.state.reassociate]
+        for arg in args:
+            if type(arg) is np.ndarray:
+                key.append(arg.shape)
+                key.append(arg.dtype)
+            elif type(arg) in _SCALARS:
+                key.append(type(arg))
+            else:
+                return self._call(args, kwargs)
+        program = self._direct.get(tuple(key))
+        if program is None:
+            return self._call(args, kwargs, tuple(key))
+        self._hits += 1
+        self._streak = 0
+        out = program(*args)
+        if len(out) != 1:
+            return tuple(owned(out, args))
+        (result,) = out
+        if type(result) is np.ndarray:
+            if result.base is not None or not result.flags.writeable:
+                return result.copy()
+            for arg in args:
+                if arg is result:
+                    return result.copy()
+        return result
+
+    @boundary
+    def _call(self, args: Any, kwargs: Any, key: Any = None) -> Any:
+        """The long way: any tree of arguments, under any trace."""
+        leaves, staged, way = self._entry(args, kwargs)
+        short = key is not None and not self._argnums and not self._argnames
+        if isinstance(staged, Paths):
+            if current().records:  # who records is asked, and follows what it can
+                return self._f(*args, **kwargs)
+            if short:
+                self._remember(key, staged.direct)
+            return staged.finish(way or staged.follow(leaves))
+        if staged.rows:
+            check_rows(staged, leaves, self._f, lambda: self._names(self._parted(args, kwargs)[1]))
+        if current() is EVAL:
+            out = run(staged.graph, leaves)
+            if short and not staged.rows and _is_flat(staged.out):
+                self._remember(key, compiled(staged.graph))
+            return pytree.unflatten(staged.out, owned(out, leaves))
+        if self._inline:
+            out = evaluate(staged.graph, [*staged.captured, *leaves])
+        else:
+            out = call(*staged.captured, *leaves, graph=staged.graph)
+        return pytree.unflatten(staged.out, out)
+
+    def _remember(self, key: Any, program: Callable[..., Any]) -> None:
+        """Lets the next call with plain arguments of these types go straight to the program."""
+        if len(self._direct) >= CACHE_SIZE:
+            self._direct.clear()
+        self._direct[key] = program
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The Graph for arguments of these types, without running it.
+
+        With `branches="guard"` it is that of the path that these values take, and what the branches
+        on it depend on is computed.
+        """
+        leaves, staged, way = self._entry(args, kwargs)
+        if isinstance(staged, Paths):
+            way = way or staged.follow(leaves)
+            programs = [*(node.program for node in way.nodes), way.leaf.program]
+            parts = [program.graph for program in programs if program is not None]
+            return Lowered(way.leaf.whole, way.leaf.out, staged.lines(), parts)
+        return Lowered(staged.graph, staged.out)
+
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses and size of the cache of Graphs."""
+        return CacheInfo(self._hits, self._misses, CACHE_SIZE, len(self._cache))
+
+    def cache_clear(self) -> None:
+        """Forgets all Graphs."""
+        with self._lock:
+            self._cache.clear()
+            self._direct.clear()
+            self._last_key = None
+
+    def __repr__(self) -> str:
+        return f"<jit of {describe(self._f)}>"
+
+    def _recipe(self) -> tuple[Any, ...]:
+        static = tuple(self._argnums), tuple(self._argnames)
+        options = self._inline, self._reassociate, self._branches, self._max_paths
+        return self._f, *static, *options
+
+    def _entry(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], Staged | Paths, Way | None]:
+        """The leaves of the arguments, what is kept for their types, and, where that was found by
+        following branches, how far the call is.
+        """
+        static, dynamic = self._parted(args, kwargs)
+        leaves, treedef = flat_leaves(dynamic)
+        key = (
+            treedef,
+            static,
+            tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]),
+        )
+        try:
+            staged = self._cache.get(key)
+        except TypeError:
+            raise ArgumentError(
+                f"A static argument of {describe(self._f)} is not hashable{user_line()}: "
+                f"{static!r}."
+            ) from None
+        if staged is not None:
+            self._hits += 1
+            self._streak = 0
+            return leaves, staged, None
+        self._misses += 1
+        staged, way = self._stage(static, treedef, key[2], leaves)
+        captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
+        if not captured:  # values of another trace live as long as it does, and no longer
+            self._notice(key)
+            with self._lock:
+                self._cache[key] = staged
+                while len(self._cache) > CACHE_SIZE:
+                    self._cache.popitem(last=False)
+        return leaves, staged, way
+
+    def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The static arguments with their places, and the others with theirs as a tree."""
+        if not self._argnums and not self._argnames:
+            return (), (args, kwargs)
+        names = parameter_names(self._f)
+        static_at = {i + len(args) if i < 0 else i for i in self._argnums}
+        static_at |= {i for i, name in enumerate(names) if name in self._argnames}
+        static_names = self._argnames | {names[i] for i in static_at if i < len(names)}
+        static: Any = tuple((i, Static(a)) for i, a in enumerate(args) if i in static_at)
+        static += tuple((k, Static(v)) for k, v in sorted(kwargs.items()) if k in static_names)
+        positional = tuple(a for i, a in enumerate(args) if i not in static_at)
+        return static, (positional, {k: v for k, v in kwargs.items() if k not in static_names})
+
+    def _type(self, leaf: Any, dynamic: Any, index: int) -> Type:
+        type_ = leaf_type(leaf)
+        if type_ is not None and type_.dtype.kind not in "OV":
+            return type_
+        name = self._names(dynamic)[index]
+        what = f"a {type(leaf).__name__}" if type_ is None else f"an array of dtype {type_.dtype}"
+        advice = "close" if type_ is None else "make it one (np.asarray(x, float)), close"
+        raise ArgumentError(
+            f"The argument {name} of {describe(self._f)} is {what}{user_line()}, not an array of "
+            f"numbers or a number: {advice} over it, or name it in static_argnames."
+        )
+
+    def _names(self, dynamic: Any) -> list[str]:
+        args, kwargs = dynamic
+        return leaf_names(
+            self._f,
+            [*range(len(args)), *sorted(kwargs)],
+            [*args, *(kwargs[k] for k in sorted(kwargs))],
+        )
+
+    def _stage(
+        self, static: Any, treedef: pytree.TreeDef, types: Sequence[Type], leaves: Sequence[Any]
+    ) -> tuple[Staged | Paths, Way | None]:
+        def apply(dynamic: Any) -> Any:
+            args, kwargs = joined(static, *dynamic)
+            return self._f(*args, **kwargs)
+
+        placeholder = pytree.unflatten(treedef, list(range(treedef.leaf_count)))
+        names = self._names(placeholder) if not static else [f"leaf {i}" for i in range(len(types))]
+
+        def stage(make: Callable[..., Any]) -> Staged:
+            what = "a jitted function"
+            rows: set[int] | None = set() if make is UnguardedTrace else None
+            staged = stage_tree(self._f, apply, treedef, types, names, what, make, rows)
+            return staged._replace(graph=self.choose(staged.graph))
+
+        if (self._branches or branch_guards.state.branches) == "error":
+            return stage(UnguardedTrace), None
+        paths = Paths(stage, describe(self._f), self._max_paths, self._inline)
+        if not current().records:
+            way = paths.trace(dict(enumerate(leaves)), [], [])
+            return (paths, way) if way.nodes else (way.leaf.staged, None)
+        try:
+            return stage(GraphTrace), None
+        except (AbstractBooleanError, AbstractValueError):  # it has branches on its arguments
+            return paths, None
+
+    def choose(self, graph: Graph) -> Graph:
+        """A Graph with the choice whether it may regroup that was made for this function."""
+        return graph if self._reassociate is None else chosen(graph, self._reassociate)
+
+    def _notice(self, key: Any) -> None:
+        """Warns when nearly every call traces anew, naming the argument that changes."""
+        self._streak += 1
+        if self._streak == RETRACE_WARNING and self._last_key is not None:
+            warnings.warn(
+                f"{describe(self._f)} was traced anew {RETRACE_WARNING} times in a "
+                f"row{user_line()}: {self._difference(self._last_key, key)} changes from call to "
+                "call. Keep shapes and dtypes fixed, pass changing numbers as arrays, or do "
+                "without jit.",
+                RetraceWarning,
+                stacklevel=6,
+            )
+        self._last_key = key
+
+    def _difference(self, old: Any, new: Any) -> str:
+        if old[0] != new[0]:
+            return f"the structure of the arguments ({pytree.difference(old[0], new[0])})"
+        for (place, before), (_, after) in zip(old[1], new[1], strict=False):
+            if before != after:
+                name = (
+                    place
+                    if isinstance(place, str)
+                    else (parameter_names(self._f) or [place])[place]
+                )
+                return f"the static argument {name} ({before!r}, then {after!r})"
+        names = self._names(pytree.unflatten(new[0], list(range(new[0].leaf_count))))
+        for name, before, after in zip(names, old[2], new[2], strict=True):
+            if before != after:
+                return f"the argument {name} ({before!r}, then {after!r})"
+        return "an argument"
+
+
+def _is_flat(out: pytree.TreeDef) -> bool:
+    """Whether a result is one leaf, or a tuple of several."""
+    leaves = all(c is pytree.LEAF for c in out.children)
+    return out is pytree.LEAF or (out.type is tuple and leaves and len(out.children) > 1)
+
+
+def clear_caches() -> None:
+    """Frees what compiled functions hold for later: their Graphs and programs, buffers and stacks.
+
+    >>> clear_caches()
+    """
+    for jitted in list(_all):
+        jitted.cache_clear()
+    pool.clear()
+    shelf.clear()
+
+
+def jit(
+    f: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    inline: bool = False,
+    reassociate: bool | None = None,
+    branches: str | None = None,
+    max_paths: int = MAX_PATHS,
+) -> Any:
+    """A function that does what f does, traced once for each types and structure of its arguments.
+
+    Args:
+      f: a pure function of trees of arrays and numbers.
+      static_argnums: positions of arguments that are not traced; f is traced once for each of their
+        values, which have to be hashable.
+      static_argnames: the same by name.
+      inline: whether, under another transform, the equations of f are recorded one by one instead
+        of as one call.
+      reassociate: whether what holds in exact arithmetic only may be done for speed, which can
+        overflow or give NaN where f does not; None as `fg.config.reassociate` says. What f calls
+        is compiled with it, other jitted functions included. docs/performance.md lists the rules.
+      branches: what Python's questions about traced values do (`if x > 0`, `range(n)`): "error"
+        refuses them, "guard" answers them with the values of the call and makes a program for each
+        path that the answers lead to; None as `fg.config.branches` says.
+      max_paths: how many paths "guard" follows for arguments of the same types.
+
+    Returns:
+      A `Jitted`, with `lower(*args)`, `cache_info()` and `cache_clear()`.
+
+    Raises:
+      ArgumentError: where f has no such static argument, or a call has one that is not hashable, or
+        another one that is no array and no number; where an option has no such value.
+      BranchError: where a function takes more paths than `max_paths`.
+
+    >>> import numpy as np
+    >>> square = jit(lambda x: x * x)
+    >>> square(np.arange(3.0)), square.cache_info().misses
+    (array([0., 1., 4.]), 1)
+    >>> halve = jit(lambda n: n // 2 if n % 2 == 0 else 3 * n + 1, branches="guard")
+    >>> halve(10), halve(7)
+    (5, 22)
+    """
+    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    checked(reassociate, "reassociate")
+    branch_guards.checked(branches, "branches")
+    if not isinstance(max_paths, int) or max_paths < 1:
+        raise ArgumentError(f"max_paths has to be a whole number of 1 or more, not {max_paths!r}.")
+    if f is None:
+        return lambda g: jit(
+            g, static_argnums=nums, static_argnames=names, inline=inline, reassociate=reassociate,
+            branches=branches, max_paths=max_paths,
+        )  # fmt: skip
+    check_function(f, "jit")
+    if nums or names:
+        check_static(f, nums, names)
+    return Jitted(f, nums, names, inline, reassociate, branches, max_paths)

@@ -1,0 +1,379 @@
+"""Finds regions: equations over large arrays that are worth running by blocks of rows.
+
+Every equation gets a level: those of regions odd ones, all others even ones, each at least as high
+as what it reads needs, so that what stands on one level needs nothing of a later one. The equations
+of one level that have the same number of rows are a region. Knows the IR and which equations can be
+done by rows; runs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+
+from fungrad.compiler.lowering.fusion import gather_concat_roll
+from fungrad.compiler.lowering.fusion.output_slices import Part, Readers, put_together
+from fungrad.compiler.lowering.fusion.row_access import (
+    REDUCTIONS,
+    axis_of,
+    elementwise,
+    form,
+    matrix_first,
+    multiplies,
+    product,
+    views,
+)
+from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
+from fungrad.compiler.lowering.memory_scheduling import Step, lean
+from fungrad.compiler.passes.rewriter import is_pure
+from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.reassociation import regrouping
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.primitive import full
+from fungrad.retracing.graph_transforms import effectful
+from fungrad.support.record import Record
+
+LARGE = 8_192
+"""The smallest number of elements for which blocks pay (measured: benchmarks/fusion.py)."""
+ROW = 4_096
+"""The largest number of elements of a row."""
+LEAD = 8
+"""The largest number of pieces that a row may lie in."""
+
+ALONE = 400_000
+"""Elements of an array from which on one equation that reads it is a region."""
+MUCH = 1 << 20
+"""Bytes that are alive at once from which on the order of steps is chosen."""
+
+Key = tuple[int, int]
+"""A region: its level, and how many rows it has."""
+
+
+class Region(Record):
+    """Equations done by rows, what they read from outside, and what is read of them.
+
+    `forms` go with the equations; `slices` with the inputs: along which axis an input is read by
+    rows, None where it is read as a whole. `made` go with the outputs: the parts that each is the
+    sum of.
+    """
+
+    length: int
+    equations: list[Equation]
+    forms: list[Form]
+    inputs: list[Variable]
+    slices: list[int | None]
+    outputs: list[Variable]
+    made: list[list[Part]]
+    regroup: bool = False
+    """Whether products may be added up without a rounding of each."""
+
+    def reads(self) -> Counter[int]:
+        """How often each value is read, by identity: by the equations, and to make outputs."""
+        found = Counter(id(atom) for equation in self.equations for atom in equation.inputs)
+        found.update(id(part.value) for parts in self.made for part in parts)
+        return found
+
+
+class _Finder:
+    """The level of each value, and the rows of those that regions make."""
+
+    def __init__(self) -> None:
+        self.level: dict[int, int] = {}
+        self.rows: dict[int, tuple[Key, int]] = {}
+        self.regions: dict[Key, list[tuple[Equation, Form]]] = {}
+        self.others: dict[int, list[Equation]] = {}
+        self.acted = 0
+
+    def place(self, equation: Equation) -> None:
+        """Puts an equation into a region if it can be done by rows, else among the others."""
+        level = max([1, *(self._odd(atom) for atom in equation.inputs)])
+        inside = {self.rows[id(a)][0] for a in equation.inputs if self._rows_at(a, level)}
+        found = None
+        if len(inside) == 1:
+            ((_, length),) = inside
+            axes = [self.rows[id(a)][1] if self._rows_at(a, level) else None
+                    for a in equation.inputs]  # fmt: skip
+            found = form(equation, axes, length)
+            if found is not None and not self._agree(equation, found, (level, length)):
+                found = None
+        if found is None:
+            level += 2 * bool(inside)
+            found, length = _alone(equation)
+        if found is None:
+            self._place_other(equation)
+            return
+        key = (level, length)
+        self.regions.setdefault(key, []).append((equation, found))
+        (output,) = equation.outputs
+        self.level[id(output)] = level + (found.output == ENDED)
+        if found.output != ENDED:
+            self.rows[id(output)] = (key, found.output)
+
+    def _rows_at(self, atom: Atom, level: int) -> bool:
+        return id(atom) in self.rows and self.rows[id(atom)][0][0] == level
+
+    def _odd(self, atom: Atom) -> int:
+        """The first odd level at which an atom can be read."""
+        level = self.level.get(id(atom), 0)
+        return level + (level % 2 == 0)
+
+    def _agree(self, equation: Equation, found: Form, key: Key) -> bool:
+        """Whether what the region makes is read along the axis along which it is made."""
+        return all(
+            self.rows[id(atom)][1] == axis
+            for atom, axis in zip(equation.inputs, found.inputs, strict=True)
+            if id(atom) in self.rows and self.rows[id(atom)][0] == key
+        )
+
+    def _place_other(self, equation: Equation) -> None:
+        levels = [self.level.get(id(atom), 0) for atom in equation.inputs]
+        level = max([0, *(x + x % 2 for x in levels)])
+        if effectful(equation):  # what is done for its effect stays in its order
+            level = self.acted = max(level, self.acted)
+        self.others.setdefault(level, []).append(equation)
+        self.level.update((id(output), level) for output in equation.outputs)
+
+
+def _alone(equation: Equation) -> tuple[Form | None, int]:
+    """The form of an equation that begins a region, and the number of rows."""
+    if len(equation.outputs) != 1:
+        return None, 0
+    if elementwise(equation):
+        type_ = equation.outputs[0].type
+        axis = _row_axis(type_.shape) if type_.size >= LARGE else None
+        if axis is None:
+            return None, 0
+        inputs = tuple(axis_of(a.type.shape, type_.shape, axis) for a in equation.inputs)
+        return Form(inputs, axis), type_.shape[axis]
+    if equation.primitive in REDUCTIONS:
+        type_ = equation.inputs[0].type
+        axis = _row_axis(type_.shape) if type_.size >= LARGE else None
+        if axis is not None and (axis not in equation.params["axes"] or type_.size >= ALONE):
+            return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
+    if gather_concat_roll.rolls(equation) and equation.outputs[0].type.size >= LARGE:
+        shape = equation.outputs[0].type.shape
+        axis = _row_axis(shape)
+        if axis is not None:
+            return gather_concat_roll.form_of_roll(equation, axis), shape[axis]
+    if gather_concat_roll.gathers(equation) and equation.outputs[0].type.size >= LARGE:
+        return form(equation, (None, None), 0), equation.inputs[1].type.size
+    if multiplies(equation) and equation.outputs[0].type.size >= LARGE:
+        matrix, _ = matrix_first(equation, equation.inputs)
+        for axis, length in enumerate(matrix.type.shape):
+            found = product(equation, matrix_first(equation, (axis, None)))
+            if found is not None and found.output != ENDED:
+                return found, length
+    return None, 0
+
+
+def _row_axis(shape: tuple[int, ...]) -> int | None:
+    """The axis whose entries are rows of a good size; the first one if there is none."""
+    long = [i for i, length in enumerate(shape) if length > 1]
+    for i in long:
+        if math.prod(shape[i + 1 :]) <= ROW and math.prod(shape[:i]) <= LEAD:
+            return i
+    return long[0] if long else None
+
+
+def scheduled(graph: Graph) -> list[Equation | Region]:
+    """The equations in an order in which regions stand together; those of one equation are none."""
+    values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
+    values += [v for v, _ in graph.constants]
+    types = {id(v.type): v.type for v in values}  # of most values it is that of another
+    if all(type_.size < LARGE for type_ in types.values()):
+        return _lean(list(graph.equations), graph.outputs)
+    finder = _Finder()
+    equations = gather_concat_roll.taken_apart(graph, LARGE)
+    for equation in equations:
+        finder.place(equation)
+    read_by = _readers(equations, graph.outputs)
+    result: list[Equation | Region] = []
+    absorbed: set[int] = set()
+    for level in sorted({*finder.others, *(key[0] for key in finder.regions)}):
+        result.extend(e for e in finder.others.get(level, ()) if id(e) not in absorbed)
+        for (at, length), members in finder.regions.items():
+            if at == level:
+                alone = len(members) == 1 and _size(members[0][0]) < ALONE
+                found = members[0][0] if alone else _region(length, members, read_by, absorbed)
+                if isinstance(found, Region):
+                    found = found._replace(regroup=regrouping(graph))
+                result.append(found)
+    return _lean(result, graph.outputs)
+
+
+def _size(equation: Equation) -> int:
+    """The number of elements of the largest array that an equation reads."""
+    return max(atom.type.size for atom in equation.inputs)
+
+
+def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equation | Region]:
+    """The steps in an order in which less is alive at once; what may act stays in its order."""
+    sizes: dict[Hashable, int] = {id(v): _nbytes(v) for step in steps for v in step.outputs}
+    if len(steps) < 3 or sum(sizes.values()) < MUCH:
+        return steps
+    root = _roots(steps)
+    sizes.update(dict.fromkeys(root, 0))
+    if _alive_at_once(steps, outputs, sizes, root) < MUCH:
+        return steps
+    found: list[Step] = []
+    acts: Hashable = None
+    for step in steps:
+        reads: list[Hashable] = [id(atom) for atom in step.inputs]
+        reads += [root[v] for v in reads if v in root]
+        makes: list[Hashable] = [id(v) for v in step.outputs]
+        if isinstance(step, Equation) and not is_pure(step):
+            reads.append(acts)
+            acts = object()
+            sizes[acts] = 0
+            makes.append(acts)
+        found.append(Step(reads, makes))
+    kept: list[Hashable] = [id(atom) for atom in outputs]
+    kept += [root[v] for v in kept if v in root]
+    return [steps[place] for place in lean(found, sizes.__getitem__, kept)]
+
+
+def _roots(steps: Sequence[Equation | Region]) -> dict[Hashable, Hashable]:
+    """For each view, by identity, the value in whose memory it stands."""
+    root: dict[Hashable, Hashable] = {}
+    for step in steps:
+        if isinstance(step, Equation) and views(step):
+            source = id(step.inputs[0])
+            root.update((id(v), root.get(source, source)) for v in step.outputs)
+    return root
+
+
+def _alive_at_once(
+    steps: Sequence[Equation | Region],
+    outputs: Sequence[Atom],
+    sizes: Mapping[Hashable, int],
+    root: Mapping[Hashable, Hashable],
+) -> int:
+    """What `order.peak` finds for the order that steps are in, without a `Step` for each: most
+    Graphs need no more than this look.
+    """
+    alive: set[Hashable] = {root.get(id(atom), id(atom)) for atom in outputs}
+    now = most = sum([sizes.get(v, 0) for v in alive])
+    for step in reversed(steps):
+        for atoms in (step.inputs, step.outputs):
+            for atom in atoms:
+                v = root.get(id(atom), id(atom))
+                if v not in alive:
+                    alive.add(v)
+                    now += sizes.get(v, 0)
+        if now > most:
+            most = now
+        for variable in step.outputs:
+            now -= sizes[id(variable)]
+    return most
+
+
+def _nbytes(variable: Variable) -> int:
+    return variable.type.size * variable.type.dtype.itemsize
+
+
+def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
+    result: dict[int, list[Equation | None]] = {}
+    for equation in equations:
+        for atom in equation.inputs:
+            result.setdefault(id(atom), []).append(equation)
+    for atom in outputs:
+        result.setdefault(id(atom), []).append(None)
+    return result
+
+
+def _region(
+    length: int, members: list[tuple[Equation, Form]], read_by: Readers, absorbed: set[int]
+) -> Region:
+    members = _in_lean_order(members, read_by)
+    inner = {id(equation.outputs[0]) for equation, _ in members}
+    inputs: dict[tuple[int, int | None], Variable] = {}
+    for equation, how in members:
+        for atom, axis in zip(equation.inputs, how.inputs, strict=True):
+            if isinstance(atom, Variable) and id(atom) not in inner:
+                inputs[id(atom), axis] = atom
+    outputs, made = _made(length, members, read_by, absorbed)
+    return Region(
+        length,
+        [equation for equation, _ in members],
+        [how for _, how in members],
+        list(inputs.values()),
+        [axis for _, axis in inputs],
+        outputs,
+        made,
+    )
+
+
+def _in_lean_order(
+    members: list[tuple[Equation, Form]], read_by: Readers
+) -> list[tuple[Equation, Form]]:
+    """The equations of a region in an order that needs few buffers."""
+    mine = {id(equation) for equation, _ in members}
+    root: dict[Hashable, Hashable] = {}
+    sizes: dict[Hashable, int] = {}
+    steps: list[Step] = []
+    for equation, how in members:
+        (variable,) = equation.outputs
+        v, source = id(variable), id(equation.inputs[0])
+        if views(equation):
+            root[v] = root.get(source, source)
+        whole = all(r is None or id(r) not in mine for r in read_by.get(v, ()))
+        sizes[v] = 0 if v in root or how.output == ENDED or whole else _nbytes(variable)
+        reads: list[Hashable] = [id(atom) for atom in equation.inputs]
+        steps.append(Step([*reads, *[root[r] for r in reads if r in root]], [v]))
+    return [members[place] for place in lean(steps, sizes.__getitem__, ())]
+
+
+def _made(
+    length: int, members: list[tuple[Equation, Form]], read_by: Readers, absorbed: set[int]
+) -> tuple[list[Variable], list[list[Part]]]:
+    """The outputs of a region, and their parts; `absorbed` takes what is done with them."""
+    mine = {id(equation) for equation, _ in members}
+    axes = {id(equation.outputs[0]): how.output for equation, how in members if how.output != ENDED}
+    outputs: list[Variable] = []
+    made: list[list[Part]] = []
+    for variable in [e.outputs[0] for e, _ in members if id(e.outputs[0]) in axes]:
+        for reader in read_by.get(id(variable), ()):
+            if reader is None or id(reader) in mine or id(reader) in absorbed:
+                continue
+            equations, parts = put_together(reader, axes, length, read_by)
+            if equations:
+                absorbed.update(map(id, equations))
+                outputs.append(equations[-1].outputs[0])
+                made.append(parts)
+    for equation, how in members:
+        (variable,) = equation.outputs
+        readers = read_by.get(id(variable), ())
+        if any(r is None or (id(r) not in mine and id(r) not in absorbed) for r in readers):
+            outputs.append(variable)
+            made.append([Part(variable, None, how.output, 0)])
+    return outputs, made
+
+
+def spare(
+    steps: Sequence[Equation | Region], outputs: Sequence[Atom], given: Sequence[Variable]
+) -> set[Variable]:
+    """The arrays that nothing but one step reads, which may then write over them.
+
+    Args:
+      steps: of a program.
+      outputs: of the program.
+      given: inputs that the program may write over.
+    """
+    made = [v for step in steps if _makes_arrays(step) for v in step.outputs if v.type.shape]
+    if not given and not made:
+        return set()
+    read = Counter(v for step in steps for v in {id(atom) for atom in step.inputs})
+    read.update(id(atom) for atom in outputs)
+    return {v for v in (*given, *made) if read[id(v)] == 1}
+
+
+def _makes_arrays(step: Equation | Region) -> bool:
+    """Whether what a step makes is memory of its own, in C order."""
+    if isinstance(step, Region) or step.primitive is full:
+        return True
+    dot = step.primitive is dot_general and not step.params["batch"][0]
+    return dot and all(atom.type.ndim == 2 for atom in (*step.inputs, *step.outputs))
+
+
+__all__ = ["Region", "scheduled", "spare"]

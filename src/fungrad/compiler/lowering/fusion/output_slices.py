@@ -1,0 +1,142 @@
+"""Outputs of regions that are put together from parts.
+
+`scatter` makes a value a part of an array that is zero elsewhere, and each `index_add` behind it
+adds one more: what gradients of slices are. The region that makes the values writes them to their
+places itself, so that none is ever an array of its own. Knows the IR and indices; writes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import Equation, Variable
+from fungrad.primitives.movement.gather import expanded, scatter
+from fungrad.primitives.movement.scatter import index_add
+from fungrad.support.record import Record
+
+Readers = Mapping[int, Sequence[Equation | None]]
+"""For each variable the equations that read it, by identity; None stands for outputs."""
+
+
+class Part(Record):
+    """A value, and where in an output it stands.
+
+    `place` has a slice or an integer for each axis of the output, None where the value is all of
+    it; `axis` is the output's that has the rows, of which the first one goes to row `offset`.
+    """
+
+    value: Variable
+    place: tuple[Any, ...] | None
+    axis: int
+    offset: int
+
+
+def put_together(
+    equation: Equation, axes: Mapping[int, int], length: int, read_by: Readers
+) -> tuple[list[Equation], list[Part]]:
+    """The equations that make one output out of values of a region, and what they put where.
+
+    Args:
+      equation: the first of them, one that reads a value of the region.
+      axes: for each value that the region makes, by identity, the axis along which its rows lie.
+      length: the number of rows.
+      read_by: the equations that read a variable.
+    """
+    equations: list[Equation] = []
+    parts: list[Part] = []
+    whole: Any = equation.inputs[0]
+    reader: Equation | None = equation
+    if equation.primitive is index_add and id(whole) in axes and _only(read_by[id(whole)]):
+        parts.append(Part(whole, None, axes[id(whole)], 0))
+    while reader is not None and reader.primitive is (index_add if parts else scatter):
+        added = reader.inputs[-1]
+        part = _part(reader, axes, length) if id(added) in axes else None
+        if part is None or (
+            parts and (reader.inputs[0] is not whole or part.axis != parts[0].axis)
+        ):
+            break
+        parts.append(part)
+        equations.append(reader)
+        (whole,) = reader.outputs
+        reader = _only(read_by.get(id(whole), ()))
+    return equations, parts
+
+
+def _only(readers: Sequence[Equation | None]) -> Equation | None:
+    return readers[0] if len(readers) == 1 else None
+
+
+def _part(equation: Equation, axes: Mapping[int, int], length: int) -> Part | None:
+    """Where an equation puts a value, if that is a block of the output."""
+    value: Any = equation.inputs[-1]
+    (whole,) = equation.outputs
+    shape = whole.type.shape
+    entries = expanded(equation.params["index"], len(shape))
+    if len(entries) != len(shape) or value.type.dtype != whole.type.dtype:
+        return None
+    after, found = 0, None
+    for at, entry in enumerate(entries):
+        if isinstance(entry, slice):
+            start, stop, step = entry.indices(shape[at])
+            if after == axes[id(value)] and step == 1 and stop - start == length:
+                found = at, start
+            after += 1
+        elif not isinstance(entry, int | np.integer):
+            return None
+    return None if found is None else Part(value, tuple(entries), *found)
+
+
+def reach(parts: Iterable[Part]) -> tuple[int, int]:
+    """The smallest and the largest offset of parts."""
+    offsets = [part.offset for part in parts]
+    return min(offsets), max(offsets)
+
+
+def rows_of(part: Part) -> int:
+    """The axis of a part's value that has the rows."""
+    if part.place is None:
+        return part.axis
+    return sum(isinstance(entry, slice) for entry in part.place[: part.axis])
+
+
+def apart(one: Part, other: Part, shape: tuple[int, ...]) -> bool:
+    """Whether two parts have no element in common, whatever rows they are at."""
+    if one.place is None or other.place is None:
+        return False
+    return any(
+        _disjoint(a, b, length)
+        for i, (a, b, length) in enumerate(zip(one.place, other.place, shape, strict=True))
+        if i != one.axis
+    )
+
+
+def _disjoint(one: Any, other: Any, length: int) -> bool:
+    first, second = _range(one, length), _range(other, length)
+    if not first or not second:
+        return True
+    return max(first[0], first[-1]) < min(second[0], second[-1]) or max(
+        second[0], second[-1]
+    ) < min(first[0], first[-1])
+
+
+def _range(entry: Any, length: int) -> range:
+    if isinstance(entry, slice):
+        return range(*entry.indices(length))
+    place = int(entry) % length
+    return range(place, place + 1)
+
+
+def filled(parts: Sequence[Part], whole: Variable, length: int) -> bool:
+    """Whether parts that have no element in common have all elements of the same rows together."""
+    shape = whole.type.shape
+    if not parts or reach(parts)[0] != reach(parts)[1]:
+        return False
+    rest = math.prod(n for i, n in enumerate(shape) if i != parts[0].axis)
+    return sum(part.value.type.size for part in parts) == length * rest
+
+
+__all__ = ["Part", "Readers", "apart", "filled", "put_together", "reach", "rows_of"]

@@ -1,0 +1,219 @@
+"""Which equations can be done row by row, and where the rows of their result lie.
+
+A value has rows along one of its axes. An equation keeps them if each row of its output needs the
+same rows of its inputs alone, and inputs without rows as a whole; a reduction over the rows ends
+them. Knows primitives that move axes, reduce and multiply matrices; writes no program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.fusion import gather_concat_roll
+from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
+from fungrad.compiler.passes.rewriter import VIEWS
+from fungrad.ir.graph import Equation
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.movement.gather import expanded, getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    convert,
+    reduce_sum,
+    reshape,
+    to_discrete,
+    transpose,
+)
+from fungrad.primitives.reduction.reduce import reduce_all, reduce_any, reduce_max, reduce_min
+from fungrad.runtime.blas_threads import single_blas, single_in_regions
+from fungrad.runtime.kernels.matmul import one_thread
+from fungrad.runtime.thread_pool import num_threads
+
+REDUCTIONS: dict[Any, np.ufunc] = {
+    reduce_sum: np.add,
+    reduce_max: np.maximum,
+    reduce_min: np.minimum,
+    reduce_any: np.logical_or,
+    reduce_all: np.logical_and,
+}
+CASTS = (convert, to_discrete)
+MATRIX, SIDE, SUM = 65_536, 1_024, 32_768
+"""The most elements and the longest side of a matrix that rows are multiplied with in blocks, which
+is read again for each; and the most elements of a sum of products over the rows."""
+LIGHT = 16
+"""Products of no more terms for each element that is read or written by rows are light: to read and
+write takes longer. Others are left to the BLAS's threads where it has some."""
+SHARED_LIGHT, TERMS = 64, 3_200_000
+"""The same of a product that has so many terms in all: threads of ours share most regions that have
+one, and wait for each other at the end of the region; those of a BLAS wait at every product."""
+PRODUCT = 128
+"""The rows of a block in which products of matrices are done, if it is not too large for that."""
+
+
+def elementwise(equation: Equation) -> bool:
+    """Whether each element of the output needs the elements at its place alone."""
+    primitive: Any = equation.primitive
+    if primitive in CASTS:
+        kinds = equation.inputs[0].type.dtype.kind + equation.outputs[0].type.dtype.kind
+        return "O" not in kinds and kinds not in ("cf", "ci", "cb", "cu")
+    if primitive.partials is None or primitive.multiple:
+        return False
+    return all(a.type.dtype.kind != "O" for a in (*equation.inputs, *equation.outputs))
+
+
+def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:
+    """How an equation is done by rows of which there are `length`, if it can be.
+
+    Args:
+      equation: the equation.
+      axes: for each input the axis along which its rows lie, None where it has none of its own.
+    """
+    primitive: Any = equation.primitive
+    if elementwise(equation):
+        return _elementwise(equation, axes, length)
+    if primitive is dot_general:
+        vectors = _of_vectors(equation)
+        return Form((0, 0), ENDED) if vectors else product(equation, axes)
+    joined = gather_concat_roll.form(equation, axes)
+    if joined is not None:
+        return joined
+    axis = axes[0] if len(equation.inputs) == 1 else None
+    if axis is None:
+        return None
+    if primitive in REDUCTIONS:
+        reduced = equation.params["axes"]
+        after = ENDED if axis in reduced else axis - sum(a < axis for a in reduced)
+        return Form((axis,), after)
+    moved = _MOVED.get(primitive)
+    found = None if moved is None else moved(equation, axis)
+    return None if found is None else Form((axis,), found)
+
+
+def _of_vectors(equation: Equation) -> bool:
+    """Whether a contraction is the sum of the products of two vectors of one dtype."""
+    x, y = [atom.type for atom in equation.inputs]
+    return x == y and x.ndim == 1 and equation.outputs[0].type.ndim == 0
+
+
+def views(equation: Equation) -> bool:
+    """Whether an equation gives a view of its only input."""
+    return equation.primitive in VIEWS and len(equation.inputs) == 1
+
+
+def multiplies(equation: Equation) -> bool:
+    """Whether an equation is a product with a matrix."""
+    return equation.primitive is dot_general and any(a.type.ndim > 1 for a in equation.inputs)
+
+
+def matrix_first(equation: Equation, both: Sequence[Any]) -> Sequence[Any]:
+    """What belongs to the factors of a product, a matrix before a vector: which of them is the
+    first makes no difference.
+    """
+    return both[::-1] if equation.inputs[0].type.ndim == 1 else both
+
+
+def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
+    """How a product of matrices is done by rows: those of the first times the whole second, or a
+    sum over the rows of both.
+    """
+    x, y = matrix_first(equation, [atom.type for atom in equation.inputs])
+    contract, batch = equation.params["contract"], equation.params["batch"]
+    blas = x.dtype == y.dtype and one_thread(x.dtype)
+    flat = x.ndim == 2 and 1 <= y.ndim <= 2 and len(contract[0]) == 1 and not batch[0]
+    if not (blas and flat):
+        return None
+    (over_x,), (over_y,) = matrix_first(equation, contract)
+    at_x, at_y = matrix_first(equation, axes)
+    if at_x == over_x or at_y == over_y:
+        alike = at_x in (None, over_x) and at_y in (None, over_y)
+        rows = x.shape[over_x]
+        fits = equation.outputs[0].type.size <= SUM and rows > PRODUCT
+        fits = fits and _light(rows, x.size // rows, y.size // rows)
+        found, output = (over_x, over_y), ENDED
+    else:
+        alike = at_x is not None and at_y is None
+        rows = x.shape[1 - over_x]
+        fits = y.size <= MATRIX and max(y.shape) <= SIDE and rows > PRODUCT
+        fits = fits and _light(rows, x.shape[over_x], equation.outputs[0].type.size // rows)
+        found, output = (1 - over_x, None), 0
+    return Form(tuple(matrix_first(equation, found)), output) if alike and fits else None
+
+
+def _light(rows: int, read: int, written: int) -> bool:
+    """Whether a product joins regions, by how many rows it has, and their elements on each side."""
+    most = SHARED_LIGHT if rows * read * written >= TERMS else LIGHT
+    alone = single_blas() or (single_in_regions() and num_threads() > 1)
+    return alone or read * written <= most * (read + written)
+
+
+def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:
+    shape = equation.outputs[0].type.shape
+    places = {
+        axis + len(shape) - atom.type.ndim
+        for atom, axis in zip(equation.inputs, axes, strict=True)
+        if axis is not None
+    }
+    if len(places) != 1:
+        return None
+    (place,) = places
+    if shape[place] != length:
+        return None
+    return Form(tuple(axis_of(a.type.shape, shape, place) for a in equation.inputs), place)
+
+
+def axis_of(shape: tuple[int, ...], output: tuple[int, ...], place: int) -> int | None:
+    """The axis of an operand that NumPy broadcasts against an axis of the output, if it is as
+    long.
+    """
+    axis = place - (len(output) - len(shape))
+    return axis if axis >= 0 and shape[axis] == output[place] else None
+
+
+def _reshaped(equation: Equation, axis: int) -> int | None:
+    before, after = equation.inputs[0].type.shape, equation.params["shape"]
+    lead = math.prod(before[:axis])
+    for i, length in enumerate(after):
+        if length == before[axis] and math.prod(after[:i]) == lead:
+            return i
+    return None
+
+
+def _broadcast(equation: Equation, axis: int) -> int:
+    return axis + len(equation.params["shape"]) - equation.inputs[0].type.ndim
+
+
+def _read(equation: Equation, axis: int) -> int | None:
+    """The rows after an index that takes all of them."""
+    at = after = 0
+    for entry in expanded(equation.params["index"], equation.inputs[0].type.ndim):
+        if entry is None:
+            after += 1
+            continue
+        if at == axis:
+            return after if entry == slice(None) else None
+        after += type(entry) is slice
+        at += 1
+    return None
+
+
+_MOVED: dict[Any, Callable[[Equation, int], int | None]] = {
+    reshape: _reshaped,
+    transpose: lambda equation, axis: equation.params["axes"].index(axis),
+    broadcast_to: _broadcast,
+    getitem: _read,
+}
+
+__all__ = [
+    "CASTS",
+    "REDUCTIONS",
+    "axis_of",
+    "elementwise",
+    "form",
+    "matrix_first",
+    "multiplies",
+    "product",
+    "views",
+]

@@ -1,0 +1,1 @@
+"""Scans and while_loops as Python loops that write in place."""

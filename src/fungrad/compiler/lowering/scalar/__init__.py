@@ -1,0 +1,1 @@
+"""Programs on Python numbers for Graphs of small arrays."""

@@ -1,0 +1,1 @@
+"""Passes over Graphs: the same numbers in fewer and cheaper equations."""

@@ -1,0 +1,1 @@
+"""Jacobian matrices that are diagonals stay diagonals."""

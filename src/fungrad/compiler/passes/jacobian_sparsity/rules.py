@@ -1,0 +1,241 @@
+"""Matrices of Jacobians and Hessians stay diagonals as long as they are zero elsewhere.
+
+The basis that a Jacobian pushes (or pulls) through a function is a diagonal. Elementwise functions,
+slices and sums keep diagonals diagonals, so that only those are computed, at the cost of the
+function instead of that of all columns; a product with a matrix scales its rows. What has no rule
+here, or too many diagonals, is written out. As the zeros are known, an infinity beside them gives
+no NaN; the sign of a zero is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.compiler.passes.jacobian_sparsity.diagonal_matrix import (
+    COLUMNS,
+    ROWS,
+    Diagonal,
+    Diagonals,
+    Steps,
+)
+from fungrad.compiler.passes.jacobian_sparsity.movement_rules import PLACES
+from fungrad.compiler.passes.jacobian_sparsity.writer import DiagonalWriter, Found
+from fungrad.compiler.passes.rewriter import computed_now, copied, renamed
+from fungrad.ir.graph import Atom, Graph, Literal
+from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import add, div, mul, neg, select, sub
+from fungrad.primitives.movement.gather import Index, getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import convert, reduce_sum, transpose
+from fungrad.primitives.movement.stack_iota import basis
+
+SMALLEST = 1 << 11
+"""Elements of a basis below which NumPy computes all columns as fast as one."""
+FOR_A_DIAGONAL = 1 << 10
+"""Elements of a matrix that take as long as one more diagonal."""
+
+
+def thinned(graph: Graph) -> Graph:
+    """The Graph with diagonals in place of the matrices that they make up."""
+    if not any(equation.primitive is basis for equation in graph.equations):
+        return graph
+    writer = DiagonalWriter(graph)
+    names = writer.names
+    constants = list(graph.constants)
+    for equation in graph.equations:
+        writer.like = equation
+        inputs = renamed(equation.inputs, names)
+        if not equation.outputs:  # an effect, or a loop of which nothing is left
+            given = tuple([writer.written(atom) for atom in inputs])
+            writer.writer.write(copied(equation, given, ()))
+            continue
+        output = equation.outputs[0]
+        found: Found = None
+        rule = _RULES.get(equation.primitive)
+        if equation.primitive is basis:
+            if output.type.size < SMALLEST:
+                constants.append((output, computed_now(equation, ())))
+                continue
+            found = _of_basis(output.type, equation.params["start"])
+        elif rule is not None and any(id(atom) in writer.diagonals for atom in inputs):
+            found = rule(writer, inputs, output.type, **equation.params)
+        if isinstance(found, Diagonals):
+            writer.diagonals[id(output)] = found
+            if (len(found.values) - 1) * FOR_A_DIAGONAL > output.type.size:
+                writer.written(output)
+        elif found is not None:
+            names[id(output)] = found
+        else:
+            given = tuple([writer.written(atom) for atom in inputs])
+            results = writer.writer.write(copied(equation, given, equation.outputs))
+            names.update(zip(map(id, equation.outputs), results, strict=True))
+    outputs = tuple([writer.written(atom) for atom in renamed(graph.outputs, names)])
+    equations = tuple(writer.writer.equations)
+    return graph.replace(constants=tuple(constants), equations=equations, outputs=outputs)
+
+
+def _of_basis(type_: Type, start: int) -> Diagonals:
+    columns = type_.size // type_.shape[0]
+    diagonal = Diagonal(Steps(start, 1, columns), Steps(0, 1, columns))
+    values: dict[Diagonal, Atom] = {diagonal: Literal(type_.dtype.type(1))}
+    return Diagonals(type_.shape, type_.shape[0], columns, type_.dtype, values)
+
+
+# --- elementwise ----------------------------------------------------------------------------------
+
+
+def _unary(primitive: Any) -> Callable[..., Found]:
+    def rule(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, **params: Any) -> Found:
+        diagonals = writer.diagonals[id(inputs[0])]
+        values = {
+            diagonal: writer.add(primitive, v, **params) for diagonal, v in diagonals.values.items()
+        }
+        return diagonals._replace(values=values, dtype=type_.dtype)
+
+    return rule
+
+
+def _scaled(primitive: Any) -> Callable[..., Found]:
+    """Diagonals times an array, or over one."""
+
+    def rule(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
+        first, second = (writer.diagonals.get(id(atom)) for atom in inputs)
+        diagonals, factor = (second, inputs[0]) if first is None else (first, inputs[1])
+        if (first is not None and second is not None) or (first is None and primitive is div):
+            return None
+        assert diagonals is not None
+        diagonals = diagonals.reshaped(type_.shape)
+        if diagonals is None:
+            return None
+        along = writer.along(factor, diagonals)
+        values = {}
+        for diagonal, value in diagonals.values.items():
+            pair = (value, along(diagonal)) if second is None else (along(diagonal), value)
+            values[diagonal] = writer.add(primitive, *pair)
+        return diagonals._replace(values=values, dtype=type_.dtype)
+
+    return rule
+
+
+def _both(
+    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type
+) -> tuple[Diagonals, Diagonals] | None:
+    """The diagonals of two inputs, where both are known to be zero elsewhere."""
+    like = next(writer.diagonals[id(a)] for a in inputs if id(a) in writer.diagonals)
+    x, y = (writer.found(atom, type_.shape, like) for atom in inputs)
+    return None if x is None or y is None else (x, y)
+
+
+def _joined(primitive: Any) -> Callable[..., Found]:
+    """The sum or the difference of diagonals."""
+
+    def rule(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
+        pair = _both(writer, inputs, type_)
+        if pair is not None:
+            return writer.summed(*pair, type_, minus=primitive is sub)
+        x, y = inputs
+        if id(y) not in writer.diagonals and primitive is add:
+            x, y = y, x
+        diagonals = writer.diagonals.get(id(y))
+        if diagonals is None or id(x) in writer.diagonals or not x.type == diagonals.type == type_:
+            return None
+        if primitive is sub:
+            diagonals = writer.summed(diagonals._replace(values={}), diagonals, type_, minus=True)
+        return writer.placed(diagonals, onto=x)
+
+    return rule
+
+
+def _select(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
+    condition, *choices = inputs
+    if id(condition) in writer.diagonals:
+        return None
+    pair = _both(writer, choices, type_)
+    if pair is None:
+        return None
+    x, y = pair
+    along = writer.along(condition, x)
+    zero = Literal(type_.dtype.type(0))
+    values = {
+        diagonal: writer.add(
+            select, along(diagonal), x.values.get(diagonal, zero), y.values.get(diagonal, zero)
+        )
+        for diagonal in dict.fromkeys((*x.values, *y.values))
+    }
+    return x._replace(values=values, dtype=type_.dtype)
+
+
+# --- sums and products ----------------------------------------------------------------------------
+
+
+def _reduce_sum(
+    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axes: tuple[int, ...]
+) -> Found:
+    diagonals = writer.diagonals[id(inputs[0])]
+    sides = diagonals.sides(axes)
+    if sides is None or all(sides):
+        return None
+    if not any(sides):
+        return diagonals.reshaped(type_.shape)
+    kept = ROWS if sides[COLUMNS] else COLUMNS
+    if any(diagonal.side(kept).step == 0 for diagonal in diagonals.values):
+        return None
+    pieces = [(diagonal.side(kept), value) for diagonal, value in diagonals.values.items()]
+    return writer.reshaped(writer.joined(pieces, (type_.size,), type_.dtype), type_.shape)
+
+
+def _dot(
+    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, contract: Any, batch: Any
+) -> Found:
+    """A diagonal times a matrix: rows of that, times the diagonal's numbers."""
+    which = 0 if id(inputs[0]) in writer.diagonals else 1
+    diagonals, other = writer.diagonals[id(inputs[which])], inputs[1 - which]
+    if id(other) in writer.diagonals or len(contract[0]) != 1 or batch[0]:
+        return None
+    sides = diagonals.sides(contract[which])
+    if sides is None or sides[ROWS] == sides[COLUMNS]:
+        return None
+    gone = COLUMNS if sides[COLUMNS] else ROWS
+    kept = 1 - gone
+    (axis,) = contract[1 - which]
+    size = diagonals.columns if kept else diagonals.rows
+    before, after = other.type.shape[:axis], other.type.shape[axis + 1 :]
+    found = [
+        (diagonal.side(gone), diagonal.side(kept), value)
+        for diagonal, value in diagonals.values.items()
+    ]
+    if not found or any(0 in (read.step, put.step) for read, put, _ in found):
+        return None
+    pieces = []
+    for read, put, value in found:
+        taken = other
+        if not read.covers(other.type.shape[axis]):
+            index = Index((*[slice(None)] * axis, read.slice()))
+            taken = writer.add(getitem, other, index=index)
+        if value.type.shape:
+            value = writer.reshaped(value, (value.type.size, *(1,) * len(after)))
+        pieces.append((put, writer.add(mul, taken, value)))
+    total = writer.joined(pieces, (*before, size, *after), pieces[0][1].type.dtype, axis)
+    axes = [a for a in range(total.type.ndim) if a != axis]
+    axes.insert(len(axes) if which else 0, axis)
+    if axes != sorted(axes):
+        total = writer.add(transpose, total, axes=tuple(axes))
+    return writer.reshaped(writer.cast(total, type_.dtype), type_.shape)
+
+
+_RULES: dict[Any, Callable[..., Found]] = {
+    **PLACES,
+    neg: _unary(neg),
+    convert: _unary(convert),
+    mul: _scaled(mul),
+    div: _scaled(div),
+    add: _joined(add),
+    sub: _joined(sub),
+    select: _select,
+    reduce_sum: _reduce_sum,
+    dot_general: _dot,
+}
+"""By primitive: what it gives of diagonals, or None where they are written out first."""
+
+__all__ = ["thinned"]

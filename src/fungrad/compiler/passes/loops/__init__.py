@@ -1,0 +1,1 @@
+"""Passes over scans: dead code, invariant code, fission, residuals."""

@@ -1,0 +1,218 @@
+"""Loops carry no more than they need, and compute once what does not change in them.
+
+A carry that reaches no output that is read is dropped, with the stacks and inputs that go with it;
+what a body computes of its constants alone stands before the loop, and is computed where the loop
+makes a step. Knows the structural primitives `scan`, `while_loop` and `switch`; the bodies have
+been inlined before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.passes.rewriter import Renaming, copied, placed, renamed, renewed
+from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
+from fungrad.control_flow.scan import scan
+from fungrad.control_flow.switch import switch
+from fungrad.control_flow.while_loop import while_loop
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
+from fungrad.retracing.graph_transforms import effectful, kept, pruned
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.trace import EVAL
+
+Clean = Callable[[Graph], Graph]
+"""What is done to a body before it is looked at: calls are inlined, stops erased."""
+
+
+def lightened(graph: Graph, clean: Clean) -> Graph:
+    """The Graph with lighter loops."""
+    if not any(e.primitive is scan or e.primitive is while_loop for e in graph.equations):
+        return graph
+    read = {id(atom) for atom in graph.outputs}
+    found: list[Equation] = []
+    constants: list[tuple[Variable, Any]] = []
+    for equation in reversed(graph.equations):
+        new = [equation]
+        if equation.primitive is scan:
+            new = _scan(equation, read, clean)
+        elif equation.primitive is while_loop:
+            new = _while(equation, read, clean, constants)
+        for made in new:
+            read.update(id(atom) for atom in made.inputs)
+        found += reversed(new)
+    constants = [*graph.constants, *constants]
+    return graph.replace(constants=tuple(constants), equations=tuple(reversed(found)))
+
+
+def _clean(body: Graph, clean: Clean) -> Graph:
+    result: Graph = kept(body, ("clean", choices(body)), lambda: clean(body))
+    return result
+
+
+def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Graph:
+    """A Graph with some of its inputs and outputs, and what they need."""
+    key = ("subset", tuple(inputs), tuple(outputs))
+
+    def make() -> Graph:
+        chosen = tuple(v for v, keep in zip(graph.inputs, inputs, strict=True) if keep)
+        results = tuple(a for a, keep in zip(graph.outputs, outputs, strict=True) if keep)
+        return pruned(graph.replace(inputs=chosen, outputs=results))
+
+    result: Graph = kept(graph, key, make)
+    return result
+
+
+def _needed(graph: Graph, outputs: Sequence[bool]) -> list[bool]:
+    """Which inputs some outputs depend on; what an equation with an effect reads is needed too."""
+    live = {id(a) for a, keep in zip(graph.outputs, outputs, strict=True) if keep}
+    for equation in reversed(graph.equations):
+        if effectful(equation) or any(id(v) in live for v in equation.outputs):
+            live.update(id(atom) for atom in equation.inputs)
+    return [id(v) in live for v in graph.inputs]
+
+
+def _chosen(values: Sequence[Any], keep: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple(v for v, k in zip(values, keep, strict=True) if k)
+
+
+def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
+    """The scan with what is read of it, after what it need not do in each step."""
+    params = equation.params
+    body = _clean(params["body"], clean)
+    constants, n = params["counts"]
+    wanted = [id(v) in read for v in equation.outputs]
+    while True:
+        needed = _needed(body, wanted)
+        carried = needed[constants : constants + n]
+        grown = [w or c for w, c in zip(wanted[:n], carried, strict=True)] + wanted[n:]
+        if grown == wanted:
+            break
+        wanted = grown
+    needed[constants : constants + n] = wanted[:n]
+    body = _subset(body, needed, wanted)
+    inputs = _chosen(equation.inputs, needed)
+    constants, n = sum(needed[:constants]), sum(wanted[:n])
+    before: list[Equation] = []
+    if params["length"] > 0:
+        body, more, before = _hoisted(body, inputs[:constants], constants)
+        inputs = (*inputs[:constants], *more, *inputs[constants:])
+        constants += len(more)
+    new = {**params, "body": body, "counts": (constants, n)}
+    outputs = _chosen(equation.outputs, wanted)
+    loop = copied(equation, inputs, outputs, new)
+    return [*before, loop] if outputs or effectful(loop) else before
+
+
+def _while(
+    equation: Equation, read: set[int], clean: Clean, held: list[tuple[Variable, Any]]
+) -> list[Equation]:
+    """The loop with what is read of it, after what it need not do in each step; `held` gets the
+    constants that this reads.
+    """
+    params = equation.params
+    body = _clean(params["body"], clean)
+    cond = params["cond"]
+    first, constants = params["counts"]
+    n = len(body.outputs)
+    wanted = [id(v) in read for v in equation.outputs]
+    in_cond = _needed(cond, [True])
+    wanted = [w or c for w, c in zip(wanted, in_cond[first:], strict=True)]
+    while True:
+        needed = _needed(body, wanted)
+        grown = [w or c for w, c in zip(wanted, needed[constants:], strict=True)]
+        if grown == wanted:
+            break
+        wanted = grown
+    needed[constants:] = wanted
+    body = _subset(body, needed, wanted)
+    cond = _subset(cond, [*in_cond[:first], *wanted], [True])
+    keep = [*in_cond[:first], *needed]
+    inputs = _chosen(equation.inputs, keep)
+    first, constants = sum(in_cond[:first]), sum(needed[: len(needed) - n])
+    body, more, before = _hoisted(body, inputs[first : first + constants], constants)
+    at = first + constants
+    init = inputs[at:]
+    new = {**params, "cond": cond, "body": body, "counts": (first, constants + len(more))}
+    outputs = _chosen(equation.outputs, wanted)
+    loop = copied(equation, (*inputs[:at], *more, *init), outputs, new)
+    if all(e.primitive in _SILENT for e in before) or _makes_a_step(cond, (*inputs[:first], *init)):
+        return [*before, loop]
+    held += cond.constants
+    return _guarded(loop, before, init)
+
+
+_SILENT = (reshape, transpose)
+"""What never warns or raises, so that it may be computed although a loop makes no step."""
+
+
+def _makes_a_step(cond: Graph, inputs: Sequence[Atom]) -> bool:
+    """Whether a condition is known to hold at first."""
+    read = _subset(cond, _needed(cond, [True]), [True])
+    known = [a for a, needed in zip(inputs, _needed(cond, [True]), strict=True) if needed]
+    if any(map(effectful, read.equations)):
+        return False
+    values = [a.value for a in known if isinstance(a, Literal)]
+    with np.errstate(all="ignore"):
+        return len(values) == len(known) and bool(EVAL.run(evaluate, read, values)[0])
+
+
+def _guarded(loop: Equation, before: Sequence[Equation], init: Sequence[Atom]) -> list[Equation]:
+    """A while loop and what stands before it, in a branch that is taken where there is a step."""
+    made = {id(v) for e in before for v in e.outputs}
+    operands = {
+        id(a): a for e in (*before, loop) for a in e.inputs
+        if isinstance(a, Variable) and id(a) not in made
+    }  # fmt: skip
+    given = tuple([Variable(a.type) for a in operands.values()])
+    names: Renaming = dict(zip(operands, given, strict=True))
+    stay = Graph(given, (), (), renamed(tuple(init), names))
+    inside = tuple([renewed(e, names) for e in (*before, loop)])
+    steps = Graph(given, (), inside, inside[-1].outputs)
+
+    cond = loop.params["cond"]
+    first = (*loop.inputs[: loop.params["counts"][0]], *init)
+    asked: Renaming = {id(v): a for v, a in zip(cond.inputs, first, strict=True)}
+    asking = [renewed(e, asked) for e in cond.equations]
+    (any_step,) = renamed(cond.outputs, asked)
+    inputs = (any_step, *operands.values())
+    branch = placed(loop, switch, inputs, loop.outputs, {"branches": (stay, steps)})
+    return [*asking, branch]
+
+
+def _hoisted(
+    body: Graph, given: Sequence[Atom], constants: int
+) -> tuple[Graph, tuple[Variable, ...], list[Equation]]:
+    """The body without what its constants determine, new constants, and the equations of those."""
+    fixed = {id(v) for v in body.inputs[:constants]} | {id(v) for v, _ in body.constants}
+    outside: Renaming = {id(v): a for v, a in zip(body.inputs, given, strict=False)}
+    held = {id(v) for v, _ in body.constants}
+    before: list[Equation] = []
+    inside: list[Equation] = []
+    made: list[Variable] = []
+    for equation in body.equations:
+        known = all(isinstance(a, Literal) or id(a) in fixed for a in equation.inputs)
+        if known and _worth_moving(equation, held):
+            before.append(renewed(equation, outside))
+            fixed.update(id(v) for v in equation.outputs)
+            made += equation.outputs
+        else:
+            inside.append(equation)
+    if not made:
+        return body, (), []
+    read = {id(a) for equation in inside for a in equation.inputs} | {id(a) for a in body.outputs}
+    new = tuple(v for v in made if id(v) in read)
+    inputs = (*body.inputs[:constants], *new, *body.inputs[constants:])
+    graph = body.replace(inputs=inputs, equations=tuple(inside))
+    return graph, tuple(outside[id(v)] for v in new), before  # type: ignore[misc]
+
+
+def _worth_moving(equation: Equation, held: set[int]) -> bool:
+    """Whether an equation reads something from outside, and makes no array larger than that."""
+    if not equation.inputs or any(id(a) in held for a in equation.inputs) or effectful(equation):
+        return False
+    largest = max(atom.type.size for atom in equation.inputs)
+    return all(v.type.size <= max(largest, 1) for v in equation.outputs)

@@ -1,0 +1,241 @@
+"""A scan that is taken apart: its body's equations, what stands before it and behind it.
+
+Knows `scan`; the passes that move equations out of it stand in stacks.py and loop_fission.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.compiler.passes.rewriter import (
+    SMALL,
+    VIEWS,
+    Renaming,
+    applied,
+    copied,
+    is_pure,
+    placed,
+    renamed,
+    renewed,
+    rewired,
+)
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import add
+from fungrad.primitives.movement.reshape_broadcast_cast import convert
+from fungrad.retracing.graph_transforms import batch, effectful, pruned
+
+LARGEST = 1 << 22
+"""The most elements of a stack that is made so that an equation can leave a loop."""
+_ELEMENTS = 64
+_NUMBER, _CALL, _STEP = 30, 400, 300  # nanoseconds
+
+
+class Loop:
+    """A scan: pairs of what its body and what the Graph around it call the same."""
+
+    def __init__(self, equation: Equation) -> None:
+        params = equation.params
+        body: Graph = params["body"]
+        constants, n = params["counts"]
+        self.equation, self.body, self.length = equation, body, params["length"]
+        self.consts = list(zip(body.inputs[:constants], equation.inputs, strict=False))
+        at = constants + n
+        self.carry = list(
+            zip(
+                body.inputs[constants:at], equation.inputs[constants:at], body.outputs,
+                equation.outputs, strict=False,
+            )
+        )  # fmt: skip
+        """What a step finds, what the first one finds, what a step leaves, what the last does."""
+        self.xs = list(zip(body.inputs[at:], equation.inputs[at:], strict=True))
+        self.ys = list(zip(body.outputs[n:], equation.outputs[n:], strict=True))
+        self.equations = list(body.equations)
+        self.before: list[Equation] = []
+        self.behind: list[Equation] = []
+        self.constants: list[tuple[Variable, Any]] = []
+        """Constants that the equations before and behind read."""
+        self.sums: list[Equation] = []
+        """Sums of stacks, which stand behind all others."""
+        self.names: Renaming = {}
+        """Outputs of the scan that are known without it."""
+
+    def rewritten(self) -> list[Equation]:
+        """The equations in place of the scan."""
+        if not (self.before or self.behind or self.sums or self.names):
+            return [self.equation]
+        inputs = [v for v, _ in self.consts] + [c[0] for c in self.carry] + [v for v, _ in self.xs]
+        outputs = [c[2] for c in self.carry] + [v for v, _ in self.ys]
+        body = pruned(
+            self.body.replace(
+                inputs=tuple(inputs), equations=tuple(self.equations), outputs=tuple(outputs)
+            )
+        )
+        given = [a for _, a in self.consts] + [c[1] for c in self.carry] + [a for _, a in self.xs]
+        results = [c[3] for c in self.carry] + [v for _, v in self.ys]
+        later = [rewired(e, self.names) for e in (*self.behind, *self.sums)]
+        counts = (len(self.consts), len(self.carry))
+        params = {**self.equation.params, "body": body, "counts": counts}
+        loop = copied(self.equation, tuple(given), tuple(results), params)
+        return [*self.before, *([loop] if results or effectful(loop) else []), *later]
+
+    def prune(self) -> None:
+        """Drops the equations that nothing reads."""
+        read = {id(c[2]) for c in self.carry} | {id(v) for v, _ in self.ys}
+        kept = []
+        for equation in reversed(self.equations):
+            if effectful(equation) or any(id(v) in read for v in equation.outputs):
+                read.update(id(a) for a in equation.inputs)
+                kept.append(equation)
+        self.equations = kept[::-1]
+
+    def made(self) -> dict[int, Equation]:
+        """What made each value of the body."""
+        return {id(v): e for e in self.equations for v in e.outputs}
+
+    def reads(self) -> Counter[int]:
+        """How often each value of the body is read, there or by what it hands on."""
+        reads = Counter(id(a) for e in self.equations for a in e.inputs)
+        reads.update(id(c[2]) for c in self.carry)
+        reads.update(id(v) for v, _ in self.ys)
+        return reads
+
+    # --- what is known ------------------------------------------------------------------------
+
+    def given(self, xs: bool = True) -> set[int]:
+        """What a step is given to read beside the carries, by identity: with its xs, or without."""
+        found = (*self.consts, *self.body.constants, *(self.xs if xs else ()))
+        return {id(v) for v, _ in found}
+
+    def fixed(self) -> Renaming:
+        """What each step finds the same, by what the Graph around calls it."""
+        return {id(v): a for v, a in self.consts}
+
+    def stacks(self) -> Renaming:
+        """Of what each step has its own, the stacks."""
+        return {id(v): a for v, a in (*self.ys, *self.xs) if isinstance(v, Variable)}
+
+    def stack(self, value: Atom) -> Atom:
+        """The stack of a value of the body, which the loop makes if there is none."""
+        for inner, outer in (*self.xs, *self.ys):
+            if inner is value:
+                return outer
+        stack = Variable(Type((self.length, *value.type.shape), value.type.dtype))
+        self.ys.append((value, stack))
+        return stack
+
+    def summed(
+        self,
+        item: Any,
+        term: Equation | None,
+        primitive: Any,
+        inputs: tuple[Atom, ...],
+        **params: Any,
+    ) -> None:
+        """Writes behind the loop what a carry is at its end: what it began with, and a sum.
+
+        It has the line of the equation of the term, where there is one, and not the scan's.
+        """
+        _, start, _, output = item
+        like = term or self.equation
+        made = [applied(like, primitive, *inputs, **params)]
+        dtype = output.type.dtype
+        if made[0].outputs[0].type.dtype != dtype:  # NumPy sums short integers in long ones
+            made.append(applied(like, convert, *made[0].outputs, dtype=dtype))
+        whole = placed(like, add, (start, *made[-1].outputs), (output,), {})
+        self.sums += *made, whole
+
+    def for_all_steps(
+        self, equations: Sequence[Equation], wanted: Sequence[Variable]
+    ) -> tuple[list[Equation], list[Atom]]:
+        """Equations of the body for all steps at once, and the stacks of what is wanted of them.
+
+        What they read is known around the body, or a constant of it.
+        """
+        fixed, stacks = self.fixed(), self.stacks()
+        made = {id(v) for e in equations for v in e.outputs} | {
+            id(v) for v, _ in self.body.constants
+        }
+        read = {id(a): a for e in equations for a in e.inputs if isinstance(a, Variable)}
+        inputs = tuple([v for key, v in read.items() if key not in made])
+        alone = self.body.replace(inputs=inputs, equations=tuple(equations), outputs=tuple(wanted))
+        flags = [id(v) not in fixed for v in inputs]
+        many = batch(pruned(alone), flags, self.length, True).graph
+        outer = [fixed.get(id(v)) or stacks[id(v)] for v in inputs]
+        names: Renaming = {id(v): a for v, a in zip(many.inputs, outer, strict=True)}
+        for variable, value in many.constants:
+            names[id(variable)] = held = Variable(variable.type)
+            self.constants.append((held, value))
+        found = [renewed(inner, names) for inner in many.equations]
+        return found, list(renamed(many.outputs, names))
+
+
+def computed(
+    wanted: Sequence[Atom],
+    made: dict[int, Equation],
+    given: Callable[[Atom], bool],
+    allowed: Callable[[Equation], bool],
+) -> list[Equation] | None:
+    """The equations that make values of what is given, in their order; None where some of those
+    are not allowed.
+    """
+    found: dict[int, Equation] = {}
+    waiting = [*reversed(wanted)]
+    while waiting:
+        atom = waiting[-1]
+        if id(atom) in found or given(atom):
+            waiting.pop()
+            continue
+        equation = made.get(id(atom))
+        if equation is None or not allowed(equation):
+            return None
+        missing = [a for a in equation.inputs if id(a) not in found and not given(a)]
+        if not missing:
+            found[id(atom)] = equation
+        waiting += reversed(missing)
+    return list(found.values())
+
+
+def small(equation: Equation) -> bool:
+    """Whether calling NumPy costs more than what an equation computes."""
+    return all(a.type.size <= SMALL for a in (*equation.inputs, *equation.outputs))
+
+
+def movable(equation: Equation) -> bool:
+    """Whether an equation can be done for all steps at once, as fast as in each."""
+    primitive: Any = equation.primitive
+    if primitive.batch is None or effectful(equation) or not equation.outputs:
+        return False
+    return is_pure(equation) and not any(True for _ in inner_graphs(equation))
+
+
+def on_numbers(body: Graph) -> bool:
+    """Whether a body is so small that Python's numbers do it faster than arrays."""
+    numbers, arrays = 0.0, float(_STEP)
+    for equation in body.equations:
+        primitive: Any = equation.primitive
+        atoms = (*equation.inputs, *equation.outputs)
+        if primitive.module == "fungrad.primitives.linalg.solve" or any(
+            a.type.size > _ELEMENTS for a in atoms
+        ):
+            return False
+        if equation.primitive in VIEWS:
+            continue
+        work = max(a.type.size for a in atoms)
+        if equation.primitive is dot_general:
+            x = equation.inputs[0].type
+            work = (
+                2
+                * equation.outputs[0].type.size
+                * math.prod(x.shape[i] for i in equation.params["contract"][0])
+            )
+        numbers += _NUMBER * work
+        arrays += _CALL
+    return numbers <= arrays
+
+
+__all__ = ["LARGEST", "Loop", "computed", "movable", "on_numbers", "small"]

@@ -1,0 +1,284 @@
+"""Passes over a Graph that is about to be run: inline calls, erase stops, simplify, prune.
+
+They are for the Graph that runs, after all differentiation: a stop_gradient may be erased here, and
+only here. Each pass is linear in the number of equations.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.passes.rewriter import (
+    Renaming,
+    computed_now,
+    copied,
+    is_pure,
+    key_of,
+    renamed,
+    renewed,
+    rewired,
+    rewritten,
+)
+from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
+from fungrad.compiler.passes.simplify.exact_identities import simplified
+from fungrad.compiler.passes.simplify.merge_adjacent_slices import in_one
+from fungrad.control_flow.call import call
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.ir.reassociation import chosen, regrouping
+from fungrad.primitives.stop_gradient import stop, stop_order
+from fungrad.retracing.graph_transforms import kept, pruned
+
+FOLDED = 1 << 16
+"""The most elements of a value that is computed when a function is compiled."""
+
+EXPANDED = 1 << 17
+"""The most equations that a Graph is given by its calls."""
+
+ATTEMPTED = 1 << 13
+"""How many equations are written to see whether calls, which have more, have many of them in
+common.
+"""
+
+
+def inline(graph: Graph) -> Graph:
+    """Puts the equations of called Graphs in the place of the calls.
+
+    What is pure and reads the same as before is not written again, be it an equation or a call:
+    `g(x) + g(2 * x)`, nested n deep, has n**2 different ones among 2**n. A call stays a call where
+    the equations would be more than EXPANDED.
+    """
+    if not any(map(_is_call, graph.equations)):
+        return graph
+    expansion = _Expansion(graph)
+    outputs = expansion.of(graph, graph.inputs)
+    return graph.replace(
+        constants=tuple(expansion.constants.values()),
+        equations=tuple(expansion.equations),
+        outputs=outputs,
+    )
+
+
+class _TooMany(Exception):
+    """Ends an attempt to expand a call."""
+
+
+class _Expansion:
+    """The equations of a Graph and of those that it calls, each pure one once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.equations: list[Equation] = []
+        self.constants = {id(v): (v, value) for v, value in graph.constants}
+        """The constants of all Graphs, by the variables that they have there."""
+        self._known: dict[Any, tuple[Atom, ...]] = {}
+        """The outputs of equations and calls, by what these are."""
+        self._limit = math.inf
+
+    def of(self, graph: Graph, arguments: Sequence[Atom]) -> tuple[Atom, ...]:
+        """Writes the equations of a Graph for some arguments; its outputs."""
+        local: Renaming = {id(v): a for v, a in zip(graph.inputs, arguments, strict=True)}
+        for variable, value in graph.constants:
+            fresh, _ = self.constants.setdefault(id(variable), (Variable(variable.type), value))
+            local[id(variable)] = fresh
+        for equation in graph.equations:
+            read = rewired(equation, local)
+            key = self._key(read)
+            found = None if key is None else self._known.get(key)
+            if found is None:
+                found = self._called(read) if _is_call(read) else None
+                if found is None:
+                    found = self._written(read)
+                if key is not None:
+                    self._known[key] = found
+            local.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
+        return renamed(graph.outputs, local)
+
+    def _key(self, equation: Equation) -> Any:
+        return key_of(equation) if is_pure(equation) else None
+
+    def _written(self, equation: Equation) -> tuple[Atom, ...]:
+        if len(self.equations) >= self._limit:
+            raise _TooMany
+        new = renewed(equation, {})
+        self.equations.append(new)
+        return new.outputs
+
+    def _called(self, call: Equation) -> tuple[Atom, ...] | None:
+        """The outputs of a call whose equations are written; None where they are too many."""
+        inner = call.params["graph"]
+        if self._limit < math.inf or len(self.equations) + _expanded_size(inner) <= EXPANDED:
+            return self.of(inner, call.inputs)
+        before = len(self.equations), len(self.constants), len(self._known)
+        self._limit = min(EXPANDED, before[0] + ATTEMPTED)
+        try:
+            return self.of(inner, call.inputs)
+        except _TooMany:
+            del self.equations[before[0] :]
+            for held, size in ((self.constants, before[1]), (self._known, before[2])):
+                while len(held) > size:
+                    held.popitem()
+            return None
+        finally:
+            self._limit = math.inf
+
+
+def _called(equation: Equation) -> tuple[Any, ...]:
+    """What tells a call apart from others: the Graph and its arguments."""
+    arguments = [
+        id(a) if isinstance(a, Variable) else (a.type, repr(a.value)) for a in equation.inputs
+    ]
+    return (id(equation.params["graph"]), *arguments)
+
+
+def _expanded_size(graph: Graph) -> int:
+    """How many equations a Graph has with those of its calls, each different one taken once."""
+
+    def count() -> int:
+        calls = {_called(e): e.params["graph"] for e in graph.equations if _is_call(e)}
+        others = sum(not _is_call(e) for e in graph.equations)
+        return others + sum(map(_expanded_size, calls.values()))
+
+    result: int = kept(graph, "expanded size", count)
+    return result
+
+
+def _is_call(equation: Equation) -> bool:
+    return equation.primitive is call and not equation.params.get("quiet")
+
+
+def erase_stops(graph: Graph) -> Graph:
+    """Reads through stop_gradient, which is the identity on values."""
+    if not any(map(_is_stop, graph.equations)):
+        return graph
+    return rewritten(graph, lambda equation: equation.inputs if _is_stop(equation) else equation)
+
+
+def _is_stop(equation: Equation) -> bool:
+    return equation.primitive is stop or equation.primitive is stop_order
+
+
+def fold(graph: Graph) -> Graph:
+    """Computes now what constants alone determine, if it is small and no number goes wrong."""
+    known = {id(v): value for v, value in graph.constants}
+    if not known:
+        return graph
+    constants = list(graph.constants)
+
+    def replace(equation: Equation) -> Equation | tuple[Atom, ...]:
+        given = [known.get(id(a)) if isinstance(a, Variable) else a.value for a in equation.inputs]
+        if not given or any(value is None for value in given) or not _foldable(equation):
+            return equation
+        value = _computed(equation, given)
+        if value is None:
+            return equation
+        (output,) = equation.outputs
+        known[id(output)] = value
+        constants.append((output, value))
+        return equation.outputs
+
+    found = rewritten(graph, replace)
+    return found.replace(constants=tuple(constants))
+
+
+def _foldable(equation: Equation) -> bool:
+    primitive: Any = equation.primitive
+    alone = is_pure(equation) and not primitive.multiple
+    return alone and all(v.type.size <= FOLDED and not v.type.weak for v in equation.outputs)
+
+
+def _computed(equation: Equation, given: list[Any]) -> Any:
+    """The value of an equation; None where the run shall find it: what raises there, or warns."""
+    with np.errstate(all="raise"):
+        try:
+            return computed_now(equation, given)
+        except Exception:  # the run meets it again, and says so at the user's line
+            return None
+
+
+def _of(modules: Sequence[str], where: str, name: str) -> Callable[..., Graph]:
+    """A pass that is for primitives of some modules, imported with the first Graph of such."""
+
+    def apply(graph: Graph, *args: Any) -> Graph:
+        if not any(equation.primitive.module in modules for equation in graph.equations):
+            return graph
+        found: Graph = getattr(importlib.import_module(where), name)(graph, *args)
+        return found
+
+    apply.__name__ = name
+    return apply
+
+
+_LOOPS = ("fungrad.control_flow.scan", "fungrad.control_flow.while_loop")
+_lightened = _of(_LOOPS, "fungrad.compiler.passes.loops.dce_licm", "lightened")
+lighter = _of(_LOOPS, "fungrad.compiler.passes.loops.residual_rematerialisation", "lighter")
+stacked = _of(_LOOPS, "fungrad.compiler.passes.loops.scan_pipeline", "stacked")
+thinned = _of(
+    ("fungrad.primitives.movement.stack_iota",),
+    "fungrad.compiler.passes.jacobian_sparsity.rules",
+    "thinned",
+)
+
+
+def lighten(graph: Graph) -> Graph:
+    """Drops what loops need not carry, and computes before them what does not change in them."""
+    return _lightened(graph, lambda body: in_one(simplified(thinned(erase_stops(inline(body))))))
+
+
+def settle(graph: Graph) -> Graph:
+    """The Graph, and those in it, with the choice made whether sums and products are regrouped:
+    the outermost one's counts.
+    """
+    choice = regrouping(graph)
+
+    def settled(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return value if regrouping(value) is choice else chosen(value, choice)
+        return tuple(map(settled, value)) if type(value) is tuple else value
+
+    def replace(equation: Equation) -> Equation:
+        if all(regrouping(inner) is choice for inner in inner_graphs(equation)):
+            return equation
+        params = {key: settled(value) for key, value in equation.params.items()}
+        return copied(equation, equation.inputs, equation.outputs, params)
+
+    return rewritten(graph.replace(reassociate=choice), replace)
+
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    inline,
+    settle,
+    erase_stops,
+    pruned,
+    thinned,
+    fold,
+    lighten,
+    lighter,
+    stacked,
+    simplified,
+    in_one,
+    settle,  # loops in loops have left them
+    pruned,
+)
+
+
+def optimised(graph: Graph) -> Graph:
+    """The Graph after all passes, made once."""
+
+    key = ("optimised", choices(graph))
+
+    def make() -> Graph:
+        result = graph
+        for apply in PASSES:
+            result = apply(result)
+        result.derived[key] = result  # it is what the passes make of it, too
+        return result
+
+    result: Graph = kept(graph, key, make)
+    return result
+
+
+__all__: list[Any] = ["PASSES", "erase_stops", "fold", "inline", "lighten", "optimised", "settle"]

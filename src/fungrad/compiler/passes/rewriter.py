@@ -1,0 +1,356 @@
+"""The drivers of passes along a Graph: one replaces equations, one simplifies by rules and
+shares what is equal.
+
+Know the IR, and which operations are commutative.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import (
+    Atom,
+    Equation,
+    Graph,
+    Literal,
+    PrimitiveLike,
+    Variable,
+    inner_graphs,
+)
+from fungrad.ir.reassociation import regrouping
+from fungrad.primitives.elementwise.family import add, mul
+from fungrad.primitives.movement.gather import getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape, transpose
+from fungrad.retracing.graph_transforms import effectful, kept
+from fungrad.support.record import Record
+
+SMALL = 1 << 11
+"""Arrays of no more elements cost more to call NumPy for than to compute."""
+COMPARED = 1 << 16  # bytes of a constant that is compared with others
+_COMMUTATIVE = (add, mul)
+DEEP = 8
+"""How many equations up a rule looks that calls itself for what an equation reads: Python's stack
+ends, and so does what is gained.
+"""
+NESTED = 4
+"""How many rules may write one for another. Without an end, those along a chain of equations write
+all of it anew for each of them.
+"""
+VIEWS = (reshape, transpose, broadcast_to, getitem)
+"""What gives a view of its first input, or reads it by arrays of indices."""
+
+Renaming = dict[int, Atom]
+Replace = Callable[[Equation], Equation | tuple[Atom, ...]]
+
+
+def renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
+    """The atoms, or what stands for them by now; the same tuple where that is they."""
+    for atom in atoms:
+        if id(atom) in names:
+            return tuple([names.get(id(atom), atom) for atom in atoms])
+    return atoms
+
+
+def placed(
+    like: Equation,
+    primitive: PrimitiveLike,
+    inputs: tuple[Atom, ...],
+    outputs: tuple[Variable, ...],
+    params: dict[str, Any],
+) -> Equation:
+    """An equation that stands in the place of another: its line, scope and backward walks."""
+    return Equation(primitive, inputs, outputs, params, like.source, like.scope, like.backward)
+
+
+def copied(
+    equation: Equation,
+    inputs: tuple[Atom, ...],
+    outputs: tuple[Variable, ...],
+    params: dict[str, Any] | None = None,
+) -> Equation:
+    """The equation with other inputs and outputs, and other parameters where they are given."""
+    params = equation.params if params is None else params
+    return placed(equation, equation.primitive, inputs, outputs, params)
+
+
+def rewired(equation: Equation, names: Renaming) -> Equation:
+    """The equation with renamed inputs; itself where they are as they were."""
+    inputs = renamed(equation.inputs, names)
+    return equation if inputs is equation.inputs else copied(equation, inputs, equation.outputs)
+
+
+def applied(like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Equation:
+    """An equation of a primitive with one output, in the place of another."""
+    (type_,) = primitive.infer([atom.type for atom in inputs], params)
+    return placed(like, primitive, inputs, (Variable(type_),), params)
+
+
+def renewed(equation: Equation, names: Renaming) -> Equation:
+    """The equation with renamed inputs and new outputs, which `names` has for the old ones then."""
+    outputs = tuple([Variable(v.type) for v in equation.outputs])
+    new = copied(equation, renamed(equation.inputs, names), outputs)
+    names.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
+    return new
+
+
+def exchanged(inputs: tuple[Atom, ...], position: int, atom: Atom) -> tuple[Atom, ...]:
+    """The inputs with another one at a position."""
+    return (*inputs[:position], atom, *inputs[position + 1 :])
+
+
+def doubles(*atoms: Atom) -> bool:
+    """Whether values are doubles, or complex numbers of those: numbers of fewer bits overflow, and
+    vanish, too easily on the way to a product that does neither.
+    """
+    return all(atom.type.dtype.char in "dD" for atom in atoms)
+
+
+def computed_now(equation: Equation, values: Sequence[Any]) -> Any:
+    """The value of an equation, as a constant of a Graph: nobody writes to it."""
+    primitive: Any = equation.primitive
+    value = primitive.eval(*values, **equation.params)
+    if issubclass(type(value), np.ndarray):
+        value.flags.writeable = False
+    return value
+
+
+def is_pure(equation: Equation) -> bool:
+    """Whether an equation, and each one in the Graphs that it runs, does nothing but give values
+    that depend on what it reads alone, and keeps nothing of that.
+    """
+    if not equation.primitive.pure or not equation.params:
+        return equation.primitive.pure
+    return all(map(_does_nothing_else, inner_graphs(equation)))
+
+
+def _does_nothing_else(graph: Graph) -> bool:
+    result: bool = kept(graph, "pure", lambda: all(map(is_pure, graph.equations)))
+    return result
+
+
+def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> Graph:
+    """The Graph with each equation replaced by another, or by atoms that its outputs are equal to.
+
+    `replace` sees the equations in their order, with their inputs already renamed; `names` are
+    renamings that hold from the start.
+    """
+    names = {} if names is None else dict(names)
+    equations = []
+    for equation in graph.equations:
+        found = replace(rewired(equation, names))
+        if isinstance(found, Equation):
+            equations.append(found)
+        else:
+            names.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
+    outputs = renamed(graph.outputs, names)
+    return graph.replace(equations=tuple(equations), outputs=outputs)
+
+
+CONSTANT = "constant"
+"""What has made a constant of the Graph."""
+
+
+class Rule(Record):
+    """`replace(writer, equation)` gives the atom that the output is equal to, or None.
+
+    It holds only for an equation that reads something made by one of the primitives in `of`, where
+    those are given; a `Literal` or a `CONSTANT` may stand there too. No other equation is asked.
+    """
+
+    primitives: tuple[PrimitiveLike, ...]
+    reason: str
+    replace: Callable[[Writer, Equation], Atom | None]
+    of: tuple[Any, ...] = ()
+
+
+class Writer:
+    """Writes the equations of a simplified Graph one after the other, and knows what made a value.
+
+    Each equation is simplified as it is written, those that rules write too, and what was computed
+    before is not computed again.
+    """
+
+    def __init__(self, graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> None:
+        self._rules = rules
+        self.regroup = regrouping(graph)
+        """Whether rules may do what holds in exact arithmetic only, or but for the sign of a zero.
+        """
+        self._chosen: dict[Hashable, tuple[Rule, ...]] = {}
+        self._made: dict[int, Equation] = {}
+        self._seen: dict[Hashable, Equation] = {}
+        self._constants = {id(v): value for v, value in graph.constants}
+        self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
+        self._reads.update(id(atom) for atom in graph.outputs)
+        self._writing = 0
+        """How many rules are writing, one for another."""
+        self.covered: dict[int, int] = {}
+        """How many elements were added to zeros to make a value, where a rule has counted them."""
+        self.unsigned: set[int] = set()
+        """Values that have no -0.0, where a rule has found that out."""
+        self.equations: list[Equation] = []
+
+    def made_by(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
+        """The equation that made a value, if it applied one of the primitives, or any of all."""
+        equation = self._made.get(id(atom))
+        if equation is None or (primitives and equation.primitive not in primitives):
+            return None
+        return equation
+
+    def made_here(
+        self, atom: Atom, *primitives: PrimitiveLike, reader: Equation | None = None
+    ) -> Equation | None:
+        """The same, where nothing else reads the value: see `only_here`."""
+        return self.made_by(atom, *primitives) if self.only_here(atom, reader) else None
+
+    def constant(self, atom: Atom) -> Any:
+        """The value of a constant of the Graph, None for other atoms."""
+        return self._constants.get(id(atom))
+
+    def only_here(self, atom: Atom, reader: Equation | None = None) -> bool:
+        """Whether only the equation in hand reads a value, which is not made if that is gone; or
+        only another reader, which goes with it.
+        """
+        others = 0 if reader is None else sum(a is atom for a in reader.inputs)
+        return self._reads[id(atom)] <= others
+
+    def only_for(self, equation: Equation, here: bool) -> bool:
+        """Whether one equation alone reads what another makes: that in hand, or one before it."""
+        return all(self._reads[id(v)] <= (not here) for v in equation.outputs)
+
+    def drop(self, equation: Equation) -> None:
+        """Says that nothing reads an equation any more."""
+        self._reads.subtract(id(atom) for atom in equation.inputs)
+
+    def pass_by(self, atom: Atom) -> None:
+        """Says that the equation in hand does not read a value, but what that was made of."""
+        if self.only_here(atom):
+            self.drop(self._made[id(atom)])
+
+    def add(self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Atom:
+        """What the primitive gives, written in the place of an equation with one output."""
+        self._reads.update(id(atom) for atom in inputs)
+        return self.write(applied(like, primitive, *inputs, **params))[0]
+
+    def known(
+        self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any
+    ) -> Atom | None:
+        """What the primitive gives, if it has been written before."""
+        twin = self._seen.get(key_of(applied(like, primitive, *inputs, **params)))
+        return None if twin is None else twin.outputs[0]
+
+    def write(self, equation: Equation) -> tuple[Atom, ...]:
+        """The outputs of an equation, or what they are equal to."""
+        reads = self._reads
+        rules = self._rules_for(equation) if self._writing < NESTED else ()
+        if rules:  # they find the equation gone
+            self._writing += 1
+            for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
+                reads[id(atom)] -= 1
+            for rule in rules:
+                found = rule.replace(self, equation)
+                if found is not None and found.type == equation.outputs[0].type:
+                    self._writing -= 1
+                    return self._replaced(equation, (found,))
+            self._writing -= 1
+            for atom in equation.inputs:
+                reads[id(atom)] += 1
+        key = None if effectful(equation) else key_of(equation)
+        twin = equation if key is None else self._seen.setdefault(key, equation)
+        if twin is not equation:
+            self.drop(equation)
+            return self._replaced(equation, twin.outputs)
+        self.equations.append(equation)
+        for output in equation.outputs:
+            self._made[id(output)] = equation
+        return equation.outputs
+
+    def _rules_for(self, equation: Equation) -> tuple[Rule, ...]:
+        """The rules that may hold for an equation, by what has made its inputs."""
+        made = self._made
+        makers: list[Any] = []
+        for atom in equation.inputs:
+            maker = made.get(id(atom))
+            if maker is not None:
+                makers.append(maker.primitive)
+            elif type(atom) is Literal:
+                makers.append(Literal)
+            elif id(atom) in self._constants:
+                makers.append(CONSTANT)
+        key = (equation.primitive, *makers)
+        found = self._chosen.get(key)
+        if found is None:
+            rules = self._rules(equation.primitive)
+            found = tuple([r for r in rules if not r.of or not set(r.of).isdisjoint(makers)])
+            self._chosen[key] = found
+        return found
+
+    def _replaced(self, equation: Equation, found: tuple[Atom, ...]) -> tuple[Atom, ...]:
+        for output, atom in zip(equation.outputs, found, strict=True):
+            self._reads[id(atom)] += self._reads[id(output)]
+        return found
+
+
+def key_of(equation: Equation) -> Hashable:
+    """What two equations have in common when they compute the same; None where that cannot be
+    told.
+
+    Made of numbers and text where there are no parameters: the garbage collector passes over that.
+    """
+    atoms: list[Hashable] = [
+        (id(type(atom.value)), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
+        for atom in equation.inputs
+    ]
+    if equation.primitive in _COMMUTATIVE and hash(atoms[0]) > hash(atoms[1]):
+        atoms.reverse()
+    if not equation.params:
+        return (id(equation.primitive), *atoms)
+    params = tuple([(k, _part(v)) for k, v in equation.params.items()])
+    try:
+        hash(params)
+    except TypeError:
+        return None
+    return (id(equation.primitive), *atoms, params)
+
+
+def _part(value: Any) -> Hashable:
+    """What a parameter is known by: 0.0, -0.0, 0 and False are four."""
+    if isinstance(value, Graph):
+        return id(value)
+    if isinstance(value, (float, complex, np.generic)):
+        return (type(value), repr(value))
+    if type(value) is tuple:
+        return tuple(map(_part, value))
+    found: Hashable = (type(value), value)
+    return found
+
+
+def _equal_constants(graph: Graph) -> Renaming:
+    """Small constants that are equal bit for bit, by the first of them."""
+    names: Renaming = {}
+    first: dict[Hashable, Variable] = {}
+    for variable, value in graph.constants:
+        if type(value) is not np.ndarray or value.dtype.hasobject:
+            continue
+        if value.nbytes <= COMPARED:
+            known = first.setdefault((variable.type, value.tobytes()), variable)
+            if known is not variable:
+                names[id(variable)] = known
+    return names
+
+
+def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph:
+    """The Graph with all rules applied along its equations, and equal ones computed once (common
+    subexpressions); what becomes unread is left behind.
+    """
+    writer = Writer(graph, rules)
+    names = _equal_constants(graph)
+    for equation in graph.equations:
+        outputs = writer.write(rewired(equation, names))
+        if outputs is not equation.outputs:
+            names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
+    outputs = renamed(graph.outputs, names)
+    return graph.replace(equations=tuple(writer.equations), outputs=outputs)

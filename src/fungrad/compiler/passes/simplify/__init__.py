@@ -1,0 +1,1 @@
+"""Rewriting rules of single equations and their operands."""

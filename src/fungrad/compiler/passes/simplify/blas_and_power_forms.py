@@ -1,0 +1,96 @@
+"""Which forms of a function are computed where NumPy's own is slow.
+
+`setting` is "auto", "numpy" (never another than NumPy's) or "fast". Knows the IR's rules; measures
+nothing itself: docs/performance.md and benchmarks/kernels.py have the figures behind the choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from fungrad.compiler.passes.rewriter import Rule, Writer
+from fungrad.compiler.passes.simplify.matmul import TURNED
+from fungrad.compiler.passes.value_facts import floats
+from fungrad.errors import ArgumentError
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.reassociation import regrouping
+from fungrad.primitives.elementwise.family import mul
+from fungrad.primitives.elementwise.ufuncs import power, reciprocal, square
+
+SETTINGS = ("auto", "numpy", "fast")
+_PRODUCTS = {3: (2, 1), 4: (2, 2)}
+
+
+class _State:
+    setting = "auto"
+
+
+def setting() -> str:
+    """Which kernels compiled functions use."""
+    return _State.setting
+
+
+def choices(graph: Graph) -> Hashable:
+    """What decides, beside a Graph, which equations are written for it; a key of what is kept."""
+    return (setting(), regrouping(graph))
+
+
+def choose(value: str) -> None:
+    """Sets which kernels functions that are compiled from now on use.
+
+    Raises:
+      ArgumentError: where there is no such setting.
+    """
+    if value not in SETTINGS:
+        raise ArgumentError(f"The kernels have to be one of {', '.join(SETTINGS)}, not {value!r}.")
+    _State.setting = value
+
+
+def _as_product(writer: Writer, equation: Equation) -> Atom | None:
+    """x ** 3 and x ** 4 as products: within 2 ulp, where NumPy's loop is 20 to 100 times slower."""
+    number = exponent(equation)
+    return _power(writer, equation, equation.inputs[0], number) if number in _PRODUCTS else None
+
+
+def as_reciprocal(writer: Writer, equation: Equation) -> Atom | None:
+    """x ** -2 as the reciprocal of x ** 2, which may overflow, and so to -4."""
+    number = exponent(equation)
+    if number not in (-2, -3, -4):
+        return None
+    return writer.add(equation, reciprocal, _power(writer, equation, equation.inputs[0], -number))
+
+
+def exponent(equation: Equation) -> float | None:
+    """The number that the floats of an equation are raised to, where it is one of Python's."""
+    x, y = equation.inputs
+    if not isinstance(y, Literal) or not y.type.weak or not floats(x, *equation.outputs):
+        return None
+    return None if isinstance(y.value, complex) else y.value
+
+
+def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom:
+    if number == 1:
+        return x
+    if number == 2:
+        return writer.add(equation, power, x, Literal(2))
+    first, second = _PRODUCTS[int(number)]
+    left = _power(writer, equation, x, first)
+    right = _power(writer, equation, x, second)
+    return writer.add(equation, mul, left, right)
+
+
+def factors(equation: Equation) -> tuple[Atom, Atom] | None:
+    """x and y of x * y, x twice of its square, None of other equations."""
+    x, *others = equation.inputs
+    if equation.primitive is mul:
+        return x, others[0]
+    twice = [isinstance(a, Literal) and a.type.weak and a.value == 2 for a in others]
+    squares = equation.primitive is square or (equation.primitive is power and all(twice))
+    return (x, x) if squares else None
+
+
+KERNELS = (
+    Rule((power,), "x ** 3 is x * x * x, within 2 ulp", _as_product, (Literal,)),
+    TURNED,
+)
+"""Other ways to compute a function, within 2 ulp, and a product of matrices in another order."""

@@ -1,0 +1,355 @@
+"""Rules that replace an equation by a cheaper one that gives the same numbers.
+
+What holds for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
+-a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0, and nothing is reassociated. Rules that
+hold in exact arithmetic only are asked where a Graph allows it (reassociating_rules.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.passes.rewriter import CONSTANT, Rule, Writer, exchanged, simplified_by
+from fungrad.compiler.passes.simplify.blas_and_power_forms import KERNELS, setting
+from fungrad.compiler.passes.simplify.common_divisors import RESHAPED_QUOTIENT
+from fungrad.compiler.passes.simplify.merge_adjacent_slices import filled
+from fungrad.compiler.passes.simplify.negation import SIGNS
+from fungrad.compiler.passes.simplify.reassociating_rules import REGROUPED
+from fungrad.compiler.passes.simplify.select import chosen_before, chosen_between, chosen_twice
+from fungrad.compiler.passes.simplify.slice_of_slice import BOXES
+from fungrad.compiler.passes.value_facts import floats, loose, real, unsigned, with_zeros_added
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.reassociation import regrouping
+from fungrad.primitives.elementwise.family import add, broadcast_shapes, div, mul, neg, select, sub
+from fungrad.primitives.elementwise.ufuncs import power
+from fungrad.primitives.movement.gather import Index, getitem, scatter
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    convert,
+    reshape,
+    transpose,
+)
+from fungrad.primitives.movement.scatter import index_add
+from fungrad.primitives.primitive import full
+
+
+def _number(atom: Atom) -> Any:
+    """The value of a literal, None for a variable."""
+    return atom.value if isinstance(atom, Literal) else None
+
+
+def _is(atom: Atom, number: float) -> bool:
+    return isinstance(atom, Literal) and bool(atom.value == number)
+
+
+def _same(x: Atom, equation: Equation) -> Atom | None:
+    """x, where it is all that the equation gives, type included."""
+    return x if x.type == equation.outputs[0].type else None
+
+
+def _inexact(equation: Equation) -> bool:
+    return equation.outputs[0].type.inexact
+
+
+# --- what changes nothing -------------------------------------------------------------------------
+
+
+def _times_one(writer: Writer, equation: Equation) -> Atom | None:
+    x, y = equation.inputs
+    if not real(*equation.outputs):
+        return None
+    return _same(x, equation) if _is(y, 1) else _same(y, equation) if _is(x, 1) else None
+
+
+def _over_one(writer: Writer, equation: Equation) -> Atom | None:
+    one = _is(equation.inputs[1], 1) and real(*equation.outputs)
+    return _same(equation.inputs[0], equation) if one else None
+
+
+def _nothing_done(writer: Writer, equation: Equation) -> Atom | None:
+    return _same(equation.inputs[0], equation)
+
+
+def _axes_in_order(writer: Writer, equation: Equation) -> Atom | None:
+    axes = equation.params["axes"]
+    return _same(equation.inputs[0], equation) if tuple(axes) == tuple(sorted(axes)) else None
+
+
+# --- scaling --------------------------------------------------------------------------------------
+
+
+def _power_of_two(number: Any) -> bool:
+    """Whether a number is one, and it and its reciprocal are of no extreme size."""
+    if type(number) not in (int, float) or number == 0 or not math.isfinite(number):
+        return False
+    return abs(math.frexp(number)[0]) == 0.5 and 2.0**-64 <= abs(number) <= 2.0**64
+
+
+def _double(writer: Writer, equation: Equation) -> Atom | None:
+    x, y = equation.inputs
+    twice = x is y and floats(*equation.outputs)
+    return writer.add(equation, mul, x, Literal(2.0)) if twice else None
+
+
+def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
+    """x * 2 * c is x * 2c for |c| not below one: what overflows on the way does so at the end."""
+    x, y = equation.inputs
+    x, number = (y, _number(x)) if isinstance(x, Literal) else (x, _number(y))
+    made = writer.made_by(x, mul)
+    if made is None or type(number) not in (int, float) or not floats(x):
+        return None
+    first, second = made.inputs
+    inner, other = (second, first) if isinstance(first, Literal) else (first, second)
+    factor = _number(other)
+    if not _power_of_two(factor) or abs(factor) < 1 or not 1 <= abs(number) <= 1e100:
+        return None
+    if not abs(factor * number) <= float(np.finfo(equation.outputs[0].type.dtype).max):
+        return None
+    return writer.add(equation, mul, inner, Literal(float(factor * number)))
+
+
+def _over_power_of_two(writer: Writer, equation: Equation) -> Atom | None:
+    x, y = equation.inputs
+    if not isinstance(y, Literal) or not _power_of_two(y.value) or not floats(x):
+        return None
+    limits = np.finfo(x.type.dtype)
+    if not limits.tiny <= min(abs(y.value), 1.0 / abs(y.value)):
+        return None  # of half precision: it, or its reciprocal, is not there, or has too few bits
+    return writer.add(equation, mul, x, Literal(1.0 / y.value))
+
+
+# --- arrays of one value --------------------------------------------------------------------------
+
+
+def _uniform(writer: Writer, atom: Atom) -> Literal | None:
+    """The one value that all elements of an array have, where it is known."""
+    if isinstance(atom, Literal):
+        return atom
+    made = writer.made_by(atom, broadcast_to, full)
+    if made is None:
+        return _of_constant(writer.constant(atom))
+    value = made.params["value"] if not made.inputs else _number(made.inputs[0])
+    return None if value is None else Literal(atom.type.dtype.type(value))
+
+
+def _of_constant(value: Any) -> Literal | None:
+    if type(value) is not np.ndarray or value.dtype.kind not in "fc" or value.size < 2:
+        return None
+    first = value.flat[0]
+    if value.flat[-1] != first or not np.isfinite(first) or not bool(np.all(value == first)):
+        return None
+    for part in (np.real, np.imag):  # 0.0 is equal to -0.0
+        if np.any(np.signbit(part(value)) != np.signbit(part(first))):
+            return None
+    return Literal(first)
+
+
+def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
+    """An elementwise equation reads a number in place of an array of that number."""
+    inputs = equation.inputs
+    known = [_uniform(writer, atom) for atom in inputs]
+    if not any(known):
+        return None
+    shape = equation.outputs[0].type.shape
+    if all(found is not None for found in known):
+        return _folded(writer, equation, [found for found in known if found is not None])
+    new = [a if found is None else found for a, found in zip(inputs, known, strict=True)]
+    if all(a is b for a, b in zip(inputs, new, strict=True)) or _shape(new) != shape:
+        return None
+    return writer.add(equation, equation.primitive, *new, **equation.params)
+
+
+def _folded(writer: Writer, equation: Equation, values: list[Literal]) -> Atom | None:
+    """What numbers alone give, computed now; an infinity or NaN is left to the run, to warn of."""
+    type_ = equation.outputs[0].type
+    primitive: Any = equation.primitive
+    if type_.weak or type_.dtype.kind not in "fc":
+        return None
+    with np.errstate(all="ignore"):
+        value = type_.dtype.type(primitive.eval(*[v.value for v in values], **equation.params))
+    if not np.isfinite(value):
+        return None
+    if not type_.shape:
+        return Literal(value)
+    return writer.add(equation, broadcast_to, Literal(value), shape=type_.shape)
+
+
+def _moved_uniform(writer: Writer, equation: Equation) -> Atom | None:
+    found = _uniform(writer, equation.inputs[0])
+    if found is None or isinstance(equation.inputs[0], Literal):
+        return None
+    shape = equation.outputs[0].type.shape
+    return writer.add(equation, broadcast_to, found, shape=shape) if shape else found
+
+
+def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
+    """NumPy broadcasts by itself: the equation reads what was broadcast, where its shape stays."""
+    inputs = equation.inputs
+    for position, atom in enumerate(inputs):
+        made = writer.made_by(atom, broadcast_to)
+        if made is None:
+            continue
+        source = made.inputs[0]
+        tried = exchanged(inputs, position, source)
+        if source.type.weak or source.type.dtype != atom.type.dtype:
+            continue
+        if _shape(tried) == equation.outputs[0].type.shape:
+            writer.pass_by(atom)
+            inputs = tried
+    if inputs is equation.inputs:
+        return None
+    return writer.add(equation, equation.primitive, *inputs, **equation.params)
+
+
+def _shape(inputs: Any) -> tuple[int, ...]:
+    return broadcast_shapes("an elementwise equation", [a.type for a in inputs])
+
+
+# --- shapes and places ----------------------------------------------------------------------------
+
+
+def _reshaped_twice(writer: Writer, equation: Equation) -> Atom | None:
+    made = writer.made_by(equation.inputs[0], reshape)
+    if made is None:
+        return None
+    writer.pass_by(equation.inputs[0])
+    return writer.add(equation, reshape, made.inputs[0], **equation.params)
+
+
+def _transposed_twice(writer: Writer, equation: Equation) -> Atom | None:
+    made = writer.made_by(equation.inputs[0], transpose)
+    if made is None:
+        return None
+    writer.pass_by(equation.inputs[0])
+    axes = tuple(made.params["axes"][a] for a in equation.params["axes"])
+    return writer.add(equation, transpose, made.inputs[0], axes=axes)
+
+
+def _all_in_order(index: Index, size: int, read: int) -> bool:
+    """Whether an index without arrays names all elements of an array, in their order."""
+    steps = [e.step for e in index.entries if type(e) is slice]
+    return size == read and all(step is None or step > 0 for step in steps)
+
+
+def _reads_all(writer: Writer, equation: Equation) -> Atom | None:
+    x, *arrays = equation.inputs
+    shape = equation.outputs[0].type.shape
+    if arrays or not _all_in_order(equation.params["index"], x.type.size, math.prod(shape)):
+        return None
+    return writer.add(equation, reshape, x, shape=shape)
+
+
+def _writes_all(writer: Writer, equation: Equation) -> Atom | None:
+    values, *arrays = equation.inputs
+    shape = equation.params["shape"]
+    if arrays or not _all_in_order(equation.params["index"], math.prod(shape), values.type.size):
+        return None
+    return writer.add(equation, reshape, values, shape=shape)
+
+
+def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
+    """A sum with an array that is zero but for a part, or a difference: only that part is added.
+
+    The zeros are 0.0: x - 0.0 is x, but x + 0.0 has no -0.0, where -0.0 + -0.0 is one. A sum is
+    written so where x or the part has no -0.0, or where that does not count.
+    """
+    x, y = equation.inputs
+    minus = equation.primitive is sub
+    if x.type != y.type or x is y:
+        return None
+    first, second = [_in_place(writer, a) for a in (x, y)]
+    if first is not None and second is not None and first.params == second.params:
+        writer.drop(first)
+        writer.drop(second)
+        values = writer.add(equation, equation.primitive, first.inputs[0], second.inputs[0])
+        return writer.add(equation, scatter, values, **first.params)
+    if second is None:
+        first, second, x = None, first, y
+    if second is None or (minus and x is y):
+        return None
+    values = second.inputs[0]
+    if not minus:
+        if not (loose(writer, equation) or unsigned(writer, x) or unsigned(writer, values)):
+            return None
+        x = with_zeros_added(writer, equation, x)
+    writer.drop(second)
+    if minus:
+        values = writer.add(equation, neg, values)
+    return writer.add(equation, index_add, x, values, index=second.params["index"])
+
+
+def _in_place(writer: Writer, atom: Atom) -> Equation | None:
+    """The scatter by slices that has made a value for the equation in hand alone."""
+    made = writer.made_here(atom, scatter)
+    return made if made is not None and len(made.inputs) == 1 else None
+
+
+_UNIFORM = (CONSTANT, broadcast_to, full)
+"""What may have made an array of one value."""
+
+RULES = (
+    Rule((mul,), "x * 1 is x", _times_one, (Literal,)),
+    Rule((div, power), "x / 1 and x ** 1 are x", _over_one, (Literal,)),
+    Rule((convert, reshape, broadcast_to), "to what it is already", _nothing_done),
+    Rule((transpose,), "axes in their order", _axes_in_order),
+    Rule((reshape,), "only the last shape counts", _reshaped_twice, (reshape,)),
+    Rule((transpose,), "one permutation for two", _transposed_twice, (transpose,)),
+    Rule((getitem,), "all elements in their order: a reshape", _reads_all),
+    Rule((scatter,), "all elements in their order: a reshape", _writes_all),
+    *BOXES,
+    Rule((reshape, transpose, broadcast_to), "one value, moved about", _moved_uniform, _UNIFORM),
+    *SIGNS,
+    Rule((select,), "what is not chosen need not be made", chosen_twice, (select,)),
+    Rule(
+        (select,), "what is done to a choice is done to what is chosen", chosen_before, (neg, mul)
+    ),
+    Rule((add,), "what is chosen here and there is chosen between", chosen_between, (select,)),
+    Rule((add,), "x + x is x * 2", _double),
+    Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice, (mul,)),
+    Rule((div,), "x / 8 is x * 0.125", _over_power_of_two, (Literal,)),
+    Rule((add, sub), "the zeros of a scatter are not added", _added_in_place, (scatter,)),
+    Rule((index_add,), "zeros that slices cover: the slices", filled, (index_add, scatter)),
+    RESHAPED_QUOTIENT,
+)
+ELEMENTWISE = (
+    Rule((), "a number for an array of that number", _of_uniform, (Literal, *_UNIFORM)),
+    Rule((), "NumPy broadcasts by itself", _without_broadcasts, (broadcast_to,)),
+)
+
+
+def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
+    found: dict[Any, tuple[Rule, ...]] = {}
+    for rule in rules:
+        for primitive in rule.primitives:
+            found[primitive] = (*found.get(primitive, ()), rule)
+    return found
+
+
+_EXACT, _KERNELS, _REGROUPED = map(_by_primitive, (RULES, KERNELS, REGROUPED))
+
+
+@functools.cache
+def rules_of(primitive: Any, kernels: bool, regroup: bool) -> tuple[Rule, ...]:
+    """The rules that may hold for equations of a primitive: those that change no number, and where
+    they are wanted those for other kernels than NumPy's, and those that hold in exact arithmetic.
+    """
+    rules: tuple[Rule, ...] = () if primitive.partials is None else ELEMENTWISE
+    rules += _EXACT.get(primitive, ())
+    if regroup:
+        rules += _REGROUPED.get(primitive, ())
+    return rules + (_KERNELS.get(primitive, ()) if kernels else ())
+
+
+def rules_for(graph: Graph) -> Callable[[Any], tuple[Rule, ...]]:
+    """The rules of each primitive in a Graph."""
+    return functools.partial(rules_of, kernels=setting() != "numpy", regroup=regrouping(graph))
+
+
+def simplified(graph: Graph) -> Graph:
+    """Applies the rules once along the Graph."""
+    return simplified_by(graph, rules_for(graph))

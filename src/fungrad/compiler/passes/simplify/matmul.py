@@ -1,0 +1,104 @@
+"""Rules for products of matrices: what is turned, negated or added is done to the smaller,
+or not at all.
+
+Signs leave products and become differences there. A product that is turned is the product of the
+turned factors; two of the same factor that are added are one: both equal to rounding.
+"""
+
+from __future__ import annotations
+
+from fungrad.compiler.passes.rewriter import SMALL, Rule, Writer, doubles, exchanged
+from fungrad.ir.graph import Atom, Equation
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import add, neg, sub
+from fungrad.primitives.movement.reshape_broadcast_cast import transpose
+
+
+def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
+    """What a value is the negation of, where the negation was made for nothing else: it is gone."""
+    made = writer.made_here(atom, neg)
+    if made is None or not atom.type.inexact:
+        return None  # integers wrap
+    writer.drop(made)
+    return made.inputs[0]
+
+
+def _negated(writer: Writer, equation: Equation) -> Atom | None:
+    """-x @ y as -(x @ y), of which what adds it up makes a difference."""
+    for position, atom in enumerate(equation.inputs):
+        large = equation.outputs[0].type.size > max(SMALL, atom.type.size)
+        positive = None if large else opposite_of(writer, atom)
+        if positive is None:
+            continue
+        inputs = exchanged(equation.inputs, position, positive)
+        product = writer.add(equation, dot_general, *inputs, **equation.params)
+        return writer.add(equation, neg, product)
+    return None
+
+
+def _turned(writer: Writer, equation: Equation) -> Atom | None:
+    """The turned product, of which nothing else reads what it was."""
+    (product,), axes = equation.inputs, equation.params["axes"]
+    made = writer.made_here(product, dot_general)
+    if made is None or not product.type.inexact:
+        return None
+    x, y = made.inputs
+    contract, batch = made.params["contract"], made.params["batch"]
+    first, count = len(batch[0]), len(axes)
+    second = first + x.type.ndim - first - len(contract[0])
+    if axes != (*range(first), *range(second, count), *range(first, second)):
+        return None
+    params = {"contract": contract[::-1], "batch": batch[::-1]}
+    return writer.add(equation, dot_general, y, x, **params)
+
+
+def _one_product(writer: Writer, equation: Equation) -> Atom | None:
+    """x @ a + y @ a as (x + y) @ a; of p + x @ a + y @ a, too."""
+    left, right = equation.inputs
+    if not equation.outputs[0].type.shape:
+        return None  # numbers cost less to add up than vectors
+    for x, y, swapped in ((left, right, False), (right, left, True)):
+        second = _alone(writer, y, None)
+        if second is None or (swapped and equation.primitive is sub):
+            continue
+        first = _alone(writer, x, None)
+        if first is not None:
+            return _together(writer, equation, first, second)
+        outer = writer.made_here(x, add)
+        if outer is None or any(a.type != x.type for a in outer.inputs):
+            continue
+        for term, rest in (outer.inputs, outer.inputs[::-1]):
+            first = _alone(writer, term, outer)
+            found = first and _together(writer, equation, first, second)
+            if found:
+                return writer.add(equation, add, rest, found)
+    return None
+
+
+def _alone(writer: Writer, atom: Atom, reader: Equation | None) -> Equation | None:
+    """The product of doubles that a value is, if one equation alone reads it."""
+    made = writer.made_here(atom, dot_general, reader=reader)
+    return made if made is not None and doubles(atom) else None
+
+
+def _together(writer: Writer, equation: Equation, first: Equation, second: Equation) -> Atom | None:
+    """The sum, or the difference, of two products with a factor in common, as one product."""
+    if first.params != second.params:
+        return None
+    for i in (0, 1):
+        same, x, y = first.inputs[i], first.inputs[1 - i], second.inputs[1 - i]
+        if same is not second.inputs[i] or x.type != y.type or not doubles(x):
+            continue
+        if x.type.size > max(SMALL, equation.outputs[0].type.size):
+            continue
+        both = writer.add(equation, equation.primitive, x, y)
+        inputs = (same, both) if i == 0 else (both, same)
+        return writer.add(equation, dot_general, *inputs, **first.params)
+    return None
+
+
+TURNED = Rule((transpose,), "(x @ y).T is y.T @ x.T", _turned, (dot_general,))
+ONE = Rule((add, sub), "x @ a + y @ a is (x + y) @ a", _one_product, (dot_general,))
+NEGATED = Rule((dot_general,), "-x @ y is -(x @ y)", _negated, (neg,))
+
+__all__ = ["NEGATED", "ONE", "TURNED", "opposite_of"]

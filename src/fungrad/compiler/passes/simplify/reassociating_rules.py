@@ -1,0 +1,121 @@
+"""The rules that hold in exact arithmetic only, for Graphs that allow them.
+
+A number can overflow or vanish on the way where it does not in the order that was written, a NaN
+come or go with it, and a zero change its sign: docs/performance.md says so of each of them. Knows
+the rules' modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fungrad.compiler.passes.rewriter import DEEP, Rule, Writer
+from fungrad.compiler.passes.simplify.blas_and_power_forms import as_reciprocal, factors
+from fungrad.compiler.passes.simplify.common_divisors import KNOWN_QUOTIENT, ONE_DIVISOR, OUT_OF_SUM
+from fungrad.compiler.passes.simplify.distributivity import FACTORED, TWICE
+from fungrad.compiler.passes.simplify.matmul import NEGATED, ONE
+from fungrad.compiler.passes.simplify.negation import LOOSE
+from fungrad.compiler.passes.simplify.scalar_factors import (
+    BY_SMALLER,
+    DOUBLED_BELOW,
+    ONE_FACTOR,
+    SCALED_BEFORE,
+    SCALED_BEHIND,
+)
+from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import add, mul, neg, sub
+from fungrad.primitives.elementwise.ufuncs import power, square
+from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
+
+IN_CACHE = 8_192
+"""Elements of a vector of single precision that BLAS adds up; NumPy adds longer ones by pairs."""
+
+
+def _as_dots(writer: Writer, equation: Equation) -> Atom | None:
+    """The sum of a vector, the products that it is made of added up by BLAS."""
+    x = equation.inputs[0]
+    if x.type.ndim != 1 or not x.type.inexact:
+        return None
+    if x.type.size > IN_CACHE and x.type.dtype.char not in "dD":
+        return None
+    sums: dict[bool, list[Atom]] = {True: [], False: []}
+    rest: dict[bool, list[Atom]] = {True: [], False: []}
+    for plus, term, reader in _terms(writer, x, None):
+        dot = _dot(writer, equation, term, reader)
+        (rest if dot is None else sums)[plus].append(term if dot is None else dot)
+    if not any(sums.values()):
+        return None
+    if any(rest.values()):
+        plus = bool(rest[True])
+        left = _combined(writer, equation, rest[plus], rest[False] if plus else [])
+        sums[plus].append(writer.add(equation, reduce_sum, left, axes=(0,)))
+    if sums[True]:
+        return _combined(writer, equation, sums[True], sums[False])
+    return writer.add(equation, neg, _combined(writer, equation, sums[False], []))
+
+
+def _terms(
+    writer: Writer, x: Atom, reader: Equation | None
+) -> Iterator[tuple[bool, Atom, Equation | None]]:
+    """The terms of a sum that `reader` alone reads, each with its sign and what reads it."""
+    waiting = [(True, x, reader)]
+    while waiting:
+        plus, atom, by = waiting.pop()
+        made = writer.made_here(atom, add, sub, neg, reader=by)
+        if made is None or any(a.type != x.type for a in made.inputs):
+            yield plus, atom, by
+            continue
+        signs = (not plus,) if made.primitive is neg else (plus, (made.primitive is add) is plus)
+        inner = zip(signs, made.inputs, strict=True)
+        waiting += [(sign, a, made) for sign, a in inner][::-1]
+
+
+def _dot(
+    writer: Writer, equation: Equation, x: Atom, reader: Equation | None, deep: int = DEEP
+) -> Atom | None:
+    """The sum of what `reader` alone reads, if it is a product of vectors, or a multiple of one."""
+    made = writer.made_here(x, mul, power, square, reader=reader)
+    both = None if made is None else factors(made)
+    if made is None or both is None or not deep:
+        return None
+    y, z = both
+    if y.type == z.type == x.type:
+        pairs = {"contract": ((0,), (0,)), "batch": ((), ())}
+        return writer.add(equation, dot_general, y, z, **pairs)
+    y, number = (z, y) if isinstance(y, Literal) else (y, z)
+    if not isinstance(number, Literal) or not abs(number.value) >= 1 or y.type != x.type:
+        return None  # what is scaled down may be too large to be added up before
+    dot = _dot(writer, equation, y, made, deep - 1)
+    return None if dot is None else writer.add(equation, mul, dot, number)
+
+
+def _combined(
+    writer: Writer, equation: Equation, added: Sequence[Atom], subtracted: Sequence[Atom]
+) -> Atom:
+    total, *others = added
+    for primitive, terms in ((add, others), (sub, subtracted)):
+        for term in terms:
+            total = writer.add(equation, primitive, total, term)
+    return total
+
+
+REGROUPED = (
+    *LOOSE,
+    NEGATED,
+    ONE_FACTOR,
+    BY_SMALLER,
+    DOUBLED_BELOW,
+    SCALED_BEFORE,
+    SCALED_BEHIND,
+    KNOWN_QUOTIENT,
+    Rule((power,), "x ** -2 is 1 / x ** 2", as_reciprocal, (Literal,)),
+    OUT_OF_SUM,
+    Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z)", _as_dots),
+    ONE,
+    TWICE,
+    FACTORED,
+    ONE_DIVISOR,
+)
+
+__all__ = ["REGROUPED"]

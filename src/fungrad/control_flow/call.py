@@ -1,0 +1,191 @@
+"""The family `structural`, and `call`, which applies a Graph: what a jitted function is.
+
+The rules run the transformed Graph, made once and kept on it. How a Graph is run on arrays is the
+backend's business: `run` is the seam, the reference evaluator until a backend replaces it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.control_flow.tape_type import type_of
+from fungrad.ir.graph import Graph
+from fungrad.ir.reassociation import regrouping
+from fungrad.ir.types import Type
+from fungrad.primitives.primitive import Primitive, or_zero
+from fungrad.retracing.graph_transforms import batch, differentiate, kept, push
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.trace import typeof
+from fungrad.transforms.engine.batching import Unbatched
+
+Runner = Callable[..., Sequence[Any]]
+
+
+class Backend:
+    """Turns a checked Graph into a function of its inputs that returns its outputs."""
+
+    def compile(self, graph: Graph) -> Runner:
+        """The reference backend: the evaluator."""
+        return lambda *args: evaluate(graph, args)
+
+    def loop(
+        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
+    ) -> Runner | None:
+        """A program of a whole loop, if this backend has one that beats running its steps.
+
+        Args:
+          primitive: the loop.
+          types: of its arguments.
+          params: its parameters.
+          steps: runs it step by step, and does so where the program gives up.
+        """
+        return None
+
+
+_backend = Backend()
+
+
+def use(backend: Backend) -> None:
+    """Makes a backend the one that Graphs are compiled with from now on."""
+    global _backend
+    _backend = backend
+
+
+def compiled(graph: Graph) -> Runner:
+    """The function of arrays that runs a Graph, made once."""
+    runner: Runner = kept(graph, compiled_key(graph), lambda: _backend.compile(graph))
+    return runner
+
+
+def compiled_key(graph: Graph) -> Any:
+    """What the program of a Graph is kept under: it depends on what the Graph, or the setting,
+    allows.
+    """
+    return ("compiled", regrouping(graph))
+
+
+def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
+    """The outputs of a Graph on arrays."""
+    return compiled(graph)(*args)
+
+
+def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Callable[..., Any]:
+    """The `eval` of a loop: the backend's program of all of it, else `steps`, step by step."""
+
+    def eval(*args: Any, **params: Any) -> Any:
+        body = params.get("body")
+        if body is None:  # a branch
+            return steps(*args, **params)
+        types = tuple([type_of(arg) for arg in args])
+        loop = primitive()
+        runner = kept(
+            body,
+            _loop_key(loop, types, params),
+            lambda: _backend.loop(loop, types, params, functools.partial(steps, **params)),
+        )
+        return steps(*args, **params) if runner is None else tuple(runner(*args))
+
+    return eval
+
+
+def _loop_key(loop: Primitive, types: tuple[Type, ...], params: dict[str, Any]) -> Any:
+    rest = [(k, v) for k, v in params.items() if k != "body"]
+    return ("loop", regrouping(params["body"]), loop, types, *rest)
+
+
+def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
+    """Has a loop that was not run yet go step by step at such arguments, whatever the backend
+    offers.
+    """
+    types = tuple([type_of(arg) for arg in args])
+    kept(params["body"], _loop_key(loop, types, params), lambda: None)
+
+
+def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = False) -> Primitive:
+    """Declares a primitive that runs a Graph in a way of its own (timed, quiet, elsewhere).
+
+    Its derivatives and batches run the transformed Graphs in the same way; they are made once and
+    kept on the Graph.
+
+    Args:
+      name: its name in the IR.
+      eval: `eval(*arrays, graph=, **params)`: the outputs of the Graph, as a tuple; other
+        parameters are handed on as they are.
+      pure: whether `eval` does nothing but run the Graph: then compiled functions may run it once
+        for many steps of a loop, and in another order.
+
+    >>> import numpy as np, fungrad as fg
+    >>> count = []
+    >>> def counted(*arrays, graph):
+    ...     count.append(len(graph.equations))
+    ...     return fg.evaluate(graph, *arrays)
+    >>> counting = structural("counting", eval=counted)
+    >>> graph = fg.make_jaxpr(np.sin)(1.0)
+    >>> float(fg.grad(lambda x: counting(x, graph=graph)[0])(0.0)), len(count)
+    (1.0, 2)
+    """
+
+    def jvp(primals: Any, tangents: Any, *, graph: Graph, **params: Any) -> Any:
+        pushed = push(graph, [t is not None for t in tangents])
+        given = [t for t in tangents if t is not None]
+        results = primitive(*primals, *given, graph=pushed.graph, **params)
+        count = len(graph.outputs)
+        out_tangents: list[Any] = [None] * count
+        for position, tangent in zip(pushed.moving, results[count:], strict=True):
+            out_tangents[position] = tangent
+        return results[:count], out_tangents
+
+    def forward(args: Any, wanted: Any, *, graph: Graph, **params: Any) -> Any:
+        halves = differentiate(graph, [bool(w) for w in wanted])
+        results = primitive(*args, graph=halves.forward, **params)
+        count = len(graph.outputs)
+        return results[:count], results[count:], [typeof(arg) for arg in args]
+
+    def vjp(
+        cotangents: Any, residuals: Any, args: Any, wanted: Any, *, graph: Graph, **params: Any
+    ) -> list[Any]:
+        halves = differentiate(graph, [bool(w) for w in wanted])
+        given = [
+            or_zero(c, t) for c, t in zip(cotangents, graph.output_types, strict=True) if t.inexact
+        ]
+        found = primitive(*residuals, *given, graph=halves.backward, **params)
+        result: list[Any] = [None] * len(args)
+        for position, cotangent in zip(halves.reached, found, strict=True):
+            result[position] = cotangent
+        return result
+
+    def batch_rule(args: Any, batched: Any, size: int, *, graph: Graph, **params: Any) -> Any:
+        new = batch(graph, batched, size)
+        outputs = primitive(*args, graph=new.graph, **params)
+        return [o if b else Unbatched(o) for o, b in zip(outputs, new.flags, strict=True)]
+
+    primitive: Primitive = Primitive(
+        name,
+        eval=lambda *args, graph, **params: tuple(eval(*args, graph=graph, **params)),
+        type=lambda *types, graph, **params: tuple(graph.output_types),
+        jvp=jvp,
+        vjp=vjp,
+        forward=forward,
+        batch=batch_rule,
+        multiple=True,
+        pure=pure,
+    )
+    return primitive
+
+
+def _eval(*args: Any, graph: Graph, quiet: bool = False) -> Sequence[Any]:
+    if not quiet:
+        return run(graph, args)
+    with np.errstate(all="ignore"):
+        return run(graph, args)
+
+
+call = structural("call", eval=_eval, pure=True)
+"""`call(*args, graph=, quiet=)`: the outputs of a Graph, as a tuple.
+
+A quiet call computes what is partly thrown away (a branch not taken): NumPy shall not warn of it.
+"""

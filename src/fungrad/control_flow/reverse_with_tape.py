@@ -1,0 +1,222 @@
+"""Reverse mode of structural primitives whose residuals are no arrays: loops, branches.
+
+For such a primitive W, `W_record` computes what W does and a trail, one opaque value that holds the
+residuals of the steps that were taken. `W_pullback` takes W's arguments, the trail and cotangents,
+and gives cotangents of the wanted arguments; without a trail it records one first.
+
+The pullback is a function of the arguments and the cotangents, P(a, c) = J(a)^T c, whatever is in
+the trail. So its own derivatives need no look into it:
+  jvp along (s, d):  the gradient in a of <c, J(a) s>, plus P(a, d)
+  vjp of u:          J(a) u for c, and the gradient in a of <c, J(a) u> for a.
+Knows the transforms and how Graphs are retraced; knows no structural primitive by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.control_flow.call import in_one
+from fungrad.control_flow.tape_type import TRAIL, as_trail
+from fungrad.ir.types import Type
+from fungrad.primitives.primitive import Primitive, or_zero
+from fungrad.retracing.graph_transforms import strong
+from fungrad.support.record import Record
+from fungrad.tracing.captured_arrays import TRUSTED
+from fungrad.tracing.trace import typeof
+from fungrad.transforms.engine.forward import pushed_forward
+from fungrad.transforms.engine.reverse import linearized
+
+
+class Rules(Record):
+    """What a structural primitive gives to get its reverse mode.
+
+    record: `(args, wanted, **params) -> (outputs, residuals)`, on arrays.
+    replay: `(args, residuals, cotangents, wanted, **params) -> cotangents of the wanted args`, on
+    arrays.
+    batch_record: `(args, batched, size, wanted, **params) -> outputs with the trail last`.
+    batch_replay: `(args, trail or None, cotangents, arg_batched, ct_batched, size, wanted,
+      **params)`, the cotangents of the wanted args, batched.
+    """
+
+    record: Callable[..., Any]
+    replay: Callable[..., Any]
+    batch_record: Callable[..., Any]
+    batch_replay: Callable[..., Any]
+
+
+def parted(values: Sequence[Any], wanted: Any, trailed: bool) -> tuple[Any, Any, Any]:
+    """The arguments, the trail (or None) and the cotangents among the inputs of a pullback."""
+    count = len(wanted)
+    trail = values[count] if trailed else None
+    return values[:count], trail, values[count + trailed :]
+
+
+class Reverse:
+    """The reverse mode of a structural primitive W: its `forward` and `vjp` rules.
+
+    Declares the primitives `W_record` and `W_pullback`. W itself is asked for late (`get`), because
+    its own declaration needs these rules.
+    """
+
+    def __init__(self, name: str, module: str, rules: Rules, get: Callable[[], Primitive]) -> None:
+        self.name = name
+        self.rules = rules
+        self.get = get
+        self.record = Primitive(
+            f"{name}_record",
+            eval=in_one(lambda: self.record, self.record_eval),
+            type=self.record_type,
+            jvp=self.record_jvp,
+            vjp=self.record_vjp,
+            forward=self.record_forward,
+            batch=self.record_batch,
+            multiple=True,
+            pure=False,  # a trail keeps what it was given
+            module=module,
+        )
+        self.pullback = Primitive(
+            f"{name}_pullback",
+            eval=in_one(lambda: self.pullback, self.pullback_eval),
+            type=self.pullback_type,
+            jvp=self.pullback_jvp,
+            vjp=self.pullback_vjp,
+            batch=self.pullback_batch,
+            multiple=True,
+            pure=False,  # a trail keeps what it was given
+            module=module,
+        )
+
+    def apply(self, *args: Any, **params: Any) -> Any:
+        """W itself."""
+        return self.get()(*args, **params)
+
+    # --- W_record ---------------------------------------------------------------------------------
+
+    def record_eval(self, *args: Any, wanted: Any, **params: Any) -> Any:
+        outputs, residuals = self.rules.record(args, wanted, **params)
+        return (*outputs, as_trail(residuals))
+
+    def record_type(self, *types: Type, wanted: Any, **params: Any) -> Any:
+        return (*self.get().type(*types, **params), TRAIL)
+
+    def record_jvp(self, primals: Any, tangents: Any, *, wanted: Any, **params: Any) -> Any:
+        outputs = self.record(*primals, wanted=wanted, **params)
+        _, moved = pushed_forward(
+            lambda *xs: self.apply(*xs, **params), primals, tangents, lambda: f"jvp of {self.name}"
+        )
+        return outputs, (*moved, None)
+
+    def record_forward(self, args: Any, slots: Any, *, wanted: Any, **params: Any) -> Any:
+        return self.record(*args, wanted=wanted, **params), None, list(args)
+
+    def record_vjp(
+        self, cts: Any, _: Any, args: Any, slots: Any, *, wanted: Any, **params: Any
+    ) -> Any:
+        return self.vjp(cts[:-1], None, args, slots, **params)
+
+    def record_batch(
+        self, args: Any, batched: Any, size: int, *, wanted: Any, **params: Any
+    ) -> Any:
+        return self.rules.batch_record(args, batched, size, wanted, **params)
+
+    # --- W_pullback -------------------------------------------------------------------------------
+
+    def pullback_eval(self, *values: Any, wanted: Any, trailed: bool, **params: Any) -> Any:
+        args, trail, cotangents = parted(values, wanted, trailed)
+        residuals = trail[()] if type(trail) is np.ndarray else trail
+        return tuple(self.rules.replay(args, residuals, cotangents, wanted, **params))
+
+    def pullback_type(self, *types: Type, wanted: Any, trailed: bool, **params: Any) -> Any:
+        return tuple(strong(t) for t, w in zip(types, wanted, strict=False) if w)
+
+    def slopes(
+        self, args: Any, params: Any, tangents: Any, positions: Sequence[int]
+    ) -> tuple[list[Any], Callable[[Any], list[Any]]]:
+        """J(a) t as a function of the arguments at `positions`: its value and its pullback."""
+
+        def pushed(*xs: Any) -> list[Any]:
+            merged = list(args)
+            for position, x in zip(positions, xs, strict=True):
+                merged[position] = x
+            outputs, moved = pushed_forward(
+                lambda *ys: self.apply(*ys, **params),
+                merged,
+                tangents,
+                lambda: f"jvp of {self.name}",
+            )
+            return [or_zero(t, o) for o, t in zip(outputs, moved, strict=True) if typeof(o).inexact]
+
+        return linearized(
+            pushed,
+            [args[i] for i in positions],
+            lambda: f"grad of {self.name}_pullback",
+            TRUSTED,
+        )
+
+    def pullback_jvp(
+        self, primals: Any, tangents: Any, *, wanted: Any, trailed: bool, **params: Any
+    ) -> Any:
+        args, trail, cotangents = parted(primals, wanted, trailed)
+        arg_tangents, _, ct_tangents = parted(tangents, wanted, trailed)
+        outputs = self.pullback(*primals, wanted=wanted, trailed=trailed, **params)
+        inner = [i for i, want in enumerate(wanted) if want]
+        total: list[Any] = [None] * len(inner)
+        if any(t is not None for t in arg_tangents):
+            _, pull = self.slopes(args, params, arg_tangents, inner)
+            total = pull(cotangents)
+        if any(t is not None for t in ct_tangents):
+            moved = [or_zero(t, c) for c, t in zip(cotangents, ct_tangents, strict=True)]
+            held = () if trail is None else (trail,)
+            more = self.pullback(*args, *held, *moved, wanted=wanted, trailed=trailed, **params)
+            total = [m if t is None else t + m for t, m in zip(total, more, strict=True)]
+        return outputs, tuple(total)
+
+    def pullback_vjp(
+        self, us: Any, _: Any, values: Any, slots: Any, *, wanted: Any, trailed: bool, **params: Any
+    ) -> list[Any]:
+        args, _, cotangents = parted(values, wanted, trailed)
+        given = iter(us)
+        tangents: list[Any] = [None] * len(args)
+        for position, want in enumerate(wanted):
+            if want:
+                tangents[position] = or_zero(next(given), args[position])
+        outer = [i for i in range(len(args)) if slots[i]]
+        pushed, pull = self.slopes(args, params, tangents, outer)
+        result: list[Any] = [None] * len(values)
+        for position, cotangent in zip(outer, pull(cotangents), strict=True):
+            result[position] = cotangent
+        result[len(args) + trailed :] = pushed
+        return result
+
+    def pullback_batch(
+        self, values: Any, batched: Any, size: int, *, wanted: Any, trailed: bool, **params: Any
+    ) -> Any:
+        args, trail, cotangents = parted(values, wanted, trailed)
+        arg_batched, _, ct_batched = parted(batched, wanted, trailed)
+        if not any(arg_batched):  # then the trail is of one example, while the pullback is of many
+            trail = None
+        return self.rules.batch_replay(
+            args, trail, cotangents, arg_batched, ct_batched, size, wanted, **params
+        )
+
+    # --- the rules of W
+    # -----------------------------------------------------------------------------
+
+    def forward(self, args: Any, slots: Any, **params: Any) -> Any:
+        if params.get("checkpoint") is not None:  # recorded again, piece by piece, on the way back
+            return self.apply(*args, **params), None, list(args)
+        results = self.record(*args, wanted=tuple(map(bool, slots)), **params)
+        return results[:-1], results[-1], list(args)
+
+    def vjp(self, cotangents: Any, trail: Any, args: Any, slots: Any, **params: Any) -> list[Any]:
+        wanted = tuple(map(bool, slots))
+        types = self.get().type(*[typeof(a) for a in args], **params)
+        given = [or_zero(c, t) for c, t in zip(cotangents, types, strict=True) if t.inexact]
+        held = () if trail is None else (trail,)
+        found = iter(
+            self.pullback(*args, *held, *given, wanted=wanted, trailed=trail is not None, **params)
+        )
+        return [next(found) if want else None for want in wanted]

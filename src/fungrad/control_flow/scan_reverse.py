@@ -1,0 +1,128 @@
+"""The steps of a scan: its arguments in parts, how its body is differentiated, and going
+back.
+
+`replay` is the reverse mode that runs the steps again (see reversal_schedule.py). Knows how Graphs
+are retraced and run; the primitive itself is declared in scan.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.control_flow.call import run
+from fungrad.control_flow.reversal_schedule import Steps, again
+from fungrad.control_flow.reversal_schedule import reverse as go_back
+from fungrad.ir.graph import Graph
+from fungrad.retracing.graph_transforms import (
+    Differentiated,
+    differentiate,
+    reaches,
+    settled,
+    strong,
+)
+from fungrad.support.record import Record
+
+Counts = tuple[int, int]
+
+
+class Parts(Record):
+    """The arguments of a scan, or anything that there is one of for each."""
+
+    consts: list[Any]
+    carry: list[Any]
+    xs: list[Any]
+
+
+def parts(values: Sequence[Any], counts: Counts) -> Parts:
+    """Splits what there is one of for each argument; counts are those of consts and carry."""
+    first, second = counts[0], counts[0] + counts[1]
+    return Parts(list(values[:first]), list(values[first:second]), list(values[second:]))
+
+
+def order_of(length: int, reverse: bool) -> Sequence[int]:
+    """The steps in the order in which they are taken."""
+    return range(length - 1, -1, -1) if reverse else range(length)
+
+
+class Plan(Record):
+    """How a body is differentiated for given wanted arguments."""
+
+    active: list[bool]
+    halves: Differentiated
+    held: list[int]
+    """Where each residual comes from: the position of a const, or -1 where each step has its
+    own.
+    """
+
+
+def plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> Plan:
+    """How a body is differentiated when cotangents of the wanted arguments are asked for."""
+    constants, n = counts
+    active = settled(body, [bool(w) for w in wanted], range(constants, constants + n), reaches)
+    active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
+    halves = differentiate(body, active)
+    position = {id(v): i for i, v in enumerate(halves.forward.inputs[:constants])}
+    residuals = halves.forward.outputs[len(body.outputs) :]
+    return Plan(active, halves, [position.get(id(r), -1) for r in residuals])
+
+
+def replay(
+    args: Any,
+    trail: Any,
+    cotangents: Any,
+    wanted: Any,
+    *,
+    body: Graph,
+    counts: Counts,
+    length: int,
+    reverse: bool,
+    unroll: int,
+    checkpoint: Any,
+) -> list[Any]:
+    """The cotangents of the wanted arguments, from those of the outputs; steps are run again."""
+    constants, n = counts
+    how = plan(body, counts, wanted)
+    x = parts(args, counts)
+    out = body.output_types
+    inexact = [i for i in range(n) if out[i].inexact]
+    y_given = list(cotangents[len(inexact) :])
+    order = order_of(length, reverse)
+    empty = [strong(t).zeros() for t in body.input_types]
+
+    def inputs(carry: Any, i: int) -> list[Any]:
+        return [*x.consts, *carry, *[v[order[i]] for v in x.xs]]
+
+    def advance(carry: Any, i: int) -> Any:
+        return run(body, inputs(carry, i))[:n]
+
+    def record(carry: Any, i: int) -> Any:
+        results = run(how.halves.forward, inputs(carry, i))
+        return results[:n], results[len(out) :]
+
+    totals = {i: empty[i] for i in range(constants) if wanted[i]}
+    stacks = {
+        i: np.zeros((length, *body.input_types[i].shape), body.input_types[i].dtype)
+        for i in range(constants + n, len(body.inputs))
+        if wanted[i]
+    }
+
+    def back(residuals: Any, i: int, state: Any) -> Any:
+        sums, cts = state
+        step = order[i]
+        found = run(how.halves.backward, [*residuals, *cts, *[y[step] for y in y_given]])
+        by_input = dict(zip(how.halves.reached, found, strict=True))
+        for k, stack in stacks.items():
+            if k in by_input:
+                stack[step] = by_input[k]
+        sums = {k: v + by_input[k] if k in by_input else v for k, v in sums.items()}
+        return sums, [by_input.get(constants + k, empty[constants + k]) for k in inexact]
+
+    steps = Steps(length, again(advance), again(record), back)
+    totals, cts = go_back(steps, x.carry, (totals, list(cotangents[: len(inexact)])), checkpoint)
+    carry_cts = dict(zip(inexact, cts, strict=True))
+    result = [totals[i] for i in range(constants) if wanted[i]]
+    result += [carry_cts[i] for i in range(n) if wanted[constants + i]]
+    return result + list(stacks.values())

@@ -1,0 +1,192 @@
+"""`switch`, the primitive that applies one of several Graphs (cond is a switch of two).
+
+`switch(index, *operands, branches=)`: all branches take the operands and give outputs of the same
+types; the index is a clamped integer or a boolean. Batched over the index it runs all branches and
+selects; what a branch was not asked for reaches no derivative, be it NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.control_flow.call import call, run
+from fungrad.control_flow.reverse_with_tape import Reverse, Rules
+from fungrad.control_flow.tape_type import as_trail
+from fungrad.control_flow.while_loop import choose, spread_wanted
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.primitives.elementwise.family import eq
+from fungrad.primitives.elementwise.ufuncs import maximum, minimum
+from fungrad.primitives.movement.reshape_broadcast_cast import to_discrete
+from fungrad.primitives.primitive import Primitive, or_zero, zeros
+from fungrad.primitives.stop_gradient import stop
+from fungrad.retracing.graph_transforms import batch, derive, differentiate, push, spread, strong
+from fungrad.tracing.captured_arrays import TRUSTED
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.trace import typeof
+from fungrad.transforms.engine.batching import Unbatched
+from fungrad.transforms.engine.reverse import linearized
+
+Branches = tuple[Graph, ...]
+
+
+def _chosen(index: Any, branches: Branches) -> int:
+    return min(max(int(index), 0), len(branches) - 1)
+
+
+def _eval(index: Any, *operands: Any, branches: Branches) -> Any:
+    return tuple(run(branches[_chosen(index, branches)], operands))
+
+
+def _jvp(primals: Any, tangents: Any, *, branches: Branches) -> Any:
+    moved = [t is not None for t in tangents[1:]]
+    pushed = [push(branch, moved) for branch in branches]
+    count = len(branches[0].outputs)
+    moving = sorted({i for p in pushed for i in p.moving})
+    given = [t for t in tangents[1:] if t is not None]
+    new = tuple(
+        _with_tangents(branch, p, moved, moving) for branch, p in zip(branches, pushed, strict=True)
+    )
+    results = switch(primals[0], *primals[1:], *given, branches=new)
+    out_tangents: list[Any] = [None] * count
+    for i, tangent in zip(moving, results[count:], strict=True):
+        out_tangents[i] = tangent
+    return results[:count], out_tangents
+
+
+def _with_tangents(
+    branch: Graph, pushed: Any, moved: Sequence[bool], moving: Sequence[int]
+) -> Graph:
+    """The pushed branch, giving the tangents of the outputs that move in any branch."""
+    count = len(branch.outputs)
+
+    def f(*values: Any) -> list[Any]:
+        results = evaluate(pushed.graph, values)
+        found = dict(zip(pushed.moving, results[count:], strict=True))
+        rest = [found[i] if i in found else zeros(strong(branch.output_types[i])) for i in moving]
+        return [*results[:count], *rest]
+
+    types = pushed.graph.input_types
+    return derive(branch, ("switch_jvp", tuple(moved), tuple(moving)), types, f, "the derivative")
+
+
+# --- batching
+# ----------------------------------------------------------------------------------------
+
+
+def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
+    if not batched[0]:
+        # What no branch maps stays one value: it may be what another branch or loop depends on.
+        found = [batch(b, batched[1:], size).flags for b in branches]
+        mapped = tuple(any(flags) for flags in zip(*found, strict=True))
+        new = tuple(batch(b, batched[1:], size, all_outputs=mapped).graph for b in branches)
+        outputs = switch(*args, branches=new)
+        return tuple(o if m else Unbatched(o) for o, m in zip(outputs, mapped, strict=True))
+    index = _clamped(args[0], len(branches))
+    operands = [spread(x, b, size) for x, b in zip(args[1:], batched[1:], strict=True)]
+    result: Any = None
+    for i, branch in enumerate(branches):
+        mine = eq(index, i)
+        # The other examples take part as constants, so that nothing of them reaches a derivative.
+        safe = [choose(mine, x, stop(x, name=None)) for x in operands]
+        graph = batch(branch, [True] * len(safe), size, all_outputs=True).graph
+        outputs = call(*safe, graph=graph, quiet=True)  # what the others compute is thrown away
+        result = outputs if result is None else [
+            choose(mine, new, old) for new, old in zip(outputs, result, strict=True)
+        ]  # fmt: skip
+    return tuple(result)
+
+
+def _clamped(index: Any, count: int) -> Any:
+    index = to_discrete(index, dtype=np.dtype(np.int64))
+    return minimum(maximum(index, 0), count - 1)
+
+
+# --- reverse mode
+# --------------------------------------------------------------------------------------
+
+
+def _record(args: Any, wanted: Any, *, branches: Branches) -> Any:
+    branch = branches[_chosen(args[0], branches)]
+    results = run(differentiate(branch, wanted[1:]).forward, args[1:])
+    count = len(branch.outputs)
+    return tuple(results[:count]), results[count:]
+
+
+def _replay(args: Any, residuals: Any, cotangents: Any, wanted: Any, *, branches: Branches) -> Any:
+    branch = branches[_chosen(args[0], branches)]
+    halves = differentiate(branch, wanted[1:])
+    if residuals is None:
+        residuals = run(halves.forward, args[1:])[len(branch.outputs) :]
+    found = dict(zip(halves.reached, run(halves.backward, [*residuals, *cotangents]), strict=True))
+    return [
+        found[i] if i in found else strong(typeof(x)).zeros()
+        for i, (x, want) in enumerate(zip(args[1:], wanted[1:], strict=True))
+        if want
+    ]
+
+
+def _batch_record(args: Any, batched: Any, size: int, wanted: Any, *, branches: Branches) -> Any:
+    """One record of the batched branch; none where the index is batched: the pullback is of a
+    select.
+    """
+    args, batched = spread_wanted(args, batched, wanted, size)
+    if batched[0]:
+        return [*_batch(args, batched, size, branches=branches), Unbatched(as_trail(None))]
+    new = tuple(batch(b, batched[1:], size, all_outputs=True).graph for b in branches)
+    *outputs, trail = switch_record(*args, wanted=wanted, branches=new)
+    return [*outputs, Unbatched(trail)]
+
+
+def _batch_replay(
+    args: Any, trail: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
+    *, branches: Branches,
+) -> Any:  # fmt: skip
+    args, batched = spread_wanted(args, batched, wanted, size)
+    cts = [spread(c, b, size) for c, b in zip(cotangents, ct_batched, strict=True)]
+    if not batched[0]:
+        new = tuple(batch(b, batched[1:], size, all_outputs=True).graph for b in branches)
+        held = () if trail is None else (trail,)
+        return switch_pullback(
+            *args, *held, *cts, wanted=wanted, trailed=trail is not None, branches=new
+        )
+    positions = [i for i, want in enumerate(wanted) if want]
+
+    def f(*xs: Any) -> list[Any]:
+        merged = list(args)
+        for position, x in zip(positions, xs, strict=True):
+            merged[position] = x
+        return list(_batch(merged, batched, size, branches=branches))
+
+    outputs, pullback = linearized(
+        f, [args[i] for i in positions], lambda: "grad of switch", TRUSTED
+    )
+    given = iter(cts)
+    found = pullback([next(given) if typeof(o).inexact else None for o in outputs])
+    return [or_zero(c, args[i]) for i, c in zip(positions, found, strict=True)]
+
+
+def _type(*types: Type, branches: Branches) -> Any:
+    return tuple(branches[0].output_types)
+
+
+_reverse = Reverse(
+    "switch", __name__, Rules(_record, _replay, _batch_record, _batch_replay), lambda: switch
+)
+switch_record = _reverse.record
+switch_pullback = _reverse.pullback
+
+switch: Primitive = Primitive(
+    "switch",
+    eval=_eval,
+    type=_type,
+    jvp=_jvp,
+    vjp=_reverse.vjp,
+    forward=_reverse.forward,
+    batch=_batch,
+    multiple=True,
+)
+"""Applies the branch that the index names."""

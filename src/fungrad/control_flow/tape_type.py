@@ -1,0 +1,32 @@
+"""Trails, the opaque values that hold the residuals of loops and branches. Knows Types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.types import PYTHON_SCALARS, Type, of_value
+
+TRAIL = Type((), np.dtype(object))
+"""The Type of a trail."""
+
+
+def as_trail(residuals: Any) -> Any:
+    """Residuals of any kind as one opaque value."""
+    trail = np.empty((), object)
+    trail[()] = residuals
+    return trail
+
+
+def type_of(value: Any) -> Type:
+    """The Type of a value of a program, which may be a trail without its array.
+
+    Such a one is read from a stack of trails: NumPy hands out the object itself.
+    """
+    if issubclass(type(value), (np.ndarray, np.generic, *PYTHON_SCALARS)):
+        return of_value(value)
+    return TRAIL
+
+
+__all__ = ["TRAIL", "as_trail", "type_of"]

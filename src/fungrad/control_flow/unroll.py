@@ -1,0 +1,162 @@
+"""Structural equations done step by step, and where values sit at a kink.
+
+`unfold` evaluates the Graphs of a call, branch or loop under the current trace, so that a trace
+that looks at values sees each inner equation with its own line. Knows the structural primitives;
+knows nothing of what is looked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.control_flow.call import call
+from fungrad.control_flow.scan import scan
+from fungrad.control_flow.scan_reverse import order_of, parts
+from fungrad.control_flow.switch import switch
+from fungrad.control_flow.while_loop import parts as loop_parts
+from fungrad.control_flow.while_loop import while_loop
+from fungrad.primitives.movement.reshape_broadcast_cast import stack_first
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.trace import Tracer
+from fungrad.transforms.engine.batching import take_first
+
+_UNFOLDED = frozenset((call, switch, while_loop, scan))
+RECORDS = {"scan_record": scan, "switch_record": switch, "while_loop_record": while_loop}
+"""What computes the same as the primitive that reverse mode puts in its place."""
+
+
+def unfolds(primitive: Any) -> bool:
+    """Whether a primitive is a call, a branch or a loop of Graphs that `unfold` can evaluate."""
+    # checkpoint.py stands on the debugging that stands on this file: it is known by its name.
+    return primitive in _UNFOLDED or (
+        primitive.name == "checkpoint"
+        and primitive.module == "fungrad.rematerialisation.checkpoint"
+    )
+
+
+def size_of(primitive: Any, params: dict[str, Any]) -> int:
+    """How many equations unfolding does at least; of a `while_loop`, those of one step."""
+    if primitive is scan:
+        return len(params["body"].equations) * int(params["length"])
+    if primitive is switch:
+        return max(len(branch.equations) for branch in params["branches"])
+    return len(params["body" if primitive is while_loop else "graph"].equations)
+
+
+def unfold(
+    primitive: Any, args: Sequence[Any], params: dict[str, Any], most_steps: int = sys.maxsize
+) -> tuple[Any, ...]:
+    """The outputs of a primitive that `unfolds`, by its inner equations.
+
+    After `most_steps` steps a `while_loop` goes on as a loop of its own.
+    """
+    if primitive is scan:
+        return _scan(args, **params)
+    if primitive is while_loop:
+        return _while(args, params, most_steps)
+    if primitive is switch:
+        branches = params["branches"]
+        index = min(max(int(value_of(args[0])), 0), len(branches) - 1)
+        return tuple(evaluate(branches[index], args[1:]))
+    with np.errstate(all="ignore" if params.get("quiet") else None):
+        return tuple(evaluate(params["graph"], args))
+
+
+def _scan(
+    args: Sequence[Any], *, body: Any, counts: Any, length: int, reverse: bool, **_: Any
+) -> tuple[Any, ...]:
+    consts, carry, xs = parts(args, counts)
+    n = counts[1]
+    rows: dict[int, list[Any]] = {}
+    for i in order_of(length, reverse):
+        results = evaluate(body, [*consts, *carry, *[take_first(x, i) for x in xs]])
+        carry, rows[i] = results[:n], results[n:]
+    if not rows:
+        empty = [np.empty((0, *t.shape), t.dtype) for t in body.output_types[n:]]
+        return (*carry, *empty)
+    stacks = [stack_first([rows[i][k] for i in range(length)]) for k in range(len(rows[0]))]
+    return (*carry, *stacks)
+
+
+def _while(args: Sequence[Any], params: dict[str, Any], most_steps: int) -> tuple[Any, ...]:
+    cond_consts, body_consts, carry = loop_parts(args, params["counts"])
+    step = 0
+    while value_of(evaluate(params["cond"], [*cond_consts, *carry])[0]):
+        if step == most_steps:
+            rest: tuple[Any, ...] = while_loop(*cond_consts, *body_consts, *carry, **params)
+            return rest
+        carry = evaluate(params["body"], [*body_consts, *carry])
+        step += 1
+    return tuple(carry)
+
+
+def value_of(value: Any) -> Any:
+    """The number under a traced value; None where it is only known as a type."""
+    while type(value) is Tracer:
+        value = value.value
+    return value
+
+
+def array_of(value: Any) -> np.ndarray[Any, Any] | None:
+    """A value of floats or complex numbers as an array; None for all else."""
+    value = value_of(value)
+    if not isinstance(value, (np.ndarray, np.generic, float, complex)):
+        return None
+    array = np.asarray(value)
+    return array if array.dtype.kind in "fc" else None
+
+
+def holds_nan(value: Any) -> bool:
+    """Whether a value holds a NaN."""
+    array = array_of(value)
+    return array is not None and bool(np.isnan(array).any())
+
+
+def holds_inf(value: Any) -> bool:
+    """Whether a value holds an infinity."""
+    array = array_of(value)
+    return array is not None and bool(np.isinf(array).any())
+
+
+_PAIRS = frozenset(("maximum", "minimum", "fmax", "fmin"))
+_CORNERS = frozenset(("hypot", "arctan2"))
+
+
+def kinks_at(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> int:
+    """At how many places the values sit where a primitive has no one derivative (see
+    docs/kinks.md).
+    """
+    name = primitive.name
+    values = [array_of(arg) for arg in args]
+    x = values[0] if values else None
+    if x is None or not x.size:
+        return 0
+    if name in ("abs", "fabs", "heaviside") or (name == "root" and not x.ndim):
+        return int(np.sum(x == 0))
+    if name in _PAIRS:
+        return int(np.sum(np.equal(x, value_of(args[1]))))
+    if name in _CORNERS:
+        return int(np.sum((x == 0) & np.equal(value_of(args[1]), 0)))
+    if name in ("reduce_max", "reduce_min"):
+        best = (np.max if name == "reduce_max" else np.min)(x, params["axes"], keepdims=True)
+        return int(np.sum(np.sum(x == best, axis=params["axes"]) > 1))
+    if name in ("sort", "partition"):
+        ordered = np.sort(x, axis=params["axis"])
+        return int(np.sum(np.diff(ordered, axis=params["axis"]) == 0))
+    return 0
+
+
+def sample(value: Any) -> str:
+    """The first few numbers of a value, for messages."""
+    value = value_of(value)
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return repr(value)
+    array = np.asarray(value)
+    if not array.ndim:
+        return str(array)
+    flat = ", ".join(f"{entry:.4g}" for entry in array.ravel()[:4].tolist())
+    return f"[{flat}{', ...' if array.size > 4 else ''}] of shape {array.shape}"

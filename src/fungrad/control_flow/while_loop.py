@@ -1,0 +1,399 @@
+"""`while_loop`, the primitive, differentiable in both modes with an unknown number of
+steps.
+
+`while_loop(*cond_consts, *body_consts, *carry, cond=, body=, counts=, checkpoint=)`: `cond` maps
+(cond consts, carry) to one boolean, `body` maps (body consts, carry) to the next carry. Reverse
+mode keeps the residuals of each step in a growing list, or less with `checkpoint` (see
+reversal_schedule.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.control_flow.call import in_one, run
+from fungrad.control_flow.reversal_schedule import Steps, again, reverse
+from fungrad.control_flow.reverse_with_tape import Reverse, Rules
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape
+from fungrad.primitives.primitive import Primitive, or_zero, zeros
+from fungrad.primitives.reduction.reduce import reduce_any
+from fungrad.primitives.stop_gradient import stop
+from fungrad.retracing.graph_transforms import (
+    batch,
+    cut,
+    derive,
+    differentiate,
+    push,
+    reaches,
+    settled,
+    spread,
+    strong,
+)
+from fungrad.support.record import Record
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.trace import shape_of, typeof
+from fungrad.transforms.engine.batching import Unbatched
+
+Counts = tuple[int, int]
+
+
+class Parts(Record):
+    """The arguments of a loop, or anything that there is one of for each."""
+
+    cond: list[Any]
+    body: list[Any]
+    carry: list[Any]
+
+
+def parts(values: Sequence[Any], counts: Counts) -> Parts:
+    """Splits what there is one of for each argument."""
+    first, second = counts[0], counts[0] + counts[1]
+    return Parts(list(values[:first]), list(values[first:second]), list(values[second:]))
+
+
+def _eval(*args: Any, cond: Graph, body: Graph, counts: Counts, checkpoint: Any) -> Any:
+    cond_consts, body_consts, carry = parts(args, counts)
+    while run(cond, [*cond_consts, *carry])[0]:
+        carry = list(run(body, [*body_consts, *carry]))
+    return tuple(carry)
+
+
+def _jvp(
+    primals: Any, tangents: Any, *, cond: Graph, body: Graph, counts: Counts, checkpoint: Any
+) -> Any:
+    x, t = parts(primals, counts), parts(tangents, counts)
+    constants = counts[1]
+    carry_at = range(constants, constants + len(x.carry))
+    given = [v is not None for v in (*t.body, *t.carry)]
+    moved = settled(body, given, carry_at, reaches)
+    moving = [i for i, k in enumerate(carry_at) if moved[k]]
+    const_moving = [i for i in range(constants) if moved[i]]
+    pushed = push(body, moved)
+    n, c = len(x.carry), len(const_moving)
+
+    def body_with_tangents(*values: Any) -> list[Any]:
+        consts, const_t, carry, carry_t = cut(values, [constants, c, n, len(moving)])
+        results = evaluate(pushed.graph, [*consts, *carry, *const_t, *carry_t])
+        found = dict(zip(pushed.moving, results[n:], strict=True))
+        return [
+            *results[:n],
+            *(found[i] if i in found else zeros(strong(body.output_types[i])) for i in moving),
+        ]
+
+    types = body.input_types
+    tangent_types = [strong(types[i]) for i in const_moving]
+    carry_t_types = [strong(types[carry_at[i]]) for i in moving]
+    new_body = derive(
+        body, ("while_jvp", tuple(moved)),
+        [*types[:constants], *tangent_types, *types[constants:], *carry_t_types],
+        body_with_tangents, "the derivative",
+    )  # fmt: skip
+    new_cond = derive(
+        cond, ("while_jvp", n, tuple(map(str, carry_t_types))), [*cond.input_types, *carry_t_types],
+        lambda *values: evaluate(cond, values[: len(cond.inputs)]), "the condition",
+    )  # fmt: skip
+    carry_t = [or_zero(t.carry[i], x.carry[i]) for i in moving]
+    results = while_loop(
+        *x.cond, *x.body, *(t.body[i] for i in const_moving), *x.carry, *carry_t,
+        cond=new_cond, body=new_body, counts=(counts[0], constants + c), checkpoint=checkpoint,
+    )  # fmt: skip
+    out_tangents: list[Any] = [None] * n
+    for i, tangent in zip(moving, results[n:], strict=True):
+        out_tangents[i] = tangent
+    return results[:n], out_tangents
+
+
+# --- batching
+# ----------------------------------------------------------------------------------------
+
+
+class BatchedLoop(Record):
+    """A loop of a batch: its Graphs, and which carries have the batch axis."""
+
+    cond: Graph
+    body: Graph
+    carry: list[bool]
+
+
+def batched_loop(
+    cond: Graph, body: Graph, counts: Counts, batched: Sequence[bool], size: int
+) -> BatchedLoop:
+    """The loop that runs all examples until the last one is done; finished ones keep their
+    carry.
+    """
+    flags = parts(batched, counts)
+    n = len(flags.carry)
+    carry_at = range(counts[1], counts[1] + n)
+
+    def step(graph: Graph, state: Sequence[bool]) -> Sequence[bool]:
+        return batch(graph, state, size).flags
+
+    moved = settled(body, [*flags.body, *flags.carry], carry_at, step)
+    carry = [moved[k] for k in carry_at]
+    predicate = batch(cond, [*flags.cond, *carry], size)
+    if predicate.flags[0] and not all(
+        carry
+    ):  # what a finished example keeps differs between examples
+        carry = [True] * n
+        moved = [*moved[: counts[1]], *carry]
+        predicate = batch(cond, [*flags.cond, *carry], size)
+    inner = batch(body, moved, size)
+    key = ("while_batch", tuple(batched), size)
+    if not predicate.flags[0]:
+        return BatchedLoop(predicate.graph, _all_batched(inner, body, carry, size, key), carry)
+    cond_count = counts[0]
+
+    def any_left(*values: Any) -> list[Any]:
+        return [reduce_any(evaluate(predicate.graph, values)[0], axes=(0,))]
+
+    def body_of_the_rest(*values: Any) -> list[Any]:
+        cond_consts, body_consts, old = (
+            values[:cond_count],
+            values[cond_count : cond_count + counts[1]],
+            values[-n:],
+        )
+        left = evaluate(predicate.graph, [*cond_consts, *old])[0]
+        # A finished example is run on, but as a constant, so that nothing of it reaches a
+        # derivative.
+        running = [choose(left, x, stop(x, name=None)) for x in old]
+        new = evaluate(inner.graph, [*body_consts, *running])
+        return [
+            choose(left, spread(x, b, size), y)
+            for x, y, b in zip(new, old, inner.flags, strict=True)
+        ]
+
+    types = inner.graph.input_types
+    return BatchedLoop(
+        derive(cond, (*key, "any"), predicate.graph.input_types, any_left, "the condition"),
+        derive(
+            body, (*key, "rest", cond),
+            [*predicate.graph.input_types[:cond_count], *types], body_of_the_rest, "vmap",
+        ),
+        carry,
+    )  # fmt: skip
+
+
+def choose(mask: Any, x: Any, y: Any) -> Any:
+    """x where a mask of examples holds, else y; both batched."""
+    shape = (*shape_of(mask), *([1] * (len(shape_of(y)) - 1)))
+    return select(reshape(mask, shape=shape), x, y)
+
+
+def _all_batched(inner: Any, body: Graph, carry: Sequence[bool], size: int, key: Any) -> Graph:
+    """The batched body with each carry output batched where its input is."""
+    if list(inner.flags) == list(carry):
+        graph: Graph = inner.graph
+        return graph
+
+    def f(*values: Any) -> list[Any]:
+        outputs = evaluate(inner.graph, values)
+        return [
+            spread(x, b, size) if want else x
+            for x, b, want in zip(outputs, inner.flags, carry, strict=True)
+        ]
+
+    return derive(body, (*key, "all"), inner.graph.input_types, f, "vmap")
+
+
+def _batched_arguments(
+    args: Sequence[Any],
+    batched: Sequence[bool],
+    size: int,
+    *,
+    cond: Graph,
+    body: Graph,
+    counts: Counts,
+    checkpoint: Any,
+) -> tuple[list[Any], dict[str, Any], list[bool], list[int]]:
+    """Arguments and parameters of the batched loop, its carry flags, and each argument's new
+    position.
+    """
+    loop = batched_loop(cond, body, counts, batched, size)
+    x, flags = parts(args, counts), parts(batched, counts)
+    carry = [
+        spread(v, have, size) if want else v
+        for v, have, want in zip(x.carry, flags.carry, loop.carry, strict=True)
+    ]
+    again = x.cond if len(loop.body.inputs) > counts[1] + len(carry) else []
+    new_counts = (counts[0], len(again) + counts[1])
+    params = {"cond": loop.cond, "body": loop.body, "counts": new_counts, "checkpoint": checkpoint}
+    positions = [i if i < counts[0] else i + len(again) for i in range(len(args))]
+    return [*x.cond, *again, *x.body, *carry], params, loop.carry, positions
+
+
+def _batch(args: Any, batched: Any, size: int, **params: Any) -> Any:
+    new, new_params, carry, _ = _batched_arguments(args, batched, size, **params)
+    outputs = while_loop(*new, **new_params)
+    return [o if b else Unbatched(o) for o, b in zip(outputs, carry, strict=True)]
+
+
+# --- reverse mode
+# --------------------------------------------------------------------------------------
+
+
+def halves_of(wanted: Any, body: Graph, counts: Counts) -> Any:
+    """The body, differentiated for the wanted arguments of the loop."""
+    flags = parts(wanted, counts)
+    carry_at = range(counts[1], counts[1] + len(flags.carry))
+    active = settled(body, [*flags.body, *flags.carry], carry_at, reaches)
+    active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
+    return differentiate(body, active)
+
+
+def _record(
+    args: Any, wanted: Any, *, cond: Graph, body: Graph, counts: Counts, checkpoint: Any
+) -> Any:
+    halves = halves_of(wanted, body, counts)
+    x = parts(args, counts)
+    carry, n = x.carry, len(x.carry)
+    trail = []
+    while run(cond, [*x.cond, *carry])[0]:
+        results = run(halves.forward, [*x.body, *carry])
+        carry = list(results[:n])
+        trail.append(results[n:])
+    return tuple(carry), trail
+
+
+def _replay(
+    args: Any,
+    trail: Any,
+    cotangents: Any,
+    wanted: Any,
+    *,
+    cond: Graph,
+    body: Graph,
+    counts: Counts,
+    checkpoint: Any,
+) -> list[Any]:
+    halves = halves_of(wanted, body, counts)
+    x, flags = parts(args, counts), parts(wanted, counts)
+    constants = counts[1]
+    inexact = [i for i, t in enumerate(body.output_types) if t.inexact]
+    empty = [strong(t).zeros() for t in body.input_types]
+
+    def back(residuals: Any, i: int, state: Any) -> Any:
+        totals, cts = state
+        found = run(halves.backward, [*residuals, *cts])
+        by_input = dict(zip(halves.reached, found, strict=True))
+        totals = {k: v + by_input[k] if k in by_input else v for k, v in totals.items()}
+        return totals, [by_input.get(constants + i, empty[constants + i]) for i in inexact]
+
+    totals = {i: empty[i] for i, want in enumerate(flags.body) if want}
+    state = (totals, list(cotangents))
+    if trail is None:
+        state = _replay_in_pieces(x, halves, cond, body, checkpoint, back, state)
+    else:
+        for residuals in reversed(trail):
+            state = back(residuals, 0, state)
+    totals, cts = state
+    carry_cts = dict(zip(inexact, cts, strict=True))
+    result = [strong(typeof(v)).zeros() for v, want in zip(x.cond, flags.cond, strict=True) if want]
+    result += [totals[i] for i, want in enumerate(flags.body) if want]
+    result += [carry_cts[i] for i, want in enumerate(flags.carry) if want]
+    return result
+
+
+def _replay_in_pieces(
+    x: Parts, halves: Any, cond: Graph, body: Graph, checkpoint: Any, back: Any, state: Any
+) -> Any:
+    n = len(x.carry)
+
+    @again
+    def advance(carry: Any, i: int) -> Any:
+        return run(body, [*x.body, *carry])
+
+    @again
+    def record(carry: Any, i: int) -> Any:
+        results = run(halves.forward, [*x.body, *carry])
+        return results[:n], results[n:]
+
+    count = 0
+    carry: Any = x.carry
+    if checkpoint is not None:  # otherwise the steps are counted by recording them
+        while run(cond, [*x.cond, *carry])[0]:
+            carry = advance(carry, count)
+            count += 1
+        return reverse(Steps(count, advance, record, back), x.carry, state, checkpoint)
+    trail = []
+    while run(cond, [*x.cond, *carry])[0]:
+        carry, residuals = record(carry, 0)
+        trail.append(residuals)
+    while trail:
+        state = back(trail.pop(), 0, state)
+    return state
+
+
+def _batch_record(args: Any, batched: Any, size: int, wanted: Any, **params: Any) -> Any:
+    new, new_params, carry, positions = _batched_arguments(args, batched, size, **params)
+    outputs = while_loop_record(
+        *new, wanted=_moved_wanted(wanted, positions, len(new)), **new_params
+    )
+    return [o if b else Unbatched(o) for o, b in zip(outputs, [*carry, False], strict=True)]
+
+
+def _moved_wanted(wanted: Any, positions: Sequence[int], count: int) -> tuple[bool, ...]:
+    result = [False] * count
+    for position, want in zip(positions, wanted, strict=True):
+        result[position] = want
+    return tuple(result)
+
+
+def spread_wanted(
+    args: Sequence[Any], batched: Sequence[bool], wanted: Sequence[bool], size: int
+) -> tuple[list[Any], list[bool]]:
+    """The arguments with a batch axis also where a cotangent is wanted, which differs between
+    examples.
+    """
+    new = [spread(a, b, size) if w else a for a, b, w in zip(args, batched, wanted, strict=True)]
+    return new, [b or w for b, w in zip(batched, wanted, strict=True)]
+
+
+def _batch_replay(
+    args: Any, trail: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
+    **params: Any,
+) -> Any:  # fmt: skip
+    args, batched = spread_wanted(args, batched, wanted, size)
+    new, new_params, carry, positions = _batched_arguments(args, batched, size, **params)
+    inexact = [b for b, t in zip(carry, params["body"].output_types, strict=True) if t.inexact]
+    cts = [
+        spread(c, have, size) if want else c
+        for c, have, want in zip(cotangents, ct_batched, inexact, strict=True)
+    ]
+    held = () if trail is None else (trail,)
+    return while_loop_pullback(
+        *new, *held, *cts,
+        wanted=_moved_wanted(wanted, positions, len(new)), trailed=trail is not None, **new_params,
+    )  # fmt: skip
+
+
+def _batch_record_wanted(args: Any, batched: Any, size: int, wanted: Any, **params: Any) -> Any:
+    args, batched = spread_wanted(args, batched, wanted, size)
+    return _batch_record(args, batched, size, wanted, **params)
+
+
+def _type(*types: Type, cond: Graph, body: Graph, counts: Counts, checkpoint: Any) -> Any:
+    return tuple(body.output_types)
+
+
+_reverse = Reverse(
+    "while_loop", __name__,
+    Rules(_record, _replay, _batch_record_wanted, _batch_replay), lambda: while_loop,
+)  # fmt: skip
+while_loop_record = _reverse.record
+while_loop_pullback = _reverse.pullback
+
+while_loop: Primitive = Primitive(
+    "while_loop",
+    eval=in_one(lambda: while_loop, _eval),
+    type=_type,
+    jvp=_jvp,
+    vjp=_reverse.vjp,
+    forward=_reverse.forward,
+    batch=_batch,
+    multiple=True,
+)
+"""Applies the body while the condition holds; the carry at the end."""

@@ -1,0 +1,194 @@
+"""custom_vjp and custom_jvp: functions whose derivatives are written by hand.
+
+The interface is JAX's. In eager mode the user's functions get concrete arrays; under other
+transforms, traced ones. Knows the primitive `custom`; knows no other structural primitive.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.custom_rules.closures_and_arguments import Arguments, Signature
+from fungrad.custom_rules.primitive import apply
+from fungrad.custom_rules.rule_call import Rule
+from fungrad.errors import ArgumentError, MissingRuleError
+from fungrad.support import pytree
+from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.trace import EVAL, Tracer, current
+from fungrad.tracing.transformed_function import OfFunction
+from fungrad.transforms.arguments.binding import parameter_names
+
+
+class Custom(OfFunction):
+    """A function with rules of its own: see `custom_vjp` and `custom_jvp`."""
+
+    def __init__(self, f: Callable[..., Any], nondiff_argnums: Sequence[int]) -> None:
+        super().__init__(f)
+        self.f = f
+        self.nondiff_argnums = tuple(nondiff_argnums)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+        self.tell_wanted = False
+        self.jvp: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+        self.closes = True
+        """Whether f or its rules may close over traced values."""
+        self.held: Sequence[Tracer] | None = None
+        """Traced values that the rules close over, beside those that f does, where all of them are
+        constants to the rules; where this is None, what is differentiated is refused."""
+
+    @functools.cached_property
+    def _signature(self) -> Signature:
+        return Signature(self.f)
+
+    def defvjp(
+        self, fwd: Callable[..., Any], bwd: Callable[..., Any], *, wanted: bool = False
+    ) -> None:
+        """Gives the reverse rule.
+
+        Args:
+          fwd: takes the function's arguments; returns the pair (output, residuals), where the
+            residuals are any tree.
+          bwd: takes the arguments at nondiff_argnums, the residuals and the cotangent of the
+            output; returns a tuple with one cotangent for each other argument. None stands for
+            zero.
+          wanted: whether fwd and bwd are told, by a keyword `wanted`, which cotangents are asked
+            for: a tuple with one tree of booleans for each argument that is not in nondiff_argnums.
+        """
+        self.fwd, self.bwd, self.tell_wanted = fwd, bwd, wanted
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Gives the forward rule, from which reverse mode is made by transposition.
+
+        Args:
+          jvp: takes the arguments at nondiff_argnums, a tuple of primals and a tuple of tangents;
+            returns the pair (output, tangent). It has to be linear in the tangents. The tangents of
+            integers and of what is no array are None.
+          symbolic_zeros: whether zero tangents are given as None too, instead of as arrays.
+        """
+        self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Gives the rule by one `jvp(tangent, output, *args)` or None for each argument."""
+
+        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            output = self(*primals)
+            total: Any = None
+            for part, tangent in zip(jvps, tangents, strict=True):
+                if part is not None and tangent is not None:
+                    term = part(tangent, output, *primals)
+                    total = term if total is None else pytree.map(lambda x, y: x + y, total, term)
+            return output, total
+
+        if self.nondiff_argnums:
+            raise ArgumentError("defjvps has no place for nondiff_argnums; use defjvp.")
+        self.defjvp(rule, symbolic_zeros=True)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.bwd is None and self.jvp is None:
+            raise MissingRuleError(
+                f"{describe(self.f)} was made a custom function, but no rule was given: call its "
+                "defvjp(fwd, bwd) or defjvp(rule)."
+            )
+        if current() is EVAL:
+            return self.f(*args, **kwargs)
+        positional, named = self._signature.bind(args, kwargs)
+        arguments = Arguments(self.f, positional, named, self.nondiff_argnums)
+        return apply(Rule(self, arguments), arguments.take())
+
+    def _recipe(self) -> tuple[Any, ...]:
+        rules = (self.fwd, self.bwd, self.tell_wanted, self.jvp, self.symbolic_zeros)
+        return self.f, self.nondiff_argnums, rules
+
+    def _remake(self, *recipe: Any) -> None:
+        f, nondiff_argnums, rules = recipe
+        self.__init__(f, nondiff_argnums)  # type: ignore[misc]
+        self.fwd, self.bwd, self.tell_wanted, self.jvp, self.symbolic_zeros = rules
+
+
+Custom.__call__ = boundary(Custom.__call__)  # type: ignore[method-assign]
+
+
+def custom_vjp(
+    f: Callable[..., Any] | None = None,
+    *,
+    nondiff_argnums: Sequence[int] | int = (),
+    nondiff_argnames: Sequence[str] | str = (),
+) -> Any:
+    """A function whose reverse-mode derivative is given by `f.defvjp(fwd, bwd)`.
+
+    Args:
+      f: a function of trees that returns a tree of arrays and numbers. Called outside of transforms
+        it is just called. Under `grad` fwd and bwd get NumPy's arrays, so they may hold any Python.
+      nondiff_argnums: positions of arguments without a derivative, which bwd gets first.
+      nondiff_argnames: the same by name.
+
+    Returns:
+      A `Custom`. Forward mode takes the pullback of the pullback, so bwd has to be linear in the
+      cotangent there; or give `defjvp` too.
+
+    Raises:
+      MissingRuleError: when it is called before a rule was given.
+      StructureMismatchError: where bwd returns other types than those of the arguments.
+      ClosedOverTracerError: where f or its rule closes over what is differentiated.
+
+    >>> import numpy as np, fungrad as fg
+    >>> @fg.custom_vjp
+    ... def clip_gradient(x):
+    ...     return x
+    >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, g: (np.clip(g, -1.0, 1.0),))
+    >>> float(fg.grad(lambda x: 5.0 * clip_gradient(x))(2.0))
+    1.0
+    """
+    return _custom(f, nondiff_argnums, nondiff_argnames)
+
+
+def custom_jvp(
+    f: Callable[..., Any] | None = None,
+    *,
+    nondiff_argnums: Sequence[int] | int = (),
+    nondiff_argnames: Sequence[str] | str = (),
+) -> Any:
+    """A function whose derivative is given by a forward rule, `f.defjvp(rule)`, or by `f.defjvps`.
+
+    Args:
+      f: a function of trees that returns a tree of arrays and numbers.
+      nondiff_argnums: positions of arguments without a derivative, which the rule gets first.
+      nondiff_argnames: the same by name.
+
+    Returns:
+      A `Custom`. Reverse mode transposes the rule, which has to be linear in the tangents.
+
+    Raises:
+      MissingRuleError: when it is called before a rule was given.
+      StructureMismatchError: where the rule returns a tangent of another type than the output.
+      ClosedOverTracerError: where f or its rule closes over what is differentiated.
+
+    >>> import numpy as np, fungrad as fg
+    >>> @fg.custom_jvp
+    ... def log1pexp(x):
+    ...     return np.log1p(np.exp(x))
+    >>> log1pexp.defjvps(lambda t, y, x: t * (1 - 1 / (1 + np.exp(x))))
+    >>> with np.errstate(over="ignore"):
+    ...     float(fg.grad(log1pexp)(1000.0))
+    1.0
+    """
+    return _custom(f, nondiff_argnums, nondiff_argnames)
+
+
+def _custom(f: Any, nondiff_argnums: Any, nondiff_argnames: Any) -> Any:
+    numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+    names = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else tuple(nondiff_argnames)
+    if f is None:
+        return lambda g: _custom(g, numbers, names)
+    known = parameter_names(f) if names else []
+    for name in names:
+        if name not in known:
+            raise ArgumentError(
+                f"nondiff_argnames={name!r} is no positional parameter of {describe(f)}, which "
+                f"has {', '.join(known)}."
+            )
+    return Custom(f, tuple(sorted({*numbers, *map(known.index, names)})) if names else numbers)

@@ -1,0 +1,1 @@
+"""Looks at values inside of transforms: prints, callbacks, a trap for NaN."""

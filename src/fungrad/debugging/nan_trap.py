@@ -1,0 +1,140 @@
+"""debug.trap, which stops at the first NaN, infinity or kink that a computation makes.
+
+A trace below all transforms looks at what primitives give; NumPy's own floating-point signals tell
+of the arithmetic on plain arrays, in rules and in the user's code. Knows reverse mode's walk, to
+name the forward line that a backward step comes from.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fungrad.control_flow.unroll import (
+    RECORDS,
+    holds_inf,
+    holds_nan,
+    kinks_at,
+    sample,
+    unfold,
+    unfolds,
+)
+from fungrad.errors import TrapError
+from fungrad.tracing.provenance import place
+from fungrad.tracing.source_location import user_source
+from fungrad.tracing.trace import Trace, current, enter, leave
+from fungrad.transforms.engine.tape import walk
+
+_SHOWN = (np.ndarray, np.generic, float)
+"""The classes of values of which a message shows the first numbers."""
+
+
+class TrapTrace(Trace):
+    """Looks at the values that go into and come out of each primitive."""
+
+    __slots__ = ("inf", "kinks", "nan")
+
+    def __init__(self, parent: Trace, nan: bool, inf: bool, kinks: bool) -> None:
+        super().__init__(parent, lambda: "the block debug.trap")
+        self.records = True  # so that the tapes of reverse mode keep the user's lines
+        self.nan, self.inf, self.kinks = nan, inf, kinks
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        if self.kinks and unfolds(primitive):
+            return self.run(unfold, primitive, args, params)
+        parent: Trace = self.parent  # type: ignore[assignment]
+        if np.geterr()["invalid"] == "ignore":  # what is thrown away: a branch not taken
+            return parent.process(primitive, args, params)
+        with np.errstate(all="ignore"):
+            output = parent.process(primitive, args, params)
+        if params.get("quiet"):
+            return output
+        outputs = output if primitive.multiple else (output,)
+        for wanted, holds, what in ((self.nan, holds_nan, "NaN"), (self.inf, holds_inf, "inf")):
+            if wanted and any(map(holds, outputs)) and not any(map(holds, args)):
+                self._look_inside(primitive, args, params)
+                self._raise(f"{what} was made by `{primitive.name}`", args)
+        if self.kinks and not _walking()[0]:
+            count = kinks_at(primitive, args, params)
+            if count:
+                where = "one place" if count == 1 else f"{count} places"
+                self._raise(f"`{primitive.name}` sits at a kink in {where}", args)
+        return output
+
+    def _look_inside(self, primitive: Any, args: Any, params: dict[str, Any]) -> None:
+        """Goes through a call, branch or loop once more, to raise at the line inside."""
+        primitive = RECORDS.get(primitive.name, primitive)
+        if unfolds(primitive):
+            params = {key: value for key, value in params.items() if key != "wanted"}
+            self.run(unfold, primitive, args, params)
+
+    def signal(self, kind: str, flag: int) -> None:
+        """What NumPy calls where arithmetic on plain arrays makes a NaN or an infinity."""
+        if self.nan if kind.startswith("invalid") else self.inf:
+            made = "NaN" if kind.startswith("invalid") else "inf"
+            self._raise(f"{made} was made ({kind})", ())
+
+    def _raise(self, what: str, args: Sequence[Any]) -> NoReturn:
+        primitive, walked, cotangent = _walking()
+        source = place().source or user_source()
+        line = f" at {source}" if source is not None else ""
+        if primitive is None:
+            text = f"{what}{line}"
+        else:
+            text = f"{what} in the backward pass of `{primitive}`{line}"
+            if not args:  # arithmetic on arrays inside of the rule
+                text += f", from the cotangent {sample(cotangent)}"
+                args = walked
+        values = ", ".join(map(sample, args))
+        raise TrapError(f"{text}{f', from the values {values}' if values else ''}.")
+
+
+def _walking() -> tuple[str | None, Sequence[Any], Any]:
+    """The primitive whose backward step is done now, its arguments and its cotangent."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is walk.__code__:
+            known = frame.f_locals
+            args = [a for a in known["args"] if issubclass(type(a), _SHOWN)]
+            cotangent = known["cotangent"]
+            return known["primitive"].name, args, getattr(cotangent, "value", cotangent)
+        frame = frame.f_back
+    return None, (), None
+
+
+@contextmanager
+def trap(nan: bool = True, inf: bool = True, kinks: bool = False) -> Iterator[None]:
+    """A block that raises where a NaN or an infinity is first made, forward or backward.
+
+    It sees every primitive of fungrad's transforms with its values, and NumPy's own arithmetic on
+    plain arrays. Jitted functions and loops are looked into where a NaN leaves them. What runs
+    under `np.errstate(invalid="ignore")` is let through.
+
+    Args:
+      nan: whether a NaN that is made from none is an error.
+      inf: whether an infinity that is made from none is an error.
+      kinks: whether values at a kink (docs/kinks.md) are an error, in the forward pass.
+
+    Raises:
+      TrapError: naming the primitive, the user's line and the values.
+
+    >>> import numpy as np, fungrad as fg
+    >>> with fg.debug.trap():
+    ...     fg.grad(np.sqrt)(0.0)
+    Traceback (most recent call last):
+        ...
+    fungrad.errors.TrapError: inf was made (divide by zero) in the backward pass of `sqrt` ...
+    """
+    trace = TrapTrace(current(), nan, inf, kinks)
+    handler: Any = trace.signal
+    token = enter(trace)
+    try:
+        with np.errstate(divide="call", over="call", invalid="call", call=handler):
+            yield
+    finally:
+        leave(token)

@@ -1,0 +1,1 @@
+"""Opaque code of the host inside of traced programs: external functions, callbacks."""

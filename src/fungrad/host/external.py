@@ -1,0 +1,283 @@
+"""External and pure_callback: opaque code (compiled, a simulator) inside traced programs.
+
+The code is one equation of the IR, run on arrays. Its derivative is given by the user, or made of
+further runs of it: central differences, or the complex step. Knows `Host` and custom rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.custom_rules.closures_and_arguments import Arguments
+from fungrad.custom_rules.custom_vjp_jvp import Custom
+from fungrad.errors import ArgumentError, MissingRuleError, StructureMismatchError
+from fungrad.host.finite_differences import contracted, differences, imaginary
+from fungrad.host.host_function import Host, declared_type
+from fungrad.ir.types import Type
+from fungrad.primitives.primitive import Primitive
+from fungrad.retracing.graph_transforms import strong
+from fungrad.support import pytree
+from fungrad.tracing.source_location import boundary, describe, user_line
+from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.transformed_function import OfFunction
+from fungrad.transforms.arguments.binding import leaf_type
+
+NUMERIC = ("finite_differences", "complex_step")
+
+
+def _missing(host: Host) -> MissingRuleError:
+    return MissingRuleError(
+        f"The opaque function {describe(host.f)} is differentiated{user_line()}, but has no rule. "
+        "Declare it by fg.external(f, vjp=...), with a function or with 'finite_differences' or "
+        "'complex_step', or pass it fg.stop_gradient(x)."
+    )
+
+
+def _no_vjp(cotangent: Any, output: Any, args: Any, wanted: Any, *, host: Host) -> Any:
+    raise _missing(host)
+
+
+def _no_jvp(primals: Any, tangents: Any, *, host: Host) -> Any:
+    raise _missing(host)
+
+
+opaque: Primitive = Primitive(
+    "external",
+    eval=lambda *args, host: tuple(host.run(args)),
+    type=lambda *types, host: tuple(host.types()),
+    vjp=_no_vjp,
+    jvp=_no_jvp,
+    batch=lambda args, batched, size, *, host: opaque(*args, host=host.batched(batched, size)),
+    multiple=True,
+    pure=False,  # who knows what it keeps
+)
+"""`external(*args, host=)`: the results of an opaque Python function."""
+
+
+def _call(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    result: Any,
+    vectorized: bool = False,
+) -> Any:
+    arguments = Arguments(f, args, kwargs)
+    host = Host(f, arguments, result, vectorized)
+    leaves = opaque(*arguments.take(), host=host)
+    assert host.out is not None
+    return pytree.unflatten(host.out, leaves)
+
+
+class External(OfFunction):
+    """An opaque function with, or without, a derivative: see `external`."""
+
+    def __init__(
+        self, f: Callable[..., Any], vjp: Any, jvp: Any, shape: Any, vectorized: bool
+    ) -> None:
+        super().__init__(f)
+        self._vjp = vjp
+        self._jvp = jvp
+        self._shape = shape
+        self._vectorized = vectorized
+
+        def plain(*args: Any) -> Any:
+            return self._plain(*args)
+
+        plain.__name__ = getattr(f, "__name__", type(f).__name__)
+        self._custom = Custom(plain, ())
+        self._custom.closes = False
+        if vjp is not None:
+            self._custom.defvjp(self._forward, self._backward, wanted=True)
+        if jvp is not None:
+            self._custom.defjvp(self._push)
+        elif isinstance(vjp, str):
+            self._custom.defjvp(self._push_numeric)
+
+    def _recipe(self) -> tuple[Any, ...]:
+        return self._f, self._vjp, self._jvp, self._shape, self._vectorized
+
+    def __call__(self, *args: Any) -> Any:
+        if current() is EVAL:
+            arguments = Arguments(self._f, args, {})
+            host = Host(self._f, arguments, self._result(args), self._vectorized)
+            leaves = host.run(())
+            assert host.out is not None
+            return pytree.unflatten(host.out, leaves)
+        if self._custom.bwd is None and self._custom.jvp is None:
+            return self._plain(*args)
+        return self._custom(*args)
+
+    def _plain(self, *args: Any) -> Any:
+        return _call(self._f, args, {}, self._result(args), self._vectorized)
+
+    def _result(self, args: Sequence[Any]) -> Any:
+        """The declared tree of types; of complex types where a real argument was made complex."""
+        if self._shape is None:
+            return None
+        leaves, _ = pytree.flatten(args)
+        if callable(self._shape) and not isinstance(self._shape, Type):
+            return self._shape(*pytree.map(lambda x: leaf_type(x) or x, tuple(args)))
+        if not any(typeof(x).dtype.kind == "c" for x in leaves if leaf_type(x) is not None):
+            return self._shape
+        return pytree.map(lambda t: _complex(declared_type(self._f, t)), self._shape)
+
+    def _forward(self, *args: Any, wanted: Any) -> tuple[Any, Any]:
+        output = self(*args)
+        return output, (args, output)
+
+    def _backward(self, saved: Any, cotangent: Any, wanted: Any) -> Any:
+        args, output = saved
+        if isinstance(self._vjp, str):
+            return contracted(self._pushed(), args, cotangent, wanted)
+        if isinstance(self._vjp, External):
+            return _as_tuple(self._vjp(cotangent, output, *args), len(args))
+        types = pytree.map(lambda x: _gradient_type(x), tuple(args))
+
+        def filled(*values: Any) -> Any:
+            return self._filled(*values)
+
+        filled.__name__ = f"the vjp of {getattr(self._f, '__name__', type(self._f).__name__)}"
+        return _call(filled, [cotangent, output, *args], {}, types)
+
+    def _filled(self, cotangent: Any, output: Any, *args: Any) -> Any:
+        """What the user's vjp returns, with zeros for None and for what has no derivative."""
+        found = _as_tuple(self._vjp(cotangent, output, *args), len(args))
+        result = []
+        for arg, part in zip(args, found, strict=True):
+            leaves, treedef = pytree.flatten(arg)
+            given = pytree.broadcast_prefix(part, treedef, "the cotangent")
+            full = [
+                _gradient_type(x).zeros() if g is None or not typeof(x).inexact else g
+                for x, g in zip(leaves, given, strict=True)
+            ]
+            for x, g in zip(leaves, full, strict=True):
+                if np.shape(g) != np.shape(x):
+                    raise StructureMismatchError(
+                        f"The vjp of {describe(self._f)} returned a cotangent of another shape "
+                        f"than its argument's.\n  argument:  {typeof(x)}\n  cotangent: "
+                        f"{leaf_type(g) or g}"
+                    )
+            result.append(pytree.unflatten(treedef, full))
+        return tuple(result)
+
+    def _push(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
+        output = self(*primals)
+        types = pytree.map(lambda x: _gradient_type(x), output)
+        if isinstance(self._jvp, External):
+            return output, self._jvp(primals, tangents)
+        return output, _call(self._jvp, [primals, tangents], {}, types)
+
+    def _push_numeric(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
+        return self(*primals), self._pushed()(primals, tangents)
+
+    def _pushed(self) -> Callable[[Any, Any], Any]:
+        """The directional derivative, made of runs of the function."""
+        method = imaginary if self._vjp == "complex_step" else differences
+        return lambda primals, tangents: method(self, primals, tangents)
+
+
+External.__call__ = boundary(External.__call__)  # type: ignore[method-assign]
+
+
+def _complex(type_: Type) -> Type:
+    return Type(type_.shape, np.result_type(type_.dtype, np.complex64)) if type_.inexact else type_
+
+
+def _gradient_type(x: Any) -> Type:
+    return strong(typeof(x))
+
+
+def _as_tuple(found: Any, count: int) -> tuple[Any, ...]:
+    if isinstance(found, tuple) and len(found) == count:
+        return found
+    if count == 1:
+        return (found,)
+    raise StructureMismatchError(
+        f"The vjp of an external function of {count} arguments has to return a tuple with {count} "
+        f"cotangents, not {type(found).__name__}."
+    )
+
+
+def external(
+    f: Callable[..., Any] | None = None,
+    *,
+    vjp: Callable[..., Any] | str | None = None,
+    jvp: Callable[..., Any] | None = None,
+    shape: Any = None,
+    vectorized: bool = False,
+) -> Any:
+    """Makes opaque code (compiled, a simulator) a function that every transform understands.
+
+    Args:
+      f: a function of arrays, or trees of them, that returns arrays. It is always given NumPy's.
+      vjp: `vjp(cotangent, output, *args)` -> a cotangent for each argument (None for zero), opaque
+        too; or "finite_differences" (central, one pair of runs for each element of an argument) or
+        "complex_step" (for code that computes with complex numbers as with real ones: exact to
+        rounding); or another `external`, to be differentiated in turn.
+      jvp: `jvp(primals, tangents)` -> the tangent of the output, opaque too.
+      shape: the types of the result, where f is recorded without being run (jit, make_jaxpr): a
+        `fg.Type`, a tree of them, or a function of the arguments' Types that returns such.
+      vectorized: whether f takes further leading axes, equal ones on all arguments. Then `vmap`
+        calls it once; otherwise once for each example.
+
+    Raises:
+      MissingRuleError: where it is differentiated without a rule.
+      StructureMismatchError: where it returns something else than was declared.
+
+    Steps: Press et al., Numerical Recipes 5.7 (cube root of the precision); complex step: Squire &
+      Trapp,
+    SIAM Review 40 (1998) 110.
+
+    >>> import math, numpy as np, fungrad as fg
+    >>> gamma = fg.external(math.gamma, vjp="finite_differences", shape=fg.Type((), float))
+    >>> round(float(fg.grad(lambda x: gamma(x) ** 2)(3.0)), 6)
+    7.382275
+    """
+    if isinstance(vjp, str) and vjp not in NUMERIC:
+        raise ArgumentError(
+            f"vjp={vjp!r} is neither a function nor one of {', '.join(map(repr, NUMERIC))}."
+        )
+    if f is None:
+        return lambda g: external(g, vjp=vjp, jvp=jvp, shape=shape, vectorized=vectorized)
+    return External(f, vjp, jvp, shape, vectorized)
+
+
+@boundary
+def pure_callback(
+    f: Callable[..., Any],
+    result_types: Any,
+    *args: Any,
+    vectorized: bool = False,
+    vmap_method: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Calls a Python function of arrays from traced code.
+
+    Args:
+      f: the function; pure, since it may be called any number of times.
+      result_types: a tree of `fg.Type`, or of anything with a shape and a dtype.
+      *args: trees of arrays; keyword arguments likewise.
+      vectorized: as in `external`.
+      vmap_method: JAX's spelling: "sequential", or "expand_dims" or "broadcast_all" for vectorized.
+
+    Raises:
+      MissingRuleError: where it is differentiated; use `external` to give a rule.
+
+    >>> import numpy as np, fungrad as fg
+    >>> sort = fg.jit(lambda x: fg.pure_callback(np.sort, fg.Type((3,), float), x))
+    >>> sort(np.array([3.0, 1.0, 2.0]))
+    array([1., 2., 3.])
+    """
+    if vmap_method not in (
+        None,
+        "sequential",
+        "sequential_unrolled",
+        "expand_dims",
+        "broadcast_all",
+    ):
+        raise ArgumentError(f"vmap_method={vmap_method!r} is not known.")
+    wide = vectorized or vmap_method in ("expand_dims", "broadcast_all")
+    return _call(f, args, kwargs, result_types, wide)

@@ -1,0 +1,140 @@
+"""`Host`, a Python function of NumPy arrays that no trace looks into.
+
+`vmap` loops over it, or calls it once on the whole batch where it says that it can take that. Knows
+types and arrays; knows no primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.custom_rules.closures_and_arguments import Arguments
+from fungrad.errors import ArgumentError, StructureMismatchError
+from fungrad.ir.types import Type
+from fungrad.support import pytree
+from fungrad.tracing.source_location import describe, user_line
+from fungrad.tracing.trace import EVAL
+from fungrad.transforms.arguments.binding import leaf_type
+
+
+class Host:
+    """A call of an opaque function with the arguments of one call, on flat values.
+
+    Args:
+      f: the function; it gets the arguments as arrays and numbers, in the user's trees.
+      arguments: the call's.
+      result: a tree of Types, or None where these are only known once it has run.
+      vectorized: whether f takes arguments with further leading axes, all of them broadcast alike.
+    """
+
+    def __init__(
+        self, f: Callable[..., Any], arguments: Arguments, result: Any, vectorized: bool = False
+    ) -> None:
+        self.f = f
+        self.arguments = arguments
+        self.vectorized = vectorized
+        self.out: pytree.TreeDef | None = None
+        self.declared: list[Type] | None = None
+        if result is not None:
+            found, self.out = pytree.flatten(result)
+            self.declared = [declared_type(f, leaf) for leaf in found]
+
+    def __repr__(self) -> str:
+        return str(getattr(self.f, "__name__", type(self.f).__name__))
+
+    def types(self) -> list[Type]:
+        """The types of the results.
+
+        Raises:
+          ArgumentError: where they were not declared.
+        """
+        if self.declared is None:
+            raise ArgumentError(
+                f"{describe(self.f)} is recorded{user_line()} without being run, so its result has "
+                "to be declared: give shape= (a fg.Type, a tree of them, or a function of the "
+                "arguments' types)."
+            )
+        return self.declared
+
+    def run(self, values: Sequence[Any], lead: tuple[int, ...] = ()) -> list[Any]:
+        """The results for arrays; `lead` are the leading axes of a vectorized call.
+
+        The function gets copies, which it may keep: a compiled program uses its memory again.
+        """
+        own = [x.copy() if isinstance(x, np.ndarray) else x for x in values]
+        args, kwargs = self.arguments.rebuild(own)
+        found = EVAL.run(lambda: self.f(*args, **kwargs))
+        leaves, treedef = pytree.flatten(found)
+        if self.declared is None:
+            self.out = treedef
+            return [np.asarray(leaf)[()] for leaf in leaves]
+        arrays = []
+        for leaf, type_ in zip(leaves, self.declared, strict=False):
+            shape = (*lead, *type_.shape)
+            type_found = leaf_type(leaf)
+            if type_found is None or type_found.shape != shape:
+                break
+            array = np.asarray(leaf)
+            if not np.can_cast(array.dtype, type_.dtype, "same_kind"):
+                break
+            arrays.append(array.astype(type_.dtype, copy=False)[()])
+        if treedef != self.out or len(arrays) != len(self.declared):
+            assert self.out is not None
+            expected = pytree.unflatten(self.out, self.declared)
+            shown = pytree.unflatten(treedef, [leaf_type(leaf) or leaf for leaf in leaves])
+            raise StructureMismatchError(
+                f"{describe(self.f)} returned another result than was declared for "
+                f"it{user_line()}{f' (with the leading axes {lead})' if lead else ''}.\n  "
+                f"declared: {expected}\n  returned: {shown}"
+            )
+        return arrays
+
+    def batched(self, flags: Sequence[bool], size: int) -> Host:
+        """The call for a batch."""
+        return BatchedHost(self, flags, size)
+
+
+class BatchedHost(Host):
+    """Another Host, mapped over axis 0 of some of its values."""
+
+    def __init__(self, inner: Host, flags: Sequence[bool], size: int) -> None:
+        super().__init__(inner.f, inner.arguments, None, inner.vectorized)
+        self.inner = inner
+        self.flags = list(flags)
+        self.size = size
+
+    def types(self) -> list[Type]:
+        return [Type((self.size, *t.shape), t.dtype) for t in self.inner.types()]
+
+    def run(self, values: Sequence[Any], lead: tuple[int, ...] = ()) -> list[Any]:
+        if self.vectorized:
+            at = len(lead)
+            spread = [
+                x
+                if b
+                else np.broadcast_to(np.expand_dims(x, at), (*lead, self.size, *np.shape(x)[at:]))
+                for x, b in zip(values, self.flags, strict=True)
+            ]
+            return self.inner.run(spread, (*lead, self.size))
+        if self.size == 0:
+            return [type_.zeros() for type_ in self.types()]
+        rows = [
+            self.inner.run([x[i] if b else x for x, b in zip(values, self.flags, strict=True)])
+            for i in range(self.size)
+        ]
+        return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+def declared_type(f: Callable[..., Any], leaf: Any) -> Type:
+    """The Type that a user declared by a Type, an array, or anything with a shape and a dtype."""
+    if isinstance(leaf, Type):
+        return Type(leaf.shape, leaf.dtype)
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return Type(tuple(leaf.shape), np.dtype(leaf.dtype))
+    raise ArgumentError(
+        f"The result of {describe(f)} was declared as {leaf!r}, which has no shape and dtype: use "
+        "fg.Type(shape, dtype)."
+    )

@@ -1,0 +1,1 @@
+"""Solvers and fixed points, differentiated by the implicit function theorem."""

@@ -1,0 +1,230 @@
+"""What a compiled function costs, counted without running it: operations and bytes.
+
+`cost(graph)` counts the Graph as it is run, and what each pass of the optimiser removed before.
+The rules are those of flops.py, linear_algebra.py and memory.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fungrad.compiler.passes.pipeline import PASSES, optimised
+from fungrad.inspect.cost.flops import NOTHING, Work, work_of
+from fungrad.inspect.cost.memory import Peak, peak, traffic
+from fungrad.inspect.cost.trip_counts import bodies_of
+from fungrad.inspect.tables import Table, drawn, number, plain
+from fungrad.ir.graph import Graph
+
+
+class PrimitiveCost(NamedTuple):
+    """The equations of one primitive, those inside of loops and branches too, and their work."""
+
+    primitive: str
+    equations: int
+    flops: int
+    transcendentals: int
+
+
+class PassEffect(NamedTuple):
+    """What one pass made less; a negative number is one more."""
+
+    name: str
+    equations: int
+    flops: int
+    transcendentals: int
+
+
+class Tally:
+    """Work and equations, added up along a Graph and the Graphs inside."""
+
+    def __init__(self) -> None:
+        self.work = NOTHING
+        self.equations: Counter[str] = Counter()
+        self.by_primitive: dict[str, Work] = {}
+        self.unknown: Counter[str] = Counter()
+        self.by_trip: Counter[str] = Counter()
+
+    def add(self, name: str, work: Work) -> None:
+        """Counts the work of an equation."""
+        self.work = self.work.plus(work)
+        self.by_primitive[name] = self.by_primitive.get(name, NOTHING).plus(work)
+
+    def take(self, other: Tally, times: int) -> None:
+        """Counts a body that is run so many times."""
+        self.work = self.work.plus(other.work, times)
+        for name, work in other.by_primitive.items():
+            self.by_primitive[name] = self.by_primitive.get(name, NOTHING).plus(work, times)
+        self.equations.update(other.equations)
+        self.unknown.update(other.unknown)
+        self.by_trip.update(other.by_trip)
+
+
+def tally(graph: Graph, inner: Callable[[Graph], Graph]) -> Tally:
+    """The work of a Graph; `inner` says what is run in the place of a Graph inside of an equation.
+
+    Of a branch the one with the most work counts; of all of them the equations do.
+    """
+    result = Tally()
+    for equation in graph.equations:
+        name = equation.primitive.name
+        result.equations[name] += 1
+        found = bodies_of(equation)
+        if found is None:
+            work = work_of(equation)
+            if work is None:
+                result.unknown[name] += 1
+            else:
+                result.add(name, work)
+            continue
+        result.by_trip[name] += found.by_trip
+        parts = [(tally(inner(body.graph), inner), body.times) for body in found.bodies]
+        worst = max(range(len(parts)), key=lambda i: (sum(parts[i][0].work), -i))
+        for index, (part, times) in enumerate(parts):
+            result.take(part, 0 if found.choice and index != worst else times)
+    return result
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a Graph costs: what `lowered.cost()` gives. Printed, tables.
+
+    Attributes:
+      name: of the function.
+      flops: sums, products, comparisons and their like, of numbers of any dtype.
+      transcendentals: evaluations of other functions of numbers.
+      bytes_read, bytes_written: by the steps of the program; what stays in cache is not counted.
+      equations: of the Graph that is run, with those of the Graphs inside, each once.
+      peak: the bytes alive at once, by what they are.
+      by_primitive: the same work by primitive, the largest first.
+      passes: what each pass of the optimiser removed.
+      unknown: primitives that no rule knows, with the number of their equations: their work is
+        not in the figures.
+      by_trip: loops whose number of trips is not known, which count as one trip.
+    """
+
+    name: str
+    flops: int
+    transcendentals: int
+    bytes_read: int
+    bytes_written: int
+    equations: int
+    peak: Peak
+    by_primitive: tuple[PrimitiveCost, ...]
+    passes: tuple[PassEffect, ...]
+    unknown: dict[str, int]
+    by_trip: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "name": self.name,
+            "flops": self.flops,
+            "transcendentals": self.transcendentals,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "equations": self.equations,
+            "peak_bytes": {**self.peak._asdict(), "total": self.peak.total},
+            "by_primitive": [row._asdict() for row in self.by_primitive],
+            "passes": [row._asdict() for row in self.passes],
+            "unknown": dict(self.unknown),
+            "by_trip": dict(self.by_trip),
+        }
+
+    def tables(self) -> list[Table]:
+        """What is printed."""
+        right = frozenset((1, 2, 3))
+        totals = [
+            ["flops", number(self.flops)],
+            ["transcendentals", number(self.transcendentals)],
+            ["bytes read", number(self.bytes_read)],
+            ["bytes written", number(self.bytes_written)],
+            ["equations", number(self.equations)],
+            *([f"peak bytes, {kind}", number(n)] for kind, n in self.peak._asdict().items()),
+            ["peak bytes, total", number(self.peak.total)],
+        ]
+        header = ["primitive", "equations", "flops", "transcendentals"]
+        rows = [[row[0], *map(number, row[1:])] for row in self.by_primitive]
+        passes = [[row[0], *map(number, row[1:])] for row in self.passes if any(row[1:])]
+        found = [
+            Table("totals", ["", "count"], totals, right),
+            Table("by primitive", header, rows, right),
+        ]
+        if passes:
+            found.append(Table("removed by", ["pass", *header[1:]], passes, right))
+        notes = [[name, "no rule", number(count)] for name, count in self.unknown.items()]
+        notes += [[name, "one trip counted", number(n)] for name, n in self.by_trip.items()]
+        if notes:
+            found.append(Table("not in the figures", ["primitive", "why", "equations"], notes))
+        return found
+
+    def __repr__(self) -> str:
+        return plain(f"cost of {self.name}", self.tables())
+
+    def __rich__(self) -> Any:
+        return drawn(f"cost of {self.name}", self.tables())
+
+
+def cost(graph: Graph) -> Cost:
+    """What a Graph costs when it is compiled and run once.
+
+    Args:
+      graph: as it was traced; it is optimised here.
+
+    Returns:
+      A `Cost`. A scan counts its steps; a `while`, whose steps no Graph tells, counts for one.
+
+    >>> import numpy as np, fungrad as fg
+    >>> found = fg.jit(lambda a, b: np.exp(a @ b)).lower(np.ones((2, 3)), np.ones((3, 4))).cost()
+    >>> found.flops, found.transcendentals, found.peak.total
+    (48, 8, 272)
+    """
+    final = optimised(graph)
+    found = tally(final, optimised)
+    moved = traffic(final)
+    rows = [
+        PrimitiveCost(name, count, *found.by_primitive.get(name, NOTHING))
+        for name, count in found.equations.items()
+    ]
+    rows.sort(key=lambda row: (-row.flops - row.transcendentals, row.primitive))
+    return Cost(
+        graph.name or "a graph",
+        *found.work,
+        moved.read,
+        moved.written,
+        sum(found.equations.values()),
+        peak(final),
+        tuple(rows),
+        _passes(graph, found),
+        dict(found.unknown),
+        {name: count for name, count in found.by_trip.items() if count},
+    )
+
+
+def _passes(graph: Graph, final: Tally) -> tuple[PassEffect, ...]:
+    """What each pass removed, and last what the compilation of bodies did."""
+    effects = []
+    before = tally(graph, _as_it_is)
+    for apply in PASSES:
+        graph = apply(graph)
+        after = tally(graph, _as_it_is)
+        effects.append(_effect(getattr(apply, "__name__", str(apply)), before, after))
+        before = after
+    return (*effects, _effect("the same, in bodies", before, final))
+
+
+def _as_it_is(graph: Graph) -> Graph:
+    return graph
+
+
+def _effect(name: str, before: Tally, after: Tally) -> PassEffect:
+    equations = sum(before.equations.values()) - sum(after.equations.values())
+    flops = before.work.flops - after.work.flops
+    return PassEffect(
+        name, equations, flops, before.work.transcendentals - after.work.transcendentals
+    )
+
+
+__all__ = ["Cost", "PassEffect", "PrimitiveCost", "cost", "tally"]

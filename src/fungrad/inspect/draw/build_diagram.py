@@ -1,0 +1,361 @@
+"""Makes a diagram of a Graph: which box each equation stands in, and what is said of it.
+
+Knows the IR, and which primitives cut derivatives; knows nothing of layouts and file formats.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fungrad.inspect.draw.diagram import Body, Diagram, Edge, Node
+from fungrad.inspect.draw.folding import Fold, folded
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.printer import Names, holds_graph, value_text
+from fungrad.ir.types import Type
+from fungrad.primitives.stop_gradient import stop, stop_order
+
+FAMILIES = {
+    "algebra": ("contraction", "linalg", "fft", "polynomial_roots"),
+    "reduce": ("reduction", "sort"),
+    "move": ("movement", "primitive"),
+    "control": (
+        "control_flow",
+        "custom_rules",
+        "debugging",
+        "host",
+        "implicit",
+        "rematerialisation",
+    ),
+    "stop": ("stop_gradient",),
+}
+"""The kinds of primitives that have a colour, by what the names of their modules begin with."""
+PORTS = 12
+"""How many values enter or leave a group one by one; more are drawn by where they come from."""
+
+READERS = 4
+"""How many readers an input of a level has, where it is drawn again beside them."""
+
+
+def diagram(
+    graph: Graph, inputs: Sequence[str] = (), outputs: Sequence[str] = (), title: str = ""
+) -> Diagram:
+    """The nodes and edges of a Graph; `inputs` and `outputs` are names to show, where known."""
+    builder = _Builder()
+    builder.whole(graph, inputs, outputs)
+    return Diagram(title or graph.name or "graph", builder.bodies)
+
+
+def nbytes(type_: Type) -> int:
+    """The bytes of a value of a Type."""
+    return type_.size * type_.dtype.itemsize
+
+
+def family(equation: Equation) -> str:
+    """The kind of a primitive: one of FAMILIES, "pointwise", or "other"."""
+    primitive: Any = equation.primitive
+    if primitive.name.startswith(("reduce_", "arg")):
+        return "reduce"
+    parts = primitive.module.removeprefix("fungrad.").split(".")
+    for name, modules in FAMILIES.items():
+        if any(part.startswith(modules) for part in parts):
+            return name
+    return "pointwise" if primitive.partials is not None else "other"
+
+
+class _Values:
+    """What a Graph's variables are called, and how often each is read."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.names = Names()
+        self.backward: dict[int, int] = {}
+        """The backward walks behind each variable, where they are known."""
+        for variable in (*(v for v, _ in graph.constants), *graph.inputs):
+            self.names.of(variable)
+        for equation in graph.equations:
+            for variable in equation.outputs:
+                self.names.of(variable)
+                self.backward[id(variable)] = equation.backward
+        self.reads = _reads(graph.equations)
+        self.reads.update(id(a) for a in graph.outputs)
+
+
+def _reads(equations: Iterable[Equation]) -> Counter[int]:
+    return Counter(id(atom) for equation in equations for atom in equation.inputs)
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.bodies: list[Body] = []
+        self._of_graph: dict[int, int] = {}
+
+    def whole(self, graph: Graph, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> int:
+        """The number of the body of a Graph; equal for the same Graph without names."""
+        if id(graph) in self._of_graph:
+            return self._of_graph[id(graph)]
+        values = _Values(graph)
+        level = _Level(self, values)
+        self._of_graph[id(graph)] = level.number
+        if level.number == 0:  # the inputs of an inner Graph may be cotangents
+            values.backward.update((id(v), 0) for v in graph.inputs)
+        for variable, value in graph.constants:
+            small = issubclass(type(value), (np.ndarray, np.generic)) and np.size(value) <= 4
+            shown = np.array2string(np.asarray(value), precision=4) if small else ""
+            level.port("constant", variable, shown or "constant")
+        for index, variable in enumerate(graph.inputs):
+            name = inputs[index] if index < len(inputs) else values.names.of(variable)
+            level.port("input", variable, name)
+        level.add(folded(graph.equations))
+        for index, atom in enumerate(graph.outputs):
+            name = outputs[index] if index < len(outputs) else ""
+            level.leave("output", atom, name or values.names.of(atom))
+        level.settle()
+        return level.number
+
+    def fold(
+        self, fold: Fold, values: _Values, outside: dict[int, int]
+    ) -> tuple[Node, list[Variable]]:
+        """The node of a group, and the variables that it reads.
+
+        `outside` says which node of the level outside makes a variable.
+        """
+        equations = list(fold.equations())
+        made = {id(v): v for equation in equations for v in equation.outputs}
+        inside = _reads(equations)
+        entering = {
+            id(a): a
+            for equation in equations
+            for a in equation.inputs
+            if isinstance(a, Variable) and id(a) not in made
+        }
+        leaving = [v for key, v in made.items() if values.reads[key] > inside[key]]
+        level = _Level(self, values)
+        level.enter(list(entering.values()), outside)
+        level.add(fold.items)
+        level.hand_out(leaving)
+        level.settle()
+        lines = [e.source for e in equations if e.source]
+        node = Node(
+            "group", fold.label, fold.kind, lane=fold.backward, backward=fold.backward,
+            family=fold.kind, folded=True,
+            bytes=sum(nbytes(v.type) for v in leaving), size=len(equations), body=level.number,
+            place=f"{lines[0].file}:{lines[0].line} ({lines[0].function})" if lines else "",
+            stops=sum(n.stops for n in self.bodies[level.number].nodes),
+            scope=equations[0].scope,
+        )  # fmt: skip
+        return node, list(entering.values())
+
+
+class _Level:
+    """One body, while it is made."""
+
+    def __init__(self, builder: _Builder, values: _Values) -> None:
+        self.builder = builder
+        self.values = values
+        self.body = Body()
+        self.number = len(builder.bodies)
+        builder.bodies.append(self.body)
+        self._made: dict[int, int] = {}
+        """The number of the node that makes a variable."""
+
+    def _node(self, node: Node) -> int:
+        self.body.nodes.append(node)
+        return len(self.body.nodes) - 1
+
+    def port(self, kind: str, variable: Variable, title: str) -> None:
+        """A value that comes from outside."""
+        node = Node(kind, title, "", str(variable.type), nbytes(variable.type), family="port")
+        node.text = self.values.names.binder(variable)
+        node.backward = self.values.backward.get(id(variable), -1)
+        self._made[id(variable)] = self._node(node)
+
+    def enter(self, variables: list[Variable], outside: dict[int, int]) -> None:
+        """What a group reads: each value, or where there are many, all of one origin together."""
+        for run in _together(variables, lambda v: outside.get(id(v))):
+            self.port("enter", run[0], self._named(run))
+            for variable in run[1:]:
+                self._made[id(variable)] = self._made[id(run[0])]
+            self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
+
+    def hand_out(self, variables: list[Variable]) -> None:
+        """What is read of a group, likewise."""
+        for run in _together(variables, lambda v: self._made.get(id(v))):
+            self.leave("leave", run[0], self._named(run))
+            self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
+
+    def _named(self, variables: list[Variable]) -> str:
+        if len(variables) == 1:
+            return self.values.names.of(variables[0])
+        return f"{len(variables)} values"
+
+    def leave(self, kind: str, atom: Atom, title: str) -> None:
+        """A value that is handed out."""
+        node = Node(kind, title, "", str(atom.type), nbytes(atom.type), family="port")
+        node.text = f"{title} = {self.values.names.of(atom)}"
+        node.backward = self.values.backward.get(id(atom), -1)
+        self._edge(atom, self._node(node))
+
+    def _edge(self, atom: Atom, target: int, cut: str = "", name: str = "") -> None:
+        if isinstance(atom, Literal):
+            return
+        source = self._made[id(atom)]
+        type_ = atom.type
+        value = self.values.names.of(atom)
+        self.body.edges.append(Edge(source, target, value, str(type_), nbytes(type_), cut, name))
+
+    def add(self, items: Sequence[Any]) -> None:
+        """The equations and groups of this level.
+
+        They come pass by pass, so that one may read what only a later one makes.
+        """
+        for number, item in enumerate(items, len(self.body.nodes)):
+            equations = item.equations() if isinstance(item, Fold) else (item,)
+            self._made.update((id(v), number) for e in equations for v in e.outputs)
+        for item in items:
+            if isinstance(item, Fold):
+                node, entering = self.builder.fold(item, self.values, self._made)
+                number = self._node(node)
+                for variable in entering:
+                    self._edge(variable, number)
+            else:
+                self._operation(item)
+
+    def _operation(self, equation: Equation) -> None:
+        node = self._described(equation)
+        number = self._node(node)
+        graphs = {
+            (f"{key}[{i}]" if isinstance(value, tuple) else key): graph
+            for key, value in equation.params.items()
+            for i, graph in enumerate(value if isinstance(value, tuple) else (value,))
+            if isinstance(graph, Graph)
+        }
+        if graphs:
+            node.body = self._inner(graphs, equation.backward)
+            node.stops = sum(n.stops for n in self.builder.bodies[node.body].nodes)
+            node.size = sum(len(graph.equations) for graph in graphs.values())
+        for position, atom in enumerate(equation.inputs):
+            self._edge(atom, number, *_cut(equation, position))
+
+    def _inner(self, graphs: dict[str, Graph], lane: int) -> int:
+        """The body of an equation with Graphs: of the only one, or of one group for each."""
+        if len(graphs) == 1:
+            (graph,) = graphs.values()
+            return self.builder.whole(graph)
+        level = _Level(self.builder, self.values)
+        for key, graph in graphs.items():
+            number = self.builder.whole(graph)
+            stops = sum(n.stops for n in self.builder.bodies[number].nodes)
+            level._node(
+                Node(
+                    "group", key, graph.name, lane=lane, backward=lane, family="control",
+                    stops=stops, size=len(graph.equations), body=number,
+                )
+            )  # fmt: skip
+        return level.number
+
+    def _described(self, equation: Equation) -> Node:
+        names = self.values.names
+        params = {
+            k: value_text(v)
+            for k, v in equation.params.items()
+            if v is not None and not holds_graph(v)
+        }
+        reads = " ".join(names.of(a) for a in equation.inputs)
+        makes = " ".join(names.binder(v) for v in equation.outputs) or "_"
+        inside = " ".join(f"{k}={v}" for k, v in params.items())
+        literals = [names.of(a) for a in equation.inputs if isinstance(a, Literal)]
+        source = equation.source
+        return Node(
+            "operation",
+            equation.primitive.name,
+            _detail(equation, literals, inside),
+            " ".join(str(v.type) for v in equation.outputs),
+            sum(nbytes(v.type) for v in equation.outputs),
+            equation.backward,
+            equation.backward,
+            family(equation),
+            f"{makes} = {equation.primitive.name}{f'[{inside}]' if inside else ''} {reads}",
+            str(source) if source else "",
+            linecache.getline(source.file, source.line).strip() if source else "",
+            equation.scope,
+            int(_is_stop(equation)),
+        )
+
+    def _repeat_ports(self) -> None:
+        """An input with many readers is drawn again, small, beside each but the first."""
+        reads: dict[int, list[Edge]] = {}
+        for edge in self.body.edges:
+            reads.setdefault(edge.source, []).append(edge)
+        for index, edges in reads.items():
+            node = self.body.nodes[index]
+            readers = sorted({e.target for e in edges}, key=lambda i: (self.body.nodes[i].lane, i))
+            if node.kind not in ("input", "constant", "enter") or len(readers) < READERS:
+                continue
+            again = {reader: self._node(replace(node, kind="enter")) for reader in readers[1:]}
+            for edge in edges:
+                edge.source = again.get(edge.target, index)
+
+    def settle(self) -> None:
+        """Puts inputs and outputs into the lane of what reads and makes them."""
+        self._repeat_ports()
+        nodes = self.body.nodes
+        for index, node in enumerate(nodes):
+            if node.family != "port":
+                continue
+            reads = [e.target for e in self.body.edges if e.source == index]
+            makes = [e.source for e in self.body.edges if e.target == index]
+            others = [nodes[i].lane for i in (reads if node.kind[0] in "cei" else makes)]
+            node.lane = min(others, default=0)
+            if node.backward < 0:
+                node.backward = node.lane
+
+
+def _together(variables: list[Variable], key: Callable[[Variable], Hashable]) -> list[list[Any]]:
+    """The variables one by one, or grouped where there are more than PORTS."""
+    if len(variables) <= PORTS:
+        return [[variable] for variable in variables]
+    groups: dict[Hashable, list[Variable]] = {}
+    for variable in variables:
+        groups.setdefault(key(variable), []).append(variable)
+    return list(groups.values())
+
+
+def _cut(equation: Equation, position: int) -> tuple[str, str]:
+    """How an equation cuts the derivative of an input: ("stop", its name), ("zero", ""), or not."""
+    cuts: Any = equation.primitive.cuts
+    if _is_stop(equation):
+        return "stop", _stop_text(equation)
+    if not equation.inputs[position].type.inexact:
+        return "", ""
+    return ("zero", "") if cuts is True or (cuts and position in cuts) else ("", "")
+
+
+def _stop_text(equation: Equation) -> str:
+    name, order = equation.params["name"], equation.params.get("order", 1)
+    return " ".join([f"“{name}”" if name else "", f"order ≥ {order}" if order > 1 else ""]).strip()
+
+
+def _is_stop(equation: Equation) -> bool:
+    return equation.primitive is stop or equation.primitive is stop_order
+
+
+def _detail(equation: Equation, literals: list[str], params: str) -> str:
+    """The line below the name of a primitive."""
+    if _is_stop(equation):
+        return _stop_text(equation)
+    if any(map(holds_graph, equation.params.values())):
+        length = equation.params.get("length")
+        return f"× {length}" if isinstance(length, int) else ""
+    return _short(" ".join(filter(None, [*literals, params])))
+
+
+def _short(text: str, width: int = 30) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+__all__ = ["diagram"]

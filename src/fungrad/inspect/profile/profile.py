@@ -1,0 +1,265 @@
+"""fg.profile, which says where the time of a function goes: by line, scope and primitive.
+
+Runs the Graph that jit would run, equation by equation (timed_interpreter.py), several times,
+beside the compiled whole. Knows the public shapes of arguments.
+"""
+
+from __future__ import annotations
+
+import linecache
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fungrad.compiler.jit import Jitted, jit
+from fungrad.compiler.passes.pipeline import inline, optimised
+from fungrad.control_flow.call import run
+from fungrad.errors import ArgumentError
+from fungrad.inspect.profile.timed_interpreter import Watch
+from fungrad.inspect.tables import Table, drawn, number, plain, seconds
+from fungrad.ir.graph import Equation, Graph, Source
+from fungrad.retracing.graph_transforms import pruned
+from fungrad.tracing.trace import EVAL, current
+from fungrad.tracing.transformed_function import Transformed
+from fungrad.transforms.arguments.binding import flat_leaves
+
+FEWEST, MOST = 3, 100
+BUDGET = 0.5
+"""Seconds that the repetitions may take where their number was not asked for."""
+SHOWN = 12
+"""Rows of each table that are printed."""
+
+
+class EquationTime(NamedTuple):
+    """One equation: its median time in a run, the Graphs inside not counted, and how often it ran.
+
+    `depth` is 0 in the function itself, 1 in the body of a loop in it; `backward` as that of
+    `Equation`.
+    """
+
+    primitive: str
+    output: str
+    seconds: float
+    runs: int
+    source: Source | None
+    scope: str
+    backward: int
+    depth: int
+
+
+class Share(NamedTuple):
+    """The time of all equations of one line, scope, primitive or pass, and its share of all."""
+
+    what: str
+    seconds: float
+    share: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time goes: what `fg.profile(f)(*args)` gives. Printed, tables.
+
+    Attributes:
+      name: of the function.
+      equations: the time of each, in the order of the program.
+      compiled: the median time of the compiled whole, in seconds.
+      repetitions: how many runs the medians are of.
+    """
+
+    name: str
+    equations: tuple[EquationTime, ...]
+    compiled: float
+    repetitions: int
+
+    @property
+    def seconds(self) -> float:
+        """The time of all equations, one by one."""
+        return sum(equation.seconds for equation in self.equations)
+
+    @property
+    def by_line(self) -> list[Share]:
+        """By the user's line, `file:line (function)`, the longest first."""
+        return self._shares(lambda e: "(no line)" if e.source is None else str(e.source))
+
+    @property
+    def by_scope(self) -> list[Share]:
+        """By `fg.named_scope`, the longest first."""
+        return self._shares(lambda e: e.scope or "(no scope)")
+
+    @property
+    def by_primitive(self) -> list[Share]:
+        """By primitive, the longest first."""
+        return self._shares(lambda e: e.primitive)
+
+    @property
+    def by_pass(self) -> list[Share]:
+        """What the function computes ("forward") and what its gradient adds ("backward"; of order
+        2 and more for gradients of gradients), the longest first.
+        """
+        return self._shares(lambda e: _pass_name(e.backward))
+
+    def _shares(self, key: Callable[[EquationTime], str]) -> list[Share]:
+        times: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        for equation in self.equations:
+            what = key(equation)
+            times[what] = times.get(what, 0.0) + equation.seconds
+            counts[what] = counts.get(what, 0) + equation.runs
+        total = self.seconds or 1.0
+        found = [Share(what, spent, spent / total, counts[what]) for what, spent in times.items()]
+        return sorted(found, key=lambda share: -share.seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "name": self.name,
+            "seconds": self.seconds,
+            "compiled_seconds": self.compiled,
+            "repetitions": self.repetitions,
+            "by_line": [share._asdict() for share in self.by_line],
+            "by_scope": [share._asdict() for share in self.by_scope],
+            "by_primitive": [share._asdict() for share in self.by_primitive],
+            "by_pass": [share._asdict() for share in self.by_pass],
+            "equations": [
+                {**e._asdict(), "source": None if e.source is None else e.source._asdict()}
+                for e in self.equations
+            ],
+        }
+
+    def tables(self) -> list[Table]:
+        """What is printed."""
+        right = frozenset((1, 2, 3))
+        whole = [
+            ["equation by equation", seconds(self.seconds)],
+            ["compiled", seconds(self.compiled)],
+        ]
+        header = ["time", "share", "runs"]
+        found = [
+            Table(f"one call, median of {self.repetitions}", ["", "time"], whole, right),
+            Table("by line", ["line", *header, "source"], _lines(self.by_line, self), right),
+        ]
+        tables = (("primitive", self.by_primitive), ("scope", self.by_scope))
+        for name, shares in (*tables, ("pass", self.by_pass)):
+            if len(shares) > 1:
+                rows = [[share.what, *_figures(share)] for share in shares[:SHOWN]]
+                found.append(Table(f"by {name}", [name, *header], [*rows, *_rest(shares)], right))
+        return found
+
+    def __repr__(self) -> str:
+        return plain(f"profile of {self.name}", self.tables())
+
+    def __rich__(self) -> Any:
+        return drawn(f"profile of {self.name}", self.tables())
+
+
+def _pass_name(backward: int) -> str:
+    if backward < 2:
+        return "backward" if backward else "forward"
+    return f"backward, order {backward}"
+
+
+def _figures(share: Share) -> list[str]:
+    return [seconds(share.seconds), f"{share.share:.1%}", number(share.runs)]
+
+
+def _rest(shares: list[Share]) -> Iterable[list[str]]:
+    rest = shares[SHOWN:]
+    if rest:
+        parts = [sum(column) for column in zip(*[share[1:] for share in rest], strict=True)]
+        spent, part, count = parts
+        yield [f"{len(rest)} more", *_figures(Share("", spent, part, int(count)))]
+
+
+def _lines(shares: list[Share], found: Profile) -> list[list[str]]:
+    """The rows of the table by lines, with a short name of the file and the text of the line."""
+    sources = {str(e.source): e.source for e in found.equations if e.source is not None}
+    rows = []
+    for share in shares[:SHOWN]:
+        source = sources.get(share.what)
+        text = "" if source is None else linecache.getline(source.file, source.line).strip()
+        name = share.what
+        if source is not None:
+            name = str(source._replace(file=Path(source.file).name))
+        rows.append([name, *_figures(share), text if len(text) <= 50 else f"{text[:47]}..."])
+    return [*rows, *([*row, ""] for row in _rest(shares))]
+
+
+def profile(
+    f: Callable[..., Any], *, repetitions: int | None = None, optimise: bool = True
+) -> Callable[..., Profile]:
+    """A function that says where the time of f goes, by your lines, scopes and primitives.
+
+    Args:
+      f: a function, jitted or not, or what a transform made of one: `fg.grad(f)` shows how the
+        time is shared between forward and backward.
+      repetitions: how many runs to take the medians of; None for as many as half a second allows.
+      optimise: False to run the equations as they were traced (calls opened), and not those that
+        are left when they were simplified.
+
+    Returns:
+      A function with f's arguments that returns a `Profile`. The equations are run one by one,
+      those of loops as often as the loops run them; a time includes about 0.1 microseconds of
+      taking it. What the compiled whole takes stands beside their sum: it is less where equations
+      over large arrays are done block by block, or loops on numbers.
+
+    Raises:
+      ArgumentError: inside of another transform, and where f cannot be jitted: arguments that are
+        no arrays are named to `fg.jit(f, static_argnames=)`.
+
+    >>> import numpy as np, fungrad as fg
+    >>> found = fg.profile(fg.grad(lambda x: np.sum(np.sin(x) ** 2)), repetitions=3)(np.ones(5))
+    >>> sorted(share.what for share in found.by_primitive)
+    ['cos', 'mul', 'sin']
+    """
+    if repetitions is not None and repetitions < 1:
+        raise ArgumentError(f"repetitions has to be 1 or more, or None, not {repetitions}.")
+    jitted = f if isinstance(f, Jitted) else jit(f)
+
+    def run_profiled(*args: Any, **kwargs: Any) -> Profile:
+        if current() is not EVAL:
+            raise ArgumentError(
+                "fg.profile runs f on arrays, which are not there inside of another transform: "
+                "call it outside, as fg.profile(fg.vmap(f))(xs)."
+            )
+        graph = jitted.lower(*args, **kwargs).graph
+        leaves, _ = flat_leaves(jitted._parted(args, kwargs)[1])
+        start = time.perf_counter()
+        run(graph, leaves)  # what is made when it is first run; and warm caches
+        opened = optimised(graph) if optimise else pruned(inline(graph))
+        watch = Watch(opened)
+        watch.run(leaves)
+        first = time.perf_counter() - start
+        count = repetitions or min(max(FEWEST, int(BUDGET / max(first, 1e-9))), MOST)
+        return _measured(graph, watch, leaves, count)
+
+    return Transformed(run_profiled, profile, f, repetitions=repetitions, optimise=optimise)
+
+
+def _measured(graph: Graph, watch: Watch, leaves: list[Any], repetitions: int) -> Profile:
+    spent: list[dict[int, int]] = []
+    compiled: list[float] = []
+    for _ in range(repetitions):
+        watch.run(leaves)
+        spent.append(dict(watch.spent))
+        start = time.perf_counter()
+        run(graph, leaves)
+        compiled.append(time.perf_counter() - start)
+
+    def timed(equation: Equation, depth: int) -> EquationTime:
+        median = statistics.median(times[id(equation)] for times in spent) * 1e-9
+        types = ", ".join(str(v.type) for v in equation.outputs)
+        return EquationTime(
+            equation.primitive.name, types, median, watch.counts[id(equation)], equation.source,
+            equation.scope, equation.backward, depth,
+        )  # fmt: skip
+
+    rows = [timed(e, depth) for e, depth in watch.equations if id(e) in watch.counts]
+    name = graph.name or "a function"
+    return Profile(name, tuple(rows), statistics.median(compiled), repetitions)
+
+
+__all__ = ["EquationTime", "Profile", "Share", "profile"]

@@ -1,0 +1,1 @@
+"""Why a derivative is zero, infinite or missing."""

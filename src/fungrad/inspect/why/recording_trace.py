@@ -1,0 +1,192 @@
+"""WhyTrace, reverse mode that keeps everything it meets, and its walk back.
+
+It does what grad does, on the same values, and also keeps the cuts, the user's lines and all
+cotangents; calls, branches and loops are unfolded into their equations. Knows how reverse mode
+walks; draws no conclusions (see causes.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.control_flow.unroll import size_of, unfold, unfolds
+from fungrad.inspect.why.inner_cuts import inner_cuts
+from fungrad.ir.graph import Equation, Source
+from fungrad.primitives.elementwise.family import add_cotangents, plain, whole
+from fungrad.tracing.concrete_answers import T
+from fungrad.tracing.provenance import place
+from fungrad.tracing.trace import Trace, Tracer, enter, leave, typeof
+from fungrad.transforms.engine.tape import Tape, walk
+
+MOST_EQUATIONS = 100_000
+"""A loop with more equations than are left of these stays one equation."""
+
+
+class Record(NamedTuple):
+    """One equation that a differentiated input reaches, with its values."""
+
+    primitive: Any
+    params: dict[str, Any]
+    slots: list[int]
+    """For each argument its slot; 0 where it is not differentiated."""
+    args: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    out: list[int]
+    tape: tuple[Any, ...]
+    """As reverse mode's walk takes it."""
+    source: Source | None
+    scope: str
+
+
+class Cut(NamedTuple):
+    """A place where something that a differentiated input reaches has no derivative."""
+
+    what: str
+    name: str | None
+    """The name of a stop; None for all else."""
+    stops: bool
+    slots: tuple[int, ...]
+    source: Source | None
+
+
+class Step(NamedTuple):
+    """What happened at one record on the way back: cotangents of its outputs and inputs."""
+
+    given: dict[int, Any]
+    found: dict[int, Any]
+    error: str = ""
+    """What the rule raised; what it should have found is NaN then."""
+
+
+class WhyTrace(Trace):
+    """Observes a function as VjpTrace does, and keeps what explains its derivative.
+
+    It is no VjpTrace, so that a checkpointed function runs in it as any other.
+    """
+
+    __slots__ = ("cuts", "equations", "slots")
+
+    def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
+        super().__init__(parent, label)
+        self.records = True
+        self.slots = 0
+        self.equations: list[Record] = []
+        self.cuts: list[Cut] = []
+
+    def tracer(self, value: Any) -> Tracer:
+        """A new tracer of a differentiated value."""
+        self.slots += 1
+        return Tracer(self, value, self.slots)
+
+    def concrete(
+        self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
+    ) -> T:
+        source = place().source
+        self.cuts.append(Cut(f"Python's {asked}", None, False, (tracer.extra,), source))
+        return super().concrete(tracer, error, asked, read)
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        parent: Trace = self.parent  # type: ignore[assignment]
+        mine = [type(arg) is Tracer and arg.owner is self for arg in args]
+        if not any(mine):
+            return parent.process(primitive, args, params)
+        if unfolds(primitive):
+            left, size = MOST_EQUATIONS - len(self.equations), size_of(primitive, params)
+            if size <= left:
+                return self.run(unfold, primitive, args, params, left // max(size, 1))
+            self._look_inside(primitive, args, mine, params)
+        values = [arg.value if own else arg for arg, own in zip(args, mine, strict=True)]
+        slots = [arg.extra if own else 0 for arg, own in zip(args, mine, strict=True)]
+        source, scope, _ = place()
+        cuts = primitive.cuts
+        lost = [
+            slot for i, slot in enumerate(slots) if slot and (cuts is True or i in (cuts or ()))
+        ]
+        if lost:
+            name = params.get("name")
+            stops = primitive.name == "stop_gradient"
+            self.cuts.append(Cut(primitive.name, name, stops, tuple(lost), source))
+            slots = [0 if slot in lost else slot for slot in slots] if cuts is not True else []
+        if not any(slots):
+            return parent.process(primitive, values, params)
+        kept: Any = values
+        if primitive.forward is not None:
+            token = enter(parent)
+            try:
+                output, saved, kept = primitive.forward(values, slots, **params)
+            finally:
+                leave(token)
+        else:
+            output = saved = parent.process(primitive, values, params)
+            if primitive.keep is not None:
+                kept, saved = primitive.keep(values), None
+        return self._keep(primitive, params, slots, values, kept, output, saved, source, scope)
+
+    def _look_inside(
+        self, primitive: Any, args: Any, mine: list[bool], params: dict[str, Any]
+    ) -> None:
+        """Notes what cuts arguments off in a loop that is too long to be unfolded."""
+        equation = Equation(primitive, (), (), params)
+        for position, (arg, own) in enumerate(zip(args, mine, strict=True)):
+            for cut in inner_cuts(equation, position) if own else ():
+                name, stops = cut.params.get("name"), cut.primitive.name == "stop_gradient"
+                self.cuts.append(Cut(cut.primitive.name, name, stops, (arg.extra,), cut.source))
+
+    def _keep(
+        self, primitive: Any, params: Any, slots: list[int], values: Any, kept: Any, output: Any,
+        saved: Any, source: Source | None, scope: str,
+    ) -> Any:  # fmt: skip
+        outputs = tuple(output) if primitive.multiple else (output,)
+        traced = tuple(
+            self.tracer(o) if not primitive.multiple or typeof(o).inexact else o for o in outputs
+        )
+        out = [t.extra if type(t) is Tracer else 0 for t in traced]
+        whole: Any = out if primitive.multiple else out[0]
+        tape = (primitive, params, slots, kept, saved, whole, None)
+        self.equations.append(
+            Record(primitive, params, slots, tuple(values), outputs, out, tape, source, scope)
+        )
+        return traced if primitive.multiple else traced[0]
+
+
+class _Slots(dict[int, Any]):
+    """Cotangents by slot; None for those that nothing has reached."""
+
+    def __missing__(self, slot: int) -> None:
+        return None
+
+
+def walked_back(
+    trace: WhyTrace, seeds: Sequence[tuple[int, Any]]
+) -> tuple[list[Step | None], dict[int, Any]]:
+    """For each record what its backward step was given and found; and the sums, by slot."""
+    total = _Slots()
+    for slot, seed in seeds:
+        total[slot] = seed if total[slot] is None else add_cotangents(total[slot], seed)
+    steps: list[Step | None] = [None] * len(trace.equations)
+    for index in range(len(steps) - 1, -1, -1):
+        record = trace.equations[index]
+        given = {slot: total[slot] for slot in record.out if slot and total[slot] is not None}
+        if not given:
+            continue
+        local: Any = _Slots(given)
+        error = ""
+        try:
+            walk(Tape(record.tape), local)
+        except Exception as raised:  # part of the explanation
+            error = f"{type(raised).__name__}: {raised}"
+            local = _Slots(given)
+            for slot, arg in zip(record.slots, record.args, strict=True):
+                if slot:
+                    local[slot] = np.full(typeof(arg).shape, np.nan, typeof(arg).dtype)[()]
+        found = {s: whole(local[s]) for s in set(record.slots) if s and local[s] is not None}
+        for slot, cotangent in found.items():
+            held = total[slot]
+            total[slot] = cotangent if held is None else add_cotangents(held, cotangent)
+        steps[index] = Step(
+            {s: plain(c) for s, c in given.items()}, {s: plain(c) for s, c in found.items()}, error
+        )
+    return steps, {slot: plain(c) for slot, c in total.items()}

@@ -1,0 +1,96 @@
+"""The grammar of the IR, machine-checked. Knows the data of the IR and each primitive's
+type rule.
+
+A Graph is well formed when every variable is defined exactly once and before its use, every
+equation's outputs have the types that its primitive's rule infers, constants have the types of
+their values, and the Graphs inside parameters are well formed and closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.errors import FungradError, InvalidGraphError
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.type_inference import Inference
+from fungrad.ir.types import Type, of_value
+
+
+def check_graph(graph: Graph) -> Graph:
+    """Returns the Graph where it is well formed; a Graph inside that many share is looked at once.
+
+    Raises:
+      InvalidGraphError: naming the equation and what is wrong with it.
+    """
+    seen = {id(graph)}
+    waiting = [graph]
+    while waiting:
+        found = waiting.pop()
+        _check(found)
+        for inner in found.subgraphs():
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                waiting.append(inner)
+    return graph
+
+
+def _check(graph: Graph) -> None:
+    """Checks one Graph, without those inside."""
+    defined: set[int] = set()
+    inference = Inference()
+
+    def define(variables: Sequence[Any], where: Callable[[], str]) -> None:
+        for variable in variables:
+            if not isinstance(variable, Variable):
+                raise InvalidGraphError(f"{where()} defines {variable!r}, which is not a Variable.")
+            if id(variable) in defined:
+                raise InvalidGraphError(
+                    f"{where()} assigns a variable of type {variable.type} twice."
+                )
+            defined.add(id(variable))
+
+    def use(atoms: Sequence[Atom], where: Callable[[], str]) -> None:
+        for atom in atoms:
+            if id(atom) not in defined and not isinstance(atom, Literal):
+                raise InvalidGraphError(
+                    f"{where()} reads a variable of type {atom.type} before it is defined."
+                )
+
+    for variable, value in graph.constants:
+        define([variable], lambda: "the list of constants")
+        found = _type_of_constant(value)
+        if found is not None and found != variable.type:
+            raise InvalidGraphError(
+                f"a constant of type {found!r} is declared as {variable.type!r}."
+            )
+    define(graph.inputs, lambda: "the list of inputs")
+
+    def here() -> str:  # a text is made for the equation that is wrong
+        return f"equation {index} ({equation.primitive.name})"
+
+    for index, equation in enumerate(graph.equations):  # noqa: B007 - `here` reads it
+        use(equation.inputs, here)
+        _check_types(equation, inference, here)
+        define(equation.outputs, here)
+    use(graph.outputs, lambda: "the list of outputs")
+
+
+def _check_types(equation: Equation, inference: Inference, where: Callable[[], str]) -> None:
+    try:
+        inferred = inference.outputs(equation.primitive, equation.inputs, equation.params)
+    except FungradError as error:
+        raise InvalidGraphError(f"{where()} is ill-typed: {error.message}") from error
+    declared = tuple([v.type for v in equation.outputs])
+    if inferred != declared:
+        raise InvalidGraphError(
+            f"{where()} declares its outputs as {declared}, but they are {inferred}."
+        )
+
+
+def _type_of_constant(value: Any) -> Type | None:
+    """None for a constant that is itself traced: its own trace vouches for it."""
+    try:
+        return of_value(value)
+    except TypeError:
+        return None

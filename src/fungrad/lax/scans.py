@@ -1,0 +1,143 @@
+"""associative_scan, the cumulative operations of lax, and select. Compositions, nothing
+staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError, ShapeError
+from fungrad.primitives.elementwise import family, ufuncs
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    concatenate,
+    flip,
+    moveaxis,
+    slice_axis,
+)
+from fungrad.primitives.reduction import cumulative as scanning
+from fungrad.support import pytree
+from fungrad.tracing.source_location import boundary, user_line
+from fungrad.tracing.trace import shape_of, typeof
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """on_true where pred holds, else on_false; pred is one boolean or has their shape.
+
+    >>> import numpy as np
+    >>> select(np.array([True, False]), np.zeros(2), np.ones(2))
+    array([0., 1.])
+    """
+    if shape_of(on_true) != shape_of(on_false) or shape_of(pred) not in ((), shape_of(on_true)):
+        raise ShapeError(
+            "lax.select takes two arrays of one shape and a predicate of that shape or "
+            f"(){user_line()}, not {typeof(pred)}, {typeof(on_true)} and {typeof(on_false)}; "
+            "np.where broadcasts."
+        )
+    return family.select(pred, on_true, on_false)
+
+
+@boundary
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """All partial results of an associative function, in O(log n) calls of it on whole arrays.
+
+    Args:
+      fn: (a, b) -> their combination, elementwise along `axis`, on trees like elems; associative.
+      elems: a tree of arrays of one length along axis.
+      reverse: whether to combine from the end.
+      axis: the axis to go along.
+
+    The even/odd recursion of Blelloch 1990, Prefix Sums and Their Applications.
+
+    >>> import numpy as np
+    >>> associative_scan(np.maximum, np.array([1.0, 3.0, 2.0, 5.0]))
+    array([1., 3., 3., 5.])
+    """
+    leaves, treedef = pytree.flatten(elems)
+    lengths = {shape_of(x)[axis] for x in leaves}
+    if len(lengths) != 1:
+        raise ArgumentError(
+            f"associative_scan needs one length along axis {axis}, not {sorted(lengths)}."
+        )
+    moved = [moveaxis(x, axis % len(shape_of(x)), 0) for x in leaves]
+    if reverse:
+        moved = [flip(x, axes=(0,)) for x in moved]
+
+    def combine(a: list[Any], b: list[Any]) -> list[Any]:
+        back = [pytree.unflatten(treedef, [_axis_back(x, axis) for x in side]) for side in (a, b)]
+        found = pytree.match(treedef, fn(*back), "result of the associative function")
+        return [moveaxis(x, axis % len(shape_of(x)), 0) for x in found]
+
+    result = _prefix(combine, moved)
+    if reverse:
+        result = [flip(x, axes=(0,)) for x in result]
+    return pytree.unflatten(treedef, [_axis_back(x, axis) for x in result])
+
+
+def _axis_back(x: Any, axis: int) -> Any:
+    return moveaxis(x, 0, axis % len(shape_of(x)))
+
+
+def _part(x: Any, start: int, stop: int) -> Any:
+    return slice_axis(x, axis=0, start=start, stop=stop)
+
+
+def _prefix(combine: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any]) -> list[Any]:
+    n = shape_of(xs[0])[0]
+    if n < 2:
+        return xs
+    pairs = combine([x[: n - 1 : 2] for x in xs], [x[1:n:2] for x in xs])
+    odd = _prefix(combine, pairs)
+    even_later: list[Any] = []
+    if n > 2:
+        before = odd if n % 2 else [_part(x, 0, shape_of(x)[0] - 1) for x in odd]
+        even_later = combine(before, [x[2:n:2] for x in xs])
+    even = [
+        concatenate(_part(x, 0, 1), e, axis=0) if n > 2 else _part(x, 0, 1)
+        for x, e in zip(xs, even_later or xs, strict=True)
+    ]
+    return [_interleaved(e, o, n) for e, o in zip(even, odd, strict=True)]
+
+
+def _interleaved(even: Any, odd: Any, n: int) -> Any:
+    """even[0], odd[0], even[1], ... : n items along axis 0."""
+    half = shape_of(odd)[0]
+    both = np.stack([_part(even, 0, half), odd], axis=1)
+    joined = np.reshape(both, (2 * half, *shape_of(odd)[1:]))
+    return joined if n == 2 * half else concatenate(joined, _part(even, half, half + 1), axis=0)
+
+
+def _cumulative(along: Callable[[Any, int], Any], name: str, what: str) -> Callable[..., Any]:
+    def cumulative(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        ndim = len(shape_of(operand))
+        if not -ndim <= axis < ndim:
+            raise ArgumentError(
+                f"lax.{name} along axis {axis} of an array of shape {shape_of(operand)}."
+            )
+        axis %= ndim
+        if not reverse:
+            return along(operand, axis)
+        return flip(along(flip(operand, axes=(axis,)), axis), axes=(axis,))
+
+    cumulative.__name__ = cumulative.__qualname__ = name
+    cumulative.__doc__ = f"The running {what} along an axis, from its end where `reverse` is set."
+    return cumulative
+
+
+cumsum = _cumulative(lambda x, axis: scanning.cumsum(x, axis=axis), "cumsum", "sum")
+cumprod = _cumulative(lambda x, axis: scanning.cumprod(x, axis=axis), "cumprod", "product")
+cummax = _cumulative(lambda x, axis: scanning.cummax(x, axis=axis), "cummax", "maximum")
+cummin = _cumulative(lambda x, axis: scanning.cummin(x, axis=axis), "cummin", "minimum")
+cumlogsumexp = _cumulative(
+    lambda x, axis: associative_scan(ufuncs.logaddexp, x, axis=axis),
+    "cumlogsumexp",
+    "log of the sum of exponentials",
+)
+
+__all__ = [
+    "associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "select",
+]  # fmt: skip

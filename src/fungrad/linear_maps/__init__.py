@@ -1,0 +1,1 @@
+"""linearize and linear_transpose: the linear programs inside of functions."""

@@ -1,0 +1,50 @@
+"""The namespace of traced and plain arrays together, as libraries of the array API ask it.
+
+`array_namespace(x, y)` of array_api_compat, which SciPy and scikit-learn have copies of, finds
+fungrad.numpy for a traced array and NumPy for a plain one, and refuses the two. Plain arrays and
+numbers stand beside traced ones here, so that fungrad.numpy is the namespace of both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from fungrad.tracing import interception
+from fungrad.tracing.created_arrays import Written
+from fungrad.tracing.trace import EVAL, Tracer, current
+
+HOMES = ("array_api_compat", "scipy._lib.array_api_compat", "sklearn.externals.array_api_compat")
+"""array_api_compat, and the copies of it."""
+_BESIDE = (np.ndarray, np.generic, bool, int, float, complex, type(None))
+"""What stands beside traced arrays."""
+
+
+def _replacing(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def array_namespace(*xs: Any, **options: Any) -> Any:
+        if current() is not EVAL:
+            traced = [x for x in xs if type(x) is Tracer or type(x) is Written]
+            kinds = [type(x) for x in xs if type(x) is not Tracer]
+            if traced and all(issubclass(kind, _BESIDE) for kind in kinds):
+                return traced[0].__array_namespace__()
+        return original(*xs, **options)
+
+    return array_namespace
+
+
+def _replacements(module: ModuleType) -> Mapping[str, Any]:
+    own = module.array_namespace
+    ours = _replacing(own)
+    return {name: ours for name in ("array_namespace", "get_namespace")
+            if vars(module).get(name) is own}  # fmt: skip
+
+
+for _home in HOMES:
+    interception.register_later(f"{_home}.common._helpers", _replacements)
+
+__all__: list[str] = []

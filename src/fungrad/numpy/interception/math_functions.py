@@ -1,0 +1,229 @@
+"""The functions of Python's module `math` that ours replace while a transform traces.
+
+`math.sin` asks its argument for a plain number, in which a derivative would be lost. Each function
+here takes traced numbers, and hands everything else on. Its result stands for a Python float, as
+math's: it promotes as one. Where the numbers are known it raises what math raises (`math domain
+error`); under jit and vmap it gives NumPy's NaN or infinity there. `math.floor`, `ceil` and `trunc`
+ask a number for its own, and `prod` multiplies; `comb` and its like ask for an index.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError
+from fungrad.primitives.movement.reshape_broadcast_cast import number, reshape
+from fungrad.primitives.movement.stack_iota import stack
+from fungrad.primitives.reduction.reduce import exact_sum
+from fungrad.tracing import interception
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, Tracer, current
+
+
+def _float(name: str, x: Any) -> Any:
+    """A traced value as a traced Python float; any other as math makes a float of it.
+
+    Raises:
+      ArgumentError: where it is no real number.
+    """
+    if type(x) is not Tracer:
+        return math.ldexp(x, 0)  # a float, or what math raises
+    if x.size != 1 or x.dtype.kind == "c":
+        raise ArgumentError(
+            f"math.{name} takes a real number, and was given a traced value of type "
+            f"{x.type}{user_line()}. NumPy's functions take arrays and complex numbers."
+        )
+    if x.shape:
+        x = reshape(x, shape=())
+    return x if x.type.weak and x.dtype == np.float64 else number(x)
+
+
+def _known(value: Any) -> Any:
+    """The number under a traced one; None where it is only known as a type, or is many numbers."""
+    while type(value) is Tracer:
+        value = value.value
+    return value if value is not None and np.ndim(value) == 0 else None
+
+
+def _checked(original: Callable[..., Any], args: Any) -> None:
+    """Raises what a function of math raises of these numbers, where they are known."""
+    found = [_known(arg) for arg in args]
+    if None not in found:
+        original(*found)
+
+
+def _by_numpy(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers that NumPy has, too."""
+
+    def function(*args: Any) -> Any:
+        args = tuple([_float(name, arg) for arg in args])
+        _checked(getattr(math, name), args)
+        return number(numpys(*args))
+
+    return function
+
+
+def _asked(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
+    """A question about numbers."""
+    return lambda x: numpys(_float(name, x))
+
+
+def _special(name: str, ours: str) -> Callable[..., Any]:
+    """A function of numbers that fungrad.scipy.special has."""
+
+    def found(x: Any) -> Any:
+        return getattr(importlib.import_module("fungrad.scipy.special"), ours)(x)
+
+    return _by_numpy(name, found)
+
+
+def _log(x: Any, *base: Any) -> Any:
+    args = [_float("log", arg) for arg in (x, *base)]
+    _checked(math.log, args)
+    return number(np.log(args[0]) / np.log(args[1]) if base else np.log(args[0]))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """x - n y for the integer n nearest to x / y, in CPython's steps, all exact."""
+    x, y = _float("remainder", x), _float("remainder", y)
+    _checked(math.remainder, (x, y))
+    size, step = np.abs(x), np.abs(y)
+    rest = np.fmod(size, step)
+    beyond = step - rest
+    half = rest - 2.0 * np.fmod(0.5 * (size - rest), step)
+    nearest = np.where(rest < beyond, rest, np.where(rest > beyond, -beyond, half))
+    found = np.where(np.isinf(y) & np.isfinite(x), size, nearest)
+    return number(np.copysign(1.0, x) * found)
+
+
+def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-9, abs_tol: Any = 0.0) -> Any:
+    a, b = _float("isclose", a), _float("isclose", b)
+    for tolerance in (rel_tol, abs_tol):
+        if type(tolerance) is not Tracer and tolerance < 0:
+            raise ValueError("tolerances must be non-negative")
+    apart = np.abs(b - a)
+    near = (apart <= np.abs(rel_tol * b)) | (apart <= np.abs(rel_tol * a)) | (apart <= abs_tol)
+    return (a == b) | (np.isfinite(a) & np.isfinite(b) & near)
+
+
+def _hypot(*coordinates: Any) -> Any:
+    first, *others = [_float("hypot", x) for x in coordinates]
+    return number(functools.reduce(np.hypot, others, np.abs(first)))
+
+
+def _modf(x: Any) -> tuple[Any, Any]:
+    x = _float("modf", x)
+    whole = np.trunc(x)
+    part = np.where(np.isinf(x), 0.0, x - np.where(np.isinf(x), 0.0, whole))
+    return number(np.copysign(part, x)), number(whole)
+
+
+def _frexp(x: Any) -> tuple[Any, Any]:
+    part, exponent = np.frexp(_float("frexp", x))
+    return number(part), exponent
+
+
+def _ldexp(x: Any, i: Any) -> Any:
+    if not (type(i) is Tracer and i.dtype.kind in "biu"):
+        math.ldexp(0.0, i)  # raises where it is no integer
+    x = _float("ldexp", x)
+    _checked(math.ldexp, (x, i))
+    return number(np.ldexp(x, i))
+
+
+def _whole(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of integers: math's where they are known."""
+
+    def function(*args: Any) -> Any:
+        if any(_known(arg) is None for arg in args):
+            return functools.reduce(numpys, args)
+        return getattr(math, name)(*[_known(arg) for arg in args])
+
+    return function
+
+
+OF_NUMBERS: dict[str, Callable[..., Any]] = {
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
+    "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt,
+    "copysign": np.copysign, "cos": np.cos, "cosh": np.cosh, "degrees": np.degrees, "exp": np.exp,
+    "exp2": np.exp2, "expm1": np.expm1, "fabs": np.abs, "fmod": np.fmod, "log10": np.log10,
+    "log1p": np.log1p, "log2": np.log2, "nextafter": np.nextafter, "pow": np.power,
+    "radians": np.radians, "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "tan": np.tan,
+    "tanh": np.tanh,
+    "ulp": lambda x: np.where(np.isinf(x), np.abs(x), np.spacing(np.abs(x))),
+    "fma": lambda x, y, z: x * y + z,
+}  # fmt: skip
+"""The functions of numbers, and NumPy's of the same value."""
+
+TABLE: dict[str, Callable[..., Any]] = {
+    **{name: _by_numpy(name, numpys) for name, numpys in OF_NUMBERS.items()},
+    **{f"is{kind}": _asked(f"is{kind}", getattr(np, f"is{kind}"))
+       for kind in ("finite", "inf", "nan")},
+    **{name: _special(name, ours) for name, ours in
+       {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}.items()},
+    "frexp": _frexp, "gcd": _whole("gcd", np.gcd), "hypot": _hypot, "isclose": _isclose,
+    "lcm": _whole("lcm", np.lcm), "ldexp": _ldexp, "log": _log, "modf": _modf,
+    "remainder": _remainder,
+}  # fmt: skip
+"""The names in the module math, and what takes traced numbers in their place."""
+
+
+def _replacing(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    original = getattr(math, name)
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        for arg in args:
+            if type(arg) is Tracer and current() is not EVAL:
+                return ours(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return function
+
+
+def _parts(values: Any) -> tuple[Any, bool]:
+    """The items of an iterable, and whether one is traced."""
+    if type(values) is not Tracer:
+        values = list(values)
+    items = list(values)
+    return items, any(type(item) is Tracer for item in items) and current() is not EVAL
+
+
+_fsum, _dist = math.fsum, math.dist
+
+
+@functools.wraps(_fsum)
+def fsum(seq: Any, /) -> Any:
+    """The sum, rounded once."""
+    items, traced = _parts(seq)
+    return exact_sum(stack(*[_float("fsum", item) for item in items])) if traced else _fsum(items)
+
+
+@functools.wraps(_dist)
+def dist(p: Any, q: Any, /) -> Any:
+    """The distance of two points."""
+    (p, traced_p), (q, traced_q) = _parts(p), _parts(q)
+    if not (traced_p or traced_q):
+        return _dist(p, q)
+    if len(p) != len(q):
+        raise ValueError("both points must have the same number of dimensions")
+    ends = zip(p, q, strict=True)
+    return _hypot(*[_float("dist", a) - _float("dist", b) for a, b in ends])
+
+
+interception.register(
+    math,
+    {
+        **{name: _replacing(name, ours) for name, ours in TABLE.items() if hasattr(math, name)},
+        "fsum": fsum,
+        "dist": dist,
+    },
+)
+
+__all__: list[str] = []

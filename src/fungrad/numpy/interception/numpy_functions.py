@@ -1,0 +1,261 @@
+"""The functions of NumPy that ours replace while a transform traces: the table.
+
+NumPy asks a traced value nothing when it makes an array of it, so that `np.asarray(x)` would be an
+object array, and nothing at all when it makes one of zeros. Each function here looks at its
+arguments: ours takes what holds traced values, NumPy's everything else. An array that NumPy makes
+then can be written into with traced values (tracing/created_arrays.py). Object arrays of traced
+values are made where dtype=object is asked for. `np.take(table, i)` and others ask their array for
+its protocol, and not the traced index.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.creation import array, asarray, full
+from fungrad.numpy.protocol.implements import array_from
+from fungrad.tracing import interception
+from fungrad.tracing.created_arrays import KINDS, Writable, Written, holds_traced, writable
+from fungrad.tracing.source_location import is_ours
+from fungrad.tracing.trace import EVAL, Tracer, current, registry
+
+# --- arrays of values -----------------------------------------------------------------------------
+
+
+def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes an array of a value, by ours where that is traced."""
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if current() is EVAL or not args:
+            return original(*args, **kwargs)
+        value = args[0]
+        kind = type(value)
+        if kind is not np.ndarray and kind is not Writable:
+            if kind not in _TRACED and kind not in _LISTS and hasattr(kind, "__array__"):
+                found = value if issubclass(kind, (np.ndarray, np.generic)) else _given(value)
+                if found is not value:
+                    return ours(found, *args[1:], **_without_like(kwargs))
+            elif holds_traced(value) and _is_number(*args[1:2], **kwargs):
+                return ours(*args, **_without_like(kwargs))
+        elif value.dtype.char == "O" and _is_number(*args[1:2], **kwargs) and holds_traced(value):
+            if "dtype" in kwargs or len(args) > 1:
+                return ours(*args, **_without_like(kwargs))
+        found = original(*args, **kwargs)
+        ours_calls = is_ours(sys._getframe(1).f_code.co_filename)
+        return found if ours_calls else _made_of(value, found)
+
+    return function
+
+
+_TRACED = {Tracer, Written}
+_LISTS = {list, tuple, range, float, int, bool, complex}
+
+
+def _is_number(dtype: Any = None, *, like: Any = None, **others: Any) -> bool:
+    """Whether an array of traced values may have the dtype that is asked for, if one is."""
+    return dtype is None or np.dtype(dtype).kind in KINDS
+
+
+def _without_like(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without `like`: the array that is made is a traced one anyway."""
+    return {k: v for k, v in kwargs.items() if k != "like"} if "like" in kwargs else kwargs
+
+
+def _given(value: Any) -> Any:
+    """The traced array that an object hands out by `__array__`; the object where it has none."""
+    found = value if type(value).__module__.startswith("dask.") else array_from(value)
+    return found if type(found) is Tracer else value
+
+
+def _made_of(value: Any, found: Any) -> Any:
+    """What NumPy made of a value; a new array as one that traced values can be written into."""
+    if found is value or type(found) is not np.ndarray:
+        return found
+    kind = type(value)
+    if kind is Writable and not found.flags.owndata:  # NumPy looked through the class
+        return value if value.shape == found.shape else value.reshape(found.shape)
+    if kind in _LISTS or (found.flags.owndata and issubclass(kind, (np.ndarray, np.generic))):
+        return writable(found)
+    return found
+
+
+def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
+    """The array in a dtype, and in the order of axes in memory that is asked for."""
+    wanted = {str(r).upper()[:1] for r in ([requirements] if isinstance(requirements, str) else
+                                           requirements or ())}  # fmt: skip
+    return asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else "K")
+
+
+def _ascontiguousarray(a: Any, dtype: Any = None) -> Any:
+    """The array in a dtype and in C order, with one axis at least, as NumPy's."""
+    return array(a, dtype, copy=None, order="C", ndmin=1)
+
+
+def _asfortranarray(a: Any, dtype: Any = None) -> Any:
+    """The array in a dtype and in Fortran order, with one axis at least, as NumPy's."""
+    return array(a, dtype, copy=None, order="F", ndmin=1)
+
+
+def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
+    """The array in a dtype; raises where its numbers are known and not all finite."""
+    x = asarray(a, dtype)
+    value = x
+    while type(value) is Tracer:
+        value = value.value
+    if value is not None:
+        np.asarray_chkfinite(value)
+    return x
+
+
+INTERCEPTED: dict[str, Callable[..., Any]] = {
+    "array": array,
+    "asarray": asarray,
+    "asanyarray": asarray,
+    "ascontiguousarray": _ascontiguousarray,
+    "asfortranarray": _asfortranarray,
+    "asarray_chkfinite": _asarray_chkfinite,
+    "require": _require,
+}
+"""The names in the module numpy, and what takes traced values in their place."""
+
+# --- functions whose protocol does not see all arguments ------------------------------------------
+
+BY_OTHERS = {
+    np: (
+        "delete",
+        "eye",
+        "fill_diagonal",
+        "full",
+        "insert",
+        "repeat",
+        "roll",
+        "take",
+        "tri",
+        "tril",
+        "triu",
+    ),
+    np.linalg: ("lstsq", "matrix_rank", "pinv"),
+}
+"""The functions whose protocol NumPy asks of their array alone (of eye, full and tri: of nothing),
+though an index, a shift, a diagonal, a filling or a tolerance may be traced."""
+
+registry.functions[np.full] = full
+
+
+def _by_others(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that reaches ours where any of its arguments is traced."""
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        given = (*args, *kwargs.values()) if kwargs else args
+        if current() is not EVAL and any(type(arg) in _TRACED for arg in given):
+            ours = registry.functions.get(original) or registry.later(original)
+            if ours is not None:
+                return ours(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return function
+
+
+# --- functions that make arrays -------------------------------------------------------------------
+
+MAKERS = (
+    "append", "arange", "block", "column_stack", "concat", "concatenate", "copy", "delete",
+    "diagflat", "dstack", "empty", "empty_like", "eye", "fromfunction", "fromiter", "full",
+    "full_like", "geomspace", "hstack", "identity", "indices", "insert", "kron", "linspace",
+    "logspace", "ones", "ones_like", "outer", "pad", "repeat", "resize", "roll", "sort", "stack",
+    "take", "tile", "tri", "tril", "triu", "vander", "vstack", "where", "zeros", "zeros_like",
+)  # fmt: skip
+"""The functions whose new arrays can be written into with traced values."""
+
+MAY_BE_OLD = ("atleast_1d", "atleast_2d", "atleast_3d", "diag", "meshgrid", "outer", "take")
+"""More of them, and those of MAKERS, that can give an argument of theirs, or a view of one."""
+
+
+def _making(original: Callable[..., Any], finish: Any = None) -> Callable[..., Any]:
+    """A function whose new arrays can be written into with traced values, but for our own files.
+
+    `finish` makes them so, of (result, arguments), where not every result is a new array.
+    """
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and "like" in kwargs and type(kwargs["like"]) in _TRACED:
+            kwargs = _without_like(kwargs)
+        found = original(*args, **kwargs)
+        if type(found) is Tracer or current() is EVAL:
+            return found
+        if is_ours(sys._getframe(1).f_code.co_filename) or (kwargs and "out" in kwargs):
+            return found
+        if type(found) is tuple or type(found) is list:
+            return type(found)([_new(item, args) for item in found])
+        return writable(found) if finish is None else finish(found, args)
+
+    return function
+
+
+def _owning(found: Any, args: Any) -> Any:
+    """An empty array that owns its memory at any size, so that it can be resized."""
+    if type(found) is not np.ndarray or found.dtype.kind not in KINDS:
+        return found
+    return np.empty_like(found.view(Writable))
+
+
+def _new(found: Any, args: Any) -> Any:
+    """An array of a result, if it is new: if it has the memory of none of the arguments."""
+    if type(found) is not np.ndarray:
+        return found
+    owner = _owner(found)
+    if type(owner) is not np.ndarray or not owner.flags.owndata or 0 in found.strides:
+        return found  # of foreign memory, or broadcast
+    old = any(isinstance(arg, np.ndarray) and _owner(arg) is owner for arg in args)
+    return found if old else writable(found)
+
+
+def _owner(array: Any) -> Any:
+    """The array that owns the memory of another; what NumPy knows of it, if that is no array."""
+    while array.base is not None and isinstance(array, np.ndarray):
+        array = array.base
+    return array
+
+
+def _vectorizing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """np.vectorize of ours, which gives one array of what is traced."""
+
+    @functools.wraps(original, updated=())
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if current() is EVAL or is_ours(sys._getframe(1).f_code.co_filename):
+            return original(*args, **kwargs)
+        return registry.namespace.vectorize(*args, **kwargs)
+
+    return function
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _table(module: Any) -> dict[str, Callable[..., Any]]:
+    """What takes the place of functions of a module."""
+    table = {name: _by_others(getattr(module, name)) for name in BY_OTHERS[module]}
+    if module is np:
+        for name in {*MAKERS, *MAY_BE_OLD}:
+            if hasattr(np, name):  # concat is of NumPy 2.1
+                finish = _new if name in MAY_BE_OLD else None
+                table[name] = _making(table.get(name) or getattr(np, name), finish)
+        table["empty"] = _making(np.empty, _owning)
+        for name, ours in INTERCEPTED.items():
+            table[name] = _converting(getattr(np, name), ours)
+        table["vectorize"] = _vectorizing(np.vectorize)
+    return table
+
+
+for _module in BY_OTHERS:
+    interception.register(_module, _table(_module))
+
+__all__: list[str] = []

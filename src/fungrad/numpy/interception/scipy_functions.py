@@ -1,0 +1,234 @@
+"""The names of SciPy that those of fungrad.scipy replace while a transform traces.
+
+SciPy's functions make ndarrays of their arguments and hand them to compiled code. Each name here
+stands for SciPy's own as long as no argument is traced; else for that of `fungrad.scipy`, with the
+same arguments. A module of SciPy is looked at once it is imported by others, and one of fungrad's
+when a traced value is met: nothing is imported for this table.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import UnsupportedArgumentError
+from fungrad.tracing import interception
+from fungrad.tracing.created_arrays import Written
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, Tracer, current
+
+TABLE = {
+    "integrate": "cumulative_simpson cumulative_trapezoid fixed_quad odeint quad romb simpson "
+    "solve_ivp trapezoid",
+    "interpolate": "Akima1DInterpolator BSpline CubicHermiteSpline CubicSpline PPoly "
+    "PchipInterpolator RegularGridInterpolator interp1d interpn make_interp_spline",
+    "linalg": "block_diag cho_factor cho_solve cholesky circulant companion coshm cosm det eig "
+    "eigh eigh_tridiagonal eigvals eigvalsh eigvalsh_tridiagonal expm expm_frechet "
+    "fractional_matrix_power hankel inv khatri_rao logm lstsq lu lu_factor lu_solve "
+    "matmul_toeplitz norm orth orthogonal_procrustes pinv polar qr rq signm sinhm sinm solve "
+    "solve_banded solve_circulant solve_continuous_lyapunov solve_discrete_lyapunov "
+    "solve_sylvester solve_toeplitz solve_triangular solveh_banded sqrtm svd svdvals tanhm tanm "
+    "toeplitz",
+    "ndimage": "affine_transform convolve convolve1d correlate correlate1d gaussian_filter "
+    "gaussian_filter1d gaussian_gradient_magnitude gaussian_laplace laplace map_coordinates "
+    "maximum_filter median_filter minimum_filter prewitt rotate shift sobel spline_filter "
+    "spline_filter1d uniform_filter uniform_filter1d zoom",
+    "signal": "coherence convolve convolve2d correlate correlate2d csd detrend fftconvolve "
+    "filtfilt hilbert istft lfilter lfilter_zi oaconvolve periodogram resample savgol_coeffs "
+    "savgol_filter sosfilt sosfilt_zi sosfiltfilt stft welch",
+    "spatial.distance": "cdist pdist squareform",
+    "special": "comb diric factorial lambertw log_softmax logsumexp multigammaln perm polygamma "
+    "softmax softplus spherical_in spherical_jn spherical_kn spherical_yn zeta",
+    "stats": "bernoulli beta betabinom binom cauchy chi2 dirichlet entropy expon f fisk gamma "
+    "gaussian_kde gennorm geom gumbel_l gumbel_r halfcauchy halfnorm invgamma invgauss laplace "
+    "logistic lognorm loguniform lomax mode multinomial multivariate_normal nbinom norm pareto "
+    "poisson rankdata rayleigh sem skewnorm t truncnorm uniform vonmises weibull_min wishart "
+    "wrapcauchy",
+}
+"""By the name of the module: the names that fungrad.scipy has, too. Ufuncs are not among them:
+NumPy itself hands them traced values.
+"""
+
+WITHOUT_MEANING = frozenset(
+    ["check_finite", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_ab", "overwrite_c",
+     "overwrite_data", "copy", "workers", "disp", "lapack_driver", "driver"]
+)  # fmt: skip
+"""Arguments of SciPy's that say how to compute, and not what."""
+DERIVATIVES = frozenset(["Dfun", "fprime", "fprime2", "hess", "hessp", "jac"])
+"""Arguments that give derivatives, which fungrad's functions make themselves."""
+
+
+def _is_dropped(name: str, value: Any) -> bool:
+    return name in WITHOUT_MEANING or (name in DERIVATIVES and value is not True)
+
+
+def holds_traced(value: Any, depth: int = 3) -> bool:
+    """Whether an argument is a traced value, or a list, dict or function that holds some."""
+    kind = type(value)
+    if kind is Tracer or kind is Written:
+        return True
+    if kind is float or kind is int or not depth:
+        return False
+    if kind in (list, tuple):
+        return any(holds_traced(item, depth - 1) for item in value)
+    if kind is dict:
+        return any(holds_traced(item, depth - 1) for item in value.values())
+    if kind is np.ndarray:
+        return value.dtype.char == "O" and holds_traced(value.ravel().tolist(), depth)
+    return any(holds_traced(item, depth - 1) for item in _held_by(value, kind))
+
+
+def _held_by(value: Any, kind: type) -> Iterable[Any]:
+    """What a function closes over, or was given before."""
+    if kind is FunctionType:
+        held = [*(value.__defaults__ or ())]
+        for cell in value.__closure__ or ():
+            try:
+                held.append(cell.cell_contents)
+            except ValueError:  # not filled yet
+                continue
+        return held
+    if issubclass(kind, functools.partial):
+        return *value.args, *value.keywords.values(), value.func
+    bound = getattr(value, "__self__", None) if callable(value) else None
+    return () if bound is None or isinstance(bound, ModuleType) else vars_of(bound)
+
+
+def vars_of(value: Any) -> list[Any]:
+    """The values of the attributes of an instance."""
+    return list(getattr(value, "__dict__", {}).values())
+
+
+def _given(args: Any, kwargs: Any) -> bool:
+    """Whether somebody, and not a function of ours, calls with something traced."""
+    return (
+        current() is not EVAL
+        and any(holds_traced(arg) for arg in (*args, *kwargs.values()))
+        and not str(sys._getframe(2).f_globals.get("__name__")).startswith("fungrad.")
+    )
+
+
+def _ours(part: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"fungrad.scipy.{part}"), name)
+
+
+@functools.cache
+def _signature(function: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def _call(full: str, ours: Any, original: Any, args: Any, kwargs: Any) -> Any:
+    """Calls ours with SciPy's arguments, without those that say only how to compute.
+
+    Raises:
+      UnsupportedArgumentError: where another one is given that ours does not have.
+    """
+    theirs, mine = _signature(original), _signature(ours)
+    if theirs is None or mine is None:
+        return ours(*args, **kwargs)
+    try:
+        bound = theirs.bind(*args, **kwargs)
+    except TypeError:
+        return ours(*args, **kwargs)  # which says what is wrong
+    kinds = {p.kind for p in (*mine.parameters.values(), *theirs.parameters.values())}
+    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        return ours(*args, **{k: v for k, v in kwargs.items() if not _is_dropped(k, v)})
+    passed: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if name in mine.parameters:
+            passed[name] = value
+        elif not _is_dropped(name, value) and value is not theirs.parameters[name].default:
+            raise UnsupportedArgumentError(
+                f"{full} was called on a traced value with {name}={value!r}{user_line()}, which "
+                "fungrad's function does not have: leave it out, or wrap SciPy's by fg.external."
+            )
+    first = [name for name, p in mine.parameters.items() if p.kind is p.POSITIONAL_ONLY]
+    given = [passed.pop(name) for name in first if name in passed]
+    return ours(*given, **passed)
+
+
+def _function(part: str, name: str, original: Any) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if _given(args, kwargs):
+            return _call(f"scipy.{part}.{name}", _ours(part, name), original, args, kwargs)
+        return original(*args, **kwargs)
+
+    return function
+
+
+def _class(part: str, name: str, original: Any) -> Any:
+    """A class in the place of another, whose instances are those of the other, or of ours."""
+    meta: Any = type(original)
+
+    class Meta(meta):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, original) or type(instance) is _ours(part, name)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if _given(args, kwargs):
+                return _call(f"scipy.{part}.{name}", _ours(part, name), original, args, kwargs)
+            return original(*args, **kwargs)
+
+    names = {n: getattr(original, n) for n in ("__module__", "__qualname__", "__doc__")}
+    return Meta(name, (original,), names)
+
+
+def _distribution(part: str, name: str, original: Any) -> Any:
+    """A distribution in the place of another: with the same state, and methods that look at their
+    arguments.
+    """
+
+    def method(of: str) -> Callable[..., Any]:
+        @functools.wraps(getattr(original, of))
+        def function(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if _given(args, kwargs):
+                ours = getattr(_ours(part, name), of, None)
+                if ours is not None:
+                    return ours(*args, **kwargs)
+            return getattr(super(made, self), of)(*args, **kwargs)
+
+        return function
+
+    kind = type(original)
+    public = [n for n in dir(original) if n[0] != "_" and inspect.ismethod(getattr(original, n))]
+    methods = {of: method(of) for of in ("__call__", *public) if hasattr(kind, of)}
+    made: Any = type(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
+    distribution = object.__new__(made)
+    vars(distribution).update(vars(original))
+    return distribution
+
+
+def _replacements(part: str) -> Callable[[ModuleType], Mapping[str, Any]]:
+    def make(module: ModuleType) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in TABLE[part].split():
+            original = vars(module).get(name)
+            if isinstance(original, FunctionType):
+                found[name] = _function(part, name, original)
+            elif isinstance(original, type):
+                found[name] = _class(part, name, original)
+            elif original is not None:
+                found[name] = _distribution(part, name, original)
+        return found
+
+    return make
+
+
+for _part in TABLE:
+    interception.register_later(f"scipy.{_part}", _replacements(_part))
+
+__all__: list[str] = []

@@ -1,0 +1,1 @@
+"""Writes into traced arrays with NumPy's aliasing: views, assignment, functions that write."""

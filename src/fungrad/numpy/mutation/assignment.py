@@ -1,0 +1,199 @@
+"""Writes into traced arrays: `x[index] = value` and `x += value`.
+
+Each computes the new array with the primitives of scatter.py, which the handle then adopts
+(tracing/aliasing.py). NumPy's functions and methods that write stand in writing_functions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.indexing import parsed, static_index
+from fungrad.numpy.mutation.views import Indexed
+from fungrad.numpy.products import matmul
+from fungrad.numpy.protocol.at_updates import check_cut, chosen, fitting, spread
+from fungrad.numpy.protocol.implements import as_array
+from fungrad.numpy.protocol.operators import BINARY, forward
+from fungrad.numpy.reductions import as_truth
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.gather import Index, layout
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast, reshape
+from fungrad.primitives.movement.scatter import index_set
+from fungrad.tracing.aliasing import adopt, check_writeable
+from fungrad.tracing.created_arrays import Writable, Written, unwrapped
+from fungrad.tracing.memory_order import axes_of, by_rows, lying, one_order
+from fungrad.tracing.ownership import changed
+from fungrad.tracing.refusals import refused_store
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
+
+WHOLE = Index((Ellipsis,))
+"""The index of all elements."""
+
+
+def write(target: Any, index: Any, value: Any) -> None:
+    """`target[index] = value`, for the handle and all that share its elements.
+
+    Args:
+      target: the handle, or an array that was made while tracing.
+      index: any index of NumPy's, traced or not.
+      value: an array-like, traced or not, that broadcasts to target[index].
+
+    Raises:
+      ItemAssignmentError: where the array is read-only, or was made outside of a function that is
+        being recorded.
+      GradientCutError: where a traced value would be rounded, or lose its imaginary part.
+      ValueError, IndexError: where NumPy raises them.
+    """
+    if type(target) is Written:
+        target = target.tracer
+    value = unwrapped(value)
+    if type(target) is not Tracer and type(target) is not Writable:
+        raise refused_store(typeof(as_array(value)))
+    if current() is EVAL:
+        raise leaked(target if type(target) is Tracer else value)
+    check_writeable(target)
+    static = static_index(index)
+    if static is not None and _is_own_view(target, static, value):
+        return  # `x[i] += v` has written by way of the view x[i] before
+    array = unwrapped(target)
+    values = fitting(as_array(value), target.dtype, "a[index] = value", True)
+    if static is not None:
+        values = spread(values, _named(static, shape_of(array)), static)
+        new = changed(index_set, array, values, index=static)
+        adopt(target, new, Indexed(static))
+        return
+    if type(index) is Tracer and index.dtype == np.bool_:
+        if len(shape_of(values)) <= target.ndim - index.ndim:
+            adopt(target, chosen(array, index, lambda x, v: v, values))
+            return
+    x, static, arrays = parsed(array, index)
+    wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
+    new = changed(index_set, x, spread(values, wanted, static), *arrays, index=static)
+    adopt(target, new if x is array else reshape(new, shape=target.shape))
+
+
+def _named(index: Index, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what a basic index names."""
+    first = index.entries[0] if len(index.entries) == 1 else None
+    if type(first) is int and shape and -shape[0] <= first < shape[0]:  # the quick way
+        return shape[1:]
+    return layout(index, shape, ()).shape
+
+
+def _is_own_view(target: Any, index: Index, value: Any) -> bool:
+    """Whether a value is the view target[index], which has the elements that are there."""
+    alias = getattr(value, "alias", None) if type(value) is Tracer else None
+    return (
+        alias is not None
+        and alias.base is target
+        and type(alias.step) is Indexed
+        and alias.step.index == index
+    )
+
+
+def store(target: Any, value: Any, casting: Any, function: str, where: Any = True) -> Any:
+    """Writes a value into all elements of an array, as `out=` and operators like `+=` do.
+
+    Args:
+      target: the handle, or an array that was made while tracing; it is given back.
+      value: what to write; it has a shape that broadcasts to the array's.
+      casting: NumPy's rule for the cast to the array's dtype.
+      function: what computed the value, for messages.
+      where: a condition, traced or not: the other elements keep their values.
+
+    Raises:
+      TypeError: where the rule does not allow the cast, as NumPy does.
+      ValueError: where the shapes do not fit, as NumPy does.
+    """
+    handle = target.tracer if type(target) is Written else target
+    if type(handle) is not Tracer and type(handle) is not Writable:
+        raise refused_store(typeof(value), function)
+    if current() is EVAL:
+        raise leaked(handle if type(handle) is Tracer else value)
+    check_writeable(handle)
+    type_, found = typeof(handle), typeof(value)
+    if found.dtype != type_.dtype or found.weak:
+        if not np.can_cast(found.dtype, type_.dtype, casting):
+            raise TypeError(
+                f"Cannot cast {function} output from {found.dtype!r} to {type_.dtype!r} with "
+                f"casting rule '{casting}'{user_line()}"
+            )
+        if type(value) is Tracer:
+            check_cut(found.dtype, type_.dtype, function)
+        value = cast(value, type_.dtype)
+    value = _grown(value, found.shape, type_.shape)
+    if where is not True:
+        where = as_truth(where)
+        value = select(_grown(where, shape_of(where), type_.shape), value, unwrapped(handle))
+    if not _replaces(value, handle):
+        value = index_set(unwrapped(handle), value, index=WHOLE)
+    adopt(handle, value)
+    return target
+
+
+def _replaces(value: Any, handle: Any) -> bool:
+    """Whether a value may take the place of what a handle holds: it lies in memory as that does,
+    and belongs to the same trace.
+    """
+    if type(handle) is not Tracer:
+        return type(value) is not Tracer or by_rows(value.shape, lying(value).strides)
+    if type(value) is not Tracer or value.owner is not handle.owner:
+        return False
+    shape = value.shape
+    if one_order(shape):
+        return True
+    one, other = lying(value).strides, lying(handle).strides
+    return one is not None and other is not None and axes_of(shape, one) == axes_of(shape, other)
+
+
+def _grown(value: Any, found: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """A value broadcast to the shape of the array that it is written into."""
+    if found == shape:
+        return value
+    if np.broadcast_shapes(found, shape) != shape:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {shape} doesn't match the broadcast "
+            f"shape {np.broadcast_shapes(found, shape)}"
+        )
+    return broadcast_to(value, shape=shape)
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def _in_place(operator: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The method of an operator like `+=`: it binds the name of a number anew, as NumPy does."""
+
+    def method(self: Tracer, other: Any) -> Any:
+        found = operator(self, other)
+        if found is NotImplemented or not self.owner.shape(self):
+            return found
+        return store(self, found, "same_kind", f"ufunc '{name}'")
+
+    return method
+
+
+def _into(out: Any, value: Any, function: str) -> Any:
+    """Writes what a function gives into its `out`, which has exactly that shape."""
+    if out.shape != typeof(value).shape:
+        raise ValueError(
+            f"{function} gives an array of shape {typeof(value).shape}{user_line()}, but `out` has "
+            f"the shape {out.shape}."
+        )
+    return store(out, value, "same_kind", function)
+
+
+registry.into = _into
+registry.write = write
+
+METHODS: dict[str, Any] = {
+    "__setitem__": write,
+    "__imatmul__": _in_place(matmul, "matmul"),
+    **{f"__i{name}__": _in_place(forward(p), p.name) for name, p in BINARY.items()},
+}
+
+__all__ = ["WHOLE", "store", "write"]

@@ -1,0 +1,365 @@
+"""The steps from a traced array to its views, and which functions of NumPy give views.
+
+Basic indices, reshaping and the order of axes have steps of their own. Every other function that
+gives a view is its own step: forward it is called again, and back the elements are put where it
+finds them in an array of positions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from fungrad.primitives.elementwise import ufuncs as u
+from fungrad.primitives.movement import reshape_broadcast_cast as s
+from fungrad.primitives.movement.gather import ARRAY, Index, getitem
+from fungrad.primitives.movement.scatter import index_set
+from fungrad.tracing.aliasing import Apart, Step, alias_of, fresh, link, root_lying
+from fungrad.tracing.memory_order import Lying, dense, reshaped
+from fungrad.tracing.trace import EVAL, Tracer, enter, leave, shape_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+class Indexed:
+    """A view by a basic index (no arrays in it)."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+
+    def forward(self, base: Any) -> Any:
+        """base[index]."""
+        return getitem(base, index=self.index)
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The base after base[index] = view."""
+        return index_set(base, view, index=self.index)
+
+    def apart(self, region: Any) -> bool:
+        """Whether the first entries name different stretches of the first axis."""
+        if type(region) is not Indexed:
+            return False
+        one, other = self.index.entries[0], region.index.entries[0]
+        if type(one) is int and type(other) is int:
+            return one != other and (one < 0) == (other < 0)
+        if type(one) is slice and type(other) is slice:
+            return _before(one, other) or _before(other, one)
+        return False
+
+
+def _before(one: slice, other: slice) -> bool:
+    """Whether a slice surely ends before another begins."""
+    steps = one.step in (None, 1) and other.step in (None, 1)
+    return (
+        steps and one.stop is not None and other.start is not None and 0 <= one.stop <= other.start
+    )
+
+
+class _Whole:
+    """A view of all elements."""
+
+    __slots__ = ()
+
+    def apart(self, region: Any) -> bool:
+        """Never."""
+        return False
+
+
+class Reshaped(_Whole):
+    """A view of the same elements in another shape, in C order."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def forward(self, base: Any) -> Any:
+        """The base in the view's shape."""
+        return s.reshape(base, shape=self.shape)
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The view in the base's shape."""
+        return s.reshape(view, shape=shape_of(base))
+
+
+class Transposed(_Whole):
+    """A view with its axes in another order."""
+
+    __slots__ = ("axes",)
+
+    def __init__(self, axes: tuple[int, ...]) -> None:
+        self.axes = axes
+
+    def forward(self, base: Any) -> Any:
+        """The base with its axes in the view's order."""
+        return s.transpose(base, axes=self.axes)
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The view with its axes in the base's order."""
+        return s.transpose(view, axes=s.inverse_permutation(self.axes))
+
+
+class Positions(_Whole):
+    """A view of the elements at positions of the base, flattened in C order.
+
+    The array of positions, of intp, has the shape of the view.
+    """
+
+    __slots__ = ("index", "positions")
+
+    def __init__(self, positions: Any) -> None:
+        self.positions = positions
+        once = np.unique(positions).size == positions.size
+        self.index = Index((ARRAY,), unique=once)
+
+    def forward(self, base: Any) -> Any:
+        """The elements at the positions."""
+        return getitem(_flat(base), self.positions, index=self.index)
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The base with the view's elements at the positions."""
+        shape = shape_of(base)
+        return s.reshape(
+            index_set(_flat(base), view, self.positions, index=self.index), shape=shape
+        )
+
+
+def _flat(x: Any) -> Any:
+    shape = shape_of(x)
+    return x if len(shape) == 1 else s.reshape(x, shape=(math.prod(shape),))
+
+
+class Part(_Whole):
+    """The real or the imaginary part of a complex array, as a view."""
+
+    __slots__ = ("imaginary",)
+
+    def __init__(self, imaginary: bool) -> None:
+        self.imaginary = imaginary
+
+    def forward(self, base: Any) -> Any:
+        """The part of the base."""
+        return u.imag(base) if self.imaginary else u.real(base)
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The base with the view as this part."""
+        if self.imaginary:
+            return u.complex_of(u.real(base), view)
+        return u.complex_of(view, u.imag(base))
+
+
+class Again(_Whole):
+    """A view that a function gives, which is called again for a new base.
+
+    `item` says which of several results it is.
+    """
+
+    __slots__ = ("args", "function", "item", "kwargs")
+
+    def __init__(self, function: Any, args: Any, kwargs: Any, item: int | None = None) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.item = item
+
+    def forward(self, base: Any) -> Any:
+        """What the function gives of the base."""
+        found = self.function(base, *self.args, **self.kwargs)
+        return found if self.item is None else found[self.item]
+
+    def back(self, base: Any, view: Any) -> Any:
+        """The base with the view's elements where the function finds them."""
+        return between(shape_of(base), self.forward).back(base, view)
+
+
+def between(shape: tuple[int, ...], function: Callable[[Any], Any]) -> Step:
+    """The step from a base of a shape to the view that a function of plain arrays gives of it."""
+    token = enter(EVAL)
+    try:
+        positions = function(np.arange(math.prod(shape)).reshape(shape))
+    finally:
+        leave(token)
+    return step_to(positions, shape)
+
+
+def step_to(positions: Any, shape: tuple[int, ...]) -> Step:
+    """The simplest step from a base of a shape to its elements at the given positions."""
+    if positions.size == math.prod(shape):
+        if _ascending(positions):
+            return Reshaped(positions.shape)
+        order = tuple(np.argsort([-abs(n) for n in positions.strides], kind="stable").tolist())
+        turned = positions.transpose(order)
+        if turned.shape == shape and _ascending(turned):
+            return Transposed(s.inverse_permutation(order))
+    return Positions(np.ascontiguousarray(positions, np.intp))
+
+
+def _ascending(positions: Any) -> bool:
+    return bool(np.all(positions.ravel() == np.arange(positions.size)))
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+def views(function: F, refusal: str = "") -> F:
+    """Links what a function gives to its first argument, where that is a traced array.
+
+    `refusal` says what the views are, where they are read-only.
+    """
+
+    @functools.wraps(function)
+    def viewing(a: Any, *args: Any, **kwargs: Any) -> Any:
+        found = function(a, *args, **kwargs)
+        if type(a) is not Tracer:
+            return found
+        if type(found) is Tracer:
+            step = Again(function, args, kwargs)
+            return found if found is a else link(found, a, step, refusal)
+        if type(found) in (tuple, list):
+            for item, part in enumerate(found):
+                if type(part) is Tracer and part is not a:
+                    link(part, a, Again(function, args, kwargs, item), refusal)
+        return found
+
+    return cast(F, viewing)
+
+
+def read_only_views(refusal: str) -> Callable[[F], F]:
+    """`views` that cannot be written into; `refusal` says what they are."""
+    return functools.partial(views, refusal=refusal)
+
+
+def each_view(function: F) -> F:
+    """Links each result of a function of several arrays to the array that it comes from.
+
+    One in which elements are repeated is read-only.
+    """
+
+    @functools.wraps(function)
+    def viewing(*arrays: Any, **kwargs: Any) -> Any:
+        found = function(*arrays, **kwargs)
+        parts = (found,) if type(found) is Tracer else found
+        for number, (array, part) in enumerate(zip(arrays, parts, strict=True)):
+            if type(array) is Tracer and type(part) is Tracer and part is not array:
+                alone = functools.partial(_one_of, function, number, arrays)
+                refusal = "broadcast to another shape" if part.size > array.size else ""
+                link(part, array, Again(alone, (), kwargs), refusal)
+        return found
+
+    return cast(F, viewing)
+
+
+def _one_of(
+    function: Callable[..., Any], number: int, arrays: tuple[Any, ...], base: Any, **kwargs: Any
+) -> Any:
+    found = function(*arrays[:number], base, *arrays[number + 1 :], **kwargs)
+    return found[number] if type(found) in (tuple, list) else found
+
+
+def linked(found: Any, base: Any, step: Step) -> Any:
+    """Links what a primitive gave of an array, where both are handles."""
+    if type(found) is Tracer and type(base) is Tracer:
+        return link(found, base, step)
+    return found
+
+
+def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
+    """Links an array to the one that it has the elements of, where NumPy does not copy them.
+
+    `compact` says that it copies, as np.ravel does, what does not lie side by side.
+    """
+    if type(base) is not Tracer or type(found) is not Tracer:
+        return found
+    strides, rows = root_lying(base) if not _is_view(base) else lying_of(base)
+    view = fresh(found) if found is base else found
+    shape, new, by_columns = base.shape, found.shape, order == "F"
+    if not compact and [n for n in shape if n != 1] == [n for n in new if n != 1]:
+        return link(view, base, Reshaped(new))
+    if strides is None:
+        return link(view, base, Apart(None))
+    if by_columns:
+        shape, strides, new = shape[::-1], strides[::-1], new[::-1]
+    lies = dense(new) if 0 in shape else reshaped(shape, strides, new)
+    if lies is None or (compact and not _side_by_side(shape, strides)):
+        return link(view, base, Apart(rows)) if rows else view
+    step: Step = Reshaped(found.shape)
+    if by_columns:
+        step = between(base.shape, lambda a: a.reshape(found.shape, order="F"))
+    return link(view, base, step, rows=rows)
+
+
+def _side_by_side(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the elements lie in C order without gaps."""
+    pairs = zip(shape, strides, dense(shape), strict=True)
+    return 0 in shape or all(n == 1 or one == other for n, one, other in pairs)
+
+
+def _is_view(x: Tracer) -> bool:
+    alias = alias_of(x)
+    return alias is not None and alias.base is not None
+
+
+def lying_of(x: Tracer) -> Lying:
+    """How an array lies in memory in NumPy: a view as its base has it."""
+    alias = alias_of(x)
+    if alias is None or alias.base is None or type(alias.step) is Apart:
+        return root_lying(x)
+    (strides, rows), step = lying_of(alias.base), alias.step
+    if strides is None:
+        return Lying(None)
+    rows, shape = rows | alias.rows, alias.base.shape
+    if type(step) is Transposed:
+        return Lying(tuple([strides[axis] for axis in step.axes]), rows)
+    if type(step) is Part:
+        return Lying(tuple([2 * n for n in strides]), rows)
+    if hasattr(step, "in_memory"):  # of bits in another dtype
+        return Lying(step.in_memory(strides, alias.base.dtype.itemsize), rows)
+    if type(step) is Indexed:
+        dummy = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, strides)
+        return Lying(dummy[step.index.entries].strides, rows)
+    token = enter(EVAL)
+    try:
+        positions = step.forward(np.arange(math.prod(shape)).reshape(shape))
+    finally:
+        leave(token)
+    return Lying(_laid(shape, strides, positions), rows)
+
+
+def _laid(shape: tuple[int, ...], strides: tuple[int, ...], positions: Any) -> tuple[int, ...]:
+    """The strides of the view of an array whose elements are those at the given positions, in C
+    order.
+    """
+    if not positions.size:
+        return dense(positions.shape)
+
+    def offset(index: tuple[int, ...]) -> int:
+        place = np.unravel_index(positions[index], shape)
+        return int(np.dot(place, strides)) if place else 0
+
+    origin = (0,) * positions.ndim
+    start = offset(origin)
+    return tuple([
+        offset((*origin[:axis], 1, *origin[axis + 1 :])) - start if length > 1 else 0
+        for axis, length in enumerate(positions.shape)
+    ])  # fmt: skip
+
+
+def transposed_view(base: Any, axes: tuple[int, ...]) -> Any:
+    """The array with its axes in another order, as a view."""
+    found = s.transpose(base, axes=axes)
+    return linked(found, base, Transposed(axes))
+
+
+__all__ = [
+    "Again", "Indexed", "Part", "Positions", "Reshaped", "Transposed", "between", "each_view",
+    "linked", "lying_of", "read_only_views", "reshaped_view", "step_to", "transposed_view",
+    "views",
+]  # fmt: skip

@@ -1,0 +1,153 @@
+"""How functions of ours take the place of NumPy's. Knows the registry alone.
+
+`implements` registers a function for NumPy's protocol; `as_array` makes any array-like argument
+ready for primitives; `known` gives the number inside a traced value where there is one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from fungrad.errors import AbstractValueError, ArgumentError
+from fungrad.tracing import interception
+from fungrad.tracing.concrete_answers import whole
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NO_VALUE: Any = np._NoValue
+"""NumPy's own mark of an argument that was not given."""
+
+
+def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
+    """Registers a function under the NumPy functions that it stands for on traced values.
+
+    The function that is returned, for the namespace `fungrad.numpy`, is NumPy's own outside of
+    transforms. An argument `out` has its place in the signature alone: what the function gives is
+    written there.
+    """
+
+    def register(function: F) -> F:
+        targets = [interception.original(target) for target in functions]
+        if "out" in _arguments(function):
+            function = _writing(function)
+        for target in targets:
+            registry.functions[target] = function
+        original = targets[0]
+
+        @functools.wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            if current() is EVAL:
+                return original(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return cast(F, public)
+
+    return register
+
+
+_SUMS = ("cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "mean", "prod", "sum")
+"""The functions that compute in the dtype of `out`, where that is another one."""
+
+
+def _arguments(function: Any) -> tuple[str, ...]:
+    code = inspect.unwrap(function).__code__
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return names
+
+
+def _writing(function: F) -> F:
+    """The function, with what it gives written into the array `out`, where one is given."""
+    names = _arguments(function)
+    code = inspect.unwrap(function).__code__
+    place = names.index("out")
+    alone = place >= code.co_argcount  # by its keyword only
+    summed = names.index("dtype") if function.__name__ in _SUMS else None
+
+    @functools.wraps(function)
+    def writing(*args: Any, **kwargs: Any) -> Any:
+        if "out" not in kwargs and (alone or len(args) <= place):
+            return function(*args, **kwargs)
+        if "out" in kwargs:
+            out = kwargs.pop("out")
+        else:
+            out = args[place]
+            args = (*args[:place], None, *args[place + 1 :])
+        if out is None:
+            return function(*args, **kwargs)
+        if type(out) is tuple and len(out) == 1:
+            out = out[0]
+        if summed is not None and widens(args[0], out):
+            if len(args) <= summed:
+                kwargs["dtype"] = kwargs.get("dtype") or out.dtype
+            elif args[summed] is None:
+                args = (*args[:summed], out.dtype, *args[summed + 1 :])
+        return registry.into(out, function(*args, **kwargs), f"np.{function.__name__}")
+
+    return cast(F, writing)
+
+
+def widens(a: Any, out: Any) -> bool:
+    """Whether NumPy sums an array in the dtype of `out`."""
+    found = getattr(a, "dtype", None)
+    return found is not None and out.dtype != found and np.can_cast(found, out.dtype, "same_kind")
+
+
+def as_array(value: Any) -> Any:
+    """Any array-like argument as a tracer, an ndarray, a NumPy scalar or a Python number.
+
+    Raises:
+      ArgumentError: where it is no array and no number.
+    """
+    if type(value) in PLAIN:
+        return value
+    ready = registry.operand(value)
+    if ready is NotImplemented and not hasattr(value, "__array_function__"):
+        ready = array_from(value)
+    if ready is NotImplemented:
+        raise ArgumentError(
+            f"{value!r} of type {type(value).__name__} was given beside a traced "
+            f"value{user_line()}, and is not an array or a number: make it one, as by "
+            "np.array(list(value))."
+        )
+    return ready
+
+
+def array_from(value: Any) -> Any:
+    """The array that an object hands out by `__array__` (a Series, a DataArray), as np.asarray.
+
+    It is traced where the object holds a traced one: np.asarray would refuse that. NotImplemented
+    where the object has no array.
+    """
+    give = getattr(value, "__array__", None)
+    if give is None or isinstance(value, type):
+        return NotImplemented
+    return registry.operand(give())
+
+
+def known(value: Any, asked: str, read: Callable[[Any], Any] = whole) -> Any:
+    """What is read off the NumPy value of an argument that decides on shapes, traced or not.
+
+    Examples of vmap that differ have to give the same answer, so `read` takes no more than counts.
+
+    Raises:
+      AbstractValueError: where it is only known as a type; `asked` says what wanted it.
+    """
+    value = as_array(value)
+    if type(value) is Tracer:
+        return value.owner.concrete(value, AbstractValueError, asked, read)
+    return read(value)
+
+
+def if_known(value: Any) -> Any:
+    """The NumPy value of an argument, traced or not; None where it is only known as a type."""
+    try:
+        return known(value, "")
+    except AbstractValueError:
+        return None

@@ -1,0 +1,102 @@
+"""Installs the methods and attributes of ndarray on Tracer.
+
+Each file of the NumPy surface lists its own in METHODS; what belongs to none stands here: Python's
+numbers inside a value, copies, what is refused, and the methods that NumPy's loops over object
+arrays call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fungrad.errors import AbstractValueError, ItemAssignmentError
+from fungrad.numpy import (
+    bits,
+    elementwise,
+    indexing,
+    mean_var,
+    products,
+    reductions,
+    repeat_pad_roll,
+    shaping,
+    sorting,
+)
+from fungrad.numpy.mutation import assignment, flat, memory, writing_functions
+from fungrad.numpy.protocol import array_api, plain_numbers
+from fungrad.numpy.protocol.result_order import copied
+from fungrad.tracing.aliasing import fresh
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import Tracer, registry
+
+
+def _copy(self: Tracer, order: str = "C") -> Any:
+    return copied(self, order)
+
+
+def _deepcopy(self: Tracer, memo: Any) -> Any:
+    return fresh(self)
+
+
+def _contains(self: Tracer, item: Any) -> bool:
+    return bool(np.any(self == item))
+
+
+def _format(self: Tracer, spec: str) -> str:
+    """A number in a text cuts no gradient that anybody meant."""
+    if not spec:
+        return str(self)
+    return self.owner.concrete(
+        self, AbstractValueError, f"format(x, {spec!r})", lambda value: format(value, spec)
+    )
+
+
+def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ItemAssignmentError(
+            f"ndarray.{name} changes how an array lies in memory{user_line()}, which a traced "
+            f"array does not: {advice}"
+        )
+
+    return method
+
+
+_MODULES: tuple[Any, ...] = (
+    mean_var, bits, products, elementwise, flat, indexing, memory, plain_numbers,
+    repeat_pad_roll, reductions, shaping, sorting, array_api, writing_functions, assignment,
+)  # fmt: skip
+
+METHODS: dict[str, Any] = {
+    "__contains__": _contains,
+    "__format__": _format,
+    "__copy__": _copy,
+    "__deepcopy__": _deepcopy,
+    "copy": _copy,
+    "device": "cpu",
+    "resize": _refused("resize", "write `a = a.reshape(shape)`, or pad it with np.pad."),
+    "setfield": _refused("setfield", "write `a[index] = value`."),
+}
+
+
+def _ufunc_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Tracer, *others: Any) -> Any:
+        return function(self, *others)
+
+    return method
+
+
+def install() -> None:
+    """Puts the methods on Tracer; first those that `np.sin` of an object array calls."""
+    for ufunc in registry.ufuncs:
+        if "O" in "".join(ufunc.types) and ufunc.nout == 1 and ufunc.nin <= 2:
+            setattr(Tracer, ufunc.__name__, _ufunc_method(ufunc))
+    for methods in (*[module.METHODS for module in _MODULES], METHODS):
+        for name, member in methods.items():
+            setattr(Tracer, name, member)
+
+
+install()
+
+__all__ = ["install"]

@@ -1,0 +1,169 @@
+"""The operator table, which gives Tracer Python's operators.
+
+The one upward hook of the house: the tracer far below does not know what `+` means until this table
+says it. ndarray's methods are installed in methods.py.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError
+from fungrad.ir.types import own_arithmetic, refused_arithmetic
+from fungrad.numpy.protocol.implements import array_from
+from fungrad.numpy.protocol.operands import array_of, promoted
+from fungrad.primitives.elementwise import family as e
+from fungrad.primitives.elementwise import ufuncs as u
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape
+from fungrad.primitives.movement.stack_iota import stack
+from fungrad.primitives.primitive import Primitive
+from fungrad.tracing.created_arrays import Writable, Written, unwrapped
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
+
+BINARY: dict[str, Any] = {
+    "add": e.add, "sub": e.sub, "mul": e.mul, "truediv": e.div, "floordiv": u.floor_divide,
+    "mod": u.remainder, "pow": u.power, "and": u.bitwise_and, "or": u.bitwise_or,
+    "xor": u.bitwise_xor, "lshift": u.left_shift, "rshift": u.right_shift,
+}  # fmt: skip
+COMPARISONS: dict[str, Any] = {
+    "lt": e.lt,
+    "le": e.le,
+    "gt": e.gt,
+    "ge": e.ge,
+    "eq": e.eq,
+    "ne": e.ne,
+}
+UNARY: dict[str, Any] = {"neg": e.neg, "pos": u.positive, "abs": u.abs, "invert": u.invert}
+
+
+def _stand_in(other: Any) -> Any:
+    """The other operand made ready; NotImplemented where it answers itself (xarray, pandas)."""
+    return other if type(other) in PLAIN else registry.operand(other)
+
+
+def forward(primitive: Primitive) -> Callable[..., Any]:
+    """The method of an operator, with the tracer on the left."""
+
+    def method(self: Tracer, other: Any) -> Any:
+        if type(other) not in PLAIN:
+            other = registry.operand(other)
+            if other is NotImplemented:
+                return NotImplemented
+        trace = current()
+        if trace is EVAL:
+            raise leaked(self)
+        return trace.process(primitive, (self, other), {})
+
+    return method
+
+
+def _reflected(primitive: Primitive) -> Callable[..., Any]:
+    def method(self: Tracer, other: Any) -> Any:
+        other = _stand_in(other)
+        if other is NotImplemented:
+            return NotImplemented
+        trace = current()
+        if trace is EVAL:
+            raise leaked(self)
+        return trace.process(primitive, (other, self), {})
+
+    return method
+
+
+def _unary(primitive: Primitive) -> Callable[..., Any]:
+    def method(self: Tracer) -> Any:
+        trace = current()
+        if trace is EVAL:
+            raise leaked(self)
+        return trace.process(primitive, (self,), {})
+
+    return method
+
+
+def operand(value: Any) -> Any:
+    """A value that is no tracer and no Python number, made ready to stand beside a tracer.
+
+    Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented where the
+    value has its own way with ufuncs.
+    """
+    if type(value) in PLAIN:
+        return value
+    if type(value) is np.ndarray:
+        return stacked(value) if value.dtype.char == "O" else value
+    if isinstance(value, np.generic):
+        return value
+    if isinstance(value, Writable):
+        return operand(unwrapped(value))
+    if isinstance(value, np.ndarray):
+        if own_arithmetic(value):
+            raise refused_arithmetic(value, user_line())
+        return np.asarray(value)
+    if isinstance(value, (list, tuple)):
+        return listed(value)
+    if isinstance(value, (int, float, complex)):  # a member of an Enum, as NumPy takes it
+        return np.asarray(value)[()]
+    if type(value).__module__.startswith("dask."):
+        raise ArgumentError(
+            f"A Dask {type(value).__name__} stood beside a traced value{user_line()}. It computes "
+            "later, when the transform has ended: give it as an array, value.compute()."
+        )
+    if value is None or isinstance(value, (str, bytes)) or hasattr(value, "__array_ufunc__"):
+        return NotImplemented
+    if isinstance(value, memoryview):
+        return np.asarray(value)
+    if hasattr(value, "__array__"):
+        return array_from(value)
+    return listed(tuple(value)) if isinstance(value, (Sequence, array)) else NotImplemented
+
+
+def listed(values: Sequence[Any]) -> Any:
+    """A list as an array. Traced values in it, at any depth, are stacked as they are.
+
+    NumPy would take them apart first, number by number.
+    """
+    if not holds_tracer(values):
+        return operand(np.array(values))
+    return stack(*promoted([array_of(value) for value in values]))
+
+
+def holds_tracer(values: Sequence[Any]) -> bool:
+    """Whether there is a tracer in a nested list."""
+    for value in values:
+        if type(value) is Tracer or type(value) is Written:
+            return True
+        if isinstance(value, (list, tuple)) and holds_tracer(value):
+            return True
+    return False
+
+
+def stacked(objects: Any) -> Any:
+    """An object array of numbers and tracers as one array.
+
+    NumPy makes one of `np.array([a * b, c])` where a tracer is among the items: nobody can override
+    that.
+    """
+    items = objects.ravel().tolist()
+    if not any(type(item) is Tracer for item in items):
+        return objects
+    flat = stack(*promoted([array_of(item) for item in items]))
+    return flat if objects.ndim == 1 else reshape(flat, shape=objects.shape)
+
+
+def install() -> None:
+    """Puts the table on Tracer."""
+    for name, primitive in BINARY.items():
+        setattr(Tracer, f"__{name}__", forward(primitive))
+        setattr(Tracer, f"__r{name}__", _reflected(primitive))
+    for name, primitive in COMPARISONS.items():
+        setattr(Tracer, f"__{name}__", forward(primitive))
+    for name, primitive in UNARY.items():
+        setattr(Tracer, f"__{name}__", _unary(primitive))
+    registry.operand = operand
+
+
+install()

@@ -1,0 +1,166 @@
+"""Results that lie in memory as NumPy's do, where the primitives give another order.
+
+A value is written into an array of that order. Compiled, that is nothing. Where the order that
+NumPy would give is not known, the array is marked so (tracing/memory_order.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from fungrad.numpy.mutation.views import lying_of
+from fungrad.primitives.movement.gather import Index, scatter
+from fungrad.primitives.movement.reshape_broadcast_cast import inverse_permutation, transpose
+from fungrad.tracing.aliasing import Apart, fresh, link, set_lying
+from fungrad.tracing.memory_order import Lying, axes_of, dense, example, lying, one_order
+from fungrad.tracing.trace import Tracer, shape_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+WHOLE = Index((Ellipsis,))
+
+
+def laid(x: Any, axes: Sequence[int] | None) -> Any:
+    """A value that lies with its axes in an order, the outermost first: x, where it does."""
+    shape = shape_of(x)
+    if one_order(shape):
+        return x
+    order = tuple(range(len(shape))) if axes is None else tuple(axes)
+    strides = lying(x).strides if type(x) is Tracer else None
+    if strides is not None and axes_of(shape, strides) == axes_of(shape, dense(shape, order)):
+        return x
+    turned = transpose(x, axes=order)
+    turned = scatter(turned, index=WHOLE, shape=shape_of(turned))
+    return transpose(turned, axes=inverse_permutation(order))
+
+
+def copied(x: Tracer, order: str | None) -> Tracer:
+    """A copy in the order of memory that np.array and its kin name."""
+    return fresh(laid(x, _axes(x, order))) if _named(x, order) else fresh(x)
+
+
+def in_order(x: Tracer, order: str | None) -> Any:
+    """The array itself where it lies in an order, and a copy where not, as np.asarray gives."""
+    if order not in ("C", "F") or len(shape_of(x)) < 2:
+        return x
+    strides, rows = lying_of(x)
+    shape = x.shape
+    axes = _axes(x, order)
+    if strides is None:
+        return link(fresh(laid(x, axes)), x, Apart(None))
+    wanted = dense(shape, axes)
+    same = all(n == 1 or s == w for n, s, w in zip(shape, strides, wanted, strict=True))
+    if same or 0 in shape:
+        return x
+    copy = fresh(laid(x, axes))
+    return link(copy, x, Apart(rows)) if rows else copy
+
+
+def _named(x: Tracer, order: str | None) -> bool:
+    return order in ("C", "F", "A") and not one_order(x.shape)
+
+
+def _axes(x: Tracer, order: str | None) -> Sequence[int]:
+    """The axes in an order that is named by its letter."""
+    ndim = x.ndim
+    by_columns = order == "F" or (order == "A" and by_columns_only(x))
+    return range(ndim)[::-1] if by_columns else range(ndim)
+
+
+def by_columns_only(x: Tracer) -> bool:
+    """Whether an array lies in Fortran order, and not in C order."""
+    strides = lying_of(x).strides
+    shape = x.shape
+    if strides is None or one_order(shape):
+        return False
+    wanted = dense(shape, range(len(shape))[::-1])
+    return all(n == 1 or s == w for n, s, w in zip(shape, strides, wanted, strict=True))
+
+
+def like_axes(x: Any, order: str | None = "K") -> Sequence[int] | None:
+    """The order of axes in which np.empty_like makes an array like this one."""
+    if type(x) is not Tracer or order == "C" or one_order(x.shape):
+        return None
+    if order in ("F", "A"):
+        return _axes(x, order)
+    strides = lying_of(x).strides
+    return None if strides is None else axes_of(x.shape, strides)
+
+
+def lies(order: str, argument: int = 0) -> Callable[[F], F]:
+    """Lays what a function gives in NumPy's order: "C"; "K", as one of its arguments lies; or "A",
+    in Fortran order where that argument does.
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def laying(*args: Any, **kwargs: Any) -> Any:
+            found = function(*args, **kwargs)
+            a = [*args, *kwargs.values()][argument]
+            if type(found) is list:
+                return [_laid_like(part, a, order) for part in found]
+            return _laid_like(found, a, order)
+
+        return cast(F, laying)
+
+    return decorate
+
+
+def _laid_like(found: Any, a: Any, order: str) -> Any:
+    if type(found) is not Tracer or one_order(found.shape):
+        return found
+    found = fresh(found)
+    if order != "C":
+        if type(a) is Tracer and lying_of(a).strides is None:
+            return unknown(found)
+        if order == "K" and np.ndim(a) == found.ndim:
+            return laid(found, like_axes(a))
+        if order == "A" and type(a) is Tracer and by_columns_only(a):
+            return laid(found, range(found.ndim)[::-1])
+    return laid(found, None)
+
+
+def unknown(found: Tracer) -> Tracer:
+    """The value, as an array of which it is not known how it lies."""
+    found = fresh(found)
+    set_lying(found, Lying(None))
+    return found
+
+
+def as_by(function: Callable[..., Any], found: Any, arrays: Sequence[Any]) -> Any:
+    """Lays a result as a function of NumPy lays that of small arrays that lie as these do."""
+    if type(found) is not Tracer or one_order(found.shape):
+        return found
+    examples = []
+    for array in arrays:
+        shape = shape_of(array)
+        if type(array) is Tracer:
+            strides = lying_of(array).strides
+        else:
+            strides = dense(shape)
+            if isinstance(array, np.ndarray):
+                strides = tuple([n // array.itemsize for n in array.strides])
+        if strides is None:
+            return unknown(found)
+        examples.append(example(shape, strides, np.float64))
+    strides = function(*examples).strides
+    return laid(found, axes_of(tuple([min(n, 2) for n in found.shape]), strides))
+
+
+def like(
+    make: Callable[..., Any], x: Any, shape: tuple[int, ...], order: str | None, *args: Any
+) -> Any:
+    """A new array of a shape that lies like another one: `make(shape, *args)`, of NumPy's."""
+    axes = like_axes(x, order) if len(shape) == len(shape_of(x)) else None
+    if axes is None or math.prod(shape) == 0:
+        return make(shape, *args)
+    return make([shape[axis] for axis in axes], *args).transpose(np.argsort(axes))
+
+
+__all__ = [
+    "as_by", "by_columns_only", "copied", "in_order", "laid", "lies", "like", "like_axes",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Multilinear primitives: dot_general and convolutions."""

@@ -1,0 +1,1 @@
+"""The family of elementwise primitives, and NumPy's ufuncs as its members."""

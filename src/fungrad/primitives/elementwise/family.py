@@ -1,0 +1,340 @@
+"""The family `elementwise`, and the arithmetic that every rule stands on.
+
+An elementwise primitive is declared by its NumPy function and one partial for each argument. The
+type rule, both derivatives and batching are derived. Knows `declare` and `shaping`. The rest of
+NumPy's ufuncs are declared in ufuncs.py.
+
+A partial is one of
+  None            the derivative is zero, on purpose
+  1, -1           the cotangent passes as it is, or negated
+  a number        the cotangent is multiplied by it
+  a function      `partial(output, *args)`, the local derivative
+  Over(function)  one over that: the cotangent is divided by it
+A partial that returns booleans is a mask: the cotangent passes where true and is exactly zero
+elsewhere; one that returns `Masked(factor, mask)` also scales it; one that returns `Times(number,
+factor)` does that by the number first. The mask travels on with the cotangent, as `Masked`, through
+the elementwise equations behind it, so that an infinite derivative there times that zero is zero
+and never NaN ("the double where", done once, here).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy import float64, ndarray
+
+from fungrad.errors import ShapeError
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.cotangents import Collected, Masked
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, prepend_axes
+from fungrad.primitives.primitive import Later, Primitive
+from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
+
+
+class Over:
+    """A partial given as its reciprocal: `Over(f)` stands for 1 / f(output, *args)."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+class Times:
+    """A factor of a cotangent that is a number times a value: the cotangent is multiplied by the
+    number first, which meets the numbers of sums and means there.
+    """
+
+    __slots__ = ("number", "value")
+
+    def __init__(self, number: float, value: Any) -> None:
+        self.number = number
+        self.value = value
+
+
+Kind = tuple[np.dtype[Any], bool]
+Kinds = tuple[Kind, ...]
+Partial = Callable[..., Any] | Over | int | float | complex | None
+
+
+def elementwise(
+    name: str,
+    eval: Callable[..., Any],
+    *,
+    partials: Sequence[Partial],
+    ufunc: np.ufunc | None = None,
+    types: Mapping[Kinds, Kind] = MappingProxyType({}),
+    reads: Sequence[int] | None = None,
+) -> Primitive:
+    """Declares an elementwise primitive; see the module's docstring for the partials.
+
+    Args:
+      name: its name in the IR.
+      eval: a ufunc, or a function that broadcasts and promotes as one.
+      partials: one for each argument.
+      ufunc: the NumPy ufunc that shall reach it, where `eval` is not that itself.
+      types: what is known without a call of `eval`: for dtypes and weak bits of arguments those of
+        the output.
+      reads: the positions of the arguments that the partials read, where those are not all.
+    """
+    partials = tuple(partials)
+    scalers = tuple([_scaler(partial) for partial in partials])
+
+    def jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+        output = primitive(*primals)
+        total: Any = None
+        for tangent, scale in zip(tangents, scalers, strict=True):
+            if tangent is not None and scale is not None:
+                term = plain(scale(tangent, output, primals))
+                total = term if total is None else total + term
+        return output, None if total is None else fit(total, typeof(output))
+
+    def batch(args: Any, batched: Any, size: int) -> Any:
+        ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
+        aligned = [
+            prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)
+        ]
+        return primitive(*aligned)
+
+    known_types = dict(types)
+
+    def result_type(*args: Type) -> Type:
+        key = tuple([(a.dtype, a.weak) for a in args])
+        known = known_types.get(key)
+        if known is None:
+            known = known_types[key] = _dtype_by_example(name, eval, args)
+        dtype, weak = known
+        shape = broadcast_shapes(name, args)
+        for a in args:  # mostly one of them is of that Type, which need not be made then
+            if a.shape == shape and a.dtype is dtype and a.weak is weak:
+                return a
+        return Type(shape, dtype, weak)
+
+    found: Any = ufunc if ufunc is not None else eval
+    source = found if isinstance(found, np.ufunc | Later) else None
+    cuts = tuple(i for i, partial in enumerate(partials) if partial is None)
+    constant = all(partial is None or type(partial) in PYTHON_SCALARS for partial in partials)
+    if reads is None:
+        reads = () if constant else range(len(partials))
+    primitive = Primitive(
+        name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, reads=reads,
+        degree="linear" if constant else "", ufunc=source,
+        cuts=True if len(cuts) == len(partials) else cuts,
+    )  # fmt: skip
+    if source is not None:
+        registry.ufuncs[source] = primitive
+    return primitive
+
+
+def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
+    """The function (cotangent, output, args) -> cotangent times the partial; None for zero.
+
+    It uses operators, not primitives by name: on arrays they are NumPy's own, without a detour.
+    """
+    if partial is None:
+        return None
+    if not callable(partial) and not isinstance(partial, Over):
+        constant = partial
+        if constant == 1:
+            return lambda cotangent, output, args: cotangent
+        if constant == -1:
+            return lambda cotangent, output, args: -cotangent
+        return lambda cotangent, output, args: cotangent * constant
+    if isinstance(partial, Over):
+        divisor = partial.function
+        return lambda cotangent, output, args: cotangent / divisor(output, *args)
+    function = partial
+
+    def scale(cotangent: Any, output: Any, args: Any) -> Any:
+        factor = function(output, args[0]) if len(args) == 1 else function(output, *args)
+        kind = type(factor)
+        if kind is ndarray:
+            if factor.dtype is not _BOOL:
+                return cotangent * factor
+        elif kind is float:
+            return cotangent * factor
+        elif kind is Times:
+            return cotangent * factor.number * factor.value
+        elif kind is Masked:
+            return Masked(select(factor.mask, cotangent * factor.value, 0), factor.mask)
+        if kind is bool or (kind not in PYTHON_SCALARS and factor.dtype == _BOOL):
+            return Masked(select(factor, cotangent, 0), factor)
+        return cotangent * factor
+
+    return scale
+
+
+_BOOL = np.dtype(np.bool_)
+
+
+def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Masked:
+    """A masked cotangent times a partial: still exactly zero where the mask is false."""
+    mask = cotangent.mask
+    with np.errstate(all="ignore"):  # what is computed where the mask is false is thrown away
+        scaled = scale(cotangent.value, output, args)
+    if type(scaled) is Masked:
+        mask = logical_and(mask, scaled.mask)
+        scaled = scaled.value
+    return Masked(select(mask, scaled, 0), mask)
+
+
+def add_cotangents(x: Any, y: Any) -> Any:
+    """The sum of two cotangents, either of which may be masked, and the first one collected."""
+    if isinstance(x, Collected):
+        return x.plus(y)
+    if type(x) is Masked and type(y) is Masked:
+        return Masked(x.value + y.value, logical_or(x.mask, y.mask))
+    return plain(x) + plain(y)
+
+
+def plain(cotangent: Any) -> Any:
+    """The cotangent without its mask."""
+    kind = type(cotangent)
+    if kind is ndarray or kind is float64 or kind is Tracer:
+        return cotangent
+    return cotangent.value if kind is Masked or isinstance(cotangent, Collected) else cotangent
+
+
+def whole(cotangent: Any) -> Any:
+    """The cotangent as rules take it, not collected any more."""
+    return cotangent.total() if isinstance(cotangent, Collected) else cotangent
+
+
+def fit(x: Any, type_: Type) -> Any:
+    """x broadcast and cast to a Type; where that is real, the real part."""
+    found = typeof(x)
+    if found.shape != type_.shape:
+        x = broadcast_to(x, shape=type_.shape)
+    return x if found.dtype == type_.dtype else convert(x, dtype=type_.dtype)
+
+
+def broadcast_shapes(name: str, args: Sequence[Type]) -> tuple[int, ...]:
+    """The shape that NumPy's broadcasting gives.
+
+    Raises:
+      ShapeError: naming the operation and the shapes.
+    """
+    first: tuple[int, ...] = ()
+    for a in args:
+        if a.shape != first and a.shape:
+            if first:
+                break
+            first = a.shape
+    else:
+        return first
+    try:
+        return np.broadcast_shapes(*[a.shape for a in args])
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in args)
+        raise ShapeError(
+            f"`{name}` got arrays of shapes {shapes}, which cannot be broadcast together."
+        ) from None
+
+
+def _dtype_by_example(name: str, eval: Any, args: Sequence[Type]) -> tuple[np.dtype[Any], bool]:
+    """What a ufunc promotes its arguments to, asked of the ufunc itself."""
+    examples = [
+        np.ones((), a.dtype).item() if a.weak else np.ones((1,) if a.shape else (), a.dtype)
+        for a in args
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            result = eval(*examples)
+    except TypeError as error:
+        raise ShapeError(
+            f"`{name}` has no meaning for {', '.join(map(str, args))}: {error}"
+        ) from None
+    weak = type(result) in PYTHON_SCALARS
+    return (typeof(result).dtype, weak)
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "power": operator.pow,
+    "left_shift": operator.lshift,
+    "right_shift": operator.rshift,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+    "invert": operator.invert,
+}
+
+
+def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
+    """Python's operator for a ufunc.
+
+    What is made of Python's numbers alone stays one, and so stays weak, as in unwrapped code.
+    Integers are Python's: they have no bound, and `//` and `%` by zero are errors. Floats are
+    NumPy's, without Python's errors and complex results.
+    """
+    name = ufunc.__name__
+    apply = _OPERATORS[name]
+
+    def eval(*args: Any) -> Any:
+        for arg in args:
+            if type(arg) not in PYTHON_SCALARS:
+                return apply(*args)
+        if any(type(arg) is complex for arg in args):
+            return ufunc(*args).item()
+        if any(type(arg) is float for arg in args) or (name == "divide" and not args[1]):
+            return ufunc(*map(float, args)).item()
+        if name == "power" and args[1] < 0:
+            raise ValueError(
+                f"{args[0]} ** {args[1]} of two integers is a float, though a positive power is "
+                "one: what is compiled has one type for both. Make the base a float."
+            )
+        return apply(*args)
+
+    return eval
+
+
+# --- the arithmetic of rules
+# -------------------------------------------------------------------------
+
+neg = elementwise("neg", operator.neg, ufunc=np.negative, partials=[-1])
+add = elementwise("add", operator.add, ufunc=np.add, partials=[1, 1])
+sub = elementwise("sub", operator.sub, ufunc=np.subtract, partials=[1, -1])
+mul = elementwise("mul", operator.mul, ufunc=np.multiply,
+                  partials=[lambda z, x, y: y, lambda z, x, y: x])  # fmt: skip
+div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
+                  partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)],
+                  reads=(1,))  # fmt: skip
+
+ARITHMETIC = (add, sub, mul, div)
+
+
+def _eval_select(condition: Any, x: Any, y: Any) -> Any:
+    chosen = np.where(condition, x, y)
+    return chosen if chosen.ndim else chosen[()]
+
+
+select = elementwise(
+    "select",
+    _eval_select,
+    partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)],
+    reads=(0,),
+)
+"""`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
+
+logical_not: Primitive = elementwise("logical_not", np.logical_not, partials=[None])
+logical_and = elementwise("logical_and", np.logical_and, partials=[None, None])
+logical_or = elementwise("logical_or", np.logical_or, partials=[None, None])
+
+lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None])
+le = elementwise("le", operator.le, ufunc=np.less_equal, partials=[None, None])
+gt = elementwise("gt", operator.gt, ufunc=np.greater, partials=[None, None])
+ge = elementwise("ge", operator.ge, ufunc=np.greater_equal, partials=[None, None])
+eq = elementwise("eq", operator.eq, ufunc=np.equal, partials=[None, None])
+ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
+
+__all__ = [
+    "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add", "add_cotangents",
+    "broadcast_shapes", "div", "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and",
+    "logical_not", "logical_or", "lt", "mul", "ne", "neg", "plain", "select", "sub", "whole",
+]  # fmt: skip

@@ -1,0 +1,105 @@
+"""np.linalg's solve, inv, cholesky, det and slogdet at the cost of what they call.
+
+Around LAPACK they convert arguments, and set anew each time what happens to floating-point errors:
+on small matrices two thirds of their time. Here that is set up once. What it takes is no public
+part of NumPy: where it is not there, or does not do what np.linalg does, and for other dtypes than
+float64 and complex128, np.linalg is called. Knows NumPy alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Function = Callable[..., Any]
+
+_DTYPES = (np.dtype(np.float64), np.dtype(np.complex128))
+_SINGULAR = "Singular matrix"
+_NOT_POSITIVE = "Matrix is not positive definite"
+
+
+def _written(public: Function, count: int) -> Function:
+    """A function of so many arrays that takes a place for its result behind them, too."""
+
+    def run(*args: Any) -> Any:
+        result = public(*args[:count])
+        if len(args) == count:
+            return result
+        args[count][...] = result
+        return args[count]
+
+    return run
+
+
+def _direct(public: Function, gufunc: Any, message: str) -> Function:
+    """The same without what stands around LAPACK.
+
+    Args:
+      public: the function of np.linalg.
+      gufunc: what that calls.
+      message: of the LinAlgError that it raises; "" where it raises none.
+    """
+    from numpy._core.umath import _extobj_contextvar, _make_extobj
+
+    otherwise = _written(public, gufunc.nin)
+
+    def call(error: str, flag: int) -> None:
+        raise np.linalg.LinAlgError(message)
+
+    errors = _make_extobj(call=call, invalid="call", over="ignore", divide="ignore", under="ignore")
+    set_errors, reset = _extobj_contextvar.set, _extobj_contextvar.reset
+
+    def run(*args: Any) -> Any:
+        for a in args:
+            if a.dtype not in _DTYPES:
+                return otherwise(*args)
+        if not message:
+            return gufunc(*args)
+        token = set_errors(errors)
+        try:
+            return gufunc(*args)
+        finally:
+            reset(token)
+
+    return run
+
+
+def _raises(function: Function, *args: Any) -> bool:
+    try:
+        function(*args)
+    except np.linalg.LinAlgError:
+        return True
+    return False
+
+
+def _fastest(public: Function, name: str, message: str = "") -> Function:
+    """The direct function where that does on two small matrices what the public one does."""
+    count = 2 if public is np.linalg.solve else 1
+    return functools.wraps(public)(_known(public, name, message, count) or _written(public, count))
+
+
+def _known(public: Function, name: str, message: str, count: int) -> Function | None:
+    """The direct function; None where NumPy lacks its parts, or they do something else."""
+    four, none = np.full((1, 1), 4.0), np.zeros((1, 1))
+    try:
+        from numpy.linalg import _umath_linalg
+
+        direct = _direct(public, getattr(_umath_linalg, name), message)
+        same = np.all(direct(*[four] * count) == public(*[four] * count))
+        raises = _raises(direct, *[none] * count)
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return None  # parts that are not public may go, or take other arguments, in any release
+    return direct if same and raises == bool(message) else None
+
+
+solve = _fastest(np.linalg.solve, "solve", _SINGULAR)
+"""`solve(a, b)`, or `solve(a, b, out)`, for matrices b."""
+inv = _fastest(np.linalg.inv, "inv", _SINGULAR)
+cholesky = _fastest(np.linalg.cholesky, "cholesky_lo", _NOT_POSITIVE)
+det = _fastest(np.linalg.det, "det")
+slogdet = _fastest(np.linalg.slogdet, "slogdet")
+
+__all__ = ["cholesky", "det", "inv", "slogdet", "solve"]

@@ -1,0 +1,134 @@
+"""What the rules of linear algebra are written with: adjoints, triangles, diagonals.
+
+A formula of linalg*.py is written for the inner product Re tr(G^H dA), as books have it, with the
+conjugates of our cotangents, whose pairing is Re sum(c * dA): `adjoint` is a conjugate transpose.
+Knows shaping and NumPy's operators, which reach traced values; declares no primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ShapeError
+from fungrad.ir.types import Type
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.elementwise.ufuncs import real
+from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    conj,
+    prepend_axes,
+    reduce_sum,
+    reshape,
+    transpose,
+)
+from fungrad.tracing.trace import shape_of
+
+
+def swap(x: Any) -> Any:
+    """The transposes of matrices."""
+    if type(x) is np.ndarray:
+        return x.mT
+    ndim = len(shape_of(x))
+    return transpose(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
+
+
+def bar(x: Any) -> Any:
+    """The complex conjugate; x itself where it is real."""
+    return conj(x) if x.dtype.kind == "c" else x
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transposes of matrices."""
+    return bar(swap(x))
+
+
+def real_part(x: Any) -> Any:
+    """The real part; x itself where it is real."""
+    return real(x) if x.dtype.kind == "c" else x
+
+
+def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float32 for complex64, and so on."""
+    return np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
+
+
+def columns(x: Any) -> Any:
+    """Vectors, so that they scale the columns of matrices."""
+    shape = shape_of(x)
+    return reshape(x, shape=(*shape[:-1], 1, shape[-1]))
+
+
+def rows(x: Any) -> Any:
+    """Vectors, so that they scale the rows of matrices."""
+    return reshape(x, shape=(*shape_of(x), 1))
+
+
+def diagonals(x: Any) -> Any:
+    """The diagonals of matrices, along a last axis."""
+    return diagonal(x, offset=0)
+
+
+def diagonal_matrix(x: Any) -> Any:
+    """Diagonal matrices of vectors."""
+    length = shape_of(x)[-1]
+    return from_diagonal(x, offset=0, shape=(length, length))
+
+
+def sum_diagonal(x: Any) -> Any:
+    """The traces of matrices, with two axes of length 1 in place of those of the matrix."""
+    total = reduce_sum(diagonals(x), axes=(len(shape_of(x)) - 2,))
+    return reshape(total, shape=(*shape_of(total), 1, 1))
+
+
+@lru_cache(maxsize=256)
+def _triangle(shape: tuple[int, int], offset: int) -> Any:
+    mask = np.tri(*shape, offset, dtype=bool)
+    mask.flags.writeable = False
+    return mask
+
+
+def lower(x: Any, offset: int = 0) -> Any:
+    """The lower triangles, zero above the given diagonal."""
+    return select(_triangle(shape_of(x)[-2:], offset), x, 0)
+
+
+def upper(x: Any, offset: int = 0) -> Any:
+    """The upper triangles, zero below the given diagonal."""
+    return select(_triangle(shape_of(x)[-2:], offset - 1), 0, x)
+
+
+def eye(like: Any) -> Any:
+    """The identity matrix of a matrix's size and real dtype."""
+    return np.eye(shape_of(like)[-1], dtype=real_dtype(like.dtype))
+
+
+def result(*types: Type) -> np.dtype[Any]:
+    """The dtype that NumPy's linear algebra gives: single where all are, otherwise double."""
+    dtype = np.result_type(*[t.dtype for t in types])
+    return dtype if dtype.kind in "fc" else np.dtype(np.float64)
+
+
+def square(name: str, x: Type) -> None:
+    """Asks for square matrices.
+
+    Raises:
+      ShapeError: naming the function and the shape.
+    """
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"{name} takes square matrices, but got an array of shape {x.shape}.")
+
+
+def aligned(args: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
+    """The arguments of a primitive that broadcasts, with the batch axis in front of all axes."""
+    ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
+    return [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]
+
+
+__all__ = [
+    "adjoint", "aligned", "bar", "columns", "diagonal_matrix", "diagonals", "eye", "lower",
+    "real_dtype", "real_part", "result", "rows", "square", "sum_diagonal", "swap", "upper",
+]  # fmt: skip

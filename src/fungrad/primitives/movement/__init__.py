@@ -1,0 +1,1 @@
+"""Primitives that move elements and compute nothing: shapes, indices, windows."""

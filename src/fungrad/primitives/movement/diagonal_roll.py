@@ -1,0 +1,66 @@
+"""Diagonals, and roll. All are linear and move elements only.
+
+Knows `declare`; does no arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.primitives.primitive import Primitive, linear
+
+# --- diagonals ------------------------------------------------------------------------------------
+
+
+def _diagonal_length(shape: Sequence[int], offset: int) -> int:
+    rows, columns = shape[-2:]
+    return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+
+
+diagonal: Primitive = linear(
+    "diagonal",
+    moves=True,
+    eval=lambda x, *, offset: np.diagonal(x, offset, -2, -1),
+    type=lambda x, *, offset: x.with_shape((*x.shape[:-2], _diagonal_length(x.shape, offset))),
+    transpose=lambda ct, x, *, offset: from_diagonal(ct, offset=offset, shape=x.shape[-2:]),
+    batch=lambda args, batched, size, *, offset: diagonal(args[0], offset=offset),
+)
+"""`diagonal(x, offset=)`: the diagonals of the last two axes, along a new last axis."""
+
+
+def _eval_from_diagonal(x: Any, *, offset: int, shape: tuple[int, int]) -> Any:
+    result = np.zeros((*x.shape[:-1], *shape), x.dtype)
+    rows = np.arange(x.shape[-1]) + max(0, -offset)
+    result[..., rows, rows + offset] = x
+    return result
+
+
+from_diagonal: Primitive = linear(
+    "from_diagonal",
+    eval=_eval_from_diagonal,
+    type=lambda x, *, offset, shape: x.with_shape((*x.shape[:-1], *shape)),
+    transpose=lambda ct, x, *, offset, shape: diagonal(ct, offset=offset),
+    batch=lambda args, batched, size, *, offset, shape: from_diagonal(
+        args[0], offset=offset, shape=shape
+    ),
+)
+"""`from_diagonal(x, offset=, shape=)`: matrices of the given shape, zero beside the diagonal."""
+
+# --- roll -----------------------------------------------------------------------------------------
+
+roll: Primitive = linear(
+    "roll",
+    moves=True,
+    eval=lambda x, *, shifts, axes: np.roll(x, shifts, axes),
+    type=lambda x, *, shifts, axes: x,
+    transpose=lambda ct, x, *, shifts, axes: roll(ct, shifts=tuple(-s for s in shifts), axes=axes),
+    batch=lambda args, batched, size, *, shifts, axes: roll(
+        args[0], shifts=shifts, axes=tuple(a + 1 for a in axes)
+    ),
+)
+"""`roll(x, shifts=, axes=)`: the elements moved along the axes; those pushed out come in again."""
+
+__all__ = ["diagonal", "from_diagonal", "roll"]

@@ -1,0 +1,267 @@
+"""Reading by index. Knows `declare`, shaping, stacking; not scattering.
+
+`getitem(x, *arrays, index=)` is NumPy's x[...]: what the index says without arrays (integers,
+slices, newaxis, ellipsis) is the static `Index`; its integer arrays are passive arguments. Masks do
+not reach this floor: they are turned into integer arrays, which then cannot repeat
+(`Index.unique`). `scatter` is the transpose of getitem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ShapeError
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.elementwise.family import Masked
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    inverse_permutation,
+    reshape,
+    transpose,
+)
+from fungrad.primitives.movement.stack_iota import iota
+from fungrad.primitives.movement.static_index import (
+    ARRAY,
+    Index,
+    Layout,
+    Shape,
+    expanded,
+    layout,
+    of_int,
+    of_slice,
+)
+from fungrad.primitives.primitive import Primitive, general, types_of
+from fungrad.tracing.trace import shape_of, typeof
+
+# --- batching: the same index for all examples, or one for each -----------------------------------
+
+
+def batched_index(
+    index: Index,
+    arrays: Sequence[Any],
+    batched: Sequence[bool],
+    size: int,
+    example: Shape | None,
+    shape: Shape,
+) -> tuple[Index, list[Any], tuple[int, ...] | None]:
+    """The index that applies `index` to every example at once.
+
+    Args:
+      index: the index for one example.
+      arrays: its index arrays.
+      batched: which of them have the batch axis.
+      size: the number of examples.
+      example: the shape of one example of x, None where x is the same for all.
+      shape: the shape of x itself, as it is indexed.
+
+    Returns:
+      An Index, its arrays, and the permutation that puts the axes of the result into the order
+      (batch axis, axes of one example); None where they are in it.
+    """
+    if not any(batched):
+        assert example is not None
+        wide = Index((slice(None), *index.entries), index.unique)
+        found = layout(wide, shape, [shape_of(a) for a in arrays])
+        ndim = len(found.fancy)
+        if found.position or not ndim:
+            return wide, list(arrays), None
+        return wide, list(arrays), (ndim, *range(ndim), *range(ndim + 1, len(found.shape)))
+    shapes = [shape_of(a)[b:] for a, b in zip(arrays, batched, strict=True)]
+    ndim = max(map(len, shapes))
+    aligned = [
+        reshape(a, shape=(size, *(1,) * (ndim - len(s)), *s)) if b and len(s) < ndim else a
+        for a, b, s in zip(arrays, batched, shapes, strict=True)
+    ]
+    before = layout(index, shape if example is None else example, shapes)
+    if example is None:
+        wide = Index(index.entries)
+    else:
+        wide = Index((ARRAY, *index.entries), index.unique or not ndim)
+        aligned.insert(0, iota(shape=(size, *(1,) * ndim)))
+    after = layout(wide, shape, [shape_of(a) for a in aligned])
+    start = after.position
+    rest = [r if r < start else r + 1 + ndim for r in range(len(after.rest))]
+    order = (
+        start,
+        *rest[: before.position],
+        *range(start + 1, start + 1 + ndim),
+        *rest[before.position :],
+    )
+    return wide, aligned, None if order == tuple(range(len(order))) else order
+
+
+def with_batch(x: Any, batched: bool, size: int) -> Any:
+    """x with the batch axis."""
+    return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
+
+
+# --- getitem --------------------------------------------------------------------------------------
+
+
+def _eval_getitem(x: Any, *arrays: Any, index: Index) -> Any:
+    if type(x) in PYTHON_SCALARS:
+        x = np.asarray(x)
+    return x[index.fill(arrays) if arrays else index.entries]
+
+
+def _type_getitem(x: Type, *arrays: Type, index: Index) -> Type:
+    return Type(layout(index, x.shape, [a.shape for a in arrays]).shape, x.dtype)
+
+
+def _vjp_getitem(ct: Any, output: Any, args: Any, wanted: Any, *, index: Index) -> list[Any]:
+    x, *arrays = args
+    result = scatter(ct, *arrays, index=index, shape=x.shape)
+    if repeatable(arrays):
+        # x[mask] is a `where`: what is not read gets exactly zero, behind an infinite slope too.
+        result = Masked(result, indexed(*arrays, index=index, shape=x.shape))
+    return [result, *[None] * len(arrays)]
+
+
+def _collect_getitem(total: Any, ct: Any, args: Any, *, index: Index) -> None:
+    if len(args) == 1 and type(ct) is not Masked:
+        part = total.value[index.entries]
+        if type(part) is np.ndarray:  # a view
+            np.add(part, ct, out=part)
+        else:
+            total.value[index.entries] = part + ct
+        total.unmask()
+        return
+    if type(ct) is not Masked and repeatable(args[1:]):  # as above
+        ct = Masked(ct, np.True_)
+    total.add(ct, lambda ufunc, out, values: apply_at(ufunc, out, values, args[1:], index))
+
+
+def _batch_getitem(args: Any, batched: Any, size: int, *, index: Index) -> Any:
+    x, *arrays = args
+    example = shape_of(x)[1:] if batched[0] else None
+    wide, aligned, order = batched_index(index, arrays, batched[1:], size, example, shape_of(x))
+    result = getitem(x, *aligned, index=wide)
+    return result if order is None else transpose(result, axes=order)
+
+
+getitem: Primitive = Primitive(
+    "getitem",
+    eval=_eval_getitem,
+    type=_type_getitem,
+    jvp=lambda primals, tangents, *, index: (
+        getitem(*primals, index=index),
+        getitem(tangents[0], *primals[1:], index=index),
+    ),
+    vjp=_vjp_getitem,
+    batch=_batch_getitem,
+    keep=lambda args: [*types_of(args[:1]), *args[1:]] if len(args) > 1 else types_of(args),
+    collect=_collect_getitem,
+    moves=True,
+)
+"""`getitem(x, *arrays, index=)`: NumPy's x[index]; the arrays go into their places."""
+
+
+def repeatable(arrays: Sequence[Any]) -> bool:
+    """Whether index arrays have axes, so that they may name an element more than once."""
+    return any(map(shape_of, arrays))
+
+
+def _eval_indexed(*arrays: Any, index: Index, shape: Shape) -> Any:
+    out = np.zeros(shape, np.bool_)
+    out[index.fill(arrays)] = True
+    return out
+
+
+def _type_indexed(*arrays: Type, index: Index, shape: Shape) -> Type:
+    layout(index, shape, [a.shape for a in arrays])
+    return Type(shape, np.bool_)
+
+
+def _batch_indexed(args: Any, batched: Any, size: int, *, index: Index, shape: Shape) -> Any:
+    wide, aligned, _ = batched_index(index, args, batched, size, shape, (size, *shape))
+    return indexed(*aligned, index=wide, shape=(size, *shape))
+
+
+indexed: Primitive = general(
+    "indexed", eval=_eval_indexed, type=_type_indexed, batch=_batch_indexed, cuts=True
+)
+"""`indexed(*arrays, index=, shape=)`: a mask of that shape, true for the elements of x[index]."""
+
+
+# --- scatter --------------------------------------------------------------------------------------
+
+
+def apply_at(ufunc: np.ufunc, out: Any, values: Any, arrays: Sequence[Any], index: Index) -> Any:
+    """Writes ufunc(out[index], values) into an array that is ours, repeats included."""
+    native = index.fill(arrays)
+    if index.unique or not repeatable(arrays):
+        out[native] = ufunc(out[native], values)
+    elif out.flags.c_contiguous and out.ndim > 1 and 4 * np.size(values) > out.size:
+        # NumPy has a fast loop for one axis only.
+        positions = np.arange(out.size).reshape(out.shape)[native]
+        ufunc.at(out.reshape(-1), positions.reshape(-1), np.reshape(values, -1))
+    else:
+        ufunc.at(out, native, values)
+    return out
+
+
+def _eval_scatter(ct: Any, *arrays: Any, index: Index, shape: Shape) -> Any:
+    out = np.zeros(shape, ct.dtype if hasattr(ct, "dtype") else np.asarray(ct).dtype)
+    if index.unique or not repeatable(arrays):
+        out[index.fill(arrays)] = ct
+        return out
+    return apply_at(np.add, out, ct, arrays, index)
+
+
+def checked_values(
+    name: str, values: Type, shape: Shape, arrays: Sequence[Type], index: Index
+) -> None:
+    """Raises ShapeError where values do not have the shape that the index reads."""
+    wanted = layout(index, shape, [a.shape for a in arrays]).shape
+    if values.shape != wanted:
+        raise ShapeError(
+            f"`{name}` got values of shape {values.shape}, but the index {index} of an array of "
+            f"shape {shape} names elements of shape {wanted}."
+        )
+
+
+def _type_scatter(ct: Type, *arrays: Type, index: Index, shape: Shape) -> Type:
+    checked_values("scatter", ct, shape, arrays, index)
+    return Type(shape, ct.dtype)
+
+
+def batched_values(values: Any, batched: bool, size: int, order: tuple[int, ...] | None) -> Any:
+    """Values of one example each, with their axes as the index of all examples wants them."""
+    values = with_batch(values, batched, size)
+    return values if order is None else transpose(values, axes=inverse_permutation(order))
+
+
+def _batch_scatter(args: Any, batched: Any, size: int, *, index: Index, shape: Shape) -> Any:
+    ct, *arrays = args
+    all_shape = (size, *shape)
+    wide, aligned, order = batched_index(index, arrays, batched[1:], size, shape, all_shape)
+    ct = batched_values(ct, batched[0], size, order)
+    return scatter(ct, *aligned, index=wide, shape=all_shape)
+
+
+def _jvp_scatter(primals: Any, tangents: Any, **params: Any) -> Any:
+    return scatter(*primals, **params), scatter(tangents[0], *primals[1:], **params)
+
+
+scatter: Primitive = Primitive(
+    "scatter",
+    eval=_eval_scatter,
+    type=_type_scatter,
+    jvp=_jvp_scatter,
+    vjp=lambda ct, output, args, wanted, *, index, shape: [
+        getitem(ct, *args[1:], index=index),
+        *[None] * (len(args) - 1),
+    ],
+    batch=_batch_scatter,
+    keep=lambda args: [typeof(args[0]), *args[1:]],
+)
+"""`scatter(values, *arrays, index=, shape=)`: zeros, with the values added at x[index]."""
+
+__all__ = [
+    "ARRAY", "Index", "Layout", "apply_at", "batched_index", "batched_values", "checked_values",
+    "expanded", "getitem", "indexed", "layout", "of_int", "of_slice", "repeatable", "scatter",
+    "with_batch",
+]  # fmt: skip

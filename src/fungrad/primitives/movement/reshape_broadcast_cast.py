@@ -1,0 +1,374 @@
+"""Primitives that move elements about: reshape, transpose, broadcast, concatenate, pad,
+flip, cast.
+
+All are linear. Knows `declare`; does no arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ShapeError
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.primitive import Primitive, full, general, linear, zeros
+from fungrad.tracing.trace import shape_of, typeof
+
+Shape = tuple[int, ...]
+
+# --- reshape
+# ---------------------------------------------------------------------------------------
+
+
+def _type_reshape(x: Type, *, shape: Shape) -> Type:
+    if x.size != Type(shape, x.dtype).size:
+        raise ShapeError(f"An array of shape {x.shape} cannot be reshaped to {shape}.")
+    return x.with_shape(shape)
+
+
+reshape: Primitive = linear(
+    "reshape",
+    moves=True,
+    # The methods cost a fifth of the functions, which serve what is no array.
+    eval=lambda x, *, shape: x.reshape(shape) if type(x) is np.ndarray else np.reshape(x, shape),
+    type=_type_reshape,
+    transpose=lambda ct, x, *, shape: reshape(ct, shape=x.shape),
+    batch=lambda args, batched, size, *, shape: reshape(args[0], shape=(size, *shape)),
+)
+"""`reshape(x, shape=)`: the same elements in C order; the shape is complete (no -1)."""
+
+# --- transpose
+# -------------------------------------------------------------------------------------
+
+
+def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes `axes`."""
+    result = [0] * len(axes)
+    for position, axis in enumerate(axes):
+        result[axis] = position
+    return tuple(result)
+
+
+transpose: Primitive = linear(
+    "transpose",
+    moves=True,
+    eval=lambda x, *, axes: x.transpose(axes) if type(x) is np.ndarray else np.transpose(x, axes),
+    type=lambda x, *, axes: x.with_shape(tuple(x.shape[a] for a in axes)),
+    transpose=lambda ct, x, *, axes: transpose(ct, axes=inverse_permutation(axes)),
+    batch=lambda args, batched, size, *, axes: transpose(
+        args[0], axes=(0, *(axis + 1 for axis in axes))
+    ),
+)
+"""`transpose(x, axes=)`: axis i of the result is axis axes[i] of x."""
+
+
+def moveaxis(x: Any, source: int, destination: int) -> Any:
+    """x with one axis moved."""
+    axes = list(range(len(shape_of(x))))
+    axes.insert(destination, axes.pop(source))
+    return x if axes == sorted(axes) else transpose(x, axes=tuple(axes))
+
+
+# --- broadcasting
+# ----------------------------------------------------------------------------------
+
+
+def _type_broadcast(x: Type, *, shape: Shape) -> Type:
+    offset = len(shape) - x.ndim
+    if offset < 0 or any(n not in (1, m) for n, m in zip(x.shape, shape[offset:], strict=True)):
+        raise ShapeError(f"An array of shape {x.shape} cannot be broadcast to {shape}.")
+    return x.with_shape(shape)
+
+
+def _batch_broadcast(args: Any, batched: Any, size: int, *, shape: Shape) -> Any:
+    x = prepend_axes(args[0], len(shape) + 1)
+    return broadcast_to(x, shape=(size, *shape))
+
+
+def _eval_broadcast(x: Any, *, shape: Shape) -> Any:
+    if (
+        shape_of(x) == ()
+    ):  # the usual case, the cotangent of a sum: without np.broadcast_to's detours
+        x = np.asarray(x)
+        view: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+        view.flags.writeable = False
+        return view
+    return np.broadcast_to(x, shape)
+
+
+broadcast_to: Primitive = linear(
+    "broadcast_to",
+    eval=_eval_broadcast,
+    type=_type_broadcast,
+    transpose=lambda ct, x, *, shape: sum_to(ct, x.shape),
+    batch=_batch_broadcast,
+)
+"""`broadcast_to(x, shape=)`: x repeated by NumPy's broadcasting (a read-only view where it is
+evaluated).
+"""
+
+
+def prepend_axes(x: Any, ndim: int) -> Any:
+    """A batched x with axes of length 1 put in behind the batch axis until it has `ndim` axes."""
+    shape = shape_of(x)
+    if len(shape) == ndim:
+        return x
+    return reshape(x, shape=(shape[0], *([1] * (ndim - len(shape))), *shape[1:]))
+
+
+def sum_to(x: Any, shape: Shape) -> Any:
+    """Undoes broadcasting: sums x over the axes along which an array of `shape` was repeated."""
+    found = shape_of(x)
+    if found == shape:
+        return x
+    before = (*[1] * (len(found) - len(shape)), *shape)
+    axes = tuple([i for i, n in enumerate(before) if n == 1 != found[i]])
+    if axes:
+        x = reduce_sum(x, axes=axes)
+    return x if shape_of(x) == shape else reshape(x, shape=shape)
+
+
+# --- sum: the transpose of broadcasting, and so declared beside it
+# ------------------------------------
+
+
+def _type_sum(x: Type, *, axes: tuple[int, ...]) -> Type:
+    dtype = np.add.reduce(np.empty((0,), x.dtype)).dtype
+    return Type(tuple(n for i, n in enumerate(x.shape) if i not in axes), dtype)
+
+
+def _transpose_sum(ct: Any, x: Type, *, axes: tuple[int, ...]) -> Any:
+    if len(axes) == len(x.shape):
+        return broadcast_to(ct, shape=x.shape)
+    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    return broadcast_to(reshape(ct, shape=kept), shape=x.shape)
+
+
+reduce_sum: Primitive = linear(
+    "reduce_sum",
+    moves=True,
+    eval=lambda x, *, axes: np.add.reduce(x, axis=axes),
+    type=_type_sum,
+    transpose=_transpose_sum,
+    batch=lambda args, batched, size, *, axes: reduce_sum(args[0], axes=tuple(a + 1 for a in axes)),
+)
+"""`reduce_sum(x, axes=)`: the sum over the given axes, which are dropped."""
+
+# --- casts
+# -----------------------------------------------------------------------------------------
+
+
+def _eval_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
+    if type(x) in PYTHON_SCALARS:
+        x = np.asarray(x)[()]
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = x.real
+    return x.astype(dtype)
+
+
+convert: Primitive = linear(
+    "convert",
+    eval=_eval_convert,
+    type=lambda x, *, dtype: Type(x.shape, dtype),
+    transpose=lambda ct, x, *, dtype: (
+        ct if typeof(ct).dtype == np.bool_ else convert(ct, dtype=x.dtype)
+    ),
+    batch=lambda args, batched, size, *, dtype: convert(args[0], dtype=dtype),
+    moves=True,
+)
+"""`convert(x, dtype=)`: x in another floating or complex dtype; the real part where that is
+real. The mask of a cotangent stays boolean.
+"""
+
+number: Primitive = linear(
+    "number",
+    eval=float,
+    type=lambda x: Type((), np.float64, weak=True),
+    transpose=lambda ct, x: ct if typeof(ct).dtype == np.bool_ else convert(ct, dtype=x.dtype),
+    batch=lambda args, batched, size: convert(args[0], dtype=np.dtype(np.float64)),
+    moves=True,
+)
+"""`number(x)`: a real number of shape () as a Python float, which promotes as one."""
+
+
+def _eval_to_discrete(x: Any, *, dtype: Any) -> Any:
+    value = np.asarray(x)
+    if type(x) is int and value.dtype != np.int64:  # larger than its Type says that it can be
+        raise OverflowError(f"Python integer {x} out of bounds for int64")
+    return value.astype(dtype)[()]
+
+
+to_discrete: Primitive = general(
+    "to_discrete",
+    eval=_eval_to_discrete,
+    type=lambda x, *, dtype: Type(x.shape, dtype),
+    batch=lambda args, batched, size, *, dtype: to_discrete(args[0], dtype=dtype),
+    cuts=True,
+)
+"""`to_discrete(x, dtype=)`: x as integers, booleans or other objects without a derivative."""
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """x in another dtype; x itself where it has that dtype already."""
+    type_ = typeof(x)
+    dtype = np.dtype(dtype)
+    if type_.dtype == dtype and not type_.weak:
+        return x
+    return (
+        convert(x, dtype=dtype)
+        if dtype.kind in "fc" and type_.inexact
+        else to_discrete(x, dtype=dtype)
+    )
+
+
+# --- conjugation: linear over the reals
+# -------------------------------------------------------------
+
+conj: Primitive = linear(
+    "conj",
+    eval=np.conj,
+    type=lambda x: Type(x.shape, np.int8 if x.dtype.kind == "b" else x.dtype),
+    transpose=lambda ct, x: conj(ct),
+    batch=lambda args, batched, size: conj(args[0]),
+)
+"""The complex conjugate."""
+
+# --- concatenate, pad, flip
+# --------------------------------------------------------------------------
+
+
+def _type_concatenate(*xs: Type, axis: int) -> Type:
+    first = xs[0]
+    for x in xs[1:]:
+        same = x.ndim == first.ndim and all(
+            n == m for i, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis
+        )
+        if not same:
+            raise ShapeError(
+                f"Arrays of shapes {[t.shape for t in xs]} cannot be concatenated along axis "
+                f"{axis}."
+            )
+    shape = list(first.shape)
+    shape[axis] = sum(x.shape[axis] for x in xs)
+    return Type(tuple(shape), np.result_type(*[x.dtype for x in xs]))
+
+
+def _transpose_concatenate(ct: Any, *xs: Type, axis: int) -> Any:
+    pieces = []
+    start = 0
+    before = (slice(None),) * axis
+    for x in xs:
+        stop = start + x.shape[axis]
+        if type(ct) is np.ndarray:
+            pieces.append(ct[(*before, slice(start, stop))])
+        else:
+            pieces.append(slice_axis(ct, axis=axis, start=start, stop=stop))
+        start = stop
+    return tuple(pieces)
+
+
+def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
+    full_size = [
+        x if b else broadcast_to(x, shape=(size, *shape_of(x)))
+        for x, b in zip(args, batched, strict=True)
+    ]
+    return concatenate(*full_size, axis=axis + 1)
+
+
+concatenate: Primitive = linear(
+    "concatenate",
+    moves=True,
+    eval=lambda *xs, axis: np.concatenate(xs, axis),
+    type=_type_concatenate,
+    transpose=_transpose_concatenate,
+    batch=_batch_concatenate,
+)
+"""`concatenate(*xs, axis=)`: arrays joined along an axis that they have."""
+
+
+def stack_first(values: Sequence[Any]) -> Any:
+    """Values of one shape, stacked along a new axis 0."""
+    return concatenate(*[reshape(v, shape=(1, *shape_of(v))) for v in values], axis=0)
+
+
+def _eval_slice(x: Any, *, axis: int, start: int, stop: int) -> Any:
+    return x[(slice(None),) * axis + (slice(start, stop),)]
+
+
+def _type_slice(x: Type, *, axis: int, start: int, stop: int) -> Type:
+    return x.with_shape((*x.shape[:axis], stop - start, *x.shape[axis + 1 :]))
+
+
+def _transpose_slice(ct: Any, x: Type, *, axis: int, start: int, stop: int) -> Any:
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (start, x.shape[axis] - stop)
+    return pad(ct, widths=tuple(widths))
+
+
+def _collect_slice(total: Any, ct: Any, args: Any, *, axis: int, start: int, stop: int) -> None:
+    def place(ufunc: np.ufunc, out: Any, values: Any) -> None:
+        part = _eval_slice(out, axis=axis, start=start, stop=stop)
+        ufunc(part, values, out=part)
+
+    total.add(ct, place)
+
+
+slice_axis: Primitive = linear(
+    "slice_axis",
+    moves=True,
+    eval=_eval_slice,
+    type=_type_slice,
+    transpose=_transpose_slice,
+    collect=_collect_slice,
+    batch=lambda args, batched, size, *, axis, start, stop: slice_axis(
+        args[0], axis=axis + 1, start=start, stop=stop
+    ),
+)
+"""`slice_axis(x, axis=, start=, stop=)`: a stretch of one axis, 0 <= start <= stop <= length."""
+
+
+def _eval_pad(x: Any, *, widths: tuple[tuple[int, int], ...]) -> Any:
+    shape = tuple(n + before + after for n, (before, after) in zip(x.shape, widths, strict=True))
+    result = np.zeros(shape, x.dtype)
+    result[tuple(slice(b, b + n) for n, (b, _) in zip(x.shape, widths, strict=True))] = x
+    return result
+
+
+def _type_pad(x: Type, *, widths: tuple[tuple[int, int], ...]) -> Type:
+    return x.with_shape(tuple(n + b + a for n, (b, a) in zip(x.shape, widths, strict=True)))
+
+
+def _transpose_pad(ct: Any, x: Type, *, widths: tuple[tuple[int, int], ...]) -> Any:
+    for axis, (before, _) in enumerate(widths):
+        if shape_of(ct)[axis] != x.shape[axis]:
+            ct = slice_axis(ct, axis=axis, start=before, stop=before + x.shape[axis])
+    return ct
+
+
+pad: Primitive = linear(
+    "pad",
+    moves=True,
+    eval=_eval_pad,
+    type=_type_pad,
+    transpose=_transpose_pad,
+    batch=lambda args, batched, size, *, widths: pad(args[0], widths=((0, 0), *widths)),
+)
+"""`pad(x, widths=)`: x with zeros around it; widths holds (before, after) for each axis."""
+
+flip: Primitive = linear(
+    "flip",
+    moves=True,
+    eval=lambda x, *, axes: np.flip(x, axes),
+    type=lambda x, *, axes: x,
+    transpose=lambda ct, x, *, axes: flip(ct, axes=axes),
+    batch=lambda args, batched, size, *, axes: flip(args[0], axes=tuple(a + 1 for a in axes)),
+)
+"""`flip(x, axes=)`: the elements in reverse order along the axes."""
+
+__all__ = [
+    "broadcast_to", "cast", "concatenate", "conj", "convert", "flip", "full",
+    "inverse_permutation", "moveaxis", "number", "pad", "prepend_axes", "reduce_sum", "reshape",
+    "slice_axis", "stack_first", "sum_to", "to_discrete", "transpose", "zeros",
+]  # fmt: skip

@@ -1,0 +1,133 @@
+"""Windows that slide over the last axes of an array, and their transpose, overlapping
+sums; and the Gaussian distribution function of the exact gelu.
+
+Convolutions and poolings are windows, contracted or reduced. Knows `declare`; does no products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ShapeError
+from fungrad.ir.types import Type
+from fungrad.primitives.elementwise.family import elementwise
+from fungrad.primitives.primitive import Primitive, linear
+
+Sizes = tuple[int, ...]
+
+
+def window_counts(lengths: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Sizes:
+    """How many windows fit along each axis: 0 where an axis is shorter than one.
+
+    >>> window_counts((7,), (3,), (2,), (1,))
+    (3,)
+    """
+    return tuple(
+        max(0, (n - (k - 1) * d - 1) // s + 1) if k else 0
+        for n, k, s, d in zip(lengths, sizes, strides, dilations, strict=True)
+    )
+
+
+def _eval_windows(x: Any, *, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Any:
+    lead = x.ndim - len(sizes)
+    counts = window_counts(x.shape[lead:], sizes, strides, dilations)
+    steps = x.strides[lead:]
+    return np.lib.stride_tricks.as_strided(
+        x,
+        (*x.shape[:lead], *counts, *sizes),
+        (
+            *x.strides[:lead],
+            *[step * s for step, s in zip(steps, strides, strict=True)],
+            *[step * d for step, d in zip(steps, dilations, strict=True)],
+        ),
+        writeable=False,
+    )
+
+
+def _type_windows(x: Type, *, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Type:
+    lead = x.ndim - len(sizes)
+    if lead < 0:
+        raise ShapeError(f"An array of shape {x.shape} has no windows of shape {sizes}.")
+    counts = window_counts(x.shape[lead:], sizes, strides, dilations)
+    return x.with_shape((*x.shape[:lead], *counts, *sizes))
+
+
+windows: Primitive = linear(
+    "windows",
+    eval=_eval_windows,
+    type=_type_windows,
+    transpose=lambda ct, x, *, sizes, strides, dilations: overlap_add(
+        ct, lengths=x.shape[x.ndim - len(sizes) :], strides=strides, dilations=dilations
+    ),
+    batch=lambda args, batched, size, **params: windows(args[0], **params),
+)
+"""`windows(x, sizes=, strides=, dilations=)`: y[..., i, k] = x[..., i strides + k dilations], for
+as many last axes as there are sizes (a read-only view where it is evaluated)."""
+
+
+def _places(counts: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Iterator[Any]:
+    """For each position within a window: its index, and where all windows have that element."""
+    for k in np.ndindex(*sizes):
+        yield (
+            k,
+            tuple(
+                slice(i * d, i * d + (n - 1) * s + 1, s) if n else slice(0, 0)
+                for i, n, s, d in zip(k, counts, strides, dilations, strict=True)
+            ),
+        )
+
+
+def _eval_overlap(x: Any, *, lengths: Sizes, strides: Sizes, dilations: Sizes) -> Any:
+    axes = len(lengths)
+    lead = x.ndim - 2 * axes
+    counts, sizes = x.shape[lead : lead + axes], x.shape[lead + axes :]
+    out = np.zeros((*x.shape[:lead], *lengths), x.dtype)
+    for k, place in _places(counts, sizes, strides, dilations):
+        out[(..., *place)] += x[(..., *k)]
+    return out
+
+
+overlap_add: Primitive = linear(
+    "overlap_add",
+    eval=_eval_overlap,
+    type=lambda x, *, lengths, strides, dilations: x.with_shape(
+        (*x.shape[: x.ndim - 2 * len(lengths)], *lengths)
+    ),
+    transpose=lambda ct, x, *, lengths, strides, dilations: windows(
+        ct, sizes=x.shape[x.ndim - len(lengths) :], strides=strides, dilations=dilations
+    ),
+    batch=lambda args, batched, size, **params: overlap_add(args[0], **params),
+)
+"""`overlap_add(x, lengths=, strides=, dilations=)`: the windows x put back where `windows` took
+them from an array whose last axes have those lengths, and added up."""
+
+# --- the Gaussian distribution function -----------------------------------------------------------
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def _eval_normal_cdf(x: Any) -> Any:
+    # erfc, not 1 + erf: full relative precision in the left tail. The standard library's is exact
+    # to an ulp; NumPy has none.
+    given = np.asarray(x).dtype
+    dtype = given if given.kind == "f" else np.result_type(given, np.float16)
+    scaled = np.asarray(x, np.float64) * -math.sqrt(0.5)
+    return np.asarray(0.5 * np.asarray(_erfc(scaled), np.float64), dtype)[()]
+
+
+def _density(x: Any) -> Any:
+    return np.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+
+
+normal_cdf = elementwise(
+    "normal_cdf",
+    _eval_normal_cdf,
+    partials=[lambda y, x: _density(np.clip(x, -40.0, 40.0))],  # beyond, the density is 0
+)
+"""`normal_cdf(x)`: the probability that a standard normal variable is at most x, for real x."""
+
+__all__ = ["normal_cdf", "overlap_add", "window_counts", "windows"]

@@ -1,0 +1,180 @@
+"""The static part of an index, and the shape of what it reads. Knows shapes alone."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.support.record import Record
+
+Shape = tuple[int, ...]
+
+ARRAY = "array"
+"""Stands in an Index for an integer array, which is an argument."""
+
+_NAMES = "ijklmn"
+
+
+class Index:
+    """The static part of an index: integers, slices, None, Ellipsis, and places for integer arrays.
+
+    `unique` promises that the arrays name no element twice. Immutable, hashable, picklable.
+
+    >>> Index((slice(None), 0, ARRAY, Ellipsis))
+    [:, 0, i, ...]
+    """
+
+    __slots__ = ("entries", "params", "unique")
+
+    entries: tuple[Any, ...]
+    unique: bool
+    params: dict[str, Any] | None
+    """Of one that is made once: the parameters of `getitem`, made once as well."""
+
+    def __init__(self, entries: tuple[Any, ...], unique: bool = False) -> None:
+        self.entries = entries
+        self.unique = unique
+        self.params = None
+
+    def fill(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """NumPy's index, with the arrays in their places."""
+        if not arrays:
+            return self.entries
+        given = iter(arrays)
+        return tuple([next(given) if type(e) is str else e for e in self.entries])
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Index)
+            and self.entries == other.entries
+            and self.unique == other.unique
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple([_hashable(e) for e in self.entries]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Index, (self.entries, self.unique))
+
+    def __repr__(self) -> str:
+        arrays = 0
+        words = []
+        for entry in self.entries:
+            if type(entry) is str:
+                words.append(_NAMES[arrays] if arrays < len(_NAMES) else f"i{arrays}")
+                arrays += 1
+            else:
+                words.append(_show(entry))
+        return f"[{', '.join(words)}]{' unique' if arrays and self.unique else ''}"
+
+
+def _hashable(entry: Any) -> Any:
+    return (entry.start, entry.stop, entry.step) if type(entry) is slice else entry
+
+
+def _show(entry: Any) -> str:
+    if type(entry) is slice:
+        parts = [entry.start, entry.stop, *([] if entry.step is None else [entry.step])]
+        return ":".join("" if p is None else str(p) for p in parts)
+    return "..." if entry is Ellipsis else "newaxis" if entry is None else str(entry)
+
+
+@functools.lru_cache(maxsize=4096)
+def of_int(position: int) -> Index:
+    """The Index of one integer."""
+    return _shared(Index((position,)))
+
+
+@functools.lru_cache(maxsize=4096)
+def of_slice(start: int | None, stop: int | None, step: int | None) -> Index:
+    """The Index of one slice."""
+    return _shared(Index((slice(start, stop, step),)))
+
+
+def _shared(index: Index) -> Index:
+    index.params = {"index": index}
+    return index
+
+
+class Layout(Record):
+    """Where the axes of a result of getitem come from.
+
+    `rest` are the lengths of the axes that slices, newaxis and ellipsis leave; the axes of the
+    index arrays, broadcast to the shape `fancy`, stand together before rest[position].
+    """
+
+    rest: Shape
+    position: int
+    fancy: Shape
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        return (*self.rest[: self.position], *self.fancy, *self.rest[self.position :])
+
+
+def expanded(index: Index, ndim: int) -> list[Any]:
+    """The entries, with full slices in place of the ellipsis and at the end.
+
+    Raises:
+      IndexError: where there are more entries than axes, as in NumPy.
+    """
+    taken = sum(1 for e in index.entries if e is not None and e is not Ellipsis)
+    if taken > ndim:
+        raise IndexError(
+            f"too many indices for array: array is {ndim}-dimensional, but {taken} were indexed"
+        )
+    filler = [slice(None)] * (ndim - taken)
+    entries = list(index.entries)
+    if Ellipsis in entries:
+        place = entries.index(Ellipsis)
+        return entries[:place] + filler + entries[place + 1 :]
+    return entries + filler
+
+
+def layout(index: Index, shape: Shape, arrays: Sequence[Shape]) -> Layout:
+    """The Layout of `getitem` for the shapes of x and of the index arrays.
+
+    Raises:
+      IndexError: where an integer is out of bounds, or index arrays do not broadcast, as in NumPy.
+    """
+    fancy: Shape = ()
+    if any(arrays):
+        try:
+            fancy = np.broadcast_shapes(*arrays)
+        except ValueError:
+            shapes = " ".join(map(str, arrays))
+            raise IndexError(
+                "shape mismatch: indexing arrays could not be broadcast together with shapes "
+                f"{shapes}"
+            ) from None
+    rest: list[int] = []
+    starts: list[int] = []
+    axis = 0
+    for entry in expanded(index, len(shape)):
+        if entry is None:
+            rest.append(1)
+            continue
+        if type(entry) is slice:
+            rest.append(len(range(*entry.indices(shape[axis]))))
+        else:
+            starts.append(len(rest))
+            if type(entry) is int and not -shape[axis] <= entry < shape[axis]:
+                raise IndexError(
+                    f"index {entry} is out of bounds for axis {axis} with size {shape[axis]}"
+                )
+        axis += 1
+    together = bool(fancy) and _together(index.entries)
+    return Layout(tuple(rest), starts[0] if together else 0, fancy)
+
+
+def _together(entries: Iterable[Any]) -> bool:
+    """Whether the integers and arrays of an index stand side by side, and so stay there."""
+    kinds = "".join("a" if type(e) in (int, str) else "-" for e in entries)
+    return "-" not in kinds.strip("-")
+
+
+__all__ = ["ARRAY", "Index", "Layout", "Shape", "expanded", "layout", "of_int", "of_slice"]

@@ -1,0 +1,1 @@
+"""Random bits, and the samples that rejection makes of them."""

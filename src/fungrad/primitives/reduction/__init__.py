@@ -1,0 +1,1 @@
+"""Primitives that reduce axes, or accumulate along one."""

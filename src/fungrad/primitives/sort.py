@@ -1,0 +1,238 @@
+"""Primitives that put elements in order, or find places in an order.
+
+Sorting is a permutation, and its derivative the same permutation of the tangents; where elements
+are equal their order is arbitrary, so that the tied share the derivative equally (docs/kinks.md).
+Knows `declare` and indexing; knows no function of NumPy's namespace.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.types import Type
+from fungrad.primitives.movement.gather import with_batch
+from fungrad.primitives.primitive import Primitive, general, linear
+
+
+def _positions(x: Type, **params: Any) -> Type:
+    return Type(x.shape, np.intp)
+
+
+argsort: Primitive = general(
+    "argsort",
+    eval=lambda x, *, axis, kind: np.argsort(x, axis=axis, kind=kind),
+    type=_positions,
+    batch=lambda args, batched, size, *, axis, kind: argsort(args[0], axis=axis + 1, kind=kind),
+    cuts=True,
+)
+"""`argsort(x, axis=, kind=)`: the positions of the elements in ascending order along an axis."""
+
+argpartition: Primitive = general(
+    "argpartition",
+    eval=lambda x, *, kth, axis: np.argpartition(x, kth, axis=axis),
+    type=_positions,
+    batch=lambda args, batched, size, *, kth, axis: argpartition(args[0], kth=kth, axis=axis + 1),
+    cuts=True,
+)
+"""`argpartition(x, kth=, axis=)`: positions such that the kth are those of the sorted array."""
+
+lexsort: Primitive = general(
+    "lexsort",
+    eval=lambda *keys, axis: np.lexsort(keys, axis=axis),
+    type=lambda *keys, axis: Type(keys[0].shape, np.intp),
+    batch=lambda args, batched, size, *, axis: lexsort(
+        *[with_batch(k, b, size) for k, b in zip(args, batched, strict=True)], axis=axis + 1
+    ),
+    cuts=True,
+)
+"""`lexsort(*keys, axis=)`: the positions in ascending order, by the last key first."""
+
+# --- permutations along an axis -------------------------------------------------------------------
+
+
+def _eval_permuted(x: Any, order: Any, *, axis: int, inverse: bool = False) -> Any:
+    if not inverse:
+        return np.take_along_axis(x, order, axis)
+    result = np.zeros_like(x)
+    np.put_along_axis(result, order, x, axis)
+    return result
+
+
+permuted: Primitive = linear(
+    "permuted",
+    eval=_eval_permuted,
+    type=lambda x, order, *, axis, inverse=False: x.with_shape(x.shape),
+    transpose=lambda ct, x, order, *, axis, inverse=False: permuted(
+        ct, order, axis=axis, inverse=not inverse
+    ),
+    batch=lambda args, batched, size, *, axis, inverse=False: permuted(
+        *[with_batch(a, b, size) for a, b in zip(args, batched, strict=True)],
+        axis=axis + 1,
+        inverse=inverse,
+    ),
+    arguments=(0,),
+)
+"""`permuted(x, order, axis=, inverse=)`: x in another order along an axis; inverse: put back.
+
+`order` has the shape of x, and holds each position of the axis once.
+"""
+
+
+def _eval_share(x: Any, keys: Any, *, axis: int) -> Any:
+    last = np.moveaxis(keys, axis, -1)
+    ahead, behind = last[..., 1:], last[..., :-1]
+    same = (ahead == behind) | ((ahead != ahead) & (behind != behind))
+    if not same.any():
+        return x
+    starts = np.ones(last.shape, np.bool_)
+    np.logical_not(same, out=starts[..., 1:])
+    values = np.moveaxis(x, axis, -1)
+    first = np.flatnonzero(starts)
+    counts = np.diff(first, append=starts.size)
+    means = np.add.reduceat(values.reshape(-1), first) / counts.astype(values.real.dtype)
+    return np.moveaxis(np.repeat(means, counts).reshape(values.shape), -1, axis)
+
+
+share_ties: Primitive = linear(
+    "share_ties",
+    eval=_eval_share,
+    type=lambda x, keys, *, axis: x.with_shape(x.shape),
+    transpose=lambda ct, x, keys, *, axis: share_ties(ct, keys, axis=axis),
+    batch=lambda args, batched, size, *, axis: share_ties(
+        *[with_batch(a, b, size) for a, b in zip(args, batched, strict=True)], axis=axis + 1
+    ),
+    arguments=(0,),
+)
+"""`share_ties(x, keys, axis=)`: where neighbours among the sorted keys are equal, the mean of x.
+
+It is its own transpose. NaN is equal to NaN.
+"""
+
+# --- sort -----------------------------------------------------------------------------------------
+
+
+def _vjp_sort(ct: Any, y: Any, args: Any, wanted: Any, *, axis: int) -> list[Any]:
+    order = argsort(args[0], axis=axis, kind=None)
+    return [permuted(share_ties(ct, y, axis=axis), order, axis=axis, inverse=True)]
+
+
+def _jvp_sort(primals: Any, tangents: Any, *, axis: int) -> tuple[Any, Any]:
+    y = sort(primals[0], axis=axis)
+    order = argsort(primals[0], axis=axis, kind=None)
+    return y, share_ties(permuted(tangents[0], order, axis=axis), y, axis=axis)
+
+
+sort: Primitive = general(
+    "sort",
+    eval=lambda x, *, axis: np.sort(x, axis=axis),
+    type=lambda x, *, axis: x.with_shape(x.shape),
+    vjp=_vjp_sort,
+    jvp=_jvp_sort,
+    batch=lambda args, batched, size, *, axis: sort(args[0], axis=axis + 1),
+)
+"""`sort(x, axis=)`: the elements in ascending order along an axis, NaN last."""
+
+# --- partition: the sorted orders tell which element went where, whatever algorithm NumPy has -----
+
+
+def _orders(x: Any, y: Any, axis: int) -> tuple[Any, Any, Any]:
+    """The order of x, that of y, and the sorted elements."""
+    order = argsort(y, axis=axis, kind=None)
+    return argsort(x, axis=axis, kind=None), order, permuted(y, order, axis=axis)
+
+
+def _vjp_partition(
+    ct: Any, y: Any, args: Any, wanted: Any, *, kth: tuple[int, ...], axis: int
+) -> list[Any]:
+    before, after, keys = _orders(args[0], y, axis)
+    shared = share_ties(permuted(ct, after, axis=axis), keys, axis=axis)
+    return [permuted(shared, before, axis=axis, inverse=True)]
+
+
+def _jvp_partition(
+    primals: Any, tangents: Any, *, kth: tuple[int, ...], axis: int
+) -> tuple[Any, Any]:
+    y = partition(primals[0], kth=kth, axis=axis)
+    before, after, keys = _orders(primals[0], y, axis)
+    shared = share_ties(permuted(tangents[0], before, axis=axis), keys, axis=axis)
+    return y, permuted(shared, after, axis=axis, inverse=True)
+
+
+partition: Primitive = general(
+    "partition",
+    eval=lambda x, *, kth, axis: np.partition(x, kth, axis=axis),
+    type=lambda x, *, kth, axis: x.with_shape(x.shape),
+    vjp=_vjp_partition,
+    jvp=_jvp_partition,
+    batch=lambda args, batched, size, *, kth, axis: partition(args[0], kth=kth, axis=axis + 1),
+)
+"""`partition(x, kth=, axis=)`: the kth elements where sorting puts them, smaller ones before."""
+
+# --- searching ------------------------------------------------------------------------------------
+
+
+def _eval_search(function: Any, a: Any, v: Any, options: Any, lead: int) -> Any:
+    """`function(a, v, **options)` for each example of the first `lead` axes."""
+    if not lead:
+        return function(a, v, **options)
+    shape = v.shape
+    count = math.prod(shape[:lead])
+    rows = a.reshape(count, a.shape[-1])
+    found = np.empty(shape, np.intp)
+    targets = found.reshape(count, math.prod(shape[lead:]))
+    wanted = v.reshape(targets.shape)
+    for i in range(count):
+        targets[i] = function(rows[i], wanted[i], **options)
+    return found
+
+
+def _batch_search(
+    primitive: Any, args: Any, batched: Any, size: int, options: Any, lead: int
+) -> Any:
+    if not lead and not batched[0]:
+        return primitive(*args, **options)
+    a, v = [with_batch(x, b, size) for x, b in zip(args, batched, strict=True)]
+    return primitive(a, v, **options, lead=lead + 1)
+
+
+searchsorted: Primitive = general(
+    "searchsorted",
+    eval=lambda a, v, *, lead=0, **options: _eval_search(np.searchsorted, a, v, options, lead),
+    type=lambda a, v, *, side, lead=0: Type(v.shape, np.intp),
+    batch=lambda args, batched, size, *, lead=0, **options: _batch_search(
+        searchsorted, args, batched, size, options, lead
+    ),
+    cuts=True,
+)
+"""`searchsorted(a, v, side=, lead=)`: where in the ascending a each of v belongs.
+
+The first `lead` axes are common to a and v: each example searches in its own a.
+"""
+
+
+def _digitize(bins: Any, x: Any, *, right: bool) -> Any:
+    return np.digitize(x, bins, right)
+
+
+digitize: Primitive = general(
+    "digitize",
+    eval=lambda bins, x, *, lead=0, **options: _eval_search(_digitize, bins, x, options, lead),
+    type=lambda bins, x, *, right, lead=0: Type(x.shape, np.intp),
+    batch=lambda args, batched, size, *, lead=0, **options: _batch_search(
+        digitize, args, batched, size, options, lead
+    ),
+    cuts=True,
+)
+"""`digitize(bins, x, right=, lead=)`: the bin of each of x; the values tell whether bins ascend.
+
+The first `lead` axes are common to both, as in `searchsorted`.
+"""
+
+
+__all__ = [
+    "argpartition", "argsort", "digitize", "lexsort", "partition", "permuted", "searchsorted",
+    "share_ties", "sort",
+]  # fmt: skip

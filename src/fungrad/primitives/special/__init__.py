@@ -1,0 +1,1 @@
+"""Special functions and their derivatives by NumPy alone."""

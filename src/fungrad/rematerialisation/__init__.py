@@ -1,0 +1,1 @@
+"""Checkpointing: values that a derivative computes again instead of keeping them."""

@@ -1,0 +1,349 @@
+"""checkpoint in eager reverse mode, where Python runs on values and nothing is recorded.
+
+The trace that differentiates gets one record for the whole function: the values of its inputs and
+of what it closes over, found while it runs. The backward pass runs the function again under a trace
+of its own. What a policy keeps is known by its place in the sequence of primitives, which is the
+same both times; so is what the function reads besides, which is compared by `Reads`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.control_flow.reversal_schedule import again
+from fungrad.custom_rules.closures_and_arguments import Substituted
+from fungrad.errors import ItemAssignmentError
+from fungrad.ir.graph import Graph, Literal
+from fungrad.primitives.movement.gather import Index
+from fungrad.primitives.primitive import Primitive
+from fungrad.rematerialisation.policies import Budget, Policy, save_nothing, size_in_bytes, work
+from fungrad.retracing.graph_transforms import kept
+from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import Trace, Tracer, content, current, typeof
+from fungrad.transforms.engine.reverse import VjpTrace, linearized
+from fungrad.transforms.engine.tape import Tape
+
+Flat = Callable[..., Sequence[Any]]
+
+
+class Reads:
+    """What a function reads besides traced values: a number of 64 bits for each primitive.
+
+    The first run notes them, the second one has to meet the same.
+    """
+
+    __slots__ = ("_hashes", "_next", "_over")
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+        self._next = -1
+        self._over = False
+
+    def again(self) -> Reads:
+        """The same for a second run, which compares."""
+        copy = Reads()
+        copy._hashes, copy._next = self._hashes, 0
+        return copy
+
+    def see(self, primitive: Any, args: Any, params: dict[str, Any]) -> None:
+        """Takes note of what a primitive is given, or compares it.
+
+        Raises:
+          ItemAssignmentError: where it is something else than the first time.
+        """
+        if self._over:  # a part is computed again once more, which has an eye on itself
+            return
+        found = hash((primitive.name, _fingerprint((*args, *params.values()))))
+        if self._next < 0:
+            self._hashes.append(found)
+            return
+        if self._next >= len(self._hashes) or self._hashes[self._next] != found:
+            raise _changed(f"`{primitive.name}`{user_line()} is not given what it was given then")
+        self._next += 1
+
+    def end(self) -> None:
+        """Notes and compares no more: the run is over.
+
+        Raises:
+          ItemAssignmentError: where the second run was shorter than the first one.
+        """
+        self._over = True
+        if 0 <= self._next < len(self._hashes):
+            raise _changed(f"it ends after {self._next} of {len(self._hashes)} operations")
+
+
+def _changed(how: str) -> ItemAssignmentError:
+    return ItemAssignmentError(
+        f"A checkpointed function, which is computed again for its derivative, has changed since: "
+        f"{how}. An array or a number that it closes over was written into or bound anew in the "
+        "meantime, or it draws random numbers. Pass what changes as an argument, and make new "
+        "arrays: `c = c * 2` for `c *= 2`."
+    )
+
+
+def _fingerprint(value: Any) -> int:
+    """A hash of arrays by their bits, of numbers, and of Graphs with what they hold; 0 of traced
+    values and of objects that stand for themselves.
+    """
+    if type(value) is tuple:
+        return hash(tuple([_fingerprint(v) for v in value]))
+    if issubclass(type(value), np.ndarray):
+        return _of_array(value)
+    if isinstance(value, _NUMBERS):
+        return hash(value) if value == value else 1  # NaN has the hash of its address
+    if type(value) is Graph:
+        result: int = kept(value, "fingerprint", lambda: _of_graph(value))
+        return result
+    return 0
+
+
+_NUMBERS = (int, float, complex, str, np.generic, Index)
+
+
+def _of_array(value: np.ndarray) -> int:
+    if value.dtype.kind == "O":  # what a loop keeps of its steps
+        return 0
+    if value.dtype.char in "gG":  # some of its bits mean nothing
+        value = value.astype("d" if value.dtype.char == "g" else "D")
+    once = value[tuple([slice(0, 1) if s == 0 else slice(None) for s in value.strides])]
+    return hash((value.shape, value.dtype.char, once.tobytes()))
+
+
+def _of_graph(graph: Graph) -> int:
+    found = [_fingerprint(value) for _, value in graph.constants]
+    for equation in graph.equations:
+        literals = [a.value for a in equation.inputs if isinstance(a, Literal)]
+        params = tuple(equation.params.values())
+        found.append(hash((equation.primitive.name, _fingerprint((*literals, *params)))))
+    return hash(tuple(found))
+
+
+class Peeled(Trace):
+    """Runs a function on the values under the tracers of another trace, and notes which it met, and
+    what else the function reads.
+    """
+
+    __slots__ = ("met", "of_trace", "reads", "values", "wrap")
+
+    def __init__(
+        self, parent: Trace, of_trace: Trace, wrap: Callable[[Any], Any], reads: Reads
+    ) -> None:
+        super().__init__(parent, parent.label)
+        self.of_trace = of_trace
+        self.wrap = wrap
+        self.reads = reads
+        self.met: list[Tracer] = []
+        self.values: dict[tuple[int, int, int], Any] = {}
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        parent: Trace = self.parent  # type: ignore[assignment]
+        self.reads.see(primitive, args, params)
+        return parent.process(primitive, [self.of(arg) for arg in args], params)
+
+    def stands_for(self, tracer: Tracer) -> bool:
+        return tracer.owner is self.of_trace
+
+    def of(self, value: Any) -> Any:
+        """The value that stands for another."""
+        if type(value) is not Tracer or not self.stands_for(value):
+            return value
+        if content(value) not in self.values:
+            self.met.append(value)
+            self.values[content(value)] = self.wrap(value.value)
+        return self.values[content(value)]
+
+    def over(self, parent: Trace) -> Peeled:
+        """The same above another trace; what either meets, both know."""
+        copy = Peeled(parent, self.of_trace, self.wrap, self.reads)
+        copy.met, copy.values = self.met, self.values
+        return copy
+
+
+class Again(Substituted):
+    """Runs a function again, with other values in the place of traced ones that it closes over."""
+
+    __slots__ = ("reads",)
+
+    def __init__(
+        self, parent: Trace, tracers: Sequence[Tracer], values: Sequence[Any], reads: Reads
+    ) -> None:
+        super().__init__(parent, tracers, values)
+        self.reads = reads
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        self.reads.see(primitive, args, params)
+        return super().process(primitive, args, params)
+
+    def over(self, parent: Trace) -> Again:
+        """The same substitution, and the same comparison, above another trace."""
+        values = [self._values[content(tracer)] for tracer in self._kept]
+        return Again(parent, self._kept, values, self.reads)
+
+
+class Saving(Trace):
+    """Keeps the outputs of the primitives that a policy names, by their place in the sequence."""
+
+    __slots__ = ("_count", "_heap", "_left", "_policy", "saved")
+
+    def __init__(self, parent: Trace, policy: Policy) -> None:
+        super().__init__(parent, parent.label)
+        self._policy = policy
+        self._count = 0
+        self._left = policy.nbytes if isinstance(policy, Budget) else 0
+        self._heap: list[tuple[float, int, int]] = []
+        self.saved: dict[int, Any] = {}
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        parent: Trace = self.parent  # type: ignore[assignment]
+        output = parent.process(primitive, args, params)
+        self._count += 1
+        if isinstance(self._policy, Budget):
+            self._weigh(primitive, params, args, output)
+        elif self._policy(primitive, params):
+            self.saved[self._count] = output
+        return output
+
+    def _weigh(self, primitive: Any, params: dict[str, Any], args: Any, output: Any) -> None:
+        """Keeps an output within the budget, in place of others that are cheaper for their size."""
+        types = [typeof(o) for o in (output if primitive.multiple else (output,))]
+        nbytes = size_in_bytes(types)
+        cost = work(primitive, params, [typeof(arg) for arg in args], types)
+        if not cost or not nbytes:
+            return
+        heapq.heappush(self._heap, (cost / nbytes, self._count, nbytes))
+        self.saved[self._count] = output
+        self._left -= nbytes
+        while self._left < 0:
+            _, index, freed = heapq.heappop(self._heap)
+            del self.saved[index]
+            self._left += freed
+
+
+class Replayed(Trace):
+    """Gives what was kept in the place of computing it again."""
+
+    __slots__ = ("_count", "_saved")
+
+    def __init__(self, parent: Trace, saved: dict[int, Any]) -> None:
+        super().__init__(parent, parent.label)
+        self._count = 0
+        self._saved = saved
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        self._count += 1
+        if self._count in self._saved:
+            return self._saved[self._count]
+        parent: Trace = self.parent  # type: ignore[assignment]
+        return parent.process(primitive, args, params)
+
+
+class _Nowhere(Tape):
+    """A tape that keeps nothing."""
+
+    __slots__ = ()
+
+    def extend(self, items: Iterable[Any]) -> None:
+        pass
+
+
+def recomputed(f: Flat, values: Sequence[Any], policy: Policy) -> Sequence[Any]:
+    """The outputs of f under the current trace; one record on the tape of each reverse mode."""
+    trace = current()
+    if isinstance(trace, (Peeled, Substituted)):
+        inner = f
+
+        def f_over(*xs: Any) -> Sequence[Any]:
+            above = trace.over(current())
+            return [above.of(o) for o in above.run(inner, *xs)]
+
+        parent: Trace = trace.parent  # type: ignore[assignment]
+        results: Sequence[Any] = parent.run(
+            recomputed, f_over, [trace.of(v) for v in values], policy
+        )
+        return results
+    if not isinstance(trace, VjpTrace):
+        return f(*values)
+    mine = [i for i, v in enumerate(values) if type(v) is Tracer and v.owner is trace]
+    plain = [v.value if i in mine else v for i, v in enumerate(values)]
+    outputs, met, reads, saved = trace.parent.run(_first, f, plain, mine, trace, policy)  # type: ignore[union-attr]
+    tracers = [*(values[i] for i in mine), *met]
+    if not tracers:
+        return list(outputs)
+
+    def again(*xs: Any) -> Sequence[Any]:
+        merged = list(plain)
+        for i, x in zip(mine, xs, strict=False):
+            merged[i] = x
+        compared = reads.again()
+        above = Again(current(), met, xs[len(mine) :], compared)
+        results = [above.of(o) for o in above.run(f, *merged)]
+        compared.end()
+        return results
+
+    primals = [t.value for t in tracers]
+    traced: Sequence[Any] = trace._record(
+        recompute, {}, [t.extra for t in tracers], [typeof(p) for p in primals], outputs,
+        (again, primals, saved),
+    )  # fmt: skip
+    return traced
+
+
+def _first(
+    f: Flat, plain: Sequence[Any], mine: Sequence[int], trace: Trace, policy: Policy
+) -> tuple[list[Any], list[Tracer], Reads, dict[int, Any]]:
+    """Runs f on values, under a reverse mode without a tape, so that it meets the same primitives
+    as the second time: its outputs, the tracers that it closes over, what else it reads, and what
+    the policy keeps.
+    """
+    notes: list[Peeled] = []
+    saving = Saving(current(), policy)
+
+    def below(*xs: Any) -> Sequence[Any]:
+        keeper = Residuals(copies=False)
+        forgetful = VjpTrace(current(), trace.label, keeper)
+        forgetful.tape = _Nowhere()
+        forgetful.keeper = keeper  # the outer one would hold on to what is computed again
+        peeled = Peeled(forgetful, trace, forgetful.tracer, Reads())
+        notes.append(peeled)
+        given = [forgetful.tracer(x) if i in mine else x for i, x in enumerate(xs)]
+        try:
+            found = [peeled.of(o) for o in forgetful.run(peeled.run, f, *given)]
+        except ValueError as error:
+            raise (keeper.refused(error) or error).with_traceback(error.__traceback__) from None
+        finally:
+            keeper.release()
+        peeled.reads.end()
+        return [o.value if type(o) is Tracer and o.owner is forgetful else o for o in found]
+
+    if policy is save_nothing:
+        outputs = list(recomputed(below, plain, policy))
+    else:
+        outputs = list(saving.run(below, *plain))
+    return outputs, notes[0].met, notes[0].reads, saving.saved
+
+
+def _vjp(cotangents: Any, saved: Any, args: Any, wanted: Any) -> list[Any]:
+    below, primals, found = saved
+    above = Replayed(current(), found) if found else current()
+    keeper = Residuals(copies=False)
+    try:
+        _, pullback = again(above.run)(
+            linearized, below, primals, lambda: "a checkpointed function", keeper
+        )
+        return list(pullback(cotangents))
+    finally:
+        keeper.release()
+
+
+def _never(*args: Any, **params: Any) -> Any:
+    raise AssertionError("recompute stands on tapes only")
+
+
+recompute = Primitive("recompute", eval=_never, type=_never, vjp=_vjp, multiple=True, batch=_never)
+"""What a checkpointed function is on the tape of an eager reverse mode; no program holds it."""

@@ -1,0 +1,156 @@
+"""Which values `checkpoint` keeps, and what the others cost to compute again.
+
+A policy is a hashable function of a primitive and its parameters that tells whether the outputs are
+kept. Knows the IR and some primitives by name; knows no trace.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.ir.graph import Equation, Graph, inner_graphs
+from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.primitive import Primitive, linear
+from fungrad.support import pytree
+from fungrad.tracing.trace import registry
+from fungrad.transforms.arguments.binding import has_type
+
+Policy = Callable[[Any, dict[str, Any]], bool]
+
+named: Primitive = linear(
+    "checkpoint_name",
+    eval=lambda x, *, name: x,
+    type=lambda x, *, name: x,
+    transpose=lambda ct, x, *, name: ct,
+    batch=lambda args, batched, size, *, name: named(args[0], name=name),
+)
+"""`checkpoint_name(x, name=)`: x itself, under a name that policies know."""
+
+
+def checkpoint_name(tree: Any, name: str) -> Any:
+    """Gives the arrays of a tree a name, by which `save_names` keeps them under checkpoint.
+
+    >>> import numpy as np
+    >>> checkpoint_name(np.ones(2), "hidden")
+    array([1., 1.])
+    """
+    return pytree.map(lambda x: named(registry.operand(x), name=name) if has_type(x) else x, tree)
+
+
+def save_nothing(primitive: Any, params: dict[str, Any]) -> bool:
+    """Keeps the inputs alone; all else is computed again. The default."""
+    return False
+
+
+def save_everything(primitive: Any, params: dict[str, Any]) -> bool:
+    """Keeps what reverse mode keeps without checkpoint."""
+    return True
+
+
+def save_dots(primitive: Any, params: dict[str, Any]) -> bool:
+    """Keeps products of arrays (matmul, dot, tensordot, einsum), and computes the rest again."""
+    return primitive is dot_general
+
+
+class save_names:
+    """Keeps the values with the given names (see `checkpoint_name`).
+
+    >>> save_names("hidden") == save_names("hidden")
+    True
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.__name__ = f"save_names{names}"
+
+    def __call__(self, primitive: Any, params: dict[str, Any]) -> bool:
+        return primitive is named and params["name"] in self.names
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, save_names) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+
+class Budget:
+    """Keeps the values that cost most to compute again, as far as they fit in a number of bytes."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.__name__ = f"budget({nbytes})"
+
+    def __call__(self, primitive: Any, params: dict[str, Any]) -> bool:
+        return False  # decided among all values together, by who asks for `nbytes`
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Budget) and self.nbytes == other.nbytes
+
+    def __hash__(self) -> int:
+        return hash(self.nbytes)
+
+
+# Work for one element, in additions; 1 where nothing is said. Rounded timings of NumPy's loops, of
+# which only the order matters.
+_WORK = {
+    **dict.fromkeys(
+        ("reshape", "transpose", "broadcast_to", "slice_axis", "stop_gradient", "full", "iota",
+         "basis", "conj", "convert", "checkpoint_name", "diagonal", "flip"), 0,
+    ),
+    **dict.fromkeys(("div", "sqrt", "remainder", "floor_divide", "reciprocal", "hypot"), 4),
+    **dict.fromkeys(
+        ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh",
+         "cosh", "tanh", "arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh",
+         "power", "logaddexp", "logaddexp2", "cbrt", "reduce_logaddexp"), 12,
+    ),
+}  # fmt: skip
+
+
+def work(
+    primitive: Any, params: dict[str, Any], inputs: Sequence[Type], outputs: Sequence[Type]
+) -> float:
+    """An estimate of the additions that an equation costs."""
+    if primitive is dot_general:  # (m k) (k n) (m n) = (m n k)^2
+        return 2.0 * math.sqrt(inputs[0].size * inputs[1].size * outputs[0].size)
+    equation = Equation(primitive, (), (), params)
+    inner = sum(graph_work(graph) for graph in inner_graphs(equation))
+    if inner:
+        return inner * float(params.get("length", 1))
+    largest = max([t.size for t in (*inputs, *outputs)], default=0)
+    return float(_WORK.get(primitive.name, 1) * largest)
+
+
+def graph_work(graph: Graph) -> float:
+    """The work of all equations of a Graph."""
+    return sum(
+        work(e.primitive, e.params, [a.type for a in e.inputs], [v.type for v in e.outputs])
+        for e in graph.equations
+    )
+
+
+def size_in_bytes(types: Sequence[Type]) -> int:
+    """The bytes that values of these types take."""
+    return sum(t.size * t.dtype.itemsize for t in types)
+
+
+def chosen(policy: Policy, equations: Sequence[Equation]) -> set[int]:
+    """The ids of the equations whose outputs a policy keeps."""
+    if not isinstance(policy, Budget):
+        return {id(e) for e in equations if policy(e.primitive, e.params)}
+    ranked = []
+    for index, e in enumerate(equations):
+        outputs = [v.type for v in e.outputs]
+        cost = work(e.primitive, e.params, [a.type for a in e.inputs], outputs)
+        nbytes = size_in_bytes(outputs)
+        if cost and nbytes:
+            ranked.append((-cost / nbytes, index, nbytes))
+    left = policy.nbytes
+    found: set[int] = set()
+    for _, index, nbytes in sorted(ranked):
+        if nbytes <= left:
+            left -= nbytes
+            found.add(id(equations[index]))
+    return found

@@ -1,0 +1,1 @@
+"""Graphs made of Graphs by the transforms, each once."""

@@ -1,0 +1,315 @@
+"""Transforms of Graphs into Graphs, each made once and kept on the Graph that it was made
+of.
+
+The reverse mode of a Graph is one joint trace of its outputs and its pullback, cut in two: what
+does not depend on the cotangents is the forward Graph, whose extra outputs are the residuals; the
+rest is the backward Graph. Knows staging and the transforms; knows no structural primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from fungrad.ir.graph import Equation, Graph, Variable, effectful
+from fungrad.ir.reassociation import chosen
+from fungrad.ir.types import Type
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
+from fungrad.support.record import Record
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.trace import Tracer, shape_of
+from fungrad.transforms.engine.batching import batched_call
+from fungrad.transforms.engine.forward import pushed_forward
+from fungrad.transforms.engine.reverse import linearized
+
+
+class Differentiated(Record):
+    """The two halves of the reverse mode of a Graph.
+
+    forward: inputs -> (outputs, residuals). backward: (residuals, cotangents of the inexact
+    outputs) -> the cotangents of the inputs in `reached`, positions of the inputs that the outputs
+    depend on.
+    """
+
+    forward: Graph
+    backward: Graph
+    reached: tuple[int, ...]
+
+
+class Pushed(Record):
+    """The forward mode of a Graph: (inputs, tangents of the moved inputs) -> (outputs, tangents).
+
+    `moving` are the positions of the outputs whose tangents it gives.
+    """
+
+    graph: Graph
+    moving: tuple[int, ...]
+
+
+class Batched(Record):
+    """A Graph of a batch; `flags` tells which outputs have the batch axis (first)."""
+
+    graph: Graph
+    flags: tuple[bool, ...]
+
+
+def kept(graph: Graph, key: Hashable, make: Callable[[], Any]) -> Any:
+    """What `make` gives, made once for a Graph and a key."""
+    if key not in graph.derived:
+        graph.derived[key] = make()
+    return graph.derived[key]
+
+
+def strong(type_: Type) -> Type:
+    """The Type of tangents and cotangents of values of a Type: never weak."""
+    return Type(type_.shape, type_.dtype)
+
+
+def _stage(f: Callable[..., Any], types: Sequence[Type], graph: Graph, what: str) -> Graph:
+    names = [f"input {i}" for i in range(len(types))]
+    label = f"{what} of {graph.name or 'a graph'}"
+    return chosen(stage(f, types, names, lambda: label, graph.name), graph.reassociate)
+
+
+def differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
+    """The reverse mode of a Graph with respect to the wanted inputs, which are inexact."""
+    key = ("reverse", tuple(map(bool, wanted)))
+    result: Differentiated = kept(graph, key, lambda: _differentiate(graph, key[1]))
+    return result
+
+
+def _differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
+    whole, reached = joint(graph, wanted)
+    return split(whole, len(graph.inputs), len(graph.outputs), reached)
+
+
+def joint(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]:
+    """One Graph of the outputs and their pullback: (inputs, cotangents) -> (outputs, cotangents).
+
+    With it the positions of the inputs whose cotangents it gives.
+    """
+    active = [i for i, want in enumerate(wanted) if want]
+    cotangent_types = [strong(t) for t in graph.output_types if t.inexact]
+    reached: list[int] = []
+
+    def both(*values: Any) -> list[Any]:
+        inputs = list(values[: len(graph.inputs)])
+        given = iter(values[len(graph.inputs) :])
+
+        def f(*xs: Any) -> list[Any]:
+            merged = list(inputs)
+            for i, x in zip(active, xs, strict=True):
+                merged[i] = x
+            return evaluate(graph, merged)
+
+        outputs, pullback = linearized(
+            f, [inputs[i] for i in active], lambda: f"grad of {graph.name}"
+        )
+        cotangents = pullback([next(given) if t.inexact else None for t in graph.output_types])
+        found = [(i, c) for i, c in zip(active, cotangents, strict=True) if c is not None]
+        reached.extend(i for i, _ in found)
+        return [*outputs, *(c for _, c in found)]
+
+    whole = _stage(both, [*graph.input_types, *cotangent_types], graph, "the gradient")
+    return whole, tuple(reached)
+
+
+def split(
+    whole: Graph,
+    inputs: int,
+    outputs: int,
+    reached: tuple[int, ...],
+    saved: Callable[[Sequence[Equation]], set[int]] | None = None,
+) -> Differentiated:
+    """Cuts a joint Graph where the cotangents, its inputs after the first `inputs`, come in.
+
+    `saved` says, by their ids, of which equations before the cut the outputs may be residuals; what
+    else the backward Graph needs, it computes again. Without `saved` all may, and nothing is
+    computed again.
+    """
+    tainted = {id(v) for v in whole.inputs[inputs:]}
+    first: list[Equation] = []
+    second: list[Equation] = []
+    for equation in whole.equations:
+        if any(id(atom) in tainted for atom in equation.inputs):
+            tainted.update(id(v) for v in equation.outputs)
+            second.append(equation)
+        else:
+            first.append(equation)
+    known = {id(v) for v, _ in whole.constants} | tainted
+    if saved is not None:
+        chosen = saved(first)
+        again = [e for e in first if id(e) not in chosen and not effectful(e)]
+        known.update(id(v) for equation in again for v in equation.outputs)
+        ends = whole.outputs[outputs:]
+        second = list(pruned(Graph((), (), (*again, *second), ends)).equations)
+    residuals: dict[int, Variable] = {}
+    used = [atom for equation in second for atom in equation.inputs]
+    for atom in (*used, *whole.outputs[outputs:]):
+        if isinstance(atom, Variable) and id(atom) not in known:
+            residuals[id(atom)] = atom
+    kept_values = tuple(residuals.values())
+    forward = pruned(
+        whole.replace(
+            inputs=whole.inputs[:inputs],
+            equations=tuple(first),
+            outputs=(*whole.outputs[:outputs], *kept_values),
+        )
+    )
+    backward = pruned(
+        whole.replace(
+            inputs=(*kept_values, *whole.inputs[inputs:]),
+            equations=tuple(second),
+            outputs=whole.outputs[outputs:],
+        )
+    )
+    return Differentiated(forward, backward, reached)
+
+
+def spread(x: Any, batched: bool, size: int) -> Any:
+    """x with a batch axis, put there by broadcasting where it has none."""
+    return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
+
+
+def cut(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
+    """The values in stretches of the given widths."""
+    result = []
+    start = 0
+    for width in widths:
+        result.append(list(values[start : start + width]))
+        start += width
+    return result
+
+
+def pruned(graph: Graph) -> Graph:
+    """The Graph without equations and constants that no output depends on."""
+    live: set[int] = {id(atom) for atom in graph.outputs}
+    equations = []
+    for equation in reversed(graph.equations):
+        if not live.isdisjoint(map(id, equation.outputs)) or effectful(equation):
+            live.update(map(id, equation.inputs))
+            equations.append(equation)
+    constants = tuple([(v, value) for v, value in graph.constants if id(v) in live])
+    return graph.replace(constants=constants, equations=tuple(reversed(equations)))
+
+
+def push(graph: Graph, moved: Sequence[bool]) -> Pushed:
+    """The forward mode of a Graph with tangents of the moved inputs, which are inexact."""
+    key = ("forward", tuple(map(bool, moved)))
+    result: Pushed = kept(graph, key, lambda: _push(graph, key[1]))
+    return result
+
+
+def _push(graph: Graph, moved: Sequence[bool]) -> Pushed:
+    moving: list[int] = []
+    tangent_types = [strong(t) for t, m in zip(graph.input_types, moved, strict=True) if m]
+
+    def f(*values: Any) -> list[Any]:
+        given = iter(values[len(graph.inputs) :])
+        tangents = [next(given) if m else None for m in moved]
+        outputs, pushed = pushed_forward(
+            lambda *xs: evaluate(graph, xs), values[: len(graph.inputs)], tangents,
+            lambda: f"jvp of {graph.name}",
+        )  # fmt: skip
+        moving.extend(i for i, t in enumerate(pushed) if t is not None)
+        return [*outputs, *(t for t in pushed if t is not None)]
+
+    whole = _stage(f, [*graph.input_types, *tangent_types], graph, "the derivative")
+    return Pushed(whole, tuple(moving))
+
+
+def batch(
+    graph: Graph,
+    batched: Sequence[bool],
+    size: int,
+    all_outputs: bool | tuple[bool, ...] = False,
+) -> Batched:
+    """A Graph of a batch of `size`; with `all_outputs` every output gets the batch axis, or those
+    for which it holds True.
+    """
+    key = ("batch", tuple(batched), size, all_outputs)
+    result: Batched = kept(graph, key, lambda: _batch(graph, key[1], size, all_outputs))
+    return result
+
+
+def _batch(
+    graph: Graph, batched: Sequence[bool], size: int, all_outputs: bool | tuple[bool, ...]
+) -> Batched:
+    flags: list[bool] = []
+    types = [
+        Type((size, *t.shape), t.dtype) if b else t
+        for t, b in zip(graph.input_types, batched, strict=True)
+    ]
+
+    def f(*values: Any) -> list[Any]:
+        outputs, found = batched_call(
+            lambda *xs: evaluate(graph, xs), values, batched, size, lambda: f"vmap of {graph.name}"
+        )
+        asked = [all_outputs] * len(found) if isinstance(all_outputs, bool) else all_outputs
+        flags.extend(b or a for b, a in zip(found, asked, strict=True))
+        return [spread(x, b or not f, size) for x, b, f in zip(outputs, found, flags, strict=True)]
+
+    return Batched(_stage(f, types, graph, "vmap"), tuple(flags))
+
+
+def derive(
+    graph: Graph, key: Hashable, types: Sequence[Type], f: Callable[..., Any], what: str
+) -> Graph:
+    """A Graph staged from `f`, which evaluates `graph` in some new way; made once for a key."""
+    result: Graph = kept(graph, key, lambda: _stage(f, types, graph, what))
+    return result
+
+
+def reaches(graph: Graph, moved: Sequence[bool]) -> list[bool]:
+    """Which outputs depend differentiably on the given inputs (at most: inner Graphs are not
+    looked into).
+    """
+    live = {id(v) for v, m in zip(graph.inputs, moved, strict=True) if m}
+    for equation in graph.equations:
+        cuts: Any = equation.primitive.cuts
+        if cuts is True:
+            continue
+        if any(id(a) in live and i not in cuts for i, a in enumerate(equation.inputs)):
+            live.update(id(v) for v in equation.outputs if v.type.inexact)
+    return [id(atom) in live for atom in graph.outputs]
+
+
+def settled(
+    graph: Graph,
+    moved: Sequence[bool],
+    carry: range,
+    step: Callable[[Graph, Sequence[bool]], Sequence[bool]],
+) -> list[bool]:
+    """Which inputs of a loop's body have a property, where outputs 0, 1, ... are the next carry.
+
+    `carry` are the positions of the carry among the inputs; `step` tells which outputs have the
+    property when given inputs have it (`reaches`, or whether they are batched). The least fixed
+    point.
+    """
+    state = list(moved)
+    while True:
+        found = step(graph, state)
+        new = list(state)
+        for position, has in zip(carry, found, strict=False):
+            new[position] = state[position] or bool(has)
+        if new == state:
+            return state
+        state = new
+
+
+def closed(graph: Graph) -> tuple[Graph, list[Any]]:
+    """A Graph whose traced constants have become its first inputs, and their values."""
+    captured = [(v, value) for v, value in graph.constants if type(value) is Tracer]
+    if not captured:
+        return graph, []
+    rest = tuple([(v, value) for v, value in graph.constants if type(value) is not Tracer])
+    inputs = (*(v for v, _ in captured), *graph.inputs)
+    return graph.replace(inputs=inputs, constants=rest), [x for _, x in captured]
+
+
+__all__ = [
+    "Batched", "Differentiated", "Pushed", "batch", "closed", "cut", "derive", "differentiate",
+    "effectful", "joint", "kept", "pruned", "push", "reaches", "settled", "split", "spread",
+    "strong",
+]  # fmt: skip

@@ -1,0 +1,220 @@
+"""How many threads NumPy's BLAS takes for a product, and the scope in which it takes one.
+
+A region is shared among threads of ours, or a product among those of the BLAS: both at once would
+wait for each other. So what a region does runs in `alone()`. In OpenBLAS on threads of its own the
+number is one of the whole process, also by `openblas_set_num_threads_local`, which is local with
+OpenMP only. Other threads of the user may multiply meanwhile: their products take one thread, and
+are not otherwise touched, since a product reads the number when it begins, and fewer threads than
+there are stop none. Other BLAS libraries are left as they are. Knows threads; knows nothing of
+Graphs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import MissingExtraError
+from fungrad.runtime.thread_pool import positive, usable_cores
+from fungrad.support.record import Record
+
+OWN_THREADS = 1
+"""What OpenBLAS says of itself where its threads are its own, neither none nor those of OpenMP."""
+
+
+class Library(Record):
+    """The calls that get and set the number of threads."""
+
+    get: Callable[[], int]
+    set: Callable[[int], Any]
+
+
+class Alone:
+    """A scope in which products take one thread each.
+
+    Threads may be in it at once, and again inside: the first one in sets the number, the last one
+    out sets it back, unless somebody else has set another one meanwhile.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.lock = threading.RLock()  # handlers of signals may come in between
+        self.inside = 0
+        self.before = 1
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.inside += 1
+            if self.inside == 1:
+                self._take_one()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self.lock:
+            self.inside = max(self.inside - 1, 0)  # a child process may leave what it never entered
+            if not self.inside:
+                self._give_back()
+
+    def _take_one(self) -> None:
+        self.before = self.library.get()
+        if self.before > 1:
+            self.library.set(1)
+
+    def _give_back(self) -> None:
+        if self.before > 1 and self.library.get() == 1:
+            self.library.set(self.before)
+
+    def leave(self) -> None:
+        """Sets the number back, and keeps others from the scope until `resume`."""
+        self.lock.acquire()
+        if self.inside:
+            self._give_back()
+
+    def resume(self) -> None:
+        """Ends what `leave` began."""
+        if self.inside:
+            self._take_one()
+        self.lock.release()
+
+    def after_fork(self) -> None:
+        """In a child process, where `leave` came before: nobody is in the scope."""
+        self.lock = threading.RLock()
+        self.inside = 0
+
+
+@functools.cache
+def alone() -> Alone | None:
+    """The scope in which NumPy's BLAS takes one thread; None where it cannot be told to."""
+    library = _openblas()
+    if library is None:
+        return None
+    found = Alone(library)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=found.leave, after_in_parent=found.resume, after_in_child=found.after_fork
+        )
+    return found
+
+
+def _openblas() -> Library | None:
+    """The OpenBLAS that NumPy calls, if its threads are its own."""
+    try:
+        ctypes = importlib.import_module("ctypes")
+    except ImportError:  # a Python that was built without libffi
+        return None
+    for path in _paths():
+        try:
+            library = ctypes.PyDLL(path)  # which keeps the interpreter's lock: calls are short
+        except OSError:  # not a library that can be opened again: another one, or none
+            continue
+        for prefix, suffix in itertools.product(("", "scipy_"), ("", "64_", "_64")):
+            calls = ("get_num_threads", "set_num_threads", "get_parallel")
+            names = [f"{prefix}openblas_{call}{suffix}" for call in calls]
+            if all(hasattr(library, name) for name in names):
+                get, change, parallel = (getattr(library, name) for name in names)
+                return Library(get, change) if parallel() == OWN_THREADS else None
+    return None
+
+
+def _paths() -> list[str]:
+    """NumPy's module that calls the BLAS, through which the names of libraries it is linked with
+    are found, but on Windows; there the wheel has them beside it.
+    """
+    module = importlib.import_module("numpy._core._multiarray_umath")
+    beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
+    names = os.listdir(beside) if os.path.isdir(beside) else []
+    found = sorted([name for name in names if "openblas" in name and name.endswith(".dll")])
+    return [module.__file__ or "", *[os.path.join(beside, name) for name in found]]
+
+
+class _State:
+    """What is known of the number of threads without asking."""
+
+    single = usable_cores() == 1
+
+
+def _wished_single() -> bool:
+    """Whether the environment gives the BLAS one thread."""
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+    wished = [os.environ[name] for name in names if os.environ.get(name)]
+    return bool(wished) and all(text == "1" for text in wished)
+
+
+_State.single |= _wished_single()
+
+
+def single_blas() -> bool:
+    """Whether any product is known to take one thread, so that several may run side by side."""
+    return _State.single
+
+
+def single_in_regions() -> bool:
+    """Whether a product takes one thread inside of a region."""
+    return single_blas() or alone() is not None
+
+
+@contextlib.contextmanager
+def _outside() -> Iterator[Any]:
+    """threadpoolctl, while nobody is in the scope."""
+    try:
+        controls = importlib.import_module("threadpoolctl")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"fungrad.config.blas_threads needs threadpoolctl ({error}). Install it with "
+            "pip install 'fungrad[blas]', or set OPENBLAS_NUM_THREADS or MKL_NUM_THREADS before "
+            "NumPy is imported."
+        ) from error
+    scope = alone()
+    if scope is None:
+        yield controls
+        return
+    scope.leave()
+    try:
+        yield controls
+    finally:
+        scope.resume()
+
+
+def blas_threads() -> int | None:
+    """How many threads NumPy's BLAS uses for one product; None where no BLAS says it."""
+    with _outside() as controls:
+        libraries = controls.threadpool_info()
+    counts = [library["num_threads"] for library in libraries if library["user_api"] == "blas"]
+    return max(counts) if counts else None
+
+
+def set_blas_threads(count: int) -> None:
+    """Sets how many threads NumPy's BLAS uses for one product, in the whole process.
+
+    Raises:
+      ArgumentError: where the count is not a positive integer.
+      MissingExtraError: where threadpoolctl is not installed.
+    """
+    count = positive(count)
+    with _outside() as controls:
+        controls.threadpool_limits(count, user_api="blas")
+    _State.single = count == 1
+
+
+__all__ = [
+    "Alone",
+    "Library",
+    "alone",
+    "blas_threads",
+    "set_blas_threads",
+    "single_blas",
+    "single_in_regions",
+]

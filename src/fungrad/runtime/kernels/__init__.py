@@ -1,0 +1,1 @@
+"""Functions of blocks of numbers that generated programs call in place of NumPy's own."""

@@ -1,0 +1,147 @@
+"""Runs pieces of work side by side. Knows threads; knows nothing of Graphs.
+
+NumPy releases the GIL inside its loops. The pool is made when first needed and never at import; a
+forked child begins without one. The number of threads is that of the cores one may use,
+`FUNGRAD_NUM_THREADS`, or `set_num_threads`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.errors import ArgumentError
+
+PAGE = 512
+"""Doubles in a page: stretches begin at multiples of this where steps do."""
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Pool:
+    """Threads that wait for work; daemons, so that they keep no process alive."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        for i in range(size):
+            threading.Thread(target=self._serve, name=f"fungrad-{i}", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self._tasks.get()()
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Has one of the threads do a task, which must not raise."""
+        self._tasks.put(task)
+
+
+class _State:
+    """The pool of this process, and how many threads it may have."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.pool: Pool | None = None
+        self.count = _wished()
+
+    def after_fork(self) -> None:
+        self.lock = threading.Lock()
+        self.pool = None
+
+
+def _wished() -> int:
+    text = os.environ.get("FUNGRAD_NUM_THREADS", "")
+    return int(text) if text.isdigit() and int(text) > 0 else usable_cores()
+
+
+_state = _State()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_state.after_fork)
+
+
+def num_threads() -> int:
+    """How many threads large elementwise work is shared among."""
+    return _state.count
+
+
+def set_num_threads(count: int) -> None:
+    """Sets how many threads large elementwise work is shared among; 1 uses the caller's alone.
+
+    Raises:
+      ArgumentError: where the count is not a positive integer.
+    """
+    with _state.lock:
+        _state.count = positive(count)
+        _state.pool = None
+
+
+def positive(count: Any) -> int:
+    """The count.
+
+    Raises:
+      ArgumentError: where it is not a positive integer.
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ArgumentError(f"The number of threads has to be a positive integer, not {count!r}.")
+    return count
+
+
+def _pool(size: int) -> Pool:
+    with _state.lock:
+        if _state.pool is None or _state.pool.size < size:
+            _state.pool = Pool(size)
+        return _state.pool
+
+
+def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) -> list[Any]:
+    """The results of `work(start, stop)` on stretches that make up range(total), in their order.
+
+    The stretches are of about one length, one for each thread, and no more than there are steps;
+    the caller's own thread takes the last. An error in any of them is raised here, after all have
+    ended.
+    """
+    threads = min(threads, -(-total // step))
+    if threads <= 1:
+        return [work(0, total)]
+    unit = math.gcd(step, PAGE)
+    units = -(-total // unit)
+    bounds = [unit * (units * i // threads) for i in range(threads)] + [total]
+    results: list[Any] = [None] * threads
+    errors: list[BaseException] = []
+    done: queue.SimpleQueue[None] = queue.SimpleQueue()  # made in a tenth of a semaphore's time
+
+    def task(i: int, context: contextvars.Context) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                results[i] = context.run(work, bounds[i], bounds[i + 1])
+            except BaseException as error:  # handed to the caller's thread below
+                errors.append(error)
+            finally:
+                done.put(None)
+
+        return run
+
+    pool = _pool(threads - 1)
+    for i in range(threads - 1):
+        pool.submit(task(i, contextvars.copy_context()))
+    try:
+        results[-1] = work(bounds[-2], bounds[-1])
+    finally:
+        for _ in range(threads - 1):
+            done.get()
+    if errors:
+        raise errors[0]
+    return results
+
+
+__all__: Sequence[str] = ["num_threads", "positive", "set_num_threads", "share", "usable_cores"]

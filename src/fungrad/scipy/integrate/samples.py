@@ -1,0 +1,222 @@
+"""Integrals of sampled functions, as scipy.integrate has them. Compositions alone.
+
+Simpson's rule on uneven spacings, and the correction of the last interval where their number is
+odd, are Cartwright 2017, Simpson's Rule Cumulative Integration with MS Excel and
+Irregularly-spaced Data, equations 8 and 10; Romberg's table is Richardson's extrapolation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.custom_rules.closures_and_arguments import valueless
+from fungrad.numpy.protocol.implements import known
+from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.tracing.trace import shape_of
+
+_UNFIT = "If given, length of x along axis must be the same as y."
+
+
+def _last(y: Any, axis: int) -> tuple[Any, int]:
+    y = array_of(y)
+    axis = axis_index(axis, len(shape_of(y)))
+    return np.moveaxis(y, axis, -1), axis
+
+
+def _points(x: Any, y: Any, axis: int) -> Any:
+    """x along the last axis, for y whose axis was moved there."""
+    x = array_of(x)
+    if len(shape_of(x)) != 1:
+        if len(shape_of(x)) != len(shape_of(y)):
+            raise ValueError("If given, shape of x must be 1-D or the same as y.")
+        x = np.moveaxis(x, axis, -1)
+    if shape_of(x)[-1] != shape_of(y)[-1]:
+        raise ValueError(_UNFIT)
+    return x
+
+
+def _safe(numerator: Any, denominator: Any) -> Any:
+    """A quotient, 0 where the denominator is."""
+    none = denominator == 0
+    return np.where(none, 0.0, numerator / np.where(none, 1.0, denominator))
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The integral of samples by the trapezoidal rule, as scipy.integrate.trapezoid.
+
+    Differentiable by y, x and dx.
+
+    >>> float(trapezoid([1.0, 2.0, 3.0]))
+    4.0
+    """
+    return np.trapezoid(array_of(y), None if x is None else array_of(x), dx, axis)
+
+
+def _simpson(y: Any, steps: Any, dx: Any) -> Any:
+    """The sums over pairs of intervals along the last axis, whose number is even; steps may be
+    None, where all are dx.
+    """
+    left, middle, right = y[..., :-2:2], y[..., 1:-1:2], y[..., 2::2]
+    if steps is None:
+        return np.sum(left + 4.0 * middle + right, axis=-1) * (dx / 3.0)
+    h, k = steps[..., ::2], steps[..., 1::2]
+    terms = left * (2.0 - _safe(k, h)) + middle * (h + k) * _safe(h + k, h * k)
+    return np.sum((h + k) / 6.0 * (terms + right * (2.0 - _safe(h, k))), axis=-1)
+
+
+def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The integral of samples by Simpson's rule, as scipy.integrate.simpson.
+
+    Where the number of samples is even, the last interval has the parabola through the last three.
+
+    Args:
+      y: samples. x: where they were taken, 1-D or of the shape of y. dx: the distance between them,
+        without x. axis: the axis to integrate along.
+
+    Raises:
+      ValueError: where x does not fit.
+
+    >>> float(simpson([0.0, 1.0, 4.0]))
+    2.6666666666666665
+    """
+    y, axis = _last(y, axis)
+    if x is not None:
+        x = _points(x, y, axis)
+    count = shape_of(y)[-1]
+    if count < 2:
+        return np.sum(y * 0.0, axis=-1)
+    steps = None if x is None else np.diff(x)
+    if count % 2:
+        return _simpson(y, steps, dx)
+    if count == 2:
+        return 0.5 * (dx if steps is None else steps[..., 0]) * (y[..., 0] + y[..., 1])
+    result = _simpson(y[..., :-1], None if steps is None else steps[..., :-1], dx)
+    if steps is None:
+        steps = np.float64(1.0) * dx * np.ones(2)
+    h, k = steps[..., -2], steps[..., -1]
+    result = result + _safe(2 * k**2 + 3 * h * k, 6 * (k + h)) * y[..., -1]
+    result = result + _safe(k**2 + 3.0 * h * k, 6 * h) * y[..., -2]
+    return result - _safe(k**3, 6 * h * (h + k)) * y[..., -3]
+
+
+def cumulative_trapezoid(
+    y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None
+) -> Any:
+    """The running integral by the trapezoidal rule, as scipy.integrate.cumulative_trapezoid.
+
+    `initial` is None, or 0 for a first element of 0.
+
+    >>> cumulative_trapezoid([1.0, 2.0, 3.0], initial=0)
+    array([0. , 1.5, 4. ])
+    """
+    y, axis = _last(y, axis)
+    if not shape_of(y)[-1]:
+        raise ValueError("At least one point is required along `axis`.")
+    steps = dx if x is None else np.diff(_points(x, y, axis))
+    result = np.cumsum(steps * (y[..., 1:] + y[..., :-1]) / 2.0, axis=-1)
+    if initial is not None:
+        if initial != 0:
+            raise ValueError("`initial` must be `None` or `0`.")
+        result = np.concatenate([np.zeros((*shape_of(y)[:-1], 1), result.dtype), result], axis=-1)
+    return np.moveaxis(result, -1, axis)
+
+
+def _first_of_two(y: Any, steps: Any) -> Any:
+    """The integral over each interval by the parabola through its ends and the next point."""
+    h, k = steps[..., :-1], steps[..., 1:]
+    short, ratio = h / (h + k), h / k
+    product = short * ratio
+    terms = (3 - short) * y[..., :-2] + (3 + product + short) * y[..., 1:-1]
+    return h / 6 * (terms - product * y[..., 2:])
+
+
+def cumulative_simpson(
+    y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None
+) -> Any:
+    """The running integral by Simpson's rule, as scipy.integrate.cumulative_simpson.
+
+    Args:
+      y: samples. x: where they were taken, ascending; 1-D or of the shape of y. dx: a number, or an
+        array like y with one element along axis. initial: None, or what to begin with.
+
+    Raises:
+      ValueError: where x is not ascending, or a shape does not fit.
+
+    >>> cumulative_simpson([0.0, 1.0, 4.0], initial=0)
+    array([0.        , 0.33333333, 2.66666667])
+    """
+    y, axis = _last(y, axis)
+    if y.dtype.kind not in "fc":
+        y = cast(y, np.dtype(np.float64))
+    shape = shape_of(y)
+    if x is not None:
+        x = _points(x, y, axis)
+        steps = np.diff(x)
+        if not valueless() and np.any(known(stop_gradient(steps), "x") <= 0):
+            raise ValueError("Input x must be strictly increasing.")
+    else:
+        steps = _along(dx, shape, axis, "dx") * np.ones(shape[-1] - 1)
+    if shape[-1] < 3:
+        result = np.cumsum(steps * (y[..., 1:] + y[..., :-1]) / 2.0, axis=-1)
+    else:
+        steps = np.broadcast_to(steps, (*shape[:-1], shape[-1] - 1))
+        before = _first_of_two(y, steps)
+        after = _first_of_two(y[..., ::-1], steps[..., ::-1])[..., ::-1]
+        places = np.arange(shape[-1] - 1)
+        by_next = np.minimum(places, shape[-1] - 3)
+        by_previous = np.maximum(places - 1, 0)
+        even = np.logical_and(places % 2 == 0, places < shape[-1] - 2)
+        result = np.cumsum(np.where(even, before[..., by_next], after[..., by_previous]), axis=-1)
+    if initial is not None:
+        start = np.broadcast_to(_along(initial, shape, axis, "initial"), (*shape[:-1], 1))
+        result = np.concatenate([start, result + start], axis=-1)
+    return np.moveaxis(result, -1, axis)
+
+
+def _along(value: Any, shape: tuple[int, ...], axis: int, name: str) -> Any:
+    """A number, or one for each line along the axis, which is the last of `shape`."""
+    value = array_of(value)
+    if not shape_of(value):
+        return value
+    if len(shape_of(value)) == len(shape):
+        value = np.moveaxis(value, axis, -1)
+        if shape_of(value) == (*shape[:-1], 1):
+            return value
+    raise ValueError(
+        f"If provided, `{name}` must either be a scalar or have the same shape as `y` but with "
+        "only 1 point along `axis`."
+    )
+
+
+def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: Any = False) -> Any:
+    """The integral of 2**k + 1 samples by Romberg's method, as scipy.integrate.romb.
+
+    >>> float(romb([0.0, 1.0, 4.0, 9.0, 16.0]))
+    21.333333333333332
+    """
+    if show:
+        raise ValueError("romb prints no table: `show` has to be False.")
+    y, _ = _last(y, axis)
+    intervals = shape_of(y)[-1] - 1
+    if intervals < 1 or intervals & (intervals - 1):
+        raise ValueError("Number of samples must be one plus a non-negative power of 2.")
+    step = intervals
+    width = step * dx
+    row = [(y[..., 0] + y[..., -1]) / 2.0 * width]
+    while step > 1:
+        inner = np.sum(y[..., step // 2 :: step], axis=-1)
+        above, row = row, [0.5 * (row[0] + width * inner)]
+        for j, value in enumerate(above, 1):
+            row.append(row[-1] + (row[-1] - value) / (4**j - 1))
+        step //= 2
+        width = width / 2.0
+    return row[-1]
+
+
+__all__ = [
+    "cumulative_simpson", "cumulative_trapezoid", "romb", "simpson", "trapezoid",
+]  # fmt: skip

@@ -1,0 +1,35 @@
+"""scipy.interpolate for traced values (`fungrad.scipy.interpolate`).
+
+The differentiable interpolators stand in the modules beside this one; all other names are SciPy's.
+Knows no numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fungrad.scipy.interpolate.bsplines import BSpline, make_interp_spline
+from fungrad.scipy.interpolate.cubic import CubicSpline
+from fungrad.scipy.interpolate.grid import RegularGridInterpolator, interp1d, interpn
+from fungrad.scipy.interpolate.piecewise import (
+    Akima1DInterpolator,
+    CubicHermiteSpline,
+    PchipInterpolator,
+    PPoly,
+)
+from fungrad.scipy.optional import scipy_module
+
+__all__ = [
+    "Akima1DInterpolator", "BSpline", "CubicHermiteSpline", "CubicSpline", "PPoly",
+    "PchipInterpolator", "RegularGridInterpolator", "interp1d", "interpn", "make_interp_spline",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(scipy_module("scipy.interpolate"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(scipy_module("scipy.interpolate"))})

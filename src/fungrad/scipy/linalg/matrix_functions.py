@@ -1,0 +1,305 @@
+"""Functions of matrices (expm, logm, sqrtm, cosm, ...) and their Frechet derivatives.
+
+The derivative L(A, E) of f is a block: f([[A, E], [0, A]]) = [[f(A), L(A, E)], [0, f(A)]] (N.
+Higham, "Functions of Matrices", 2008, theorem 3.6), and L of such blocks holds the next one (N.
+Higham and S. Relton, "Higher order Frechet derivatives of matrix functions and the level-2
+condition number", 2014). No eigenvector is needed, so degenerate spectra do no harm.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.types import Type
+from fungrad.numpy.linalg import inv
+from fungrad.numpy.linalg_products import matrix_power
+from fungrad.primitives.elementwise.ufuncs import imag, real
+from fungrad.primitives.linalg.matrix_parts import aligned, result, square, swap
+from fungrad.primitives.linalg.solve import solve
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, concatenate, slice_axis
+from fungrad.primitives.primitive import Primitive, general, or_zero, zeros
+from fungrad.scipy.linalg.wrap import Error, each, la, read, stands_for
+from fungrad.tracing.trace import shape_of, typeof
+
+_EPS = 1e-14
+"""Eigenvalues of this size, next to the largest, count as zero: f is not smooth there."""
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def _block(diagonal: Any, corner: Any) -> Any:
+    """[[diagonal, corner], [0, diagonal]]; the corner may be None (zero)."""
+    shape = shape_of(diagonal)
+    if corner is not None:
+        leading = np.broadcast_shapes(shape[:-2], shape_of(corner)[:-2])
+        shape = (*leading, *shape[-2:])
+        diagonal, corner = broadcast_to(diagonal, shape=shape), broadcast_to(corner, shape=shape)
+    axis = len(shape) - 1
+    nothing = zeros(Type(shape, typeof(diagonal).dtype))
+    corner = nothing if corner is None else corner
+    top = concatenate(diagonal, corner, axis=axis)
+    return concatenate(top, concatenate(nothing, diagonal, axis=axis), axis=axis - 1)
+
+
+def _corner(x: Any) -> Any:
+    """The upper right quarter."""
+    ndim, size = len(shape_of(x)), shape_of(x)[-1]
+    top = slice_axis(x, axis=ndim - 2, start=0, stop=size // 2)
+    return slice_axis(top, axis=ndim - 1, start=size // 2, stop=size)
+
+
+# --- the functions of one matrix ------------------------------------------------------------------
+
+
+def _principal(name: str, a: Any) -> Any:
+    """SciPy's function of one matrix, real where the matrix is."""
+    found = np.asarray(getattr(la, name)(a))
+    if found.dtype.kind == "c" and a.dtype.kind != "c":
+        if np.abs(found.imag).max() > 1e3 * np.finfo(a.dtype).eps * np.abs(found).max():
+            raise Error(
+                f"{name} of this real matrix is complex (it has negative eigenvalues), and the "
+                f"dtype of a traced program cannot depend on its numbers: call {name} on "
+                "a.astype(complex)."
+            )
+        found = found.real
+    return found.astype(a.dtype, copy=False)
+
+
+def _eval_function(a: Any, *, name: str) -> Any:
+    if a.size == 0:
+        return np.zeros(a.shape, a.dtype)
+    return each(lambda x: _principal(name, x), 1, a)[0]
+
+
+def _smooth(name: str, a: Any) -> None:
+    """Asks for a matrix at which the function has a derivative."""
+    w = np.linalg.eigvals(a)
+    size = np.abs(w.real) if name == "signm" else np.abs(w)
+    if np.any(size <= _EPS * np.abs(w).max()):
+        where = "on the imaginary axis" if name == "signm" else "0"
+        raise Error(f"{name} has no derivative at a matrix with an eigenvalue {where}.")
+
+
+def _sign(a: Any) -> Any:
+    """The matrix sign by Newton's iteration, which no repeated eigenvalue disturbs."""
+    x = a
+    for _ in range(100):
+        inverse = np.linalg.inv(x)
+        scale = np.sqrt(np.linalg.norm(inverse) / np.linalg.norm(x))
+        scale = scale if abs(scale - 1.0) > 1e-2 else 1.0
+        last, x = x, 0.5 * (scale * x + inverse / scale)
+        if np.abs(x - last).max() <= 1e-14 * np.abs(x).max():
+            break
+    return x
+
+
+def _frechet_of_one(name: str, a: Any, e: Any) -> Any:
+    if name == "expm":
+        return la.expm_frechet(a, e, compute_expm=False, check_finite=False)
+    _smooth(name, a)
+    if name == "sqrtm":
+        x = _principal(name, a)
+        return la.solve_sylvester(x, x, e)
+    if name == "signm":
+        sign = _sign(a)
+        n = a @ sign
+        return la.solve_sylvester(n, n, e - sign @ e @ sign)
+    size = np.abs(e).max()
+    if size == 0:
+        return np.zeros_like(e)
+    scale = np.abs(a).max() / size
+    return _corner(_principal(name, _block(a, e * scale))) / scale
+
+
+def _eval_frechet(a: Any, e: Any, *, name: str) -> Any:
+    dtype = np.result_type(a, e)
+    if a.size == 0 or e.size == 0:
+        return np.zeros(np.broadcast_shapes(a.shape, e.shape), dtype)
+    a, e = a.astype(dtype, copy=False), e.astype(dtype, copy=False)
+    return each(lambda x, y: _frechet_of_one(name, x, y), 1, a, e)[0].astype(dtype, copy=False)
+
+
+def _type_function(a: Type, *, name: str) -> Type:
+    square(name, a)
+    return Type(a.shape, result(a))
+
+
+def _jvp_frechet(primals: Any, tangents: Any, *, name: str) -> tuple[Any, Any]:
+    a, e = primals
+    da, de = tangents
+    moved = None if de is None else frechet(a, de, name=name)
+    if da is not None:
+        moved = _corner(frechet(_block(a, da), _block(e, de), name=name))
+    return frechet(a, e, name=name), moved
+
+
+def _vjp_frechet(ct: Any, y: Any, args: Any, wanted: Any, *, name: str) -> list[Any]:
+    # Transposed by tr(C^T A^i E A^j F A^k) = tr((A^k C^T A^i E A^j) F), term by term of a series.
+    a, e = swap(args[0]), swap(args[1])
+    ct_e = frechet(a, ct, name=name) if wanted[1] else None
+    if not wanted[0]:
+        return [None, ct_e]
+    return [_corner(frechet(_block(a, e), _block(ct, None), name=name)), ct_e]
+
+
+frechet: Primitive = general(
+    "frechet",
+    eval=_eval_frechet,
+    type=lambda a, e, *, name: Type(np.broadcast_shapes(a.shape, e.shape), result(a, e)),
+    vjp=_vjp_frechet,
+    jvp=_jvp_frechet,
+    batch=lambda args, batched, size, *, name: frechet(*aligned(args, batched), name=name),
+)
+"""`frechet(a, e, name=)`: the derivative of a matrix function at a along e. A. Al-Mohy and N.
+Higham, "Computing the Frechet derivative of the matrix exponential, with an application to
+condition number estimation" (2009), for expm; sqrtm and signm (C. Kenney and A. Laub, 1991) by
+their Sylvester equations."""
+
+matrix_function: Primitive = general(
+    "matrix_function",
+    eval=_eval_function,
+    type=_type_function,
+    vjp=lambda ct, y, args, wanted, *, name: [frechet(swap(args[0]), ct, name=name)],
+    jvp=lambda primals, tangents, *, name: (
+        matrix_function(*primals, name=name),
+        frechet(primals[0], or_zero(tangents[0], primals[0]), name=name),
+    ),
+    batch=lambda args, batched, size, *, name: matrix_function(args[0], name=name),
+)
+"""`matrix_function(a, name=)`: expm, logm, sqrtm or signm of square matrices, as SciPy's; real
+where a is."""
+
+# --- SciPy's names --------------------------------------------------------------------------------
+
+
+def _one(name: str, a: Any) -> Any:
+    return matrix_function(*read(name, a), name=name)
+
+
+@stands_for
+def expm(A: Any) -> Any:
+    """The exponential of square matrices, as scipy.linalg.expm.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: np.trace(expm(a)))(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    return _one("expm", A)
+
+
+@stands_for
+def expm_frechet(
+    A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True
+) -> Any:
+    """expm(A) and its derivative along E, as scipy.linalg.expm_frechet."""
+    A, E = read("expm_frechet", A, E, check_finite=check_finite)
+    along = frechet(A, E, name="expm")
+    return (matrix_function(A, name="expm"), along) if compute_expm else along
+
+
+@stands_for
+def logm(A: Any, disp: Any = None) -> Any:
+    """The principal logarithm of square matrices, as scipy.linalg.logm; real for real matrices.
+
+    Raises:
+      numpy.linalg.LinAlgError: where the logarithm of a real matrix is complex, and where the
+        derivative is asked for at a singular matrix.
+    """
+    return _one("logm", A)
+
+
+@stands_for
+def sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
+    """The principal square root of square matrices, as scipy.linalg.sqrtm; real for real matrices.
+
+    Raises:
+      numpy.linalg.LinAlgError: where the root of a real matrix is complex, and where the derivative
+        is asked for at a singular matrix.
+    """
+    return _one("sqrtm", A)
+
+
+@stands_for
+def signm(A: Any, disp: Any = None) -> Any:
+    """The matrix sign function, as scipy.linalg.signm."""
+    return _one("signm", A)
+
+
+def _of_angle(a: Any) -> tuple[Any, Any]:
+    """The exponentials of i a and -i a."""
+    turned = a * 1j
+    return matrix_function(turned, name="expm"), matrix_function(-turned, name="expm")
+
+
+@stands_for
+def cosm(A: Any) -> Any:
+    """The cosine of square matrices, as scipy.linalg.cosm."""
+    (A,) = read("cosm", A)
+    if A.dtype.kind == "c":
+        return sum(_of_angle(A)) * 0.5
+    return real(matrix_function(A * 1j, name="expm"))
+
+
+@stands_for
+def sinm(A: Any) -> Any:
+    """The sine of square matrices, as scipy.linalg.sinm."""
+    (A,) = read("sinm", A)
+    if A.dtype.kind == "c":
+        plus, minus = _of_angle(A)
+        return (plus - minus) * -0.5j
+    return imag(matrix_function(A * 1j, name="expm"))
+
+
+@stands_for
+def tanm(A: Any) -> Any:
+    """The tangent of square matrices, as scipy.linalg.tanm."""
+    return solve(cosm(A), sinm(A), triangle="")
+
+
+@stands_for
+def coshm(A: Any) -> Any:
+    """The hyperbolic cosine of square matrices, as scipy.linalg.coshm."""
+    (A,) = read("coshm", A)
+    return (matrix_function(A, name="expm") + matrix_function(-A, name="expm")) * 0.5
+
+
+@stands_for
+def sinhm(A: Any) -> Any:
+    """The hyperbolic sine of square matrices, as scipy.linalg.sinhm."""
+    (A,) = read("sinhm", A)
+    return (matrix_function(A, name="expm") - matrix_function(-A, name="expm")) * 0.5
+
+
+@stands_for
+def tanhm(A: Any) -> Any:
+    """The hyperbolic tangent of square matrices, as scipy.linalg.tanhm."""
+    return solve(coshm(A), sinhm(A), triangle="")
+
+
+@stands_for
+def fractional_matrix_power(A: Any, t: Any) -> Any:
+    """exp(t log(A)), as scipy.linalg.fractional_matrix_power; by products for a whole number t."""
+    (A,) = read("fractional_matrix_power", A)
+    if isinstance(t, (int, float)) and t == math.floor(t):
+        return matrix_power(A, int(t)) if t >= 0 else inv(matrix_power(A, -int(t)))
+    return matrix_function(matrix_function(A, name="logm") * t, name="expm")
+
+
+__all__ = [
+    "coshm",
+    "cosm",
+    "expm",
+    "expm_frechet",
+    "fractional_matrix_power",
+    "logm",
+    "signm",
+    "sinhm",
+    "sinm",
+    "sqrtm",
+    "tanhm",
+    "tanm",
+]  # fmt: skip

@@ -1,0 +1,119 @@
+"""scipy.linalg's matrices made of vectors (toeplitz, block_diag, ...) and products.
+
+All move elements, or multiply them; a batch of vectors makes a batch of matrices, as in SciPy 1.17
+(of hankel: 1.19).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.linalg_products import common
+from fungrad.numpy.protocol.operands import array_of, promoted
+from fungrad.primitives.linalg.matrix_parts import bar
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, pad, reshape
+from fungrad.scipy.linalg.wrap import stands_for
+from fungrad.scipy.optional import scipy_module
+
+
+def _vector(x: Any) -> Any:
+    x = array_of(x)
+    return x if len(x.shape) else reshape(x, shape=(1,))
+
+
+def _joined(*parts: Any) -> Any:
+    """Vectors joined along their last axis, after their leading axes are broadcast."""
+    leading = np.broadcast_shapes(*[p.shape[:-1] for p in parts])
+    return np.concatenate(
+        [broadcast_to(p, shape=(*leading, p.shape[-1])) for p in promoted(parts)], axis=-1
+    )
+
+
+@stands_for
+def toeplitz(c: Any, r: Any = None) -> Any:
+    """The matrices with first column c and first row r (conj(c)), as scipy.linalg.toeplitz."""
+    c = _vector(c)
+    r = bar(c) if r is None else _vector(r)
+    m, n = c.shape[-1], r.shape[-1]
+    values = _joined(r[..., :0:-1], c)
+    return values[..., np.arange(m)[:, None] - np.arange(n) + (n - 1)]
+
+
+@stands_for
+def hankel(c: Any, r: Any = None) -> Any:
+    """The matrix with first column c and last row r (zeros), as scipy.linalg.hankel.
+
+    Of several vectors SciPy 1.17 makes one matrix, SciPy 1.19 a batch: SciPy itself is asked where
+    the elements go.
+    """
+    c = array_of(c)
+    parts = [np.zeros(1, c.dtype), np.ravel(c)]
+    places = [np.arange(1, c.size + 1).reshape(c.shape)]
+    if r is not None:
+        r = array_of(r)
+        parts.append(np.ravel(r))
+        places.append(np.arange(c.size + 1, c.size + 1 + r.size).reshape(r.shape))
+    return np.concatenate(promoted(parts))[scipy_module("scipy.linalg").hankel(*places)]
+
+
+@stands_for
+def circulant(c: Any) -> Any:
+    """The matrices whose columns are c, rotated further each time, as scipy.linalg.circulant."""
+    c = _vector(c)
+    n = c.shape[-1]
+    return c[..., (np.arange(n)[:, None] - np.arange(n)) % max(n, 1)]
+
+
+@stands_for
+def companion(a: Any) -> Any:
+    """The companion matrix of a polynomial, as scipy.linalg.companion."""
+    a = array_of(a)
+    n = a.shape[-1]
+    if n < 2:
+        raise ValueError(f"The length of `a` along the last axis must be at least 2; it is {n}.")
+    first = (-a[..., 1:] / a[..., :1])[..., None, :]
+    rest = np.broadcast_to(np.eye(n - 2, n - 1), (*a.shape[:-1], n - 2, n - 1))
+    return np.concatenate([first, rest.astype(first.dtype)], axis=-2)
+
+
+@stands_for
+def block_diag(*arrs: Any) -> Any:
+    """A matrix with the given ones along its diagonal, as scipy.linalg.block_diag."""
+    blocks = [np.atleast_2d(array_of(a)) for a in arrs or ([],)]
+    leading = np.broadcast_shapes(*[b.shape[:-2] for b in blocks])
+    width = sum(b.shape[-1] for b in blocks)
+    rows, before = [], 0
+    for block in promoted(blocks):
+        m, n = block.shape[-2:]
+        block = broadcast_to(block, shape=(*leading, m, n))
+        sides = (before, width - before - n)
+        rows.append(pad(block, widths=(*[(0, 0)] * (len(leading) + 1), sides)))
+        before += n
+    return np.concatenate(rows, axis=-2)
+
+
+@stands_for
+def khatri_rao(a: Any, b: Any) -> Any:
+    """The Kronecker products of the columns of two matrices, as scipy.linalg.khatri_rao."""
+    a, b = array_of(a), array_of(b)
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise ValueError("The both arrays should be 2-dimensional.")
+    if a.shape[-1] != b.shape[-1]:
+        raise ValueError("The number of columns for both arrays should be equal.")
+    product = a[..., :, None, :] * b[..., None, :, :]
+    shape = product.shape
+    return reshape(product, shape=(*shape[:-3], shape[-3] * shape[-2], shape[-1]))
+
+
+@stands_for
+def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> Any:
+    """toeplitz(c, r) @ x, as scipy.linalg.matmul_toeplitz; by the matrix itself."""
+    c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+    return np.matmul(*common([toeplitz(c, r), array_of(x)]))
+
+
+__all__ = [
+    "block_diag", "circulant", "companion", "hankel", "khatri_rao", "matmul_toeplitz", "toeplitz",
+]  # fmt: skip

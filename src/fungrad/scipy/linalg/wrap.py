@@ -1,0 +1,119 @@
+"""How functions of ours stand for those of scipy.linalg, and how arguments are read.
+
+Outside of transforms SciPy's own are called. Knows no function of linear algebra.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from fungrad.errors import UnsupportedArgumentError
+from fungrad.ir.types import Type
+from fungrad.numpy.linalg_products import Error, common, matrices, squares
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.primitives.primitive import Primitive, general
+from fungrad.scipy.optional import scipy_module
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, current
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+la = scipy_module("scipy.linalg")
+
+
+def stands_for(function: F) -> F:
+    """The function for traced values; outside of transforms SciPy's of the same name."""
+    original = getattr(la, function.__name__)
+
+    @functools.wraps(function)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        if current() is EVAL:
+            return original(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return cast(F, public)
+
+
+def refuse(function: str, advice: str, **arguments: Any) -> None:
+    """Refuses arguments that are not None, False or empty.
+
+    Raises:
+      UnsupportedArgumentError: naming the function, the argument and what to do.
+    """
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise UnsupportedArgumentError(
+                f"scipy.linalg.{function} was called with {name}={value!r} on a traced "
+                f"value{user_line()}, which has no derivative here. {advice}"
+            )
+
+
+def _eval_finite(x: Any, *, solution: bool = False) -> Any:
+    if not np.all(np.isfinite(x)):
+        if solution:
+            raise Error("singular matrix")
+        raise ValueError("array must not contain infs or NaNs")
+    return x
+
+
+finite: Primitive = general(
+    "finite",
+    eval=_eval_finite,
+    type=lambda x, **options: Type(x.shape, x.dtype, x.weak),
+    vjp=lambda ct, y, args, wanted, **options: [ct],
+    jvp=lambda primals, tangents, **options: (finite(*primals, **options), tangents[0]),
+    batch=lambda args, batched, size, **options: finite(args[0], **options),
+)
+"""`finite(x, solution=False)`: x as it is; ValueError where it holds infinities or NaN, as SciPy's
+check_finite; LinAlgError where it is the solution of an equation."""
+
+
+def read(name: str, *arrays: Any, check_finite: bool = True, square: bool = True) -> list[Any]:
+    """Matrices in the dtype that they are computed in, as SciPy reads them.
+
+    Raises:
+      ValueError: where check_finite holds and a number is not finite.
+      numpy.linalg.LinAlgError: where a matrix is not square, or there are too few axes.
+    """
+    found = squares(name, *arrays) if square else matrices(name, *arrays)
+    found = common(found)
+    return [finite(x) for x in found] if check_finite else found
+
+
+def right_side(a: Any, b: Any, check_finite: bool = True) -> tuple[Any, Any, bool]:
+    """A matrix and a right-hand side of its dtype, as columns, and whether it was a vector.
+
+    Raises:
+      ValueError: where they have not as many rows.
+    """
+    b = array_of(b)
+    a, b = common([a, b])
+    vector = len(b.shape) == 1
+    rows = b.shape[0] if vector else b.shape[-2]
+    if rows != a.shape[-1]:
+        raise ValueError(f"shapes of a {a.shape} and b {b.shape} are incompatible")
+    b = finite(b) if check_finite else b
+    return a, b[..., None] if vector else b, vector
+
+
+def each(function: Callable[..., Any], outputs: int, *arrays: Any) -> Any:
+    """A function of single matrices over the leading axes of arrays, which are broadcast.
+
+    Returns:
+      A list of `outputs` arrays.
+    """
+    leading = np.broadcast_shapes(*[a.shape[:-2] for a in arrays])
+    stacks = [np.broadcast_to(a, (*leading, *a.shape[-2:])) for a in arrays]
+    found: list[list[Any]] = [[] for _ in range(outputs)]
+    for index in np.ndindex(*leading):
+        result = function(*[s[index] for s in stacks])
+        for column, value in zip(found, result if outputs > 1 else (result,), strict=True):
+            column.append(value)
+    return [np.array(column).reshape(*leading, *np.shape(column[0])) for column in found]
+
+
+__all__ = ["Error", "each", "finite", "la", "read", "refuse", "right_side", "stands_for"]

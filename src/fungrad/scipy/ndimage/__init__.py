@@ -1,0 +1,57 @@
+"""scipy.ndimage for traced values (`fungrad.scipy.ndimage`).
+
+The differentiable functions stand in the modules beside this one; all other names are SciPy's,
+which is only imported for those. Knows no numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fungrad.scipy.ndimage.edges import (
+    gaussian_gradient_magnitude,
+    gaussian_laplace,
+    laplace,
+    prewitt,
+    sobel,
+)
+from fungrad.scipy.ndimage.filters import (
+    convolve,
+    convolve1d,
+    correlate,
+    correlate1d,
+    gaussian_filter,
+    gaussian_filter1d,
+    maximum_filter,
+    median_filter,
+    minimum_filter,
+    uniform_filter,
+    uniform_filter1d,
+)
+from fungrad.scipy.ndimage.geometry import (
+    affine_transform,
+    map_coordinates,
+    rotate,
+    shift,
+    zoom,
+)
+from fungrad.scipy.ndimage.splines import spline_filter, spline_filter1d
+from fungrad.scipy.optional import scipy_module
+
+__all__ = [
+    "affine_transform", "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter",
+    "gaussian_filter1d", "gaussian_gradient_magnitude", "gaussian_laplace", "laplace",
+    "map_coordinates", "maximum_filter", "median_filter", "minimum_filter", "prewitt", "rotate",
+    "shift", "sobel", "spline_filter", "spline_filter1d", "uniform_filter", "uniform_filter1d",
+    "zoom",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(scipy_module("scipy.ndimage"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(scipy_module("scipy.ndimage"))})

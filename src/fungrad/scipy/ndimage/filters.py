@@ -1,0 +1,360 @@
+"""Filters of scipy.ndimage: padded as SciPy says, and summed over windows.
+
+Computed in double precision and given back in the dtype of the input, as in SciPy. All are
+compositions of pads and convolutions; Gaussian kernels are differentiable by their width too.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import UnsupportedArgumentError
+from fungrad.numpy.protocol.implements import known
+from fungrad.numpy.protocol.operands import array_of, axis_indices
+from fungrad.primitives.contraction.convolve_nd import convolve_nd
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.movement.sliding_window import windows
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import Tracer, shape_of
+
+PADDING = {
+    "reflect": "symmetric", "grid-mirror": "symmetric", "constant": "constant",
+    "grid-constant": "constant", "nearest": "edge", "mirror": "reflect", "wrap": "wrap",
+    "grid-wrap": "wrap",
+}  # fmt: skip
+
+
+def prepared(function: str, input: Any, output: Any) -> tuple[Any, Any]:
+    """(the input in double precision, the dtype of the result).
+
+    Raises:
+      UnsupportedArgumentError: where the output is an array to write into.
+    """
+    x = array_of(input)
+    if output is not None and (type(output) is Tracer or isinstance(output, np.ndarray)):
+        raise UnsupportedArgumentError(
+            f"ndimage.{function} was called with an array as output{user_line()}. Arrays are "
+            "values here: give a dtype, or nothing, and use the result."
+        )
+    wide = cast(x, np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64))
+    dtype = x.dtype if output is None else np.dtype(output)
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        dtype = np.result_type(dtype, np.complex64)
+    return wide, dtype
+
+
+def _mode(mode: Any) -> str:
+    if mode not in PADDING:
+        raise RuntimeError("boundary mode not supported")
+    return PADDING[mode]
+
+
+def _padded(x: Any, widths: Sequence[tuple[int, int]], mode: Any, cval: Any) -> Any:
+    kind = _mode(mode)
+    if not any(map(any, widths)) or 0 in shape_of(x):
+        return x
+    extra: Any = {"constant_values": cval} if kind == "constant" else {}
+    return np.pad(x, widths, mode=kind, **extra)  # type: ignore[call-overload]
+
+
+def _window(size: int, origin: int) -> tuple[int, int]:
+    """How far a window reaches before and behind its place.
+
+    Raises:
+      ValueError: where its place lies outside of it.
+    """
+    if not -(size // 2) <= origin <= (size - 1) // 2:
+        raise ValueError(
+            "Invalid origin; origin must satisfy -(len(weights) // 2) <= origin <= "
+            "(len(weights)-1) // 2"
+        )
+    before = size // 2 + origin
+    return before, size - 1 - before
+
+
+def _per_axis(value: Any, count: int, name: str) -> list[Any]:
+    """One value for each axis, where one was given for all, or a sequence."""
+    if isinstance(value, (str, numbers.Number)) or value is None or np.ndim(value) == 0:
+        return [value] * count
+    found = list(value)
+    if len(found) != count:
+        raise RuntimeError(f"sequence argument `{name}` must have length equal to input rank")
+    return found
+
+
+def _axes(axes: Any, ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim)) if axes is None else axis_indices(axes, ndim)
+
+
+# --- along one axis -------------------------------------------------------------------------------
+
+
+def _correlated(x: Any, weights: Any, axis: int, mode: Any, cval: Any, origin: int) -> Any:
+    """The correlation of a double-precision array with a vector along an axis."""
+    if not shape_of(weights)[0]:
+        raise RuntimeError("no filter weights given")
+    ends = _window(shape_of(weights)[0], origin)
+    axis %= len(shape_of(x))
+    x = np.moveaxis(x, axis, -1)
+    x = _padded(x, [(0, 0)] * (len(shape_of(x)) - 1) + [ends], mode, cval)
+    kernel = np.reshape(weights[::-1], (*(1,) * (len(shape_of(x)) - 1), -1))
+    if 0 in shape_of(x):
+        return np.moveaxis(x, -1, axis)
+    return np.moveaxis(convolve_nd(x, kernel, axes=1, mode="valid"), -1, axis)
+
+
+def _vector(weights: Any) -> Any:
+    weights = array_of(weights)
+    if len(shape_of(weights)) != 1 or not shape_of(weights)[0]:
+        raise RuntimeError("no filter weights given")
+    return cast(weights, np.dtype(np.complex128 if weights.dtype.kind == "c" else np.float64))
+
+
+def _checked_axis(axis: int, input: Any) -> int:
+    return axis_indices(axis, len(shape_of(array_of(input))))[0]
+
+
+def correlate1d(
+    input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect",
+    cval: Any = 0.0, origin: int = 0,
+) -> Any:  # fmt: skip
+    """The correlation with a vector along an axis, as scipy.ndimage.correlate1d.
+
+    Args:
+      input: an array. weights: a vector. output: a dtype. mode: what stands outside: "reflect",
+        "constant" (cval), "nearest", "mirror" or "wrap". origin: how far the window is moved back.
+
+    >>> correlate1d([1.0, 2.0, 4.0], [-1.0, 1.0])
+    array([0., 1., 2.])
+    """
+    x, dtype = prepared("correlate1d", input, output)
+    weights, axis = np.conj(_vector(weights)), _checked_axis(axis, x)
+    found = _correlated(x, weights, axis, mode, cval, origin)
+    return cast(found, np.result_type(dtype, np.complex64) if found.dtype.kind == "c" else dtype)
+
+
+def convolve1d(
+    input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect",
+    cval: Any = 0.0, origin: int = 0,
+) -> Any:  # fmt: skip
+    """The convolution with a vector along an axis, as scipy.ndimage.convolve1d: see correlate1d.
+
+    >>> convolve1d([1.0, 2.0, 4.0], [1.0, -1.0])
+    array([1., 2., 0.])
+    """
+    weights = np.conj(_vector(weights)[::-1])
+    origin = -origin - (shape_of(weights)[0] + 1) % 2
+    return correlate1d(input, weights, axis, output, mode, cval, origin)
+
+
+def _gaussian_kernel(sigma: Any, order: int, radius: int) -> Any:
+    """Samples of a normalised Gaussian, or of its derivative, by Hermite's polynomials."""
+    t = np.arange(-radius, radius + 1) / sigma
+    bell = np.exp(-0.5 * t * t)
+    bell = bell / np.sum(bell)
+    previous, polynomial = np.zeros(2 * radius + 1), np.ones(2 * radius + 1)
+    for n in range(order):
+        previous, polynomial = polynomial, t * polynomial - n * previous
+    return (-1.0) ** order * polynomial * bell / sigma**order
+
+
+def _radius(sigma: Any, truncate: float, radius: Any) -> int:
+    if radius is None:
+        width = float(known(stop_gradient(sigma), "the radius of a Gaussian kernel"))
+        return int(truncate * width + 0.5)
+    if not isinstance(radius, numbers.Integral) or radius < 0:
+        raise ValueError("Radius must be a nonnegative integer.")
+    return int(radius)
+
+
+def gaussian_filter1d(
+    input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None,
+    mode: str = "reflect", cval: Any = 0.0, truncate: float = 4.0, *, radius: Any = None,
+) -> Any:  # fmt: skip
+    """A Gaussian along an axis, or its derivative of an order, as scipy.ndimage.gaussian_filter1d.
+
+    Differentiable by sigma too; under jit and vmap a sigma that is traced needs `radius`.
+
+    Args:
+      sigma: the standard deviation in elements. truncate: where the kernel ends, in sigmas;
+        radius: or in elements. Others as in correlate1d.
+
+    >>> np.round(gaussian_filter1d([0.0, 0.0, 1.0, 0.0, 0.0], 0.5), 2)
+    array([0.  , 0.11, 0.79, 0.11, 0.  ])
+    """
+    if order < 0:
+        raise ValueError("order must be non-negative")
+    kernel = _gaussian_kernel(sigma, order, _radius(sigma, truncate, radius))
+    return correlate1d(input, kernel[::-1], axis, output, mode, cval, 0)
+
+
+def gaussian_filter(
+    input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect",
+    cval: Any = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None,
+) -> Any:  # fmt: skip
+    """A Gaussian along several axes, as scipy.ndimage.gaussian_filter: see gaussian_filter1d.
+
+    sigma, order, mode and radius are one for all axes, or one for each.
+
+    >>> bool(np.isclose(np.sum(gaussian_filter(np.eye(3), 0.5)), 3.0))
+    True
+    """
+    x, dtype = prepared("gaussian_filter", input, output)
+    places = _axes(axes, len(shape_of(x)))
+    count = len(places)
+    given = (sigma, order, mode, radius)
+    rows = zip(*[_per_axis(v, count, "sigma") for v in given], strict=True)
+    for axis, (s, n, m, r) in zip(places, rows, strict=True):
+        if r is None and float(known(stop_gradient(s), "the radius of a Gaussian kernel")) <= 1e-15:
+            continue
+        # SciPy keeps what is between two axes in the dtype of the result.
+        x = cast(gaussian_filter1d(x, s, axis, n, None, m, cval, truncate, radius=r), x.dtype)
+        if dtype.kind in "iu":
+            x = cast(cast(x, dtype), x.dtype)
+    return cast(x, dtype)
+
+
+def uniform_filter1d(
+    input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
+    cval: Any = 0.0, origin: int = 0,
+) -> Any:  # fmt: skip
+    """The mean of a window along an axis, as scipy.ndimage.uniform_filter1d: see correlate1d.
+
+    >>> uniform_filter1d([1.0, 2.0, 6.0], 3)
+    array([1.33333333, 3.        , 4.66666667])
+    """
+    if size < 1:
+        raise RuntimeError("incorrect filter size")
+    x, dtype = prepared("uniform_filter1d", input, output)
+    total = _correlated(x, np.ones(size), _checked_axis(axis, x), mode, cval, origin)
+    return cast(total / size, dtype)
+
+
+def uniform_filter(
+    input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
+    origin: Any = 0, *, axes: Any = None,
+) -> Any:  # fmt: skip
+    """The mean of a window of several axes, as scipy.ndimage.uniform_filter.
+
+    >>> float(uniform_filter(9.0 * np.eye(3))[1, 1])
+    3.0
+    """
+    x, dtype = prepared("uniform_filter", input, output)
+    places = _axes(axes, len(shape_of(x)))
+    rows = zip(*[_per_axis(v, len(places), "size") for v in (size, mode, origin)], strict=True)
+    for axis, (n, m, o) in zip(places, rows, strict=True):
+        if n > 1:
+            x = uniform_filter1d(x, int(n), axis, None, m, cval, o)
+            x = cast(cast(x, dtype), x.dtype) if dtype.kind in "iu" else x
+    return cast(x, dtype)
+
+
+# --- several axes ---------------------------------------------------------------------------------
+
+
+def correlate(
+    input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+    origin: Any = 0, *, axes: Any = None,
+) -> Any:  # fmt: skip
+    """The correlation of arrays of as many axes, as scipy.ndimage.correlate: see correlate1d.
+
+    >>> correlate(np.eye(2), np.ones((2, 2)), mode="constant")
+    array([[1., 1.],
+           [1., 2.]])
+    """
+    return _nd("correlate", input, weights, output, mode, cval, origin, axes, False)
+
+
+def convolve(
+    input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+    origin: Any = 0, *, axes: Any = None,
+) -> Any:  # fmt: skip
+    """The convolution of arrays of as many axes, as scipy.ndimage.convolve: see correlate1d.
+
+    >>> convolve(np.eye(2), np.ones((2, 2)), mode="constant")
+    array([[2., 1.],
+           [1., 1.]])
+    """
+    return _nd("convolve", input, weights, output, mode, cval, origin, axes, True)
+
+
+def _nd(
+    name: str, input: Any, weights: Any, output: Any, mode: Any, cval: Any, origin: Any, axes: Any,
+    flip: bool,
+) -> Any:  # fmt: skip
+    x, dtype = prepared(name, input, output)
+    weights = array_of(weights)
+    weights = cast(weights, np.dtype(np.complex128 if weights.dtype.kind == "c" else np.float64))
+    ndim, sizes = len(shape_of(x)), shape_of(weights)
+    places = tuple(sorted(_axes(axes, ndim)))
+    if len(sizes) != len(places):
+        raise RuntimeError(f"weights.ndim ({len(sizes)}) must match len(axes) ({len(places)}).")
+    if 0 in sizes:
+        raise RuntimeError("no filter weights given")
+    widths = [(0, 0)] * ndim
+    for axis, size, o in zip(places, sizes, _per_axis(origin, len(sizes), "origin"), strict=True):
+        widths[axis] = _window(size, -o - (size + 1) % 2 if flip else o)
+    if not flip:
+        weights = np.conj(weights)[(slice(None, None, -1),) * len(sizes)]
+    shape = [1] * ndim
+    for axis, size in zip(places, sizes, strict=True):
+        shape[axis] = size
+    kernel = np.reshape(weights, shape)
+    padded = _padded(x, widths, mode, cval)
+    found = convolve_nd(padded, kernel, axes=ndim, mode="valid") if 0 not in shape_of(x) else x
+    return cast(found, np.result_type(dtype, np.complex64) if found.dtype.kind == "c" else dtype)
+
+
+def _ranked(name: str, reduced: Callable[..., Any], what: str) -> Callable[..., Any]:
+    def ranked(
+        input: Any, size: Any = None, footprint: Any = None, output: Any = None,
+        mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None,
+    ) -> Any:  # fmt: skip
+        if footprint is not None or size is None:
+            raise UnsupportedArgumentError(
+                f"ndimage.{name} was called without a size, or with a footprint{user_line()}: give "
+                "the size of a box, one number or one for each axis."
+            )
+        x = array_of(input)
+        prepared(name, x, output)
+        places = _axes(axes, len(shape_of(x)))
+        sizes = [int(n) for n in _per_axis(size, len(places), "size")]
+        widths = [(0, 0)] * len(shape_of(x))
+        origins = _per_axis(origin, len(places), "origin")
+        for axis, n, o in zip(places, sizes, origins, strict=True):
+            widths[axis] = _window(n, o)
+        padded = np.moveaxis(_padded(x, widths, mode, cval), places, tuple(range(-len(places), 0)))
+        ones = (1,) * len(places)
+        seen = windows(padded, sizes=tuple(sizes), strides=ones, dilations=ones)
+        flat = np.reshape(seen, (*shape_of(seen)[: -len(places)], math.prod(sizes)))
+        found = np.moveaxis(reduced(flat), tuple(range(-len(places), 0)), places)
+        return cast(found, x.dtype if output is None else np.dtype(output))
+
+    ranked.__name__ = ranked.__qualname__ = name
+    ranked.__doc__ = (
+        f"The {what} of a box of `size` around each element, as scipy.ndimage.{name}.\n\n    Ties "
+        "share the derivative equally. Each element's window is held, so memory is size times\n"
+        "    that of the input.\n    "
+    )
+    return ranked
+
+
+def _upper_median(x: Any) -> Any:
+    return np.sort(x, axis=-1)[..., shape_of(x)[-1] // 2]
+
+
+maximum_filter = _ranked("maximum_filter", lambda x: np.max(x, axis=-1), "largest element")
+minimum_filter = _ranked("minimum_filter", lambda x: np.min(x, axis=-1), "smallest element")
+median_filter = _ranked("median_filter", _upper_median, "median, the upper one,")
+
+__all__ = [
+    "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d",
+    "maximum_filter", "median_filter", "minimum_filter", "prepared", "uniform_filter",
+    "uniform_filter1d",
+]  # fmt: skip

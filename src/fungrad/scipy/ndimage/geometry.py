@@ -1,0 +1,228 @@
+"""Images at other coordinates, as in scipy.ndimage: map_coordinates, affine_transform,
+shift, zoom, rotate.
+
+Differentiable by the image and by what moves the coordinates. Where the coordinates are those of
+each axis alone, one axis is sampled after the other. Knows SciPy's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.protocol.implements import known
+from fungrad.numpy.protocol.operands import array_of, axis_indices
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.scipy.ndimage.filters import PADDING, prepared
+from fungrad.scipy.ndimage.splines import along_axis, check_order, coefficients, sampled
+from fungrad.scipy.optional import picked
+from fungrad.tracing.trace import EVAL, shape_of
+
+
+def _stored(x: Any, dtype: Any) -> Any:
+    """x in the dtype of the result; SciPy rounds to integers, halves away from zero."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        x = np.clip(np.trunc(x + np.copysign(0.5, x)), limits.min, limits.max)
+    return cast(x, dtype)
+
+
+def _checked(name: str, input: Any, output: Any, order: int, mode: str) -> tuple[Any, Any]:
+    check_order(order)
+    if mode not in PADDING:
+        raise RuntimeError("boundary mode not supported")
+    x, dtype = prepared(name, input, output)
+    if not shape_of(x):
+        raise RuntimeError("input and output rank must be > 0")
+    return x, dtype
+
+
+def _number(x: Any) -> Any:
+    return cast(array_of(x), np.dtype(np.float64))
+
+
+def map_coordinates(
+    input: Any, coordinates: Any, output: Any = None, order: int = 3, mode: str = "constant",
+    cval: Any = 0.0, prefilter: bool = True,
+) -> Any:  # fmt: skip
+    """An image at coordinates, by splines, as scipy.ndimage.map_coordinates.
+
+    Differentiable by the image, to all orders by cval and, up to its order less one, by the
+    coordinates. With order=1 the slope at a grid point is that of the cell that begins there; with
+    order=0 it is 0.
+
+    Args:
+      input: an array of n axes. coordinates: n rows of coordinates, shape (n, ...), in elements.
+      output: a dtype; that of the input by default, integers being rounded. order: 0 to 5.
+      mode: what stands outside: "constant" (cval), "nearest", "mirror", "reflect", "wrap", and
+        SciPy's "grid-" modes. prefilter: False where input holds spline coefficients.
+
+    >>> x = np.array([[0.0, 1.0], [2.0, 3.0]])
+    >>> map_coordinates(x, [[0.5], [0.5]], order=1)
+    array([1.5])
+    """
+    x, dtype = _checked("map_coordinates", input, output, order, mode)
+    at = _number(coordinates)
+    if not shape_of(at) or shape_of(at)[0] != len(shape_of(x)):
+        raise RuntimeError("invalid shape for coordinate array")
+    rows = [at[i] for i in range(shape_of(at)[0])]
+    filtered, added = coefficients(x, order, mode, cval, prefilter, len(rows))
+    return _stored(sampled(filtered, rows, order, mode, cval, added), dtype)
+
+
+def affine_transform(
+    input: Any, matrix: Any, offset: Any = 0.0, output_shape: Any = None, output: Any = None,
+    order: int = 3, mode: str = "constant", cval: Any = 0.0, prefilter: bool = True,
+) -> Any:  # fmt: skip
+    """An image at the coordinates matrix @ o + offset, as scipy.ndimage.affine_transform.
+
+    Args:
+      matrix: shape (n, n); its diagonal, (n,); or homogeneous, (n, n + 1) or (n + 1, n + 1), with
+        the offset in the last column. output_shape: that of the input by default. Others as in
+        map_coordinates.
+
+    >>> affine_transform(np.arange(4.0), [1.0], 1.0, order=1)
+    array([1., 2., 3., 0.])
+    """
+    x, dtype = _checked("affine_transform", input, output, order, mode)
+    ndim = len(shape_of(x))
+    matrix, offset = _number(matrix), _number(offset)
+    shape = shape_of(x) if output_shape is None else tuple(output_shape)
+    if len(shape_of(matrix)) not in (1, 2):
+        raise RuntimeError("no proper affine matrix provided")
+    if shape_of(matrix) in ((ndim, ndim + 1), (ndim + 1, ndim + 1)):
+        matrix, offset = matrix[:ndim, :ndim], matrix[:ndim, ndim]
+    if shape_of(matrix)[0] != ndim:
+        raise RuntimeError("affine matrix has wrong number of rows")
+    if shape_of(matrix)[-1] != ndim:
+        raise RuntimeError("affine matrix has wrong number of columns")
+    offset = np.broadcast_to(offset, (ndim,))
+    if len(shape_of(matrix)) == 1:
+        lines = [np.arange(n) * matrix[i] + offset[i] for i, n in enumerate(shape)]
+        return _stored(_along_axes(x, lines, order, mode, cval, prefilter), dtype)
+    grid = np.reshape(np.indices(shape, dtype=np.float64), (ndim, -1))
+    at = np.reshape(matrix @ grid + offset[:, None], (ndim, *shape))
+    rows = [at[i] for i in range(ndim)]
+    filtered, added = coefficients(x, order, mode, cval, prefilter, ndim)
+    return _stored(sampled(filtered, rows, order, mode, cval, added), dtype)
+
+
+def _along_axes(
+    x: Any, lines: Sequence[Any], order: int, mode: str, cval: Any, prefilter: bool
+) -> Any:
+    """The image at the product of one vector of coordinates for each axis."""
+    x, added = coefficients(x, order, mode, cval, prefilter, len(lines))
+    within: Any = True
+    for axis, line in enumerate(lines):
+        places, weights, inside = along_axis(line + added, shape_of(x)[axis], order, mode)
+        moved = np.moveaxis(x, axis, 0)
+        behind = (1,) * (len(shape_of(x)) - 1)
+        values = picked(moved, places)
+        if mode == "grid-constant":
+            values = np.where(np.reshape(inside, (*shape_of(inside), *behind)), values, cval)
+        moved = np.sum(values * np.reshape(weights, (*shape_of(weights), *behind)), axis=0)
+        x = np.moveaxis(moved, 0, axis)
+        if mode == "constant":
+            line_shape = [1] * len(lines)
+            line_shape[axis] = -1
+            within = np.logical_and(within, np.reshape(inside, line_shape))
+    return np.where(within, x, cval) if mode == "constant" else x
+
+
+def shift(
+    input: Any, shift: Any, output: Any = None, order: int = 3, mode: str = "constant",
+    cval: Any = 0.0, prefilter: bool = True,
+) -> Any:  # fmt: skip
+    """An image moved along its axes, as scipy.ndimage.shift; differentiable by shift.
+
+    Args:
+      shift: how far, in elements: one number, or one for each axis. Others as in map_coordinates.
+
+    >>> shift(np.arange(4.0), 0.5, order=1, cval=-1.0)
+    array([-1. ,  0.5,  1.5,  2.5])
+    """
+    x, dtype = _checked("shift", input, output, order, mode)
+    steps = np.broadcast_to(_number(shift), (len(shape_of(x)),))
+    lines = [np.arange(n) - steps[i] for i, n in enumerate(shape_of(x))]
+    return _stored(_along_axes(x, lines, order, mode, cval, prefilter), dtype)
+
+
+def zoom(
+    input: Any, zoom: Any, output: Any = None, order: int = 3, mode: str = "constant",
+    cval: Any = 0.0, prefilter: bool = True, *, grid_mode: bool = False,
+) -> Any:  # fmt: skip
+    """An image with more or fewer elements, as scipy.ndimage.zoom.
+
+    Args:
+      zoom: the factor, one or one for each axis, a constant. grid_mode: whether elements are areas,
+        and not points. Others as in map_coordinates.
+
+    >>> zoom(np.array([0.0, 1.0]), 2, order=1)
+    array([0.        , 0.33333333, 0.66666667, 1.        ])
+    """
+    x, dtype = _checked("zoom", input, output, order, mode)
+    factors = np.broadcast_to(np.asarray(zoom, np.float64), (len(shape_of(x)),))
+    lines = []
+    for n, factor in zip(shape_of(x), factors, strict=True):
+        count = round(n * float(factor))
+        if grid_mode:
+            lines.append((np.arange(count) + 0.5) * (n / max(count, 1)) - 0.5)
+        else:
+            lines.append(np.arange(count) * ((n - 1) / (count - 1) if count > 1 else 1.0))
+    return _stored(_along_axes(x, lines, order, mode, cval, prefilter), dtype)
+
+
+def _rotation(angle: Any) -> Any:
+    """The matrix that turns by an angle in degrees, exact for quarters of a turn."""
+    quarters = stop_gradient(np.rint(angle / 90.0))
+    rest = (angle - 90.0 * quarters) * (np.pi / 180.0)
+    c, s = np.cos(rest), np.sin(rest)
+    place = np.mod(quarters, 4.0)
+    cosine = np.where(place == 0, c, np.where(place == 1, -s, np.where(place == 2, -c, s)))
+    sine = np.where(place == 0, s, np.where(place == 1, c, np.where(place == 2, -s, -c)))
+    return np.stack([np.stack([cosine, sine]), np.stack([-sine, cosine])])
+
+
+def rotate(
+    input: Any, angle: Any, axes: Any = (1, 0), reshape: bool = True, output: Any = None,
+    order: int = 3, mode: str = "constant", cval: Any = 0.0, prefilter: bool = True,
+) -> Any:  # fmt: skip
+    """An image turned in a plane, as scipy.ndimage.rotate; differentiable by angle.
+
+    Args:
+      angle: in degrees. axes: the plane. reshape: whether the result holds all of the turned image;
+        its shape is then a constant, and the angle has to be known: not under jit and vmap. Others
+        as in map_coordinates.
+
+    >>> rotate(np.array([[0.0, 1.0], [2.0, 3.0]]), 90.0, order=1)
+    array([[1., 3.],
+           [0., 2.]])
+    """
+    x, dtype = _checked("rotate", input, output, order, mode)
+    ndim = len(shape_of(x))
+    if ndim < 2:
+        raise ValueError("input array should be at least 2D")
+    if len(axes) != 2:
+        raise ValueError("axes should contain exactly two values")
+    places = tuple(sorted(axis_indices(tuple(axes), ndim)))
+    x = np.moveaxis(x, places, (0, 1))
+    matrix = _rotation(_number(angle))
+    plane = np.array(shape_of(x)[:2])
+    target: Any = plane
+    if reshape:
+        number = known(stop_gradient(angle), "the angle of rotate with reshape=True")
+        turned = EVAL.run(lambda: _rotation(np.float64(number)))
+        corners = turned @ np.array([[0, 0, plane[0], plane[0]], [0, plane[1], 0, plane[1]]])
+        target = (np.ptp(corners, axis=1) + 0.5).astype(int)
+    offset = (plane - 1) / 2.0 - matrix @ ((target - 1) / 2.0)
+    grid = np.reshape(np.indices(target, dtype=np.float64), (2, -1))
+    at = np.reshape(matrix @ grid + offset[:, None], (2, *target.tolist()))
+    filtered, added = coefficients(x, order, mode, cval, prefilter, 2)
+    found = sampled(filtered, [at[0], at[1]], order, mode, cval, added)
+    return _stored(np.moveaxis(found, (0, 1), places), dtype)
+
+
+__all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "zoom"]

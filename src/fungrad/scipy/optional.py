@@ -1,0 +1,102 @@
+"""SciPy, found when it is used, and what its functions' rules refuse.
+
+Knows no function of SciPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import MissingExtraError, MissingRuleError
+from fungrad.primitives.movement.gather import ARRAY, Index, getitem
+from fungrad.primitives.primitive import Later
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import typeof
+
+
+def scipy_module(name: str) -> Any:
+    """A module of SciPy.
+
+    Raises:
+      MissingExtraError: where SciPy is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"fungrad.{name} needs SciPy ({error}). Install it with pip install 'fungrad[scipy]', "
+            "or pip install scipy."
+        ) from error
+
+
+class _Special:
+    """scipy.special with its ufuncs themselves, also where SCIPY_ARRAY_API=1 wraps them."""
+
+    def __getattr__(self, name: str) -> Any:
+        ufunc = getattr(scipy_module("scipy.special._ufuncs"), name, None)
+        return ufunc if isinstance(ufunc, np.ufunc) else getattr(scipy_module(_SPECIAL), name)
+
+
+class _Later:
+    """The same, each ufunc imported when it is applied to arrays."""
+
+    def __getattr__(self, name: str) -> Later:
+        later = Later(name, lambda: getattr(_Special(), name))
+        vars(self)[name] = later
+        return later
+
+
+_SPECIAL = "scipy.special"
+
+
+def scipy_special(later: bool = False) -> Any:
+    """The functions of scipy.special, of which the ufuncs reach traced values.
+
+    SciPy is imported when one is asked for, or, of ufuncs that come `later`, applied to arrays.
+
+    Raises:
+      MissingExtraError: where SciPy is not installed.
+    """
+    if importlib.util.find_spec("scipy") is None:
+        scipy_module(_SPECIAL)
+    return _Later() if later else _Special()
+
+
+def picked(x: Any, *places: Any, lead: int = 0) -> Any:
+    """x[places], also where x is an ndarray and the places are traced; the first `lead` axes
+    stay.
+    """
+    return getitem(x, *places, index=Index((slice(None),) * lead + (ARRAY,) * len(places)))
+
+
+def unknown(function: str, argument: str) -> Callable[..., Any]:
+    """The partial of an argument in which a function has no known derivative: it says so."""
+
+    def partial(*values: Any) -> Any:
+        raise MissingRuleError(
+            f"scipy.special.{function} was differentiated with respect to its {argument}"
+            f"{user_line()}, for which no formula is known here. Pass "
+            f"fg.stop_gradient({argument}) to hold it constant, or wrap the function by "
+            "fg.external, which takes finite differences."
+        )
+
+    return partial
+
+
+def real(function: str, x: Any) -> Any:
+    """x, which has to be real.
+
+    Raises:
+      MissingRuleError: where it is complex.
+    """
+    if typeof(x).dtype.kind == "c":
+        raise MissingRuleError(
+            f"scipy.special.{function} was differentiated at complex numbers{user_line()}, for "
+            "which fungrad has no rule. Give it real numbers."
+        )
+    return x

@@ -1,0 +1,230 @@
+"""What scipy.signal does to a signal as a whole: detrend, hilbert, resample,
+savgol_filter.
+
+Each is a fixed linear map, made of products and Fourier transforms. Knows no filter with memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import UnsupportedArgumentError
+from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.primitives.contraction.convolve_nd import convolve_nd
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.scipy.optional import scipy_module
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import shape_of
+
+_EXTENSIONS = {"mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant"}
+
+
+def _last(x: Any, axis: int) -> tuple[Any, int]:
+    x = array_of(x)
+    axis = axis_index(axis, len(shape_of(x)))
+    return np.moveaxis(x, axis, -1), axis
+
+
+def _floating(x: Any) -> Any:
+    return x if x.dtype.char in "dfDF" else cast(x, np.dtype(np.float64))
+
+
+def detrend(
+    data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: bool = False
+) -> Any:
+    """A signal less its mean or its linear trend, as scipy.signal.detrend.
+
+    Args:
+      type: "constant" or "linear". bp: where one line ends and the next begins. overwrite_data:
+        taken and ignored.
+
+    >>> np.round(detrend([1.0, 3.0, 5.0]), 12) + 0.0
+    array([0., 0., 0.])
+    """
+    if type not in ("linear", "l", "constant", "c"):
+        raise ValueError("Trend type must be 'linear' or 'constant'.")
+    x, axis = _last(data, axis)
+    x = _floating(x)
+    if type in ("constant", "c"):
+        return np.moveaxis(x - np.mean(x, axis=-1, keepdims=True), -1, axis)
+    length = shape_of(x)[-1]
+    points = np.unique(np.concatenate([[0], np.atleast_1d(bp), [length]])).astype(int)
+    if points[-1] > length:
+        raise ValueError("Breakpoints must be less than length of data along given axis.")
+    parts = []
+    for start, stop in itertools.pairwise(points):
+        count = stop - start
+        lines = np.stack([np.arange(1, count + 1) / count, np.ones(count)], axis=1)
+        fit = np.linalg.pinv(lines).astype(x.dtype)
+        part = x[..., start:stop]
+        parts.append(part - (part @ fit.T) @ lines.T.astype(x.dtype))
+    return np.moveaxis(np.concatenate(parts, axis=-1), -1, axis)
+
+
+def hilbert(x: Any, N: Any = None, axis: int = -1) -> Any:
+    """The analytic signal of a real one, as scipy.signal.hilbert.
+
+    >>> np.round(np.abs(hilbert(np.cos(np.arange(8) * np.pi / 2))), 12)
+    array([1., 1., 1., 1., 1., 1., 1., 1.])
+    """
+    x, axis = _last(x, axis)
+    if x.dtype.kind == "c":
+        raise ValueError("x must be real.")
+    length = shape_of(x)[-1] if N is None else N
+    if length <= 0:
+        raise ValueError("N must be positive.")
+    weights = np.zeros(length, x.dtype if x.dtype.kind == "f" else np.float64)
+    weights[0] = 1.0
+    weights[1 : (length + 1) // 2] = 2.0
+    if length % 2 == 0:
+        weights[length // 2] = 1.0
+    return np.moveaxis(np.fft.ifft(np.fft.fft(x, length) * weights), -1, axis)
+
+
+def resample(
+    x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None, domain: str = "time"
+) -> Any:
+    """A signal at another number of points by Fourier's method, as scipy.signal.resample.
+
+    Args:
+      num: the new number of samples. t: the times of the old ones; then the new times are returned
+        too. window: a window in the frequency domain, by name or as a vector, in the order
+        of np.fft.fftfreq. domain: "time"; SciPy's "freq" on plain arrays alone.
+
+    >>> np.round(resample(np.cos(np.arange(4) * np.pi / 2), 8)[::2], 12) + 0.0
+    array([ 1.,  0., -1.,  0.])
+    """
+    if domain != "time":
+        raise UnsupportedArgumentError(
+            f"resample(domain={domain!r}){user_line()}: transform back first, by np.fft.ifft."
+        )
+    x, axis = _last(x, axis)
+    length = shape_of(x)[-1]
+    real = x.dtype.kind != "c"
+    transformed = np.fft.fft(x)
+    if window is not None:
+        weights = array_of(_frequency_window(window, length))
+        if weights.dtype.kind == "f":
+            weights = cast(weights, np.real(transformed).dtype)
+        transformed = transformed * weights
+    low = min(num, length)
+    half = low // 2 + 1
+    positive, negative = transformed[..., :half], transformed[..., length - (low - half) :]
+    if low % 2 == 0 and num != length:
+        # The frequency in the middle stands for two, or takes both of them up.
+        middle = positive[..., -1:]
+        if num < length:
+            middle = middle + transformed[..., length - low // 2 : length - low // 2 + 1]
+        else:
+            middle = middle * 0.5
+            negative = np.concatenate([middle, negative], axis=-1)
+        positive = np.concatenate([positive[..., :-1], middle], axis=-1)
+    gap = num - shape_of(positive)[-1] - shape_of(negative)[-1]
+    blank = np.zeros((*shape_of(x)[:-1], max(gap, 0)), transformed.dtype)
+    found = np.fft.ifft(np.concatenate([positive, blank, negative], axis=-1)) * (num / length)
+    found = np.moveaxis(np.real(found) if real else found, -1, axis)
+    if t is None:
+        return found
+    t = array_of(t)
+    return found, np.arange(num) * (t[1] - t[0]) * length / num + t[0]
+
+
+def _frequency_window(window: Any, length: int) -> Any:
+    if callable(window):
+        return window(np.fft.fftfreq(length))
+    if isinstance(window, (str, tuple)):
+        return np.fft.fftshift(scipy_module("scipy.signal").get_window(window, length))
+    window = array_of(window)
+    if shape_of(window) != (length,):
+        raise ValueError("window must have the same length as data")
+    return window
+
+
+def savgol_coeffs(
+    window_length: int, polyorder: int, deriv: int = 0, delta: Any = 1.0, pos: Any = None,
+    use: str = "conv",
+) -> Any:  # fmt: skip
+    """The coefficients of a Savitzky-Golay filter, as scipy.signal.savgol_coeffs.
+
+    >>> np.round(savgol_coeffs(3, 1), 12)
+    array([0.33333333, 0.33333333, 0.33333333])
+    """
+    if polyorder >= window_length:
+        raise ValueError("polyorder must be less than window_length.")
+    half, odd = divmod(window_length, 2)
+    pos = (half if odd else half - 0.5) if pos is None else pos
+    if not 0 <= pos < window_length:
+        raise ValueError("pos must be nonnegative and less than window_length.")
+    if use not in ("conv", "dot"):
+        raise ValueError("`use` must be 'conv' or 'dot'")
+    if deriv > polyorder:
+        return np.zeros(window_length)
+    x = np.arange(-pos, window_length - pos, dtype=np.float64)
+    x = x[::-1] if use == "conv" else x
+    fit = np.linalg.pinv(np.vander(x, polyorder + 1, increasing=True))
+    return fit[deriv] * math.factorial(deriv) / delta**deriv
+
+
+def savgol_filter(
+    x: Any, window_length: int, polyorder: int, deriv: int = 0, delta: Any = 1.0, axis: int = -1,
+    mode: str = "interp", cval: Any = 0.0,
+) -> Any:  # fmt: skip
+    """Polynomials fitted to sliding windows, or their derivatives, as scipy.signal.savgol_filter.
+
+    Args:
+      window_length, polyorder, deriv, delta: the points and the degree of a fit, which derivative,
+        and the distance of the points. mode: what stands outside: "mirror", "nearest", "wrap",
+        "constant" (cval), or "interp" for the fits of the first and the last window.
+
+    >>> np.round(savgol_filter([1.0, 4.0, 9.0, 16.0], 3, 2), 12)
+    array([ 1.,  4.,  9., 16.])
+    """
+    if mode not in (*_EXTENSIONS, "interp"):
+        raise ValueError("mode must be 'mirror', 'constant', 'nearest' 'wrap' or 'interp'.")
+    x, axis = _last(x, axis)
+    x = x if x.dtype.char in "fd" else cast(x, np.result_type(x.dtype, np.float64))
+    coefficients = savgol_coeffs(window_length, polyorder, deriv, delta)
+    length = shape_of(x)[-1]
+    half = window_length // 2
+    before = (window_length - 1) // 2  # of an even window the centre is the earlier point
+    if mode == "interp" and window_length > length:
+        raise ValueError(
+            "If mode is 'interp', window_length must be less than or equal to the size of x."
+        )
+    kernel = cast(coefficients, x.dtype)
+    kernel = np.reshape(kernel, (*(1,) * (len(shape_of(x)) - 1), window_length))
+    if mode == "interp":
+        inner = convolve_nd(x, kernel, axes=1, mode="valid")
+        inner = inner[..., half - before : length - half - before]
+        first = _fitted(x[..., :window_length], range(half), polyorder, deriv, delta)
+        last = _fitted(
+            x[..., length - window_length :], range(window_length - half, window_length),
+            polyorder, deriv, delta,
+        )  # fmt: skip
+        found = np.concatenate([first, inner, last], axis=-1)
+    else:
+        widths = [(0, 0)] * (len(shape_of(x)) - 1) + [(before, half)]
+        extra: Any = {"constant_values": cval} if mode == "constant" else {}
+        padded = np.pad(x, widths, mode=_EXTENSIONS[mode], **extra)  # type: ignore[call-overload]
+        found = convolve_nd(padded, kernel, axes=1, mode="valid")
+    return np.moveaxis(found, -1, axis)
+
+
+def _fitted(part: Any, places: Sequence[int], degree: int, deriv: int, delta: Any) -> Any:
+    """The polynomial fitted to the last axis, or its derivative, at some of its points."""
+    x = np.arange(shape_of(part)[-1], dtype=np.float64)
+    fit = np.linalg.pinv(np.vander(x, degree + 1, increasing=True))
+    rows = []
+    for power in range(degree + 1):
+        factor = math.perm(power, deriv)
+        rows.append(factor * np.asarray(places, np.float64) ** max(power - deriv, 0))
+    weights = np.stack(rows, axis=1) @ fit if len(places) else np.zeros((0, len(x)))
+    return part @ cast(weights.T / delta**deriv, part.dtype)
+
+
+__all__ = ["detrend", "hilbert", "resample", "savgol_coeffs", "savgol_filter"]

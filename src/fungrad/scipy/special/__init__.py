@@ -1,0 +1,35 @@
+"""scipy.special for traced values (`fungrad.scipy.special`).
+
+SciPy's own ufuncs work on traced values, so `scipy.special.gammaln(x)` is all that a function
+needs. The functions that SciPy writes in Python (logsumexp, softmax, zeta, ...) take traced values
+from here; all other names are SciPy's. What can be computed without SciPy stands here, and the
+error functions, which find it where they need it; lazy_functions.py has the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from fungrad.scipy.optional import scipy_module, scipy_special
+from fungrad.scipy.special import error_functions
+from fungrad.scipy.special.exponentials import log_softmax, logsumexp, softmax
+
+__all__ = ["log_softmax", "logsumexp", "softmax"]
+
+_special = scipy_special()
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    later = vars(error_functions.sp).get(name)
+    if later is not None and "scipy.special" not in sys.modules:
+        return later
+    rest = importlib.import_module("fungrad.scipy.special.lazy_functions")
+    return vars(rest)[name] if name in rest.__all__ else getattr(_special, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(scipy_module("scipy.special"))})

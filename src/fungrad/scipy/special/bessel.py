@@ -1,0 +1,152 @@
+"""The Bessel functions of scipy.special, the hypergeometric ones, and their relatives.
+
+Formulas: DLMF 10.6 and 10.29 (Bessel), 13.3 and 15.5 (hypergeometric), 19.4 and 4.13. No derivative
+in the order or a parameter. The functions scaled by exp(-|x|) have a kink at 0, where the mean of
+both sides is taken. Needs SciPy when it is imported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.primitives.elementwise.family import Over, elementwise
+from fungrad.primitives.primitive import Primitive
+from fungrad.scipy.optional import real, scipy_special, unknown
+
+sp = scipy_special()
+
+
+def _neighbours(function: Callable[..., Any], v: Any, x: Any, sign: float) -> Any:
+    """The mean of the functions of order v - 1 and v + 1, the latter times a sign."""
+    above = function(v + 1.0, x)
+    below = function(v - 1.0, x)
+    return (below + above) * 0.5 if sign > 0 else (below - above) * 0.5
+
+
+# --- of the first and second kind -----------------------------------------------------------------
+
+jv: Primitive = elementwise(
+    "jv", sp.jv, partials=[unknown("jv", "order"), lambda y, v, x: _neighbours(jv, v, x, -1.0)]
+)
+yv: Primitive = elementwise(
+    "yv", sp.yv, partials=[unknown("yv", "order"), lambda y, v, x: _neighbours(yv, v, x, -1.0)]
+)
+yn = elementwise(
+    "yn", sp.yn, partials=[unknown("yn", "order"), lambda y, n, x: _neighbours(yv, n, x, -1.0)]
+)
+j0: Primitive = elementwise("j0", sp.j0, partials=[lambda y, x: -j1(x)])
+j1: Primitive = elementwise("j1", sp.j1, partials=[lambda y, x: (j0(x) - jv(2.0, x)) * 0.5])
+y0: Primitive = elementwise("y0", sp.y0, partials=[lambda y, x: -y1(x)])
+y1: Primitive = elementwise("y1", sp.y1, partials=[lambda y, x: (y0(x) - yv(2.0, x)) * 0.5])
+
+# --- modified, and scaled by exp(-|x|) and exp(x) -------------------------------------------------
+
+iv: Primitive = elementwise(
+    "iv", sp.iv, partials=[unknown("iv", "order"), lambda y, v, x: _neighbours(iv, v, x, 1.0)]
+)
+ive: Primitive = elementwise(
+    "ive",
+    sp.ive,
+    partials=[
+        unknown("ive", "order"),
+        lambda y, v, x: _neighbours(ive, v, x, 1.0) - np.sign(real("ive", x)) * y,
+    ],
+)
+kv: Primitive = elementwise(
+    "kv", sp.kv, partials=[unknown("kv", "order"), lambda y, v, x: -_neighbours(kv, v, x, 1.0)]
+)
+kve: Primitive = elementwise(
+    "kve",
+    sp.kve,
+    partials=[unknown("kve", "order"), lambda y, v, x: y - _neighbours(kve, v, x, 1.0)],
+)
+kn = elementwise(
+    "kn", sp.kn, partials=[unknown("kn", "order"), lambda y, n, x: -_neighbours(kv, n, x, 1.0)]
+)
+i0: Primitive = elementwise("bessel_i0", sp.i0, partials=[lambda y, x: i1(x)])
+i1: Primitive = elementwise("bessel_i1", sp.i1, partials=[lambda y, x: (i0(x) + iv(2.0, x)) * 0.5])
+i0e: Primitive = elementwise("i0e", sp.i0e, partials=[lambda y, x: i1e(x) - np.sign(x) * y])
+i1e: Primitive = elementwise(
+    "i1e", sp.i1e, partials=[lambda y, x: (i0e(x) + ive(2.0, x)) * 0.5 - np.sign(x) * y]
+)
+k0: Primitive = elementwise("k0", sp.k0, partials=[lambda y, x: -k1(x)])
+k1: Primitive = elementwise("k1", sp.k1, partials=[lambda y, x: (k0(x) + kv(2.0, x)) * -0.5])
+k0e: Primitive = elementwise("k0e", sp.k0e, partials=[lambda y, x: y - k1e(x)])
+k1e: Primitive = elementwise(
+    "k1e", sp.k1e, partials=[lambda y, x: y - (k0e(x) + kve(2.0, x)) * 0.5]
+)
+
+# --- hypergeometric: every derivative is one of them, so nothing cancels --------------------------
+
+hyp0f1: Primitive = elementwise(
+    "hyp0f1", sp.hyp0f1, partials=[unknown("hyp0f1", "v"), lambda y, v, z: hyp0f1(v + 1.0, z) / v]
+)
+hyp1f1: Primitive = elementwise(
+    "hyp1f1",
+    sp.hyp1f1,
+    partials=[
+        unknown("hyp1f1", "a"),
+        unknown("hyp1f1", "b"),
+        lambda y, a, b, x: hyp1f1(a + 1.0, b + 1.0, x) * (a / b),
+    ],
+)
+hyp2f1: Primitive = elementwise(
+    "hyp2f1",
+    sp.hyp2f1,
+    partials=[
+        unknown("hyp2f1", "a"),
+        unknown("hyp2f1", "b"),
+        unknown("hyp2f1", "c"),
+        lambda y, a, b, c, z: hyp2f1(a + 1.0, b + 1.0, c + 1.0, z) * (a * b / c),
+    ],
+)
+hyperu: Primitive = elementwise(
+    "hyperu",
+    sp.hyperu,
+    partials=[
+        unknown("hyperu", "a"),
+        unknown("hyperu", "b"),
+        lambda y, a, b, x: -a * hyperu(a + 1.0, b + 1.0, x),
+    ],
+)
+wright_bessel: Primitive = elementwise(
+    "wright_bessel",
+    sp.wright_bessel,
+    partials=[
+        unknown("wright_bessel", "a"),
+        unknown("wright_bessel", "b"),
+        lambda y, a, b, x: wright_bessel(a, a + b, x),
+    ],
+)
+"""The sum of x^k / (k! Gamma(a k + b))."""
+if hasattr(sp, "log_wright_bessel"):  # SciPy 1.14
+    log_wright_bessel: Primitive = elementwise(
+        "log_wright_bessel",
+        sp.log_wright_bessel,
+        partials=[
+            unknown("log_wright_bessel", "a"),
+            unknown("log_wright_bessel", "b"),
+            lambda y, a, b, x: np.exp(log_wright_bessel(a, a + b, x) - y),
+        ],
+    )
+exprel = elementwise("exprel", sp.exprel, partials=[lambda y, x: hyp1f1(2.0, 3.0, x) * 0.5])
+ellipk = elementwise(
+    "ellipk", sp.ellipk, partials=[lambda y, m: hyp2f1(1.5, 1.5, 2.0, m) * (math.pi / 8)]
+)
+ellipe = elementwise(
+    "ellipe", sp.ellipe, partials=[lambda y, m: hyp2f1(0.5, 1.5, 2.0, m) * (-math.pi / 8)]
+)
+spence = elementwise("spence", sp.spence, partials=[lambda y, z: -hyp2f1(1.0, 1.0, 2.0, 1.0 - z)])
+expi = elementwise("expi", sp.expi, partials=[lambda y, x: np.exp(x) / x])
+exp1 = elementwise("exp1", sp.exp1, partials=[lambda y, x: -np.exp(-x) / x])
+
+lambertw = elementwise(
+    "lambertw",
+    lambda z, k: sp.lambertw(z, k),
+    partials=[Over(lambda w, z, k: np.exp(w) * (w + 1.0)), None],
+)
+"""The branch k of Lambert's function; complex, as SciPy's."""

@@ -1,0 +1,121 @@
+"""scipy.special's powers, transforms of Box and Cox, and functions of degrees.
+
+Every derivative is elementary; where the power's logarithm would cancel it is Kummer's function.
+Needs SciPy when it is imported.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fungrad.primitives.elementwise.family import elementwise, select
+from fungrad.primitives.primitive import Primitive
+from fungrad.scipy.optional import scipy_special
+from fungrad.scipy.special.bessel import hyp1f1
+
+sp = scipy_special()
+
+_DEGREE = math.pi / 180.0
+
+# --- of degrees, minutes and seconds --------------------------------------------------------------
+
+sindg: Primitive = elementwise("sindg", sp.sindg, partials=[lambda y, x: cosdg(x) * _DEGREE])
+cosdg: Primitive = elementwise("cosdg", sp.cosdg, partials=[lambda y, x: sindg(x) * -_DEGREE])
+tandg = elementwise("tandg", sp.tandg, partials=[lambda y, x: (y * y + 1.0) * _DEGREE])
+cotdg = elementwise("cotdg", sp.cotdg, partials=[lambda y, x: (y * y + 1.0) * -_DEGREE])
+radian = elementwise("radian", sp.radian, partials=[_DEGREE, _DEGREE / 60.0, _DEGREE / 3600.0])
+
+# --- exponentials and powers ----------------------------------------------------------------------
+
+exp10 = elementwise("exp10", sp.exp10, partials=[lambda y, x: y * math.log(10.0)])
+cosm1 = elementwise("cosm1", sp.cosm1, partials=[lambda y, x: -np.sin(x)])
+powm1 = elementwise(
+    "powm1",
+    sp.powm1,
+    partials=[
+        lambda z, x, y: y * np.power(x, y - 1.0),
+        lambda z, x, y: (z + 1.0) * np.log(x),
+    ],
+)
+wrightomega = elementwise("wrightomega", sp.wrightomega, partials=[lambda y, z: y / (y + 1.0)])
+"""The y with y + log y = z (R. Corless and D. Jeffrey, "The Wright omega function", 2002)."""
+
+round_half_even = elementwise("round_half_even", sp.round, partials=[None])
+gammasgn = elementwise("gammasgn", sp.gammasgn, partials=[None])
+
+# --- Box and Cox: log(x) exprel(lmbda log(x)) -----------------------------------------------------
+
+
+def _by_lambda(log: Any, lmbda: Any) -> Any:
+    """The derivative of (x^lmbda - 1) / lmbda in lmbda, for log x; also at lmbda = 0."""
+    return log * log * hyp1f1(2.0, 3.0, lmbda * log) * 0.5
+
+
+def _power(log: Any, lmbda: Any) -> Any:
+    """x^(lmbda - 1), for log x."""
+    return np.exp((lmbda - 1.0) * log)
+
+
+boxcox = elementwise(
+    "boxcox",
+    sp.boxcox,
+    partials=[
+        lambda y, x, lmbda: np.power(x, lmbda - 1.0),
+        lambda y, x, lmbda: _by_lambda(np.log(x), lmbda),
+    ],
+)
+boxcox1p = elementwise(
+    "boxcox1p",
+    sp.boxcox1p,
+    partials=[
+        lambda y, x, lmbda: _power(np.log1p(x), lmbda),
+        lambda y, x, lmbda: _by_lambda(np.log1p(x), lmbda),
+    ],
+)
+inv_boxcox = elementwise(
+    "inv_boxcox",
+    sp.inv_boxcox,
+    partials=[
+        lambda x, y, lmbda: _power(np.log(x), 2.0 - lmbda),
+        lambda x, y, lmbda: -_by_lambda(np.log(x), lmbda) * _power(np.log(x), 2.0 - lmbda),
+    ],
+)
+inv_boxcox1p = elementwise(
+    "inv_boxcox1p",
+    sp.inv_boxcox1p,
+    partials=[
+        lambda x, y, lmbda: _power(np.log1p(x), 2.0 - lmbda),
+        lambda x, y, lmbda: -_by_lambda(np.log1p(x), lmbda) * _power(np.log1p(x), 2.0 - lmbda),
+    ],
+)
+
+
+def _inside(p: Any) -> tuple[Any, Any]:
+    """Whether 0 < p < 1, and p there."""
+    inside = np.logical_and(p > 0, p < 1)
+    return inside, select(inside, p, 0.5)
+
+
+def _tukey_density(p: Any, lmbda: Any) -> Any:
+    inside, p = _inside(p)
+    return select(inside, 1.0 / (_power(np.log(p), lmbda) + _power(np.log1p(-p), lmbda)), 0.0)
+
+
+def _tukey_by_lambda(p: Any, lmbda: Any) -> Any:
+    q = _inside(p)[1]
+    moved = _by_lambda(np.log(q), lmbda) - _by_lambda(np.log1p(-q), lmbda)
+    return -moved * _tukey_density(p, lmbda)
+
+
+tklmbda = elementwise(
+    "tklmbda",
+    sp.tklmbda,
+    partials=[
+        lambda p, x, lmbda: _tukey_density(p, lmbda),
+        lambda p, x, lmbda: _tukey_by_lambda(p, lmbda),
+    ],
+)
+"""Tukey's distribution: the p with boxcox(p, lmbda) - boxcox(1 - p, lmbda) = x."""

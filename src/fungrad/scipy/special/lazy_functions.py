@@ -1,0 +1,125 @@
+# ruff: noqa: F401 - a ufunc of SciPy reaches its primitive once the module that declares it is there
+"""scipy.special for traced values, but for what special.py has: imported when one of its
+functions is asked for, or a ufunc of SciPy's meets a traced value.
+
+Knows the primitives of the modules beside it. Needs SciPy when it is imported.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.protocol.implements import if_known
+from fungrad.primitives.elementwise import ufuncs as u
+from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.scipy.optional import scipy_special
+from fungrad.scipy.special import (
+    bessel,
+    cdfs,
+    elementary,
+    elliptic,
+    entropy,
+    error_functions,
+    gamma_functions,
+    integrals,
+    noncentral,
+    ode_functions,
+    orthogonal_polynomials,
+)
+from fungrad.scipy.special.composed import (
+    comb,
+    diric,
+    factorial,
+    perm,
+    softplus,
+    spherical_in,
+    spherical_jn,
+    spherical_kn,
+    spherical_yn,
+)
+from fungrad.scipy.special.exponentials import floating
+from fungrad.tracing.trace import EVAL, current, registry, typeof
+
+_special = scipy_special()
+
+for _ufunc, _primitive in {
+    _special.cbrt: u.cbrt,
+    _special.exp2: u.exp2,
+    _special.expm1: u.expm1,
+    _special.log1p: u.log1p,
+    _special._ufuncs._lambertw: lambda z, k, tol: bessel.lambertw(z, k),
+}.items():
+    registry.ufuncs[_ufunc] = _primitive
+for _later in vars(error_functions.sp).values():
+    registry.ufuncs[_later.ufunc] = registry.ufuncs[_later]
+
+
+def zeta(x: Any, q: Any = None) -> Any:
+    """The Hurwitz zeta function, as scipy.special.zeta; its derivative is that in q.
+
+    >>> import fungrad as fg
+    >>> float(fg.grad(lambda q: zeta(2.0, q))(1.0)) == float(-2 * zeta(3.0, 1.0))
+    True
+    """
+    return _special.zeta(x) if q is None else gamma_functions.zeta(x, q)
+
+
+def polygamma(n: Any, x: Any) -> Any:
+    """The derivative of order n of digamma, as scipy.special.polygamma; n holds whole numbers,
+    also as floats. It has no derivative by n.
+
+    >>> float(polygamma(0, 1.0)) == float(_special.psi(1.0))
+    True
+    """
+    if current() is EVAL:
+        return _special.polygamma(n, x)
+    x = floating(x)
+    if if_known(n) is None:
+        return _polygamma_of_traced_orders(cast(n, typeof(x).dtype), x)
+    orders = np.asarray(n, typeof(x).dtype)
+    if not orders.any():
+        return gamma_functions.digamma(x + orders if orders.ndim else x)
+    factor = np.where(orders % 2 == 1, 1.0, -1.0).astype(orders.dtype) * _special.gamma(orders + 1)
+    higher = gamma_functions.zeta(np.maximum(orders, 1) + 1, x) * factor
+    return higher if orders.all() else np.where(orders == 0, gamma_functions.digamma(x), higher)
+
+
+def _polygamma_of_traced_orders(orders: Any, x: Any) -> Any:
+    factor = np.where(orders % 2 == 1, 1.0, -1.0) * gamma_functions.gamma(orders + 1)
+    higher = gamma_functions.zeta(np.maximum(orders, 1) + 1, x) * cast(factor, typeof(orders).dtype)
+    return np.where(orders == 0, gamma_functions.digamma(x), higher)
+
+
+def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
+    """The branch k of Lambert's function, as scipy.special.lambertw; always complex.
+
+    >>> import fungrad as fg
+    >>> float(fg.grad(lambda z: np.real(lambertw(z)))(0.0))
+    1.0
+    """
+    if current() is EVAL:
+        return _special.lambertw(z, k, tol)
+    return bessel.lambertw(z, k)
+
+
+def multigammaln(a: Any, d: Any) -> Any:
+    """The logarithm of the gamma function of dimension d, as scipy.special.multigammaln.
+
+    >>> bool(np.isclose(multigammaln(2.5, 1), _special.gammaln(2.5)))
+    True
+    """
+    d = operator.index(d)
+    total = d * (d - 1) / 4 * math.log(math.pi)
+    for j in range(d):
+        total = gamma_functions.gammaln(a - j / 2) + total
+    return total
+
+
+__all__ = [
+    "comb", "diric", "factorial", "lambertw", "multigammaln", "perm", "polygamma", "softplus",
+    "spherical_in", "spherical_jn", "spherical_kn", "spherical_yn", "zeta",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Graphs and traced functions in files."""

@@ -1,0 +1,284 @@
+"""Traced functions and Graphs in files: `export`, `save`, `load`.
+
+A file is a zip archive of graph.json and of arrays in NumPy's own format. Reading it runs nothing
+that the file names. Knows staging, trees and the coder of Graphs.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fungrad.compiler.jit import Jitted
+from fungrad.control_flow.call import call
+from fungrad.errors import ArgumentError, FungradError, SavedFileError
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.ir.verifier import check_graph
+from fungrad.retracing.stage_function import native, stage_tree
+from fungrad.serialisation.archive_members import Members
+from fungrad.serialisation.graph_codec import Reader, Writer
+from fungrad.serialisation.value_codec import Unsavable
+from fungrad.support import pytree
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.trace import EVAL, Tracer, current, typeof
+from fungrad.tracing.transformed_function import Transformed
+from fungrad.transforms.arguments.binding import input_type, leaf_names, owned
+
+Target = str | PathLike[str] | IO[bytes]
+FORMAT, VERSION, CONTENT = "fungrad", 1, "graph.json"
+PICTURES = (".html", ".svg", ".dot", ".mmd")
+
+
+class Exported:
+    """A traced function without its Python source: called, transformed and saved like a function.
+
+    Attributes:
+      graph: its Graph; inputs and outputs are the leaves of the trees.
+      names: the names of the leaves of the arguments.
+    """
+
+    def __init__(
+        self, graph: Graph, inputs: pytree.TreeDef, outputs: pytree.TreeDef, names: Sequence[str]
+    ) -> None:
+        self.graph = graph
+        self.inputs = inputs
+        self.outputs = outputs
+        self.names = tuple(names)
+        self.__name__ = graph.name
+
+    @boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves = pytree.match(self.inputs, (args, kwargs), "argument")
+        types = self.graph.input_types
+        given = [
+            self._fit(leaf, type_, name)
+            for leaf, type_, name in zip(leaves, types, self.names, strict=True)
+        ]
+        if [typeof(x) for x in given] == types:
+            found = call(*given, graph=self.graph)
+        else:  # a scalar array for a Python number: it promotes as in the function itself
+            found = evaluate(self.graph, given)
+        return pytree.unflatten(
+            self.outputs, owned(found, leaves) if current() is EVAL else list(found)
+        )
+
+    def _fit(self, value: Any, type_: Type, name: str) -> Any:
+        """The value, where it is of the type; a Python number becomes what was traced."""
+        try:
+            value = native(value)
+            found = typeof(value)
+        except TypeError:
+            raise ArgumentError(
+                f"The argument {name} of the exported {self.__name__!r} is a "
+                f"{type(value).__name__}, not an array or a number."
+            ) from None
+        if (found.shape, found.dtype) == (type_.shape, type_.dtype):
+            if not found.weak or type_.weak or type(value) is Tracer:
+                return value
+        elif (
+            found.shape != type_.shape
+            or type(value) not in PYTHON_SCALARS
+            or ("biufc".index(found.dtype.kind) > "biufc".index(type_.dtype.kind))
+        ):
+            raise ArgumentError(
+                f"The argument {name} of the exported {self.__name__!r} is of type {found}, but it "
+                f"was traced for {type_}. Convert it, export the function for it, or use vmap for "
+                "a batch."
+            )
+        strong = type_.dtype.type(value)
+        return strong.item() if type_.weak else strong
+
+    def save(self, path: Target) -> None:
+        """Writes it to a file: `fg.save(self, path)`."""
+        save(self, path)
+
+    def __repr__(self) -> str:
+        types = ", ".join(
+            f"{name}: {type_}"
+            for name, type_ in zip(self.names, self.graph.input_types, strict=True)
+        )
+        return f"<exported {self.__name__}({types}): {len(self.graph.equations)} equations>"
+
+
+def export(f: Callable[..., Any]) -> Callable[..., Exported]:
+    """A function that traces f at arguments of given types and returns it as an `Exported`.
+
+    Args:
+      f: a pure function of trees of arrays and numbers.
+
+    Returns:
+      A function with f's arguments, of which only the types matter.
+
+    >>> import numpy as np, fungrad as fg
+    >>> exported = export(np.sin)(np.zeros(3))
+    >>> exported(np.array([0.0, 1.0, 2.0])) == np.sin([0.0, 1.0, 2.0])
+    array([ True,  True,  True])
+    >>> fg.vmap(exported)(np.zeros((2, 3))).shape
+    (2, 3)
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Exported:
+        leaves, treedef = pytree.flatten((args, kwargs))
+        keys = sorted(kwargs)
+        names = leaf_names(f, [*range(len(args)), *keys], [*args, *(kwargs[k] for k in keys)])
+        types = [input_type(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+
+        def apply(tree: Any) -> Any:
+            positional, named = tree
+            return f(*positional, **named)
+
+        staged = stage_tree(f, apply, treedef, types, names, "an exported function")
+        if staged.captured:
+            raise ArgumentError(
+                f"{describe(f)} closes over a traced value of type {typeof(staged.captured[0])}: "
+                "an exported function stands alone. Make the value an argument, or export it "
+                "outside of the transform."
+            )
+        graph = f.choose(staged.graph) if isinstance(f, Jitted) else staged.graph
+        return Exported(graph, treedef, staged.out, names)
+
+    return Transformed(run, export, f)
+
+
+@boundary
+def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
+    """Writes a traced function, or a Graph alone, to a file that `load` reads on any machine.
+
+    Args:
+      what: what `fg.export(f)(*args)` gave, or a Graph.
+      path: the file, by custom `x.fungrad`, or an open binary one.
+      sources: whether the file keeps the names of your source files and lines, for messages.
+
+    Raises:
+      ArgumentError: where it holds what only Python has (callbacks, rules of custom_vjp and
+        custom_jvp, closures), naming the equation.
+      InvalidGraphError: where the Graph is not well formed.
+
+    >>> import numpy as np, fungrad as fg, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "f.fungrad")
+    >>> save(export(lambda w, x: np.tanh(x @ w).sum())(np.zeros(2), np.zeros((3, 2))), path)
+    >>> fg.grad(load(path))(np.zeros(2), np.ones((3, 2)))
+    array([3., 3.])
+    """
+    if not isinstance(what, (Graph, Exported)):
+        raise ArgumentError(
+            f"fg.save takes a Graph or an exported function, not a {type(what).__name__}: write "
+            "fg.save(fg.export(f)(*args), path)."
+        )
+    if isinstance(path, (str, PathLike)) and Path(path).suffix.lower() in PICTURES:
+        raise ArgumentError(
+            f"{Path(path).name!r} is the name of a picture: write graph.save(path) to draw one, or "
+            "end the name in .fungrad."
+        )
+    writer = Writer(sources)
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": "graph" if isinstance(what, Graph) else "function",
+        "longdouble": int(np.finfo(np.longdouble).nmant),
+        "graphs": writer.graphs,
+    }
+    check_graph(what if isinstance(what, Graph) else what.graph)
+    try:
+        if isinstance(what, Graph):
+            writer.graph(what)
+        else:
+            writer.graph(what.graph)
+            content |= {
+                "names": list(what.names),
+                "inputs": writer.write(what.inputs),
+                "outputs": writer.write(what.outputs),
+            }
+    except Unsavable as error:
+        raise ArgumentError(f"This cannot be saved, because it holds {error.message}.") from None
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        _member(archive, CONTENT, text.encode("utf-8"))
+        for number, array in enumerate(writer.arrays):
+            data = io.BytesIO()
+            np.lib.format.write_array(data, np.asarray(array), allow_pickle=False)
+            _member(archive, f"{number}.npy", data.getvalue())
+
+
+def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # equal Graphs give equal files
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, content)
+
+
+@boundary
+def load(path: Target, *, max_bytes: int | None = None) -> Any:
+    """What `save` wrote: an `Exported`, which is called like the function, or a Graph.
+
+    Nothing in the file is run or unpickled; primitives are found by their names. Time and memory
+    are linear in the size of what is unpacked.
+
+    Args:
+      path: the file, or an open binary one.
+      max_bytes: how much may be unpacked; by default 64 MiB and 20 times the size of the file,
+        which compressed zeros alone exceed.
+
+    Raises:
+      SavedFileError: where the file is not one of `save`'s, is damaged, of another version,
+        unpacks to more than `max_bytes`, or needs a primitive or a container that is not declared
+        here.
+      FileNotFoundError: where there is no such file.
+    """
+    try:
+        with (
+            nullcontext(path) if not isinstance(path, (str, PathLike)) else open(path, "rb") as file
+        ):
+            members = Members(file, max_bytes)
+            content = json.loads(members.read(CONTENT))
+            _check_head(content)
+            reader = Reader(members.arrays(), content["longdouble"])
+        for item in content["graphs"]:
+            reader.graph(item)
+        graph = check_graph(reader.graphs[-1])
+        if content["kind"] == "graph":
+            return graph
+        inputs, outputs = reader.read(content["inputs"]), reader.read(content["outputs"])
+        names = [str(name) for name in content["names"]]
+        if (inputs.leaf_count, outputs.leaf_count, len(names)) != (
+            len(graph.inputs), len(graph.outputs), len(graph.inputs),
+        ):  # fmt: skip
+            raise SavedFileError("its trees and its Graph have different numbers of leaves.")
+        return Exported(graph, inputs, outputs, names)
+    except FileNotFoundError:
+        raise
+    except FungradError as error:
+        raise SavedFileError(f"{_shown(path)} cannot be loaded: {error.message}") from error
+    except Exception as error:  # whatever zipfile, zlib, NumPy and the rules of types raise
+        raise SavedFileError(
+            f"{_shown(path)} cannot be loaded: it is not a file that fg.save wrote, or it is "
+            f"damaged ({type(error).__name__}: {error})."
+        ) from error
+
+
+def _shown(path: Target) -> str:
+    return repr(Path(path).name) if isinstance(path, (str, PathLike)) else "the file"
+
+
+def _check_head(content: Any) -> None:
+    if content["format"] != FORMAT:
+        raise SavedFileError(f"its format is {content['format']!r}.")
+    if content["version"] != VERSION:
+        raise SavedFileError(
+            f"its version is {content['version']!r}, and this fungrad reads version {VERSION}: "
+            "install a newer fungrad, or save it again."
+        )
+    if content["kind"] not in ("graph", "function"):
+        raise SavedFileError(f"it holds a {content['kind']!r}.")
+
+
+__all__ = ["Exported", "export", "load", "save"]

@@ -1,0 +1,48 @@
+"""Every primitive that fungrad declares, those of modules that nobody imported yet included."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from types import ModuleType
+
+import fungrad.control_flow
+import fungrad.custom_rules
+import fungrad.debugging
+import fungrad.host
+import fungrad.implicit
+import fungrad.linear_maps
+import fungrad.primitives
+import fungrad.rematerialisation
+import fungrad.retracing
+import fungrad.taylor
+from fungrad.primitives.primitive import Primitive, primitives
+
+PACKAGES: tuple[ModuleType, ...] = (
+    fungrad.primitives,
+    fungrad.retracing,
+    fungrad.control_flow,
+    fungrad.taylor,
+    fungrad.linear_maps,
+    fungrad.custom_rules,
+    fungrad.rematerialisation,
+    fungrad.host,
+    fungrad.implicit,
+    fungrad.debugging,
+)
+"""Where primitives are declared, beside fungrad.scipy."""
+
+
+def all_primitives() -> dict[tuple[str, str], Primitive]:
+    """Every declared primitive by (module, name), those of other packages included."""
+    for package in PACKAGES:
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    if importlib.util.find_spec("scipy") is not None:
+        for name in ("linalg", "special", "signal.filters"):
+            importlib.import_module(f"fungrad.scipy.{name}")
+    return primitives
+
+
+__all__ = ["all_primitives"]

@@ -1,0 +1,1 @@
+"""to_source: a Graph as a module of plain NumPy that runs without fungrad."""

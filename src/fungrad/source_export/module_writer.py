@@ -1,0 +1,392 @@
+"""Writes a Graph as a function in a module of plain NumPy, which runs without fungrad.
+
+One line an equation, as one writes it by hand; loops and branches (control_flow.py) are Python's.
+What is neither is a function of ours, copied into the module (inlined_functions.py). Runs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.numpy_expressions import OF_INTEGERS, expressed
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.errors import ArgumentError
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, inner_graphs
+from fungrad.ir.printer import name_of
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.gather import indexed, scatter
+from fungrad.primitives.movement.scatter import (
+    index_add,
+    index_max,
+    index_min,
+    index_multiply,
+    index_set,
+)
+from fungrad.primitives.stop_gradient import stop, stop_order
+from fungrad.rematerialisation.policies import named
+from fungrad.source_export.constants import NotWritable, TooLarge, shape_text
+from fungrad.source_export.control_flow import STATEMENTS
+from fungrad.source_export.inlined_functions import Copies
+from fungrad.source_export.line_breaking import block
+from fungrad.source_export.numpy_phrases import bare, index_text, literal, phrased
+
+DEEPEST = 16
+"""The most loops and branches in each other in one function."""
+
+
+class Module:
+    """A module: imports, definitions, and functions, one for each Graph.
+
+    Args:
+      arrays: where large arrays are put by their names; None refuses them.
+    """
+
+    def __init__(self, arrays: dict[str, Any] | None = None) -> None:
+        self.values = Copies(arrays)
+        self.values.np()
+        self.functions: list[str] = []
+
+    def text(self, head: str = "", stored: str = "") -> str:
+        """The module.
+
+        Args:
+          head: its docstring, with its quotes.
+          stored: the file of the large arrays, beside the module.
+        """
+        values, loaded = self.values, []
+        if values.arrays:
+            values.imports["os"] = "import os"
+            loaded = [
+                f'with np.load(os.path.join(os.path.dirname(__file__), "{stored}")) as _stored:',
+                *[f'    {name} = _stored["{name}"]' for name in values.arrays],
+            ]
+        used = "\n".join((*loaded, *values.texts.values(), *self.functions))
+        lines = sorted(values.imports.values())
+        if re.search(r"\bnp\.", used) is None:
+            lines.remove("import numpy as np")
+        foreign = [line for line in lines if line.startswith(("import numpy", "import scipy"))]
+        groups = ([line for line in lines if line not in foreign], foreign)
+        imports = "\n\n".join("\n".join(group) for group in groups if group)
+        text = "\n\n".join(part for part in (head, imports, block(loaded, "")) if part)
+        before: bool | None = None
+        for definition in (*values.texts.values(), *self.functions):
+            long = definition.startswith(("def ", "class ", "@"))
+            text += "\n\n\n" if before or long else "\n" if before is False else "\n\n"
+            text += definition
+            before = long
+        return text + "\n"
+
+    def function(
+        self,
+        graph: Graph,
+        name: str,
+        *,
+        parameters: Sequence[str] = (),
+        inputs: Sequence[tuple[str, str]] = (),
+        doc: Sequence[str] = (),
+        returned: Callable[[list[str]], str] | None = None,
+    ) -> str:
+        """Writes a function that computes a Graph; its name.
+
+        Args:
+          graph: the Graph, which is optimised.
+          name: how the function is called.
+          parameters: the list of its parameters, as text; the inputs by their letters if empty.
+          inputs: for each input the local name that it gets, and what that is made of ("" where it
+            is a parameter).
+          doc: the lines of the docstring.
+          returned: the expression of the result, made of those of the outputs; a tuple by default.
+        """
+        name = name if name.isidentifier() else "function"
+        self.values.taken.add(name)
+        graph = optimised(graph)
+        reserved = [p.split("=")[0].strip("* ") for p in parameters]
+        function = Function(self.values, self.part, reserved)
+        unpacked = []
+        used = {id(a) for e in graph.equations for a in e.inputs} | {id(a) for a in graph.outputs}
+        for variable, (local, source) in zip(graph.inputs, inputs, strict=bool(inputs)):
+            if not source:
+                function.bind(variable, local)
+            elif id(variable) in used:
+                unpacked.append(f"{function.name(variable, local)} = {source}")
+        given = list(parameters) or [function.name(v) for v in graph.inputs]
+        body = [*unpacked, *function.constants(graph), *function.body(graph)]
+        results = [function.result(graph, atom) for atom in graph.outputs]
+        made = returned(results) if returned else f"({', '.join(results)}{',' * bool(results)})"
+        body = merged([*body, f"return {made}"])[:-1]
+        if body and body[-1].startswith(f"{made} = "):
+            body[-1] = f"return {body[-1].partition(' = ')[2]}"
+        else:
+            body.append(f"return {made}")
+        lines = block([f"def {name}({', '.join(given)}):"], "")
+        quoted = [f'"""{doc[0]}', *doc[1:], '"""'] if len(doc) > 1 else [f'"""{"".join(doc)}"""']
+        head = "\n".join(f"    {line}".rstrip() for line in quoted) + "\n" if doc else ""
+        self.functions.append(f"{lines}\n{head}{block([f'    {b}' for b in body], '')}")
+        return name
+
+    def part(self, graph: Graph) -> str:
+        """Writes a function for a Graph of which there are too many in each other; its name."""
+        return self.function(graph, self.values.fresh("part"))
+
+
+_NAMED = re.compile(r"( *)(\w+) = (\w+)")
+
+
+def merged(lines: list[str]) -> list[str]:
+    """The statements with `a = x; b = a` as `b = x`, where a is not read otherwise."""
+    words = Counter(word for line in lines for word in re.findall(r"\w+", line))
+    lines = list(lines)
+    place = 0
+    while place < len(lines):
+        found = _NAMED.fullmatch(lines[place])
+        if found is not None and words[found[3]] == 2:
+            indent, new, old = found.groups()
+            before = next((i for i in range(place) if lines[i].startswith(f"{indent}{old} = ")), -1)
+            between = lines[max(before, 0) : place]
+            one_block = before >= 0 and all(line.startswith(indent) for line in between)
+            if one_block and re.search(rf"\b{new}\b", "\n".join(between)) is None:
+                made = lines[before].removeprefix(f"{indent}{old}")
+                lines[before : place + 1] = [f"{indent}{new}{made}", *lines[before + 1 : place]]
+                continue
+        place += 1
+    return lines
+
+
+class Function:
+    """The statements of a function, with those of the Graphs inside: its loops and branches.
+
+    Python has no more than 20 blocks in each other: `part` writes a function for what is deeper.
+    """
+
+    def __init__(
+        self, values: Copies, part: Callable[[Graph], str], reserved: Sequence[str] = ()
+    ) -> None:
+        self.values = values
+        self._part = part
+        self._depth = 0
+        self._names: dict[int, str] = {}
+        self._held: list[Any] = []
+        self._reserved = {*reserved, "as", "if", "in", "is", "or", "and", "def", "del", "for",
+                          "not", "try", "np", "all", "any", "abs", "int", "len", "max", "min",
+                          "pow", "set", "str", "sum", "zip", "map", "dir", "hex", "bin", "chr",
+                          "ord", "oct", "id", "ast", "re", "os", "sys"}  # fmt: skip
+        self._count = 0
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def name(self, variable: Variable, wished: str = "") -> str:
+        """The name of a value: letters in the order of the equations, as the printed Graph has."""
+        if id(variable) not in self._names:
+            self.bind(variable, self.local(wished) if wished else self.letter())
+        return self._names[id(variable)]
+
+    def bind(self, variable: Variable, text: str) -> None:
+        """Lets a value be read as a text."""
+        self._names[id(variable)] = text
+        self._held.append(variable)
+
+    def letter(self) -> str:
+        """The next letter that is free."""
+        while True:
+            name = name_of(self._count)
+            self._count += 1
+            if name not in self._reserved:
+                self._reserved.add(name)
+                return name if len(name) < 4 else f"v{self._count}"
+
+    def local(self, wished: str) -> str:
+        """A free name for something other than a value."""
+        name, count = wished, 1
+        while name in self._reserved or name in self.values.taken:
+            count += 1
+            name = f"{wished}_{count}"
+        self._reserved.add(name)
+        return name
+
+    def read(self, atom: Atom, others: Sequence[Any] = ()) -> str:
+        """The text of an argument, beside others of the given Types."""
+        return literal(atom, others, self.values) if isinstance(atom, Literal) else self.name(atom)
+
+    def result(self, graph: Graph, atom: Atom) -> str:
+        """The text of an output, which is the caller's own where it is a constant."""
+        text = self.read(atom)
+        constant = any(v is atom and isinstance(x, np.ndarray) for v, x in graph.constants)
+        return f"{text}.copy()" if constant else text
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def constants(self, graph: Graph) -> list[str]:
+        """The statements that make the constants of a Graph."""
+        lines = []
+        for variable, value in graph.constants:
+            try:
+                text = self.values.value("constant", value)
+            except TooLarge as reason:
+                raise ArgumentError(
+                    f"The function holds {reason}, which is too large for a text: pass it as an "
+                    'argument, or give fg.to_source a path="f.py", beside which it is written.'
+                ) from None
+            if text.isidentifier():
+                self.bind(variable, text)
+            else:
+                lines.append(f"{self.name(variable)} = {text}")
+        return lines
+
+    def body(self, graph: Graph) -> list[str]:
+        """The statements of the equations."""
+        lines = []
+        for equation in graph.equations:
+            try:
+                lines += self._statements(equation)
+            except NotWritable as reason:
+                where = f" at {equation.source}" if equation.source else ""
+                raise ArgumentError(
+                    f"`{equation.primitive.name}`{where} cannot be written as NumPy source: it "
+                    f"needs {reason}. Leave it out of the function, or ship the function by "
+                    "fg.export, which fungrad loads."
+                ) from None
+        return lines
+
+    def inlined(self, graph: Graph, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The statements of a Graph inside, and the texts of its outputs."""
+        graph = optimised(graph)
+        if self._depth == DEEPEST and any(True for e in graph.equations for _ in inner_graphs(e)):
+            names = [self.letter() for _ in graph.outputs]
+            results = f"{', '.join(names)}{',' * (len(names) == 1)} = " if names else ""
+            called = f"{self._part(graph)}({', '.join(map(bare, arguments))})"
+            return [results + called], names
+        self._depth += 1
+        for variable in [v for e in graph.equations for v in e.outputs]:
+            self._names.pop(id(variable), None)  # the same Graph may stand at several places
+        for variable, text in zip(graph.inputs, arguments, strict=True):
+            self.bind(variable, text)
+        self._held.append(graph)
+        lines = [*self.constants(graph), *self.body(graph)]
+        self._depth -= 1
+        return lines, [self.read(atom) for atom in graph.outputs]
+
+    def _statements(self, equation: Equation) -> list[str]:
+        write = _STATEMENTS.get(equation.primitive) or STATEMENTS.get(equation.primitive)
+        if write is not None:
+            lines: list[str] = write(self, equation, [self.read(a) for a in equation.inputs])
+            return lines
+        types = [atom.type for atom in equation.inputs]
+        plain = equation.primitive.ufunc is not None and equation.primitive is not select
+        arguments = [
+            self.read(atom, types[:i] + types[i + 1 :] if plain else ())
+            for i, atom in enumerate(equation.inputs)
+        ]
+        if equation.primitive is select:
+            arguments = [bare(text) for text in arguments]
+        text = self._expression(equation, arguments)
+        if not equation.primitive.multiple:
+            return [f"{self.name(equation.outputs[0])} = {text}"]
+        results = [self.name(v) for v in equation.outputs]
+        comma = "," * (len(results) == 1)
+        return [f"{', '.join(results)}{comma} = {text}" if results else text]
+
+    def _expression(self, equation: Equation, arguments: list[str]) -> str:
+        primitive: Any = equation.primitive
+        if primitive.effect:
+            raise NotWritable("to be run for what it does")
+        applied = phrased(equation, arguments, self.values)
+        applied = applied or expressed(equation, arguments, self.values.value)
+        if applied is not None:
+            return applied
+        weak = bool(equation.inputs) and all(atom.type.weak for atom in equation.inputs)
+        if weak and all(atom.type.dtype.kind in "bi" for atom in equation.inputs):
+            operator = OF_INTEGERS.get(primitive)
+            if operator is not None:
+                return operator.format(*arguments)
+        arguments = [bare(a) for a in arguments]
+        if any(isinstance(p, Graph) for p in equation.params.values()):
+            raise NotWritable("to run a Graph in a way of its own")
+        if primitive.ufunc is not None:
+            called = self.values.value(primitive.name, primitive.ufunc)
+            made = type(primitive.eval) is np.ufunc
+            return f"{called}({', '.join(arguments)})" + ".item()" * (
+                weak and not made and equation.outputs[0].type.weak
+            )
+        called = self.values.value(primitive.name, primitive.eval)
+        given = [f"{k}={self.values.value(k, v)}" for k, v in equation.params.items()]
+        return f"{called}({', '.join([*arguments, *given])})"
+
+
+# --- what writes into arrays ----------------------------------------------------------------------
+
+
+def _same(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
+    f.bind(equation.outputs[0], arguments[0])
+    return []
+
+
+def _indexed(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
+    result = f.name(equation.outputs[0])
+    place = index_text(equation.params["index"], arguments)
+    return [
+        f"{result} = np.zeros({shape_text(equation.params['shape'])}, bool)",
+        f"{result}[{place}] = True",
+    ]
+
+
+def _scatter(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
+    values, *arrays = arguments
+    result, index = f.name(equation.outputs[0]), equation.params["index"]
+    dtype = equation.outputs[0].type.dtype
+    kind = "" if dtype == np.float64 else f", {f.values.dtype(dtype)}"
+    begin = f"{result} = np.zeros({shape_text(equation.params['shape'])}{kind})"
+    place = index_text(index, arrays)
+    if index.unique or not any(a.type.shape for a in equation.inputs[1:]):
+        return [begin, f"{result}[{place}] = {values}"]
+    return [begin, f"np.add.at({result}, {_as_tuple(place)}, {values})"]
+
+
+def _as_tuple(place: str) -> str:
+    """An index as it stands outside of brackets."""
+    return place if place.isidentifier() else f"np.index_exp[{place}]"
+
+
+_IN_PLACE = {"add": "+=", "multiply": "*="}
+
+
+def _written(ufunc: str) -> Any:
+    def write(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
+        x, values, *arrays = arguments
+        index = equation.params["index"]
+        result, place = f.name(equation.outputs[0]), index_text(index, arrays)
+        begin = f'{result} = np.array({x}, order="C")'
+        repeated = any(a.type.shape for a in equation.inputs[2:])
+        if not ufunc:
+            values = f"np.ascontiguousarray({values})" if repeated else values
+            return [begin, f"{result}[{place}] = {values}"]
+        if index.unique or not repeated:
+            if (
+                ufunc in _IN_PLACE
+                and equation.inputs[1].type.dtype == equation.inputs[0].type.dtype
+            ):
+                return [begin, f"{result}[{place}] {_IN_PLACE[ufunc]} {values}"]
+            return [begin, f"{result}[{place}] = np.{ufunc}({result}[{place}], {values})"]
+        return [begin, f"np.{ufunc}.at({result}, {_as_tuple(place)}, {values})"]
+
+    return write
+
+
+_STATEMENTS: dict[Any, Any] = {
+    stop: _same,
+    stop_order: _same,
+    named: _same,
+    indexed: _indexed,
+    scatter: _scatter,
+    index_set: _written(""),
+    index_add: _written("add"),
+    index_multiply: _written("multiply"),
+    index_min: _written("minimum"),
+    index_max: _written("maximum"),
+}
+
+__all__ = ["Function", "Module"]

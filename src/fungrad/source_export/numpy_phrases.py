@@ -1,0 +1,246 @@
+"""Equations as one writes them in NumPy, for people: `x @ w`, `np.sum(x, axis=0)`.
+
+Each gives the numbers, dtypes and kinds of values that `eval` gives. What has no phrase here has an
+expression (numpy_expressions.py), or is a call. Knows primitives and Types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import Equation, Literal
+from fungrad.ir.types import PYTHON_SCALARS
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise import family as arithmetic
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.elementwise.ufuncs import power
+from fungrad.primitives.movement.gather import ARRAY, getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    concatenate,
+    convert,
+    reduce_sum,
+    reshape,
+    to_discrete,
+    transpose,
+)
+from fungrad.primitives.movement.stack_iota import iota, stack
+from fungrad.primitives.primitive import full
+from fungrad.primitives.reduction.reduce import reduce_all, reduce_any, reduce_max, reduce_min
+from fungrad.source_export.constants import Values, shape_text
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+_SAFE: dict[Any, str] = {
+    arithmetic.neg: "-{0}",
+    arithmetic.add: "{0} + {1}",
+    arithmetic.sub: "{0} - {1}",
+    arithmetic.mul: "{0} * {1}",
+}
+"""What Python's floats do as NumPy's: they give infinities, and raise nothing."""
+
+_REDUCTIONS = {
+    reduce_sum: "sum", reduce_max: "max", reduce_min: "min", reduce_any: "any", reduce_all: "all",
+}  # fmt: skip
+
+
+def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    """The phrase for an equation's only output; None where there is none."""
+    primitive: Any = equation.primitive
+    types = [atom.type for atom in equation.inputs]
+    if primitive in (*_SAFE, power) and all(t.weak for t in types):
+        kinds = {t.dtype.kind for t in types}
+        floats = "f" in kinds and kinds <= {*"fi"}
+        return _SAFE[primitive].format(*arguments) if floats and primitive in _SAFE else None
+    function = _REDUCTIONS.get(primitive)
+    if function is not None and not types[0].weak:
+        axes = equation.params["axes"]
+        if len(axes) == types[0].ndim:
+            return f"np.{function}({arguments[0]})"
+        return f"np.{function}({arguments[0]}, axis={axes[0] if len(axes) == 1 else axes})"
+    write = _PHRASES.get(primitive)
+    return None if write is None else write(equation, arguments, values)
+
+
+def literal(atom: Literal, others: Sequence[Any], values: Values) -> str:
+    """The text of a literal: plain where it promotes as a Python number does."""
+    value: Any = atom.value
+    if type(value) is np.float64 and any(
+        not t.weak and t.dtype == np.float64 for t in others
+    ):  # fmt: skip
+        value = float(value)
+    text = values.value("c", value)
+    return f"({text})" if text.startswith("-") else text
+
+
+def bare(text: str) -> str:
+    """An argument of a call: a negative number needs no brackets there."""
+    return text[1:-1] if text.startswith("(-") else text
+
+
+# --- shapes, casts --------------------------------------------------------------------------------
+
+
+def _strong(equation: Equation) -> bool:
+    return not any(atom.type.weak for atom in equation.inputs)
+
+
+def _reshape(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    shape = equation.params["shape"]
+    given = shape_text(shape)
+    if not _strong(equation) or not equation.inputs[0].type.shape:
+        return f"np.reshape({arguments[0]}, {given})"
+    before = equation.inputs[0].type.shape
+    inserted = _inserted(before, shape)
+    return f"{arguments[0]}[{inserted}]" if inserted else f"{arguments[0]}.reshape({given})"
+
+
+def _inserted(before: tuple[int, ...], after: tuple[int, ...]) -> str:
+    """`:, None`, where the one shape is the other with one axis of length 1 more."""
+    if len(after) != len(before) + 1:
+        return ""
+    places = [i for i, n in enumerate(after) if n == 1 and (*after[:i], *after[i + 1 :]) == before]
+    if not places:
+        return ""
+    place = places[-1]
+    if place == len(before):
+        return "..., None" if len(before) > 1 else ":, None"
+    return ", ".join([":"] * place + ["None"])
+
+
+def _transpose(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    axes = equation.params["axes"]
+    if not _strong(equation):
+        return None
+    if axes == tuple(reversed(range(len(axes)))):
+        return f"{arguments[0]}.T"
+    return f"{arguments[0]}.transpose({', '.join(map(str, axes))})"
+
+
+def _broadcast(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    return f"np.broadcast_to({arguments[0]}, {equation.params['shape']})"
+
+
+def _cast(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    before, after = equation.inputs[0].type, equation.params["dtype"]
+    if after.kind not in "fciub" or (before.dtype.kind == "c" and after.kind != "c"):
+        return None
+    if not before.weak:
+        return f"{arguments[0]}.astype({values.dtype(after)})"
+    if before.dtype.kind in "fib" and after.kind in "fc" and after.itemsize >= 8:
+        return f"{values.dtype(after, 'np.bool_')}({arguments[0]})"
+    return None
+
+
+def _discrete(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    before, after = equation.inputs[0].type, equation.params["dtype"]
+    if before.shape:
+        return _cast(equation, arguments, values)
+    kinds = (before.dtype.kind, after.kind)
+    if kinds[0] not in "iub" or kinds[1] not in "fiub":
+        return None
+    return f"{values.dtype(after, 'np.bool_')}({arguments[0]})"
+
+
+def _select(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    if equation.outputs[0].type.shape or equation.outputs[0].type.weak:
+        return None
+    return f"np.where({', '.join(map(bare, arguments))})[()]"
+
+
+def _full(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    shape, dtype, value = (equation.params[k] for k in ("shape", "dtype", "value"))
+    kind = "" if dtype == np.float64 else f", {values.dtype(dtype)}"
+    if type(value) in PYTHON_SCALARS and value == 0 and not np.signbit(value):
+        return f"np.zeros({shape_text(shape)}{kind})"
+    if not (type(value) is float and dtype == np.float64):
+        kind = f", {values.dtype(dtype)}"
+    return f"np.full({shape_text(shape)}, {values.value('c', value)}{kind})"
+
+
+def _iota(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    shape = equation.params["shape"]
+    count = equation.outputs[0].type.size
+    return f"np.arange({count})" + (f".reshape({shape})" if len(shape) != 1 else "")
+
+
+def _joined(opening: str, closing: str) -> Any:
+    def write(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+        axis = equation.params.get("axis", 0)
+        rest = f", axis={axis}" if axis else ""
+        return f"{opening}[{', '.join(arguments)}]{rest}{closing}" if _strong(equation) else None
+
+    return write
+
+
+# --- indexing, contractions -----------------------------------------------------------------------
+
+
+def index_text(index: Any, arrays: Sequence[str] = ()) -> str:
+    """An index as one writes it: `1:, None`."""
+    given = iter(arrays)
+    return ", ".join(next(given) if e == ARRAY else _entry(e) for e in index.entries) or "()"
+
+
+def _entry(entry: Any) -> str:
+    if isinstance(entry, slice):
+        parts = [entry.start, entry.stop] + ([] if entry.step is None else [entry.step])
+        return ":".join("" if part is None else str(part) for part in parts)
+    return "..." if entry is Ellipsis else repr(entry)
+
+
+def _getitem(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    x, *arrays = arguments
+    if equation.inputs[0].type.weak or isinstance(equation.inputs[0], Literal):
+        x = f"np.asarray({x})"
+    return f"{x}[{index_text(equation.params['index'], arrays)}]"
+
+
+def _dot(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    x, y = (atom.type for atom in equation.inputs)
+    contract, batch = equation.params["contract"], equation.params["batch"]
+    inexact = x.dtype.kind in "fc" and x.dtype == y.dtype
+    if inexact and not batch[0] and len(contract[0]) == 1 and {x.ndim, y.ndim} <= {1, 2}:
+        left = arguments[0] if contract[0][0] == x.ndim - 1 else f"{arguments[0]}.T"
+        right = arguments[1] if contract[1][0] == 0 else f"{arguments[1]}.T"
+        return f"{left} @ {right}"
+    if not _strong(equation) or x.dtype.kind == "b" or y.dtype.kind == "b":
+        return None
+    letters = iter(LETTERS)
+    first = [next(letters) for _ in range(x.ndim)]
+    second = [next(letters) for _ in range(y.ndim)]
+    for i, j in (*zip(*batch, strict=True), *zip(*contract, strict=True)):
+        second[j] = first[i]
+    free = [first[i] for i in range(x.ndim) if i not in (*batch[0], *contract[0])]
+    free += [second[j] for j in range(y.ndim) if j not in (*batch[1], *contract[1])]
+    out = "".join([*(first[i] for i in batch[0]), *free])
+    spec = f"{''.join(first)},{''.join(second)}->{out}"
+    return f'np.einsum("{spec}", {", ".join(arguments)}, optimize=True)'
+
+
+def _power(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
+    simple = all(re.fullmatch(r"[\w.]+", text) is not None for text in arguments)
+    return "**".join(arguments) if simple else None
+
+
+_PHRASES: dict[Any, Any] = {
+    power: _power,
+    reshape: _reshape,
+    transpose: _transpose,
+    broadcast_to: _broadcast,
+    convert: _cast,
+    to_discrete: _discrete,
+    select: _select,
+    full: _full,
+    iota: _iota,
+    concatenate: _joined("np.concatenate(", ")"),
+    stack: _joined("np.array(", ")"),
+    getitem: _getitem,
+    dot_general: _dot,
+}
+
+__all__ = ["bare", "index_text", "literal", "phrased"]

@@ -1,0 +1,51 @@
+"""What is imported when it is first needed. Knows the standard library alone.
+
+The first gradient of a process counts the import. What only some programs need (loops, matrices of
+diagonals, LAPACK) is named by its module; a Graph that has such primitives brings it in. The
+optimiser and the backend come with the first Graph that is compiled.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+
+class ByPrimitive(dict[Any, Any]):
+    """Rules by primitives, of which some stand in modules that are imported later.
+
+    Args:
+      modules: by the module of primitives the one that adds the rules for those.
+      rules: the rules that are there from the start.
+    """
+
+    def __init__(self, modules: Mapping[str, str], rules: Mapping[Any, Any] | None = None) -> None:
+        super().__init__(rules or {})
+        self._modules = modules
+
+    def of(self, primitive: Any) -> Any:
+        """The rule for a primitive, None where there is none."""
+        module = self._modules.get(primitive.module)
+        if module is not None:
+            importlib.import_module(module)
+        return self.get(primitive)
+
+
+class Module:
+    """A module that is imported when one of its names is first asked for.
+
+    Args:
+      name: its full name.
+    """
+
+    __slots__ = ("_module",)
+
+    def __init__(self, name: str) -> None:
+        self._module = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
+
+
+__all__ = ["ByPrimitive", "Module"]

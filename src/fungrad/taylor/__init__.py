@@ -1,0 +1,1 @@
+"""Taylor mode: derivatives of higher order along curves."""

@@ -1,0 +1,206 @@
+"""What becomes of an ndarray that a trace holds on to and the program may write into.
+
+A small one is copied. A large one is made read-only as long as the trace needs it, together with
+the array that owns its memory, so that a write raises where it stands and no number changes; it is
+copied as well where the trace ends before its pullback does, or where it cannot be made read-only.
+Another writeable view of a large array, made before, is not seen (docs/sharp-bits.md).
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import types
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from fungrad.errors import FungradError, ItemAssignmentError
+from fungrad.ir.graph import Source
+from fungrad.ir.types import of_value
+from fungrad.tracing.created_arrays import Writable
+from fungrad.tracing.source_location import is_library
+
+SMALL = 8_192
+"""The most bytes of an array that is copied rather than made read-only: less than 1 us."""
+
+
+class Residuals:
+    """The arrays that the outermost reverse mode of a thread, and all inside of it, hold on to.
+
+    Args:
+      copies: whether large arrays are copied, too, because the pullback is called after `release`.
+    """
+
+    __slots__ = ("copied", "copies", "locked")
+
+    def __init__(self, copies: bool) -> None:
+        self.copies = copies
+        self.locked: dict[int, tuple[Any, Any]] = {}
+        """By identity, the large arrays that are read-only now, and what stands for each."""
+        self.copied: dict[int, tuple[Writable, ndarray]] = {}
+        """By identity, the large arrays made while tracing, and what each held when last read."""
+
+    def keep(self, value: ndarray) -> ndarray:
+        """An array that holds what `value` holds now, as long as it is needed."""
+        if value.nbytes <= SMALL:
+            return value.copy("K")
+        if type(value.base) is Writable:
+            return self._copied(value, value.base)
+        found = self.locked.get(id(value))
+        if found is None:
+            if not _lock(value):
+                return compact_copy(value)
+            found = (value, compact_copy(value) if self.copies else value)
+            self.locked[id(value)] = found
+        kept: ndarray = found[1]
+        return kept
+
+    def _copied(self, value: ndarray, made: Writable) -> ndarray:
+        """A copy of an array that was made to be written into; one for each of its states."""
+        found = self.copied.get(id(made))
+        if found is None or not same_bits(value, found[1]):
+            found = self.copied[id(made)] = (made, compact_copy(value))
+        return found[1]
+
+    def release(self) -> None:
+        """Makes the arrays writeable again that were so before."""
+        self.copied = {}
+        locked, self.locked = self.locked, {}
+        for value, _ in locked.values():
+            _unlock(value)
+
+    def refused(self, error: ValueError) -> ItemAssignmentError | None:
+        """The error for a write into one of the large arrays, if this is what NumPy refused."""
+        if not self.locked or isinstance(error, FungradError) or "read-only" not in str(error):
+            return None
+        found = sorted({str(of_value(value)) for value, _ in self.locked.values()})
+        return ItemAssignmentError(
+            f"An array is written into in place{_line_of(error.__traceback__)} that a traced "
+            f"operation has read ({' or '.join(found)}): its derivative needs what the array held "
+            "then. Make a new array: `c = c * 2` for `c *= 2`, `c = c.copy()` before "
+            "`c[i] = value`."
+        )
+
+
+def _line_of(traceback: types.TracebackType | None) -> str:
+    """The user's innermost line in a traceback as text for messages."""
+    found = ""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_library(code.co_filename):
+            found = f" at {Source(code.co_filename, traceback.tb_lineno, code.co_name)}"
+        traceback = traceback.tb_next
+    return found
+
+
+class Trusted(Residuals):
+    """Holds arrays as they are, where no code of the user's runs before the pullback does."""
+
+    __slots__ = ()
+
+    def keep(self, value: ndarray) -> ndarray:
+        """The array itself."""
+        return value
+
+
+TRUSTED = Trusted(copies=False)
+
+
+def compact_copy(value: ndarray) -> ndarray:
+    """A copy in which what is repeated by strides of 0 stays one element."""
+    if 0 not in value.strides or not value.size:
+        return value.copy("K")
+    once = value[tuple([slice(0, 1) if s == 0 else slice(None) for s in value.strides])]
+    return np.broadcast_to(once.copy("K"), value.shape)
+
+
+def own(value: Any) -> Any:
+    """An array for user code to read, which is held elsewhere: a copy, or read-only if large."""
+    if type(value) is not ndarray:
+        return value
+    if value.nbytes <= SMALL:
+        return value.copy("K")
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
+def same_bits(x: ndarray, y: ndarray) -> bool:
+    """Whether two arrays hold the same numbers: NaN is itself, and -0.0 is not 0.0."""
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    if x.dtype.kind == "c":
+        return same_bits(x.real, y.real) and same_bits(x.imag, y.imag)
+    if x.dtype.kind in "biufmM" and x.itemsize <= 8:
+        return np.array_equal(x.view(f"u{x.itemsize}"), y.view(f"u{y.itemsize}"))
+    if x.dtype.kind == "f":  # a long double, some bits of which mean nothing
+        alike = (x == y) & (np.signbit(x) == np.signbit(y))
+        return bool(np.all(alike | (np.isnan(x) & np.isnan(y))))
+    return bool(np.all(x == y))
+
+
+# --- arrays made read-only, by all threads together -----------------------------------------------
+
+
+class _Locked:
+    """The memory of one owner: how many hold it, and which arrays over it were writeable before."""
+
+    __slots__ = ("arrays", "count", "owner")
+
+    def __init__(self, owner: ndarray) -> None:
+        self.owner = owner
+        self.count = 0
+        self.arrays: dict[int, tuple[ndarray, bool]] = {}
+
+
+_BUFFERS = (mmap.mmap, memoryview, bytearray)
+"""What may own memory besides ndarrays, such that NumPy can make a view writeable again."""
+_guard = threading.Lock()
+_owners: dict[int, _Locked] = {}
+
+
+def _owner(value: ndarray) -> ndarray:
+    while isinstance(value.base, ndarray):
+        value = value.base
+    return value
+
+
+def _lock(value: ndarray) -> bool:
+    """Makes an array and what it is a view of read-only; False where this could not be undone."""
+    owner = _owner(value)
+    if type(value.base) is ndarray and type(value.base.base) is Writable:
+        return False  # a part of an array that was made to be written into
+    if not owner.flags.owndata and not isinstance(owner.base, _BUFFERS):
+        return False
+    with _guard:
+        group = _owners.setdefault(id(owner), _Locked(owner))
+        group.count += 1
+        array: Any = value
+        while isinstance(array, ndarray):
+            if id(array) not in group.arrays:
+                group.arrays[id(array)] = (array, array.flags.writeable)
+                array.flags.writeable = False
+            array = array.base
+    return True
+
+
+def _unlock(value: ndarray) -> None:
+    with _guard:
+        group = _owners[id(_owner(value))]
+        group.count -= 1
+        if group.count:
+            return
+        owner = group.owner
+        del _owners[id(owner)]
+        if not any(before for _, before in group.arrays.values()):
+            return
+        owner.flags.writeable = True  # NumPy lets a view be writeable only where its owner is
+        for array, before in group.arrays.values():
+            if array is not owner:
+                array.flags.writeable = before
+        owner.flags.writeable = group.arrays[id(owner)][1]
+
+
+__all__ = ["TRUSTED", "Residuals", "compact_copy", "own", "same_bits"]

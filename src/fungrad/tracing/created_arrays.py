@@ -1,0 +1,226 @@
+"""Arrays that the program makes while a transform traces, to write traced values into.
+
+`np.zeros(n)` asks no protocol, so what it makes then (numpy/interception/numpy_functions.py) is a
+`Writable`: an ndarray to everybody, C code included, and so is what NumPy computes of it. The first
+write of a traced value turns it, the array that owns its memory and all other views of that into
+`Written` ones: each holds a tracer, which answers in its place. Their memory is of no use any more,
+so it holds NaN and has a dtype that nothing computes with. Knows traces and ndarrays; the writing
+itself is done by the floors above.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from fungrad.errors import ItemAssignmentError
+from fungrad.support import pytree
+from fungrad.tracing.interception import State
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, Trace, Tracer, current, registry
+
+KINDS = "fciub"
+"""The kinds of dtypes that traced arrays may have."""
+
+
+SMALL = 8_192
+"""The most bytes of an array that is copied, so that it owns its memory and can be resized."""
+
+
+class _Memory(ndarray):
+    """Stands between an ndarray and a `Writable` view of it: NumPy looks through views of one
+    class, and has to give a plain view of the Writable that as its base.
+    """
+
+    __slots__ = ()
+
+
+class Writable(ndarray):
+    """An array of plain numbers that may become one of traced values."""
+
+    __slots__ = ("home", "stand_in", "tracer", "views")
+
+    home: weakref.ref[Trace]
+    """The trace that was current when the array was made; not set for views."""
+    stand_in: Writable
+    """Another view of the memory, whose own views tell that they are of a Writable."""
+    tracer: Tracer
+    """What answers for the array; set where it is `Written`."""
+    views: list[weakref.ref[Writable]]
+    """The views of the memory that this array owns; not set where there were none."""
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if type(obj) is Writable:
+            if type(self.base) is Writable:
+                _note_view(self)
+            else:
+                self.home = weakref.ref(current())
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        if return_scalar:
+            return array[()]
+        if type(array) is not ndarray or array.base is None:
+            return writable(array)
+        if type(array.base) is Writable:  # a view, of which NumPy drops axes
+            array = array.view(Writable)
+            _note_view(array)
+        return array
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if self.dtype.char != "O" and (holds_traced(value) or holds_traced(index)):
+            registry.write(self, index, value)
+        else:
+            ndarray.__setitem__(self, index, value)
+
+    def fill(self, value: Any) -> None:
+        """ndarray.fill, also with a traced value."""
+        if holds_traced(value):
+            registry.write(self, Ellipsis, value)
+        else:
+            ndarray.fill(self, value)
+
+    def put(self, ind: Any, v: Any, mode: Any = "raise") -> None:
+        """ndarray.put, also with traced values and at traced places."""
+        if holds_traced(v) or holds_traced(ind):
+            registry.functions[np.put](self, ind, v, mode)
+        else:
+            ndarray.put(self, ind, v, mode)
+
+    @property
+    def flat(self) -> Any:
+        """ndarray.flat, into which traced values can be written while a transform traces."""
+        elements = ndarray.flat.__get__(self)
+        return elements if current() is EVAL else registry.flat(self, elements)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[...] = value
+
+    def __repr__(self) -> str:
+        return repr(self.view(ndarray))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.view(ndarray).__reduce_ex__(protocol)
+
+
+def _note_view(view: Writable) -> None:
+    """Keeps a weak reference of a view with the array that owns its memory."""
+    owner: Any = view.base
+    try:
+        owner.views.append(weakref.ref(view))
+    except AttributeError:
+        owner.views = [weakref.ref(view)]
+
+
+_tracer_of = vars(Writable)["tracer"].__get__
+_set_tracer = vars(Writable)["tracer"].__set__
+_set_dtype = vars(ndarray)["dtype"].__set__
+
+
+class Written(Writable):
+    """An array that a traced value was written into: its tracer in the place of an ndarray."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return Written
+        tracer = _tracer_of(self)
+        return tracer if name == "tracer" else getattr(tracer, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_tracer_of(self), name, value)
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if type(obj) is Written:
+            raise ItemAssignmentError(
+                f"A view was made{user_line()} of the memory of an array that a traced value has "
+                "been written into, by code that knows nothing of traced values. Give it "
+                "fg.stop_gradient(a)."
+            )
+
+
+def writable(array: Any) -> Any:
+    """A new array that nobody else holds, as one that traced values can be written into.
+
+    It is so while a transform traces; otherwise, where it is no plain array of numbers, and where
+    fg.config.intercept is False, the array itself is given back.
+    """
+    if type(array) is ndarray and array.dtype.kind in KINDS and State.on:
+        trace = current()
+        if trace is not EVAL:
+            if array.nbytes <= SMALL:
+                return array.view(Writable).copy("K")
+            made = array.view(_Memory).view(Writable)
+            made.home = weakref.ref(trace)
+            return made
+    return array
+
+
+def plain(array: Writable) -> ndarray:
+    """The array as a plain view of its memory, the base of which is a Writable."""
+    if type(array.base) is ndarray:
+        try:
+            array = array.stand_in
+        except AttributeError:
+            array.stand_in = array.view(ndarray).view(_Memory).view(Writable)
+            array = array.stand_in
+    return array.view(ndarray)
+
+
+def unwrapped(value: Any) -> Any:
+    """What stands for an array of the program: a tracer, or a plain view; any other value as it
+    is.
+    """
+    kind = type(value)
+    if kind is Writable:
+        return plain(value)
+    return value.tracer if kind is Written else value
+
+
+def answer_by(array: Writable, tracer: Tracer) -> None:
+    """Lets a tracer answer for an array from now on. Its memory must hold nothing of use."""
+    array.setflags(write=False)
+    _set_dtype(array, np.dtype((np.void, array.itemsize)))
+    _set_tracer(array, tracer)
+    array.__class__ = Written
+
+
+def spoil(array: Writable) -> None:
+    """Overwrites what an array holds, for whoever still reads its memory."""
+    kind = array.dtype.kind
+    worst: Any = np.nan if kind in "fc" else np.iinfo(array.dtype).min if kind == "i" else -1
+    array.view(ndarray)[...] = np.array(worst).astype(array.dtype)
+
+
+_NEVER: set[type] = {
+    float, int, bool, complex, slice, type(None), type(Ellipsis), Writable,
+    np.float64, np.int64, np.bool_, np.complex128,
+}  # fmt: skip
+"""Types of values and indices in which there are no traced values."""
+
+
+def holds_traced(value: Any) -> bool:
+    """Whether a value is traced, or a nested list or an object array with a traced value in it."""
+    kind = type(value)
+    if kind in _NEVER:
+        return False
+    if kind is Tracer or kind is Written:
+        return True
+    if kind is ndarray:
+        return value.dtype.char == "O" and any(map(holds_traced, value.ravel().tolist()))
+    if not isinstance(value, (list, tuple)):
+        return False
+    return not _NEVER.issuperset(map(type, value)) and any(map(holds_traced, value))
+
+
+pytree.mark_leaf(Writable, plain)
+pytree.mark_leaf(Written, _tracer_of)
+
+__all__ = [
+    "KINDS", "Writable", "Written", "answer_by", "holds_traced", "plain", "spoil", "unwrapped",
+    "writable",
+]  # fmt: skip

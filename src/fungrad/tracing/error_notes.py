@@ -1,0 +1,99 @@
+"""A note on errors that other packages raise because a traced value reached them.
+
+NumPy, numba and compiled code say what they could not take, and neither why it was there nor what
+to write. Knows tracebacks; looks at them when an error leaves a public function, and only then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from types import FrameType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import FungradError
+from fungrad.ir.graph import Source
+
+SAID = ("Tracer", "can't unbox array from PyObject")
+"""What errors say of a traced value."""
+MISTAKEN = (TypeError, ValueError, AttributeError, NotImplementedError, BufferError)
+"""The errors of code that was given what it does not take."""
+_TRACER = "fungrad.tracing.trace"
+
+
+def _traced(values: Iterable[Any]) -> Any:
+    """A traced value among others, or in a tuple, list or dict of them, if there is one."""
+    for value in values:
+        kind = type(value)
+        if kind.__module__ == _TRACER and kind.__name__ == "Tracer":
+            return value
+        if kind in (tuple, list, dict):
+            found = _traced(value.values() if kind is dict else value)
+            if found is not None:
+                return found
+    return None
+
+
+def _frames(traceback: TracebackType | None) -> list[tuple[FrameType, int]]:
+    found = []
+    while traceback is not None:
+        found.append((traceback.tb_frame, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    return found
+
+
+def _is_compiled(frame: FrameType) -> bool:
+    """Whether a frame is of what Cython compiled: it has no file, or not one with a path."""
+    name = frame.f_code.co_filename
+    return name == "<stringsource>" or not (name.startswith("<") or os.path.isabs(name))
+
+
+def _is_of(frame: FrameType, package: str) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == package
+
+
+def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
+    """Says where a traced value met code that does not take it, and what to write.
+
+    `is_library` and `is_installed` tell the files of fungrad and NumPy, and of packages.
+    """
+    if isinstance(error, (FungradError, np.linalg.LinAlgError)) or hasattr(error, "__notes__"):
+        return
+    said = any(words in str(error) for words in SAID)
+    numba = type(error).__module__.startswith("numba.")
+    if not (said or numba or isinstance(error, MISTAKEN)):
+        return
+    frames = _frames(error.__traceback__)
+    python = [i for i, (f, _) in enumerate(frames) if not _is_compiled(f)]
+    outside = [i for i in python if not is_library(frames[i][0].f_code.co_filename)]
+    if not outside:
+        return
+    frame, line = frames[outside[-1]]
+    inside = is_installed(frame.f_code.co_filename)
+    compiled = python[-1] < len(frames) - 1
+    tracer = _traced(v for f, _ in reversed(frames[outside[-1] :]) for v in f.f_locals.values())
+    if not (said or ((inside or compiled or numba) and tracer is not None)):
+        return
+    where = f" at {Source(frame.f_code.co_filename, line, frame.f_code.co_name)}"
+    users = [i for i in outside if not is_installed(frames[i][0].f_code.co_filename)]
+    if inside and users:
+        caller, line = frames[users[-1]]
+        where += f", called at {Source(caller.f_code.co_filename, line, caller.f_code.co_name)}"
+    type_ = "" if tracer is None else f" of type {tracer.owner.typeof(tracer)}"
+    if isinstance(error, AttributeError) and said:
+        why = "It has the attributes of an ndarray, but no memory of its own."
+    elif numba or "unbox" in str(error):
+        why = "numba compiles for plain numbers and arrays, and cannot be traced."
+    else:
+        why = "That code takes plain numbers and arrays alone, as compiled code does."
+    if any(_is_of(f, "pandas") for f, _ in frames):
+        why += " Take what pandas holds as an array first, series.to_numpy()."
+    error.add_note(
+        f"A traced value{type_} was given to it{where}. {why} Give it fg.stop_gradient(x) "
+        "where no gradient is wanted, or wrap its function by fg.external, with a derivative."
+    )
+
+
+__all__ = ["add_note"]

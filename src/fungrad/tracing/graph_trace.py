@@ -1,0 +1,270 @@
+"""GraphTrace, which records every primitive as an equation; `stage` turns a function into
+a Graph.
+
+Knows the IR and the type rules that primitives carry. Values of other traces become constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import instead_of
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.type_inference import Inference
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.tracing.captured_arrays import same_bits
+from fungrad.tracing.concrete_answers import T
+from fungrad.tracing.created_arrays import Writable, unwrapped
+from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.memory_order import Lying, dense, follow, lying, one_order
+from fungrad.tracing.provenance import place
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import Trace, Tracer, current, enter, leaked, leave, typeof
+
+LARGE = 8_192
+"""The fewest elements of an array of which it is found out whether they are one number."""
+
+
+class GraphTrace(Trace):
+    """Records. Its tracers are variables: they have a Type and no value."""
+
+    __slots__ = (
+        "_held", "_inference", "_lying", "_walked", "constants", "equations", "given",
+        "input_names", "inputs", "rows",
+    )  # fmt: skip
+    closed = True
+    remedy = ""
+    """What else to do where Python asks for a value, in a message."""
+
+    def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
+        super().__init__(parent, label)
+        self.records = True
+        self.inputs: list[Variable] = []
+        self.input_names: list[str] = []
+        self.given: Sequence[Any] = ()
+        """The values of the inputs where the Graph is run at these alone, just below."""
+        self.equations: list[Equation] = []
+        self._inference = Inference()
+        self.constants: dict[int, tuple[Variable, Any]] = {}
+        """By identity of a value that is not changed any more: its variable, and that value."""
+        self._held: dict[int, tuple[Any, Any]] = {}
+        """By identity of an array: (that array, what it held when it was last read)."""
+        self.rows: set[int] | None = None
+        """The inputs of which it counts that they lie in C order, by number; None where they may
+        lie in any order.
+        """
+        self._lying: dict[int, Lying] = {}
+        """How values lie in memory, by identity of their variables."""
+        self._walked = 0
+        """How many equations these have been found for."""
+
+    @property
+    def keeper(self) -> Any:
+        """This trace; found, not held, so that no cycle keeps its constants."""
+        return self
+
+    @keeper.setter
+    def keeper(self, value: Any) -> None:
+        """The parent's, which is not asked: what this trace keeps is enough."""
+
+    def input(self, type_: Type, name: str) -> Tracer:
+        """A new input variable; the name is for messages."""
+        variable = Variable(self._inference.shared(type_))
+        self.inputs.append(variable)
+        self.input_names.append(name)
+        return Tracer(self, None, variable)
+
+    def atom(self, value: Any) -> Atom:
+        """The variable or literal that stands for a value in this Graph."""
+        if type(value) is Tracer:
+            if value.owner is self:
+                variable: Variable = value.extra
+                return variable
+            ancestor = self.parent
+            while ancestor is not value.owner:
+                if ancestor is None:
+                    raise leaked(value)
+                if ancestor.stands_for(value):
+                    break
+                ancestor = ancestor.parent
+        elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
+            return Literal(value)
+        elif isinstance(value, np.ndarray):
+            array = unwrapped(value)
+            value = self.keep(array)
+            if array.ndim > 1 and id(value) not in self.constants:
+                variable = Variable(self._inference.shared(typeof(value)))
+                self.constants[id(value)] = (variable, value)
+                strides = tuple([n // array.itemsize for n in array.strides])
+                self._lying[id(variable)] = Lying(strides)
+        known = self.constants.get(id(value))
+        if known is None:
+            variable = Variable(self._inference.shared(typeof(value)))
+            known = self.constants[id(value)] = (variable, value)
+        return known[0]
+
+    def keep(self, value: np.ndarray) -> np.ndarray:
+        """What an array holds now, read-only; the same one as long as nobody writes into it."""
+        key: Any = value.base if type(value.base) is Writable else value
+        known = self._held.get(id(key))
+        if known is None or (known[1] is not value and not same_bits(value, known[1])):
+            held = _held(value)
+            self._held[id(held)] = (held, held)
+            known = self._held[id(key)] = (key, held)
+        held = known[1]
+        return held
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        atoms = tuple([self.atom(arg) for arg in args])
+        types = self._inference.outputs(primitive, atoms, params)
+        source, scope, backward = place()
+        outputs = tuple([Variable(type_) for type_ in types])
+        equation = Equation(primitive, atoms, outputs, params, source, scope, backward)
+        self.equations.append(equation)
+        if primitive.multiple:
+            return tuple([Tracer(self, None, variable) for variable in outputs])
+        return Tracer(self, None, outputs[0])
+
+    def typeof(self, tracer: Tracer) -> Type:
+        type_: Type = tracer.extra.type
+        return type_
+
+    def shape(self, tracer: Tracer) -> tuple[int, ...]:
+        return self.typeof(tracer).shape
+
+    def dtype(self, tracer: Tracer) -> np.dtype[Any]:
+        return self.typeof(tracer).dtype
+
+    def lies(self, tracer: Tracer) -> Lying:
+        if not one_order(tracer.extra.type.shape):
+            for equation in self.equations[self._walked :]:
+                found = follow(equation, [self._lies(atom) for atom in equation.inputs])
+                self._lying.update(zip(map(id, equation.outputs), found, strict=True))
+            self._walked = len(self.equations)
+        return self._lies(tracer.extra)
+
+    def _lies(self, atom: Atom) -> Lying:
+        """How an input, a constant, or a value that was walked lies."""
+        shape = atom.type.shape
+        if one_order(shape):
+            return Lying(dense(shape))
+        if id(atom) not in self._lying:
+            for variable, value in self.constants.values():
+                if type(value) is Tracer and id(variable) not in self._lying:
+                    self._lying[id(variable)] = lying(value)
+        if id(atom) not in self._lying:  # an input
+            known = Lying(None) if self.rows is None else Lying(dense(shape), frozenset([atom]))
+            self._lying[id(atom)] = known
+        return self._lying[id(atom)]
+
+    def count_on(self, rows: frozenset[Any]) -> None:
+        """Notes which of its inputs have to lie in C order."""
+        if self.rows is not None:
+            self.rows.update([n for n, variable in enumerate(self.inputs) if variable in rows])
+
+    def concrete(
+        self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
+    ) -> T:
+        needed = self._outside(tracer.extra) if asked else None
+        if needed is not None:
+            token = enter(self.parent)  # type: ignore[arg-type]
+            try:
+                constants = tuple(self.constants.values())
+                inputs = tuple(self.inputs) if self.given else ()
+                part = Graph(inputs, constants, tuple(needed), (tracer.extra,))
+                (value,) = evaluate(part, self.given)
+            finally:
+                leave(token)
+            return put(value, error, asked, read)
+        raise error(
+            f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while "
+            f"{self.label()} is traced it is only known as a type{self._provenance(tracer.extra)}. "
+            f"{instead_of(asked)}; or {self.remedy}make the number an argument that is not traced "
+            "(static_argnums of jit and make_jaxpr), return it as an output, or call the function "
+            "without tracing it."
+        )
+
+    def _outside(self, variable: Variable) -> list[Equation] | None:
+        """The equations that a variable depends on; None where it depends on an effect, or on
+        inputs without values.
+        """
+        wanted = {id(variable)}
+        needed = []
+        for equation in reversed(self.equations):
+            if not wanted.isdisjoint(map(id, equation.outputs)):
+                if effectful(equation):
+                    return None
+                wanted.update(map(id, equation.inputs))
+                needed.append(equation)
+        known = self.given or wanted.isdisjoint(map(id, self.inputs))
+        return needed[::-1] if known else None
+
+    def origin(self, tracer: Tracer) -> str:
+        for equation in self.equations:
+            if tracer.extra in equation.outputs:
+                place = f" at {equation.source}" if equation.source else ""
+                return f", made by `{equation.primitive.name}`{place},"
+        return self._provenance(tracer.extra)
+
+    def _provenance(self, variable: Variable) -> str:
+        """Which arguments a variable was computed from, in words."""
+        wanted = {id(variable)}
+        for equation in reversed(self.equations):
+            if any(id(output) in wanted for output in equation.outputs):
+                wanted.update(id(atom) for atom in equation.inputs)
+        names = [n for v, n in zip(self.inputs, self.input_names, strict=True) if id(v) in wanted]
+        if not names:
+            return ""
+        return f" (it was computed from the argument{'s' * (len(names) > 1)} {', '.join(names)})"
+
+    def graph(self, outputs: Sequence[Any], name: str = "") -> Graph:
+        """The finished Graph with the given output values."""
+        atoms = tuple([self.atom(value) for value in outputs])
+        return Graph(
+            tuple(self.inputs), tuple(self.constants.values()), tuple(self.equations), atoms, name
+        )
+
+
+def put(value: Any, error: type[Exception], asked: str, read: Callable[[Any], T]) -> T:
+    """The answer of a value, traced or not, to a question: see `Trace.concrete`."""
+    if type(value) is Tracer:
+        return value.owner.concrete(value, error, asked, read)
+    return read(value)
+
+
+def _held(value: np.ndarray) -> np.ndarray:
+    """What an array holds now, read-only; a large one of one number takes the memory of that."""
+    if value.size >= LARGE and value.dtype.kind in "biuf" and value.itemsize <= 8:
+        bits = value.view(f"u{value.itemsize}")  # -0.0 is not 0.0
+        if bits.flat[-1] == bits.flat[0] and bool(np.all(bits == bits.flat[0])):
+            return np.broadcast_to(value.flat[:1], value.shape)
+    held = value.copy()
+    held.flags.writeable = False
+    return held
+
+
+def stage(
+    f: Callable[..., Sequence[Any]],
+    types: Sequence[Type],
+    names: Sequence[str],
+    label: Callable[[], str],
+    name: str = "",
+    make: Callable[[Trace, Callable[[], str]], GraphTrace] = GraphTrace,
+    given: Sequence[Any] = (),
+    rows: set[int] | None = None,
+) -> Graph:
+    """The Graph of a function of flat arguments that returns a flat sequence of outputs.
+
+    `make` makes the trace that records, for a parent and a label; `given` are the values of the
+    inputs, where the Graph is for these alone. Where there are `rows`, the inputs are taken to lie
+    in memory in C order, and the numbers of those for which that makes a difference are added.
+    """
+    trace = make(current(), label)
+    trace.given, trace.rows = given, rows
+    tracers = [trace.input(type_, n) for type_, n in zip(types, names, strict=True)]
+    graph = trace.graph(trace.run(f, *tracers), name)
+    trace.given = ()
+    return graph

@@ -1,0 +1,378 @@
+"""The user's file and line. Knows Python frames and which folder is fungrad's own.
+
+Also drops fungrad's own frames from tracebacks (FUNGRAD_TRACEBACK=full keeps them), and gives
+NumPy's warnings the user's line.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+import re
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from fungrad.errors import (
+    AbstractValueError,
+    ArgumentError,
+    FungradError,
+    UnsupportedFunctionError,
+)
+from fungrad.ir.graph import Source
+from fungrad.tracing.error_notes import add_note
+from fungrad.tracing.linalg_advice import no_factor
+from fungrad.tracing.numpy_warnings import NumPyWarnings
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OURS = os.path.join(_PACKAGE, "scipy", "")
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
+_SCIPY = re.compile(_INSTALLED.pattern + r"scipy[\\/](\w+)[\\/]")
+_COMPILED = ("<graph ", "<region>", "<numbers ")  # the files that compiled programs are said to be
+_LIBRARIES = (_PACKAGE, _NUMPY, "<__array_function__", *_COMPILED)
+# Shipped programs that use fungrad as a user does: their frames are the user's.
+_PROGRAMS = (os.path.join(_PACKAGE, "demo"),)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@functools.lru_cache(maxsize=4096)
+def is_library(filename: str) -> bool:
+    """Whether a file is fungrad's, NumPy's or SciPy's, and so no place of the user's."""
+    if filename.startswith(_PROGRAMS):
+        return False
+    return filename.startswith(_LIBRARIES) or bool(_SCIPY.search(filename))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_scipy(filename: str) -> bool:
+    """Whether a file is SciPy's."""
+    return bool(_SCIPY.search(filename))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_ours(filename: str) -> bool:
+    """Whether a file is fungrad's, and not one of the programs that it comes with."""
+    return filename.startswith(_PACKAGE) and not filename.startswith(_PROGRAMS)
+
+
+# One object for a line, however often it is run: a long trace holds one for each equation.
+_source = functools.lru_cache(maxsize=4096)(Source)
+
+
+def _user_frame() -> types.FrameType | None:
+    """The innermost frame outside fungrad, NumPy and SciPy; None where there is none."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def user_source() -> Source | None:
+    """The file, line and function of the innermost frame outside fungrad, NumPy and SciPy."""
+    frame = _user_frame()
+    if frame is None:
+        return None
+    return _source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_installed(filename: str) -> bool:
+    """Whether a file belongs to Python or to an installed package, and not to the user."""
+    return filename.startswith((_PYTHON, "<frozen ")) or bool(_INSTALLED.search(filename))
+
+
+def user_line() -> str:
+    """The user's line as text for messages: ` at file:line (function)`, or nothing.
+
+    Where an installed package (pandas) stands between, its line, and the line that called it.
+    """
+    source = user_source()
+    if source is None:
+        return ""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and _is_installed(source.file):
+        code = frame.f_code
+        if not (is_library(code.co_filename) or _is_installed(code.co_filename)):
+            caller = _source(code.co_filename, frame.f_lineno, code.co_name)
+            return f" at {source}, called at {caller}"
+        frame = frame.f_back
+    return f" at {source}"
+
+
+def in_a_package() -> bool:
+    """Whether an installed package, SciPy among them, and not the user, runs the current line."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith((_PACKAGE, _NUMPY, "<__array_function__")):
+            return _is_installed(filename)
+        frame = frame.f_back
+    return False
+
+
+def describe(f: Callable[..., Any]) -> str:
+    """The name of a function with the place of its definition, for messages: that of the user,
+    whatever is wrapped around it.
+    """
+    f = inspect.unwrap(f)
+    name = getattr(f, "__name__", type(f).__name__)
+    code = getattr(f, "__code__", None)
+    return f"`{name}`" if code is None else f"`{name}` ({code.co_filename}:{code.co_firstlineno})"
+
+
+def check_function(f: Any, verb: str) -> None:
+    """Refuses what is not a function.
+
+    Raises:
+      ArgumentError: naming what was given, most often the function's value.
+    """
+    if not callable(f):
+        raise ArgumentError(
+            f"{verb} takes a function, and was given a {type(f).__name__}{user_line()}. Give it "
+            "the function f itself, in place of its value f(x)."
+        )
+
+
+def _without_library_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    kept = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    result: types.TracebackType | None = None
+    for item in reversed(kept):
+        result = types.TracebackType(result, item.tb_frame, item.tb_lasti, item.tb_lineno)
+    return result
+
+
+_OBJECTS = (
+    "An array of objects reached NumPy's loops: np.array or np.asarray made one of traced values, "
+    "of which NumPy's ufuncs take traced values only, and numpy.linalg's nothing. Make it by "
+    "fg.numpy.array([...]), or by np.stack, which take plain numbers, too."
+)
+_HOLDER = (
+    "Code that takes plain ndarrays asked an object for the one that it holds, which is traced. "
+    "Give that code fg.stop_gradient of it, or compute with the traced array itself."
+)
+_NUMBER = (
+    "NumPy needs a number here, and a traced value is only known as a type. Make it an "
+    "argument that is not traced (jit: static_argnames), or call the function without tracing "
+    "it."
+)
+_BESIDE = (
+    "Beside a traced value stand arrays, numbers, and what NumPy makes an array of numbers of: "
+    "lists, tuples, range, memoryview. Make one of the other, as by np.array(list(value))."
+)
+_ADVICE = {
+    "'Tracer' and '": _BESIDE,
+    "' and 'Tracer'": _BESIDE,
+    "all returned NotImplemented from __array_ufunc__": _BESIDE,
+    "loop of ufunc does not support argument": _OBJECTS,
+    "from dtype('O') to": _OBJECTS,
+    "not supported for the input types": _OBJECTS,
+    "object arrays are not supported": _OBJECTS,
+    "rray type object": _OBJECTS,
+    "dtype object": _OBJECTS,
+    "must be real number, not Tracer": _OBJECTS,
+    "__array__ method not producing an array": _HOLDER,
+    "a single integer, got 'Tracer(": _NUMBER,
+    "Error setting single item of array": (
+        "NumPy asked a traced value for a number, to write it into an ndarray, where its "
+        "derivative would be lost. Build the array of its parts, by np.stack or np.concatenate."
+    ),
+    "'Tracer' object cannot be interpreted as an integer": _NUMBER,
+}
+"""What to add to NumPy's own messages, which name no cause that a user could mend."""
+
+
+class _Refused(threading.local):
+    """Where a traced value was last asked for an index, and had no number to give."""
+
+    index: Source | None = None
+
+
+REFUSED = _Refused()
+_INDEXING = ("only integers, slices (`:`)", "arrays used as indices must be of integer")
+"""How NumPy's errors begin where an ndarray was indexed by what is none, whatever that said."""
+
+
+def _indexed(error: IndexError) -> AbstractValueError | None:
+    """The error for an ndarray that was indexed by a traced value, if that is what happened."""
+    traceback, line = error.__traceback__, None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_library(code.co_filename):
+            line = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    if line is None or line != REFUSED.index or not str(error).startswith(_INDEXING):
+        return None
+    return AbstractValueError(
+        f"An ndarray was indexed by a traced value at {line}. It asks an index for its numbers, "
+        "and this one is only known as a type. Write np.take(a, i, axis=0) for a[i], and "
+        "fg.numpy.at(a)[i, j].get() for more axes and slices: both take traced integers. For "
+        "a mask write np.where(mask, a, 0), or where= of a reduction: how many elements it picks "
+        "is not known."
+    )
+
+
+def _is_traced(value: Any) -> bool:
+    """Whether a local variable is a traced value, or an ndarray made of some."""
+    if isinstance(value, (tuple, list)):
+        return any(_is_traced(v) for v in value)
+    objects = type(value) is np.ndarray and value.dtype == object
+    return objects or type(value).__module__ in (
+        "fungrad.tracing.trace",
+        "fungrad.tracing.created_arrays",
+    )
+
+
+def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, Any] | None:
+    """The package of SciPy, the function that the user called (`special`, `logsumexp`; or
+    `norm.logpdf`) and his line, where SciPy's own Python code failed with traced values; the
+    function is empty where SciPy has no public name for it. Nothing where the user took the
+    function of fungrad.scipy, which called SciPy's.
+    """
+    called: tuple[str, str, Any] | None = None
+    user: Source | None = None
+    words: tuple[str, ...] = ()
+    traced = ours = False
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        found = _SCIPY.search(code.co_filename)
+        if found is not None:
+            local = traceback.tb_frame.f_locals
+            traced = traced or any(map(_is_traced, local.values()))
+            part, name, _ = called or (found[1], "", user)
+            part = found[1] if part.startswith("_") else part  # the wrappers of scipy._lib
+            called = part, name or _public(part, code, local.get("self"), words), user
+        elif not is_library(code.co_filename):
+            user = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+            words = code.co_names
+            called, traced, ours = None, False, False
+        elif called is None:
+            ours = ours or code.co_filename.startswith(_OURS)
+        traceback = traceback.tb_next
+    return called if traced and not ours else None
+
+
+def _public(part: str, code: types.CodeType, instance: Any, words: tuple[str, ...]) -> str:
+    """SciPy's public name for a function, or for a method of an instance (`norm.logpdf`). One that
+    a decorator made has a name of its own: it is one of the user's words.
+    """
+    home = sys.modules.get(f"scipy.{part}")
+    function = code.co_name
+    if instance is None:
+        if hasattr(home, function):
+            return function
+        found = [w for w in words if getattr(getattr(home, w, None), "__code__", None) is code]
+        return found[0] if len(found) == 1 else ""
+    kinds = {type(instance), type(getattr(instance, "dist", instance))}  # a frozen distribution
+    method = "" if function in ("__init__", "__call__") else f".{function}"
+    for name, value in vars(home).items() if home is not None else ():
+        if value in kinds if isinstance(value, type) else type(value) in kinds:
+            return f"{name}{method}"
+    return ""
+
+
+def _counterpart(part: str, name: str) -> str:
+    """What fungrad.scipy has for a name of SciPy's, as `stats.norm.logpdf`: the package alone where
+    the name is not known; nothing where it has none.
+    """
+    home = os.path.join(_PACKAGE, "scipy", part)
+    if not (os.path.exists(home) or os.path.exists(f"{home}.py")):
+        return ""
+    ours: Any = importlib.import_module(f"fungrad.scipy.{part}")
+    theirs: Any = sys.modules.get(f"scipy.{part}")
+    for word in name.split(".") if name else ():
+        ours, theirs = getattr(ours, word, None), getattr(theirs, word, None)
+        if ours is None or ours is theirs:
+            return ""
+    return f"{part}.{name}" if name else part
+
+
+def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFunctionError:
+    """The error for a function of SciPy's on traced values, naming the one to take."""
+    called = f"scipy.{part}.{name}" if name else f"A function of scipy.{part}"
+    where = user_line() if line is None else f" at {line}"
+    ours = _counterpart(part, name)
+    if ours:
+        take = f"fungrad.scipy.{ours}" if name else f"the function of fungrad.scipy.{part}"
+        advice = f"Take {take}, with the same arguments: `from fungrad.scipy import {part}`."
+    else:
+        lacks = f"{part}.{name}" if name and _counterpart(part, "") else part
+        advice = f"fungrad has no {lacks} of its own: wrap SciPy's by fg.external."
+    return UnsupportedFunctionError(
+        f"{called} was called on a traced value{where}. {advice} SciPy makes ndarrays of its "
+        "arguments, in which traced values get lost."
+    )
+
+
+def _advise(error: BaseException) -> None:
+    """Adds to an error what the user can do, where its text tells."""
+    notes = getattr(error, "__notes__", ())
+    advices = {_ADVICE[known] for known in _ADVICE if known in str(error)}
+    advices |= no_factor(error, user_line())
+    for advice in advices.difference(notes):
+        error.add_note(advice)
+
+
+def shortened(error: Exception) -> Exception:
+    """An error as it leaves a public function: without fungrad's own frames, and with advice."""
+    if os.environ.get("FUNGRAD_TRACEBACK") == "full":
+        return error
+    short = _without_library_frames(error.__traceback__)
+    indexed = _indexed(error) if type(error) is IndexError else None
+    if indexed is not None:
+        indexed.__suppress_context__ = True  # the context is NumPy's error
+        return indexed.with_traceback(short)
+    mistaken = isinstance(error, (TypeError, ValueError, AttributeError))
+    if mistaken and not isinstance(error, np.linalg.LinAlgError):
+        called = _called_of_scipy(error.__traceback__)
+        if called is not None:
+            instead = _instead_of_scipy(*called)
+            line = called[2]
+            if line is None or not _is_installed(line.file):
+                instead.__cause__ = error.with_traceback(short)
+                return instead
+            error.add_note(instead.message)  # a package called SciPy
+    cause = error.__cause__
+    if isinstance(cause, FungradError) and not isinstance(error, FungradError):
+        # `a[:] = x` on an ndarray: NumPy says "setting an array element with a sequence".
+        cause.__cause__ = None  # and no context, which is NumPy's error
+        return cause.with_traceback(short)
+    if mistaken and not isinstance(error, FungradError):
+        _advise(error)
+    add_note(error, is_library, _is_installed)
+    return error.with_traceback(short)
+
+
+_warnings = NumPyWarnings(_user_frame)
+begin_reporting = _warnings.begin
+end_reporting = _warnings.end
+
+
+def boundary(f: F) -> F:
+    """Wraps a public function so that errors leave it without fungrad's own frames, and NumPy's
+    warnings come from the user's line.
+    """
+
+    @functools.wraps(f)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        begun = begin_reporting()
+        try:
+            return f(*args, **kwargs)
+        except Exception as error:
+            raise shortened(error)  # noqa: B904 - the same error, without our frames
+        finally:
+            end_reporting(begun)
+
+    return cast(F, public)

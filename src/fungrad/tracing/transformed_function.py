@@ -1,0 +1,133 @@
+"""Functions that verbs make of functions, and how they are pickled.
+
+A transformed function is what made it: the verb, the function and the options. Knows pickling and
+the user's frames; knows no verb.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any, cast
+
+from fungrad.tracing.source_location import begin_reporting, end_reporting, shortened
+
+
+class OfFunction:
+    """A function made of a function, and pickled as what made it: its `_recipe`.
+
+    Caches, locks and traces stay behind. A decorated function of a module is pickled by its name,
+    as a plain one is; cloudpickle takes the recipe where it takes a plain function by value.
+    """
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self._f = f
+        self._dress(f)
+
+    def _dress(self, f: Callable[..., Any]) -> None:
+        """Takes over name, documentation, signature and public attributes of a function."""
+        functools.update_wrapper(cast(Any, self), f, updated=())
+        attributes = getattr(f, "__dict__", {})
+        vars(self).update(
+            (k, v) for k, v in attributes.items() if k[0] != "_" and not hasattr(type(self), k)
+        )
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: the instance is the first argument."""
+        return self if instance is None else MethodType(self, instance)  # type: ignore[arg-type]
+
+    def _recipe(self) -> tuple[Any, ...]:
+        """What `_remake` makes an equal one of."""
+        raise NotImplementedError
+
+    def _remake(self, *recipe: Any) -> None:
+        """Makes this object of a recipe: by default the arguments of its class."""
+        self.__init__(*recipe)  # type: ignore[misc]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state: Any = self._recipe()
+        if getattr(_found(self), "__dict__", None) is self.__dict__:
+            self._holder.recipe = state
+            state = self._holder
+        return _blank, (type(self),), state
+
+    def __setstate__(self, state: Any) -> None:
+        if not isinstance(state, FunctionType):
+            self._remake(*state)
+        elif state.owner is self:  # type: ignore[attr-defined]
+            self._remake(*state.recipe)  # type: ignore[attr-defined]
+        else:  # loaded by name: all of it is that one's
+            self.__dict__ = state.owner.__dict__  # type: ignore[attr-defined]
+
+    @functools.cached_property
+    def _holder(self) -> Any:
+        """A function under this one's name, which holds it.
+
+        Only of functions do all picklers know when to take them by name and when by value: in the
+        session's own module pickle takes the name, cloudpickle the value.
+        """
+        holder: Any = FunctionType(_blank.__code__, {}, self.__name__)
+        holder.__module__, holder.__qualname__ = self.__module__, f"{self.__qualname__}._holder"
+        holder.owner = self
+        return holder
+
+
+def _blank(type_: Any) -> Any:
+    """An object of a class, to be filled: it may be part of what it is made of."""
+    return type_.__new__(type_)
+
+
+def _found(made: OfFunction) -> Any:
+    """What the module of a function has under its name; None where there is nothing."""
+    try:
+        found: Any = sys.modules[made.__module__]
+        for name in made.__qualname__.split("."):
+            found = getattr(found, name)
+    except (AttributeError, KeyError):  # nothing of that name, or no name at all
+        return None
+    return found
+
+
+class Transformed(OfFunction):
+    """A function that a verb made of another one: `verb(f, *args, **kwargs)`, which runs `run`."""
+
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        verb: Callable[..., Any],
+        f: Callable[..., Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(f)
+        self._run = run
+        self._verb = verb
+        self._options = args, kwargs
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        begun = begin_reporting()
+        try:
+            return self._run(*args, **kwargs)
+        except Exception as error:
+            raise shortened(error)  # noqa: B904 - the same error, without our frames
+        finally:
+            end_reporting(begun)
+
+    def __repr__(self) -> str:
+        of = getattr(self, "__qualname__", None) or repr(self._f)
+        return f"<{self._verb.__name__} of {of}>"
+
+    def _recipe(self) -> tuple[Any, ...]:
+        return self._verb, self._f, *self._options
+
+    def _remake(self, *recipe: Any) -> None:
+        verb, f, args, kwargs = recipe
+        self.__dict__ = verb(f, *args, **kwargs).__dict__
+
+
+__all__ = ["OfFunction", "Transformed"]

@@ -1,0 +1,1 @@
+"""How the verbs read a user's arguments: binding, differentiated leaves, static ones."""

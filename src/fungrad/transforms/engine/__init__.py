@@ -1,0 +1,1 @@
+"""The engines of the transforms, one Trace each: reverse mode, forward mode, batching."""

@@ -1,0 +1,136 @@
+"""Forward mode. JvpTrace carries a tangent beside each primal; None is the zero tangent.
+
+A general primitive without a jvp is pushed forward by the pullback of its pullback. Knows the
+protocol of primitives and reverse mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.errors import MissingRuleError
+from fungrad.ir.types import Type
+from fungrad.primitives.primitive import zeros
+from fungrad.tracing.aliasing import private
+from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
+from fungrad.transforms.engine.reverse import linearized
+from fungrad.transforms.engine.tape import match
+
+
+class JvpTrace(Trace):
+    """Observes a function under forward mode. A tracer's `value` is its primal, its `extra` its
+    tangent.
+    """
+
+    __slots__ = ()
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        cuts = primitive.cuts
+        active = False
+        for position, arg in enumerate(args):
+            if type(arg) is Tracer and arg.owner is self:
+                primals.append(arg.value)
+                if cuts is True or (cuts and position in cuts):
+                    tangents.append(None)
+                else:
+                    tangents.append(arg.extra)
+                    active = True
+            else:
+                primals.append(arg)
+                tangents.append(None)
+        parent: Trace = self.parent  # type: ignore[assignment]
+        if not active:
+            return parent.process(primitive, primals, params)
+        token = enter(parent)
+        try:
+            output, tangent = self.rule(primitive)(primals, tangents, **params)
+        finally:
+            leave(token)
+        if primitive.multiple:
+            return tuple(
+                [
+                    o if t is None else Tracer(self, o, t)
+                    for o, t in zip(output, tangent, strict=True)
+                ]
+            )
+        return output if tangent is None else Tracer(self, output, tangent)
+
+    def rule(self, primitive: Any) -> Callable[..., Any]:
+        """The rule that pushes tangents through a primitive."""
+        jvp: Callable[..., Any] | None = primitive.jvp
+        return jvp if jvp is not None else pulled_back_twice(primitive)
+
+
+def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
+    """A jvp rule made of the vjp rule: the pullback is linear, and its own pullback is the
+    pushforward.
+    """
+    if primitive.vjp is None:
+        raise MissingRuleError(
+            f"Forward mode met the primitive `{primitive.name}`{user_line()}, whose declaration "
+            "has neither a jvp nor a vjp. Give one, or declare the derivative to be zero on "
+            "purpose (`cuts=True`)."
+        )
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        moved = [i for i, t in enumerate(tangents) if t is not None]
+        wanted = [t is not None for t in tangents]
+        if primitive.forward is not None:
+            output, saved, kept = primitive.forward(primals, wanted, **params)
+        else:
+            output = saved = primitive(*primals, **params)
+            kept = primals if primitive.keep is None else primitive.keep(primals)
+
+        def pull(*cotangents: Any) -> list[Any]:
+            given: Any = list(cotangents) if primitive.multiple else cotangents[0]
+            found = primitive.vjp(given, saved, kept, wanted, **params)
+            return [
+                zeros(_strong(kept[i])) if found[i] is None else match(found[i], kept[i])
+                for i in moved
+            ]
+
+        outputs = output if primitive.multiple else (output,)
+        at_zero = [zeros(_strong(o)) for o in outputs]
+        keeper = Residuals(copies=False)
+        try:
+            _, push = linearized(pull, at_zero, lambda: f"the jvp of `{primitive.name}`", keeper)
+            pushed = push([tangents[i] for i in moved])
+        finally:
+            keeper.release()
+        return (output, tuple(pushed)) if primitive.multiple else (output, pushed[0])
+
+    return jvp
+
+
+def _strong(value: Any) -> Type:
+    type_ = value if isinstance(value, Type) else typeof(value)
+    return Type(type_.shape, type_.dtype)
+
+
+def pushed_forward(
+    f: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    label: Callable[[], str],
+    kind: type[JvpTrace] = JvpTrace,
+) -> tuple[list[Any], list[Any]]:
+    """Runs a function of flat arguments with tangents (None where zero): flat outputs and
+    tangents.
+    """
+    trace = kind(current(), label)
+    args = [
+        private(p) if t is None else Tracer(trace, private(p), private(t))
+        for p, t in zip(primals, tangents, strict=True)
+    ]
+    outputs = []
+    out_tangents = []
+    for result in trace.run(f, *args):
+        mine = type(result) is Tracer and result.owner is trace
+        outputs.append(private(result.value if mine else result))
+        out_tangents.append(private(result.extra) if mine else None)
+    return outputs, out_tangents

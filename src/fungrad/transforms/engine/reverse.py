@@ -1,0 +1,278 @@
+"""Reverse mode. VjpTrace keeps a tape; `vjp` walks it backwards under whatever trace is
+current.
+
+That makes grad of grad, vmap of grad and staged grad one code path. An equation that no
+differentiated
+input reaches is not recorded: a stopped region keeps no residual and makes no backward equation.
+Knows the protocol of primitives, and the arithmetic that sums cotangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy import ndarray
+
+from fungrad.primitives.elementwise.family import add_cotangents, plain
+from fungrad.tracing.aliasing import private
+from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.provenance import place_behind, replayed
+from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, typeof
+from fungrad.transforms.engine.tape import Tape, walk
+
+
+class VjpTrace(Trace):
+    """Observes a function under reverse mode. A tracer's `value` is its primal, its `extra` its
+    slot.
+
+    Slots count from 1; 0 stands for what is not differentiated; one slot alone is of a unary
+    primitive. The tape holds one record for each equation that a differentiated input reaches:
+    (primitive, params, input slots, args, output, output slot or slots, place), one behind the
+    other (`Tape`). The place, the user's line and scope, is only known where a Graph records.
+    """
+
+    __slots__ = ("slots", "tape")
+
+    def __init__(
+        self, parent: Trace, label: Callable[[], str], keeper: Residuals | None = None
+    ) -> None:
+        super().__init__(parent, label)
+        self.tape = Tape()
+        self.slots = 0
+        if self.keeper is None:
+            self.keeper = keeper
+
+    def tracer(self, value: Any) -> Tracer:
+        """A new tracer of a differentiated value."""
+        self.slots += 1
+        return Tracer(self, value, self.slots)
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        parent = self.parent
+        if parent is EVAL and primitive.simple:
+            # The hottest path of the house: arrays, and a primitive without cuts.
+            if len(args) == 1:
+                arg = args[0]
+                if type(arg) is Tracer and arg.owner is self:
+                    value = arg.value
+                    self.slots = slot = self.slots + 1
+                    if primitive.plain:
+                        output = primitive.eval(value)
+                        self.tape.extend(
+                            (primitive, params, arg.extra, (value,), output, slot, None)
+                        )
+                        return Tracer(self, output, slot)
+                    output = primitive.eval(value, **params)
+                    keep = primitive.keep
+                    self.tape.extend(
+                        (primitive, params, (arg.extra,), (value,), output, slot, None)
+                        if keep is None
+                        else (primitive, params, (arg.extra,), keep((value,)), None, slot, None)
+                    )
+                    return Tracer(self, output, slot)
+            elif len(args) == 2 and (primitive.plain or primitive.keep is not None):
+                x, y = args
+                slot_x = slot_y = 0
+                if type(x) is Tracer and x.owner is self:
+                    slot_x = x.extra
+                    x = x.value
+                if type(y) is Tracer and y.owner is self:
+                    slot_y = y.extra
+                    y = y.value
+                if (slot_x or slot_y) and type(x) is not Tracer and type(y) is not Tracer:
+                    if not primitive.plain:
+                        output = primitive.eval(x, y, **params)
+                        pair = (slot_x, slot_y)
+                        kept = self._kept(primitive, primitive.keep((x, y)), pair)
+                        self.slots = slot = self.slots + 1
+                        self.tape.extend((primitive, params, pair, kept, None, slot, None))
+                        return Tracer(self, output, slot)
+                    output = primitive.eval(x, y)
+                    if slot_x == 0:
+                        if type(x) is ndarray and 0 in primitive.reads:
+                            x = self.keeper.keep(x)
+                    elif slot_y == 0 and type(y) is ndarray and 1 in primitive.reads:
+                        y = self.keeper.keep(y)
+                    self.slots = slot = self.slots + 1
+                    self.tape.extend(
+                        (primitive, params, (slot_x, slot_y), (x, y), output, slot, None)
+                    )
+                    return Tracer(self, output, slot)
+        values = []
+        slots = []
+        active = foreign = False
+        for arg in args:
+            if type(arg) is Tracer:
+                if arg.owner is self:
+                    values.append(arg.value)
+                    slots.append(arg.extra)
+                    active = True
+                    continue
+                foreign = True
+            values.append(arg)
+            slots.append(0)
+        if active and not primitive.plain:
+            cuts = primitive.cuts
+            if cuts:
+                if cuts is not True:
+                    slots = [0 if i in cuts else slot for i, slot in enumerate(slots)]
+                active = cuts is not True and any(slots)
+            if active and primitive.forward is not None:
+                return self._forward(primitive, values, slots, params)
+        if self.records and active:  # so that the Graph has the residual as the same constant
+            values = self._kept(primitive, values, slots)
+        if parent is EVAL and not foreign:
+            output = primitive.eval(*values, **params)
+        else:
+            output = parent.process(primitive, values, params)  # type: ignore[union-attr]
+        if not active:
+            return output
+        saved = output
+        if primitive.keep is not None:
+            values = primitive.keep(values)
+            saved = None
+        if not self.records:
+            values = self._kept(primitive, values, slots)
+        return self._record(primitive, params, slots, values, output, saved)
+
+    def _kept(self, primitive: Any, values: Any, slots: Any) -> list[Any]:
+        """The arguments, with what the program may write into as it is now."""
+        if 0 not in slots:
+            return values  # type: ignore[no-any-return]
+        reads = primitive.reads
+        return [
+            (self.keeper.keep(value) if type(value) is ndarray else private(value))
+            if not slots[i] and (reads is None or i in reads)
+            else value
+            for i, value in enumerate(values)
+        ]
+
+    def _forward(self, primitive: Any, values: Any, slots: Any, params: Any) -> Any:
+        values = self._kept(primitive, values, slots)
+        token = enter(self.parent)  # type: ignore[arg-type]
+        try:
+            output, saved, kept = primitive.forward(values, slots, **params)
+        finally:
+            leave(token)
+        return self._record(primitive, params, slots, kept, output, saved)
+
+    def _record(
+        self, primitive: Any, params: Any, slots: Any, args: Any, output: Any, saved: Any
+    ) -> Any:
+        out: Any
+        if primitive.multiple:
+            traced: Any = tuple([self.tracer(o) if typeof(o).inexact else o for o in output])
+            out = [t.extra if t is not o else 0 for t, o in zip(traced, output, strict=True)]
+        else:
+            traced = self.tracer(output)
+            out = traced.extra
+        origin = place_behind() if self.records else None
+        record = (primitive, params, tuple(slots), tuple(args), saved, out, origin)
+        self.tape.extend(record)
+        return traced
+
+    def prune(self, reached: Sequence[int]) -> None:
+        """Drops the records, and so the residuals, that do not reach the given slots."""
+        live = set(reached)
+        kept: list[Any] = []
+        for record in self.tape.backwards():
+            _, out, _, _, slots, _, _ = record
+            if out in live if type(out) is int else not live.isdisjoint(out):
+                live.update((slots,) if type(slots) is int else filter(None, slots))
+                kept.extend(record)
+        self.tape = Tape(kept[::-1])
+
+    def apart(self, values: Sequence[Any]) -> list[Any]:
+        """The values as arrays that the tape does not hold."""
+        held: set[int] = set()
+        opaque = False
+        for primitive, _, _, args, output, _, _ in self.tape.records():
+            opaque = opaque or primitive.multiple or primitive.forward is not None
+            for array in (*args, output):
+                if type(array) is ndarray:
+                    held.add(id(array))
+                    held.add(id(array.base))
+        return [
+            v.copy("K") if type(v) is ndarray and (opaque or id(v) in held) else v for v in values
+        ]
+
+    def origin(self, tracer: Tracer) -> str:
+        for primitive, _, _, _, _, out, _ in self.tape.records():
+            if out == tracer.extra or (type(out) is list and tracer.extra in out):
+                return f", made by `{primitive.name}`,"
+        return ", an input of the differentiated function,"
+
+
+def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> list[Any]:
+    """The cotangents of the slots 1 to `wanted`, None for those that nothing reaches.
+
+    `seeds` are (slot, cotangent) pairs of the outputs.
+    """
+    cotangents: list[Any] = [None] * (trace.slots + 1)
+    for slot, seed in seeds:
+        held = cotangents[slot]
+        cotangents[slot] = seed if held is None else add_cotangents(held, seed)
+    if not trace.records:
+        walk(trace.tape, cotangents)
+    else:  # what is recorded now keeps the user's line of the equation that it comes from
+        token = replayed.set(replayed.get())
+        try:
+            walk(trace.tape, cotangents)
+            return [plain(c) for c in cotangents[1 : wanted + 1]]
+        finally:
+            replayed.reset(token)
+    return [plain(c) for c in cotangents[1 : wanted + 1]]
+
+
+def linearized(
+    f: Callable[..., Sequence[Any]],
+    inputs: Sequence[Any],
+    label: Callable[[], str],
+    keeper: Residuals | None = None,
+    handed: bool = False,
+) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
+    """Runs a function of flat inexact arguments; returns its flat outputs and its flat pullback.
+
+    The pullback takes one cotangent or None for each output (those at the end may be left out), and
+    gives one or None for each input. It may be called many times, and under other traces than the
+    one it was made under.
+
+    Args:
+      f: the function.
+      inputs: its arguments.
+      label: says what this is, for messages.
+      keeper: what holds the arrays of the program that the pullback needs, where that is called
+        before `keeper.release()`; without one they are copied.
+      handed: whether outputs and pullback go to the user: then no output is an array that the
+        pullback needs, and nothing is kept that it does not need.
+    """
+    trace = VjpTrace(current(), label, keeper or Residuals(copies=True))
+    keep = trace.keeper.keep
+    tracers = [trace.tracer(keep(v) if type(v) is ndarray else private(v)) for v in inputs]
+    try:
+        results = list(trace.run(f, *tracers))
+    except ValueError as error:
+        refused = None if trace.records else trace.keeper.refused(error)
+        if refused is None:
+            raise
+        raise refused.with_traceback(error.__traceback__) from None
+    finally:
+        if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
+            trace.keeper.release()
+    values = []
+    slots = []
+    for result in results:
+        mine = type(result) is Tracer and result.owner is trace
+        values.append(private(result.value if mine else result))
+        slots.append(result.extra if mine else 0)
+    if handed:
+        trace.prune([slot for slot in slots if slot])
+        if trace.parent is EVAL:
+            values = trace.apart(values)
+
+    def pullback(cotangents: Sequence[Any]) -> list[Any]:
+        seeds = [(s, c) for s, c in zip(slots, cotangents, strict=False) if s and c is not None]
+        return backward(trace, seeds, len(inputs))
+
+    return values, pullback

@@ -1,0 +1,220 @@
+"""The tape of reverse mode, and the walk back along it. Knows the protocol of primitives,
+and the arithmetic that sums cotangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from numpy import float64, ndarray
+
+from fungrad.errors import MissingRuleError
+from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
+from fungrad.primitives.elementwise.family import (
+    Collected,
+    Masked,
+    add_cotangents,
+    plain,
+    scale_masked,
+    whole,
+)
+from fungrad.primitives.movement.gather_cotangents import Gathered
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, sum_to
+from fungrad.tracing.provenance import replayed
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
+
+
+class Tape(list[Any]):
+    """Records of seven entries, one behind the other.
+
+    No record is an object: the garbage collector would look through all of them, again and again,
+    and take a third of the time of a long loop.
+    """
+
+    __slots__ = ()
+
+    def records(self) -> Iterator[tuple[Any, ...]]:
+        """The records, the first one first."""
+        entries = iter(self)
+        return zip(*[entries] * 7, strict=True)
+
+    def backwards(self) -> Iterator[tuple[Any, ...]]:
+        """The records, the last one first; the entries of each, too, come in reverse order."""
+        entries = reversed(self)
+        return zip(*[entries] * 7, strict=True)
+
+
+def _missing(primitive: Any, slots: Sequence[int]) -> MissingRuleError:
+    positions = ", ".join(str(i) for i, slot in enumerate(slots) if slot)
+    return MissingRuleError(
+        f"Reverse mode needs the derivative of the primitive `{primitive.name}` with respect to "
+        f"its argument {positions}{user_line()}, but its declaration has no vjp. Give one "
+        "(`vjp=...`), or declare the derivative to be zero on purpose (`cuts=True`, or None among "
+        "the partials)."
+    )
+
+
+def walk(tape: Tape, cotangents: list[Any]) -> None:
+    """Goes back along a tape, from the cotangents of the outputs to those of the inputs."""
+    eager = current() is EVAL
+    collecting = not current().records
+    for origin, out, output, args, slots, params, primitive in tape.backwards():
+        if origin is not None:
+            replayed.set(origin)
+        if type(out) is int:
+            cotangent = cotangents[out]
+            if cotangent is None:
+                continue
+            cotangents[out] = None
+            masked = False
+            if type(cotangent) is not ndarray:
+                if isinstance(cotangent, Collected) and not (eager and primitive.undo is not None):
+                    cotangent = cotangent.total()
+                masked = type(cotangent) is Masked
+            partials = primitive.partials
+            if partials is not None:
+                new: Any
+                if type(slots) is int:
+                    if masked:
+                        new = scale_masked(cotangent, partials[0], output, args)
+                    else:
+                        new = partials[0](cotangent, output, args)
+                    arg = args[0]
+                    kind = type(new)
+                    if kind is float64 and (type(arg) is float64 or type(arg) is float):
+                        pass
+                    elif (
+                        kind is not ndarray
+                        or type(arg) is not ndarray
+                        or new.dtype is not arg.dtype
+                    ):
+                        new = match(new, arg)
+                    held = cotangents[slots]
+                    if held is None:
+                        cotangents[slots] = new
+                    elif type(held) is ndarray or type(held) is float64:
+                        cotangents[slots] = held + plain(new)
+                    else:
+                        cotangents[slots] = add_cotangents(held, new)
+                    continue
+                for slot, scale, arg in zip(slots, partials, args):  # noqa: B905 - the hot loop
+                    if slot:
+                        if masked:
+                            new = scale_masked(cotangent, scale, output, args)
+                        else:
+                            new = scale(cotangent, output, args)
+                        kind = type(new)
+                        if kind is float64 and (type(arg) is float64 or type(arg) is float):
+                            pass
+                        elif (
+                            kind is not ndarray
+                            or type(arg) is not ndarray
+                            or new.shape != arg.shape
+                            or new.dtype is not arg.dtype
+                        ):
+                            new = match(new, arg)
+                        held = cotangents[slot]
+                        if held is None:
+                            cotangents[slot] = new
+                        elif type(held) is ndarray or type(held) is float64:
+                            cotangents[slot] = held + plain(new)
+                        else:
+                            cotangents[slot] = add_cotangents(held, new)
+                continue
+            if masked and not primitive.moves:
+                cotangent = cotangent.value
+        else:
+            cotangent = tuple([plain(cotangents[slot]) if slot else None for slot in out])
+            if all(c is None for c in cotangent):
+                continue
+            for slot in out:
+                cotangents[slot] = None
+        if collecting and primitive.collect is not None and slots[0]:
+            held = cotangents[slots[0]]
+            if (
+                held is not None
+                and args[0].shape
+                and plain(cotangent).dtype == args[0].dtype
+                and (eager or not any(type(a) is Tracer for a in args[1:]))
+            ):
+                if not isinstance(held, Collected):
+                    held = Collected(held) if eager else Gathered(held, args[0].shape)
+                    cotangents[slots[0]] = held
+                held.read(primitive, cotangent, args, params)
+                continue
+        if eager and primitive.undo is not None:
+            if slots[0]:
+                if not isinstance(cotangent, Collected):
+                    cotangent = Collected(cotangent)
+                new = primitive.undo(cotangent, args, slots, **params)
+                held = cotangents[slots[0]]
+                if held is None:
+                    cotangents[slots[0]] = cotangent
+                else:
+                    cotangents[slots[0]] = add_cotangents(held, cotangent.total())
+                if new is not None:
+                    new = match(new, args[1])
+                    held = cotangents[slots[1]]
+                    cotangents[slots[1]] = new if held is None else add_cotangents(held, new)
+                continue
+            cotangent = whole(cotangent)
+        if primitive.vjp is None:
+            raise _missing(primitive, slots)
+        if type(cotangent) is Masked:
+            found = _moved(primitive, params, cotangent, args, slots)
+        else:
+            found = primitive.vjp(cotangent, output, args, slots, **params)
+        if eager and primitive.collect is not None and slots[0] and cotangents[slots[0]] is None:
+            cotangents[slots[0]] = Collected(match(found[0], args[0]), own=True)
+            continue
+        for slot, new, arg in zip(slots, found, args, strict=True):
+            if slot and new is not None:
+                if (
+                    type(new) is not ndarray
+                    or type(arg) is not Type
+                    or new.shape != arg.shape
+                    or new.dtype is not arg.dtype
+                ):
+                    new = match(new, arg)
+                held = cotangents[slot]
+                cotangents[slot] = new if held is None else add_cotangents(held, new)
+
+
+def _moved(
+    primitive: Any, params: Any, cotangent: Masked, args: Sequence[Any], slots: Any
+) -> list[Any]:
+    """The pullback of a masked cotangent through a primitive that moves elements: masked again."""
+    value, mask = cotangent.value, cotangent.mask
+    if shape_of(mask) != shape_of(value):
+        mask = broadcast_to(mask, shape=shape_of(value))
+    values = primitive.vjp(value, None, args, slots, **params)
+    masks = primitive.vjp(mask, None, args, slots, **params)
+    return [
+        None if v is None else Masked(plain(v), plain(m))
+        for v, m in zip(values, masks, strict=True)
+    ]
+
+
+def match(cotangent: Any, arg: Any) -> Any:
+    """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
+    if type(arg) is Type and type(cotangent) is not Masked:  # mostly there is nothing to do
+        if cotangent.shape == arg.shape and cotangent.dtype is arg.dtype:
+            return cotangent
+    if type(cotangent) is Masked:
+        value = match(cotangent.value, arg)
+        same = typeof(value).shape == typeof(cotangent.value).shape
+        return Masked(value, cotangent.mask) if same else value
+    if type(arg) in PYTHON_SCALARS:
+        shape, dtype = (), PYTHON_DTYPES[type(arg)]
+    else:
+        shape, dtype = arg.shape, arg.dtype
+    if cotangent.shape != shape:
+        cotangent = sum_to(cotangent, shape)
+    if cotangent.dtype != dtype:
+        cotangent = convert(cotangent, dtype=dtype)
+    return cotangent
+
+
+__all__ = ["Tape", "match", "walk"]

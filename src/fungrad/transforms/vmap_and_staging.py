@@ -1,0 +1,318 @@
+"""The public verbs vmap, make_jaxpr, eval_shape and evaluate.
+
+They take trees apart, check axes and types, call batching or staging, and put trees together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError, BatchAxisError
+from fungrad.ir.graph import Graph
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, moveaxis
+from fungrad.support import pytree
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate as _evaluate
+from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.transformed_function import Transformed
+from fungrad.transforms.arguments.binding import (
+    argument_name,
+    flat_leaves,
+    has_type,
+    input_type,
+    leaf_names,
+    owned,
+)
+from fungrad.transforms.chunked_vmap import Progress, check_chunk, chunks_of, is_array_like, joined
+from fungrad.transforms.engine.batching import batched_call
+
+
+def vmap(
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+    *,
+    chunk: int | None = None,
+    progress: Progress | None = None,
+) -> Callable[..., Any]:
+    """A function of one example, made into a function of a batch that runs all examples at once.
+
+    Args:
+      f: a function of trees of arrays.
+      in_axes: the axis to map, an integer or None (the same for all examples), for all positional
+        arguments, or a sequence with one entry for each, which may be a prefix tree of it. Keyword
+        arguments are mapped along axis 0.
+      out_axes: where the mapped axis is put in the outputs: an integer, None for outputs that do
+        not depend on the example, or a prefix tree.
+      axis_size: the number of examples, where no argument is mapped.
+      chunk: the most examples that are run at once; None for all. With it, mapped arguments may be
+        anything with a shape and slices: np.memmap, Zarr and HDF5 arrays.
+      progress: called as `progress(done, total)` after each chunk.
+
+    Raises:
+      BatchAxisError: where axes do not exist or have different sizes.
+
+    >>> import numpy as np
+    >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([1., 4.])
+    """
+    check_function(f, "vmap")
+    if chunk is not None:
+        check_chunk(chunk, "chunk")
+
+    def by_chunks(*args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = pytree.flatten((args, kwargs), is_array_like)
+        axes = _input_axes(f, in_axes, treedef)
+        size = _batch_size(f, leaves, axes, lambda: _input_names(f, args, kwargs), axis_size)
+        parts = []
+        before = 0
+        for stop, values in chunks_of(leaves, axes, size, chunk or 1):
+            positional, named = pytree.unflatten(treedef, values)
+            whole = vmap(f, in_axes, out_axes, None if axis_size is None else stop - before)
+            parts.append(whole(*positional, **named))
+            before = stop
+            if progress is not None:
+                progress(stop, size)
+        if len(parts) == 1:
+            return parts[0]
+        return joined(parts, _prefix(out_axes, pytree.structure(parts[0]), "out_axes"))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = flat_leaves((args, kwargs))
+        axes = _input_axes(f, in_axes, treedef)
+        size = _batch_size(f, leaves, axes, lambda: _input_names(f, args, kwargs), axis_size)
+        mapped = [axis is not None for axis in axes]
+        moved = [
+            moveaxis(x, _normal(axis, len(shape_of(x))), 0) if axis is not None else x
+            for x, axis in zip(leaves, axes, strict=True)
+        ]
+        shapes: list[pytree.TreeDef] = []
+
+        def flat(*values: Any) -> list[Any]:
+            positional, named = pytree.unflatten(treedef, values)
+            out_leaves, out_def = flat_leaves(f(*positional, **named))
+            shapes.append(out_def)
+            return out_leaves
+
+        outputs, flags = batched_call(flat, moved, mapped, size, lambda: f"vmap of {describe(f)}")
+        out = _prefix(out_axes, shapes[0], "out_axes")
+        placed = [
+            _place(x, flag, axis, size, f)
+            for x, flag, axis in zip(outputs, flags, out, strict=True)
+        ]
+        return pytree.unflatten(shapes[0], owned(placed, leaves) if current() is EVAL else placed)
+
+    if chunk is None:
+        return Transformed(run, vmap, f, in_axes, out_axes, axis_size)
+    return Transformed(
+        by_chunks, vmap, f, in_axes, out_axes, axis_size, chunk=chunk, progress=progress
+    )
+
+
+def _input_axes(f: Callable[..., Any], in_axes: Any, treedef: pytree.TreeDef) -> list[int | None]:
+    """The axis of each leaf of the positional arguments, and 0 for each of the keywords'."""
+    positional, named = treedef.children
+    count = len(positional.children)
+    several = isinstance(in_axes, (tuple, list))
+    if several and len(in_axes) != count:
+        raise BatchAxisError(
+            f"in_axes={in_axes!r} has {len(in_axes)} entries, but {describe(f)} was called with "
+            f"{count} positional arguments{user_line()}. It has one for each; keyword arguments "
+            "are mapped along axis 0."
+        )
+    axes: list[int | None] = []
+    for i, part in enumerate(positional.children):
+        name = argument_name(f, i)
+        axes += _prefix(in_axes[i] if several else in_axes, part, f"in_axes for {name}")
+    return axes + [0] * named.leaf_count
+
+
+def _input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    keywords = sorted(kwargs)
+    parts = [*args, *(kwargs[key] for key in keywords)]
+    return leaf_names(f, [*range(len(args)), *keywords], parts)
+
+
+def _prefix(axes: Any, treedef: pytree.TreeDef, what: str) -> list[int | None]:
+    result = pytree.broadcast_prefix(axes, treedef, what)
+    for axis in result:
+        if axis is not None and not isinstance(axis, (int, np.integer)):
+            raise BatchAxisError(
+                f"{what} has to hold integers or None (not mapped), not {axis!r}{user_line()}."
+            )
+    return result
+
+
+def _normal(axis: int, ndim: int) -> int:
+    return axis + ndim if axis < 0 else axis
+
+
+def _batch_size(
+    f: Callable[..., Any],
+    leaves: Any,
+    axes: Any,
+    names: Callable[[], list[str]],
+    axis_size: int | None,
+) -> int:
+    sizes: dict[int, list[int]] = {}
+    for i, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
+        if axis is None:
+            continue
+        shape = shape_of(leaf) if has_type(leaf) else getattr(leaf, "shape", None)
+        if shape is None or not -len(shape) <= axis < len(shape):
+            found = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
+            raise BatchAxisError(
+                f"vmap of {describe(f)} was told to map axis {axis} of {names()[i]}, which "
+                f"{found}{user_line()}. Use None in in_axes for arguments that are the same for "
+                "all examples."
+            )
+        sizes.setdefault(shape[axis], []).append(i)
+    if axis_size is not None:
+        sizes.setdefault(axis_size, [])
+    if not sizes:
+        raise BatchAxisError(
+            f"vmap of {describe(f)} has no mapped argument{user_line()}; pass axis_size."
+        )
+    if len(sizes) > 1:
+        raise _different_sizes(f, sizes, leaves, axes, names(), axis_size)
+    return next(iter(sizes))
+
+
+def _different_sizes(
+    f: Callable[..., Any], sizes: dict[int, list[int]], leaves: Any, axes: Any, names: list[str],
+    axis_size: int | None,
+) -> BatchAxisError:  # fmt: skip
+    """The error for mapped axes of several lengths, saying which argument has which."""
+    found = []
+    for n, places in sizes.items():
+        where = [f"{names[i]} (shape {shape_of(leaves[i])}, axis {axes[i]})" for i in places]
+        found.append(f"{n}: {', '.join(where + ['axis_size'] * (n == axis_size))}")
+    return BatchAxisError(
+        f"vmap of {describe(f)} got mapped axes of different sizes{user_line()}: "
+        f"{'; '.join(found)}. Use None in in_axes for arguments that are the same for all examples."
+    )
+
+
+def _place(x: Any, batched: bool, axis: int | None, size: int, f: Callable[..., Any]) -> Any:
+    """An output with its mapped axis where out_axes wants it."""
+    if not batched:
+        if axis is None or not has_type(x):
+            return x
+        x = broadcast_to(x, shape=(size, *shape_of(x)))
+    elif axis is None:
+        raise BatchAxisError(
+            f"out_axes is None for an output of {describe(f)} that differs between examples."
+        )
+    ndim = len(shape_of(x))
+    if not -ndim <= axis < ndim:
+        raise BatchAxisError(
+            f"out_axes={axis} for an output of shape {shape_of(x)}, mapped axis included."
+        )
+    return moveaxis(x, 0, _normal(axis, ndim))
+
+
+def _staged(
+    f: Callable[..., Any], static_argnums: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Graph, pytree.TreeDef]:
+    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+    static = {_normal(i, len(args)) for i in static}
+    dynamic = [i for i in range(len(args)) if i not in static]
+    parts = [*(args[i] for i in dynamic), *kwargs.values()]
+    leaves, treedef = pytree.flatten(parts)
+    names = leaf_names(f, [*dynamic, *kwargs], parts)
+    types = [input_type(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+    shapes: list[pytree.TreeDef] = []
+
+    def flat(*values: Any) -> list[Any]:
+        new = iter(pytree.unflatten(treedef, values))
+        positional = [a if i in static else next(new) for i, a in enumerate(args)]
+        named = {key: next(new) for key in kwargs}
+        out_leaves, out_def = flat_leaves(f(*positional, **named))
+        shapes.append(out_def)
+        for path, leaf in zip(pytree.paths(out_def), out_leaves, strict=True):
+            if not has_type(leaf):
+                raise ArgumentError(
+                    f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a "
+                    "traced function returns arrays and numbers only."
+                )
+        return out_leaves
+
+    name = getattr(f, "__name__", type(f).__name__)
+    return stage(flat, types, names, lambda: describe(f), name), shapes[0]
+
+
+def make_jaxpr(
+    f: Callable[..., Any], static_argnums: int | Sequence[int] = ()
+) -> Callable[..., Graph]:
+    """A function that traces `f` on arguments of given types and returns its Graph.
+
+    Args:
+      f: a pure function of trees of arrays and numbers.
+      static_argnums: positions of arguments that are not traced but passed to f as they are.
+
+    Returns:
+      A function with f's arguments, of which only the types matter (a `Type`, or anything with a
+      shape and a dtype, will do). The Graph prints as a jaxpr and can be pickled.
+
+    >>> import numpy as np
+    >>> make_jaxpr(np.sin)(np.zeros(3))
+    { lambda a:f64[3]. let b:f64[3] = sin a in (b,) }
+    """
+    check_function(f, "make_jaxpr")
+
+    def run(*args: Any, **kwargs: Any) -> Graph:
+        return _staged(f, static_argnums, args, kwargs)[0]
+
+    return Transformed(run, make_jaxpr, f, static_argnums)
+
+
+@boundary
+def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The types of the output of f, as a tree of `Type`, without computing anything.
+
+    Arguments may be arrays, numbers, or `Type`s.
+
+    >>> import numpy as np
+    >>> eval_shape(lambda x: x @ x.T, np.zeros((3, 2), np.float32))
+    f32[3,3]
+    """
+    check_function(f, "eval_shape")
+    graph, treedef = _staged(f, (), args, kwargs)
+    return pytree.unflatten(treedef, graph.output_types)
+
+
+@boundary
+def evaluate(graph: Graph, *args: Any) -> list[Any]:
+    """The outputs of a Graph for the given inputs; values are dropped after their last use.
+
+    Called on traced values it retraces the Graph, so that a Graph can be differentiated and
+    batched.
+
+    Returns:
+      One array or number for each output. They are new arrays, which share no memory with the
+      arguments, the constants of the Graph or each other.
+
+    Raises:
+      ArgumentError: where an argument is no array and no number.
+      StructureMismatchError: where their number is another one than that of the Graph's inputs.
+
+    >>> import numpy as np
+    >>> evaluate(make_jaxpr(np.square)(1.0), 3.0)
+    [np.float64(9.0)]
+    """
+    for position, arg in enumerate(args):
+        if not has_type(arg):
+            raise ArgumentError(
+                f"Argument {position} of fg.evaluate is a {type(arg).__name__}{user_line()}, not "
+                "an array or a number. Make it one by np.asarray(x)."
+            )
+    results = _evaluate(graph, args)
+    return owned(results, args) if current() is EVAL else results
+
+
+__all__ = ["eval_shape", "evaluate", "make_jaxpr", "typeof", "vmap"]

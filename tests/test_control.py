@@ -15,6 +15,7 @@ import pytest
 import fungrad as fg
 from fungrad import lax
 from fungrad.errors import ArgumentError, StructureMismatchError
+from fungrad.ir.verifier import check_graph
 from fungrad.tree_util import tree_leaves
 
 XS = np.random.default_rng(0).normal(size=(5, 2))
@@ -573,6 +574,64 @@ def test_loops_in_loops_of_floats_are_traced_once():
 
     fg.make_jaxpr(lambda x: nest(20, x))(1.0)
     assert len(calls) == 21
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_loops_of_small_floats_that_count_in_pythons_numbers_are_traced_once(dtype):
+    calls = []
+
+    def nest(depth, total, x, at):
+        def body(carry):
+            calls.append(depth)
+            i, total = carry
+            place = (at + i) % 3
+            if depth:
+                return i + 1, nest(depth - 1, total, x, place)
+            return i + 1, total + x[place] * x[-1 - i]
+
+        return lax.while_loop(lambda c: c[0] < 2, body, (0, total))[1]
+
+    def plain(depth, total, x, at):
+        for i in range(2):
+            place = (at + i) % 3
+            if depth:
+                total = plain(depth - 1, total, x, place)
+            else:
+                total = total + x[place] * x[-1 - i]
+        return total
+
+    x = np.array([0.5, 1.5, 2.0]).astype(dtype)
+    found = fg.jit(lambda x: nest(3, x[0], x, 0))(x)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, plain(3, x[0], x, 0), rtol=1e-3)
+    calls.clear()
+    fg.make_jaxpr(lambda x: nest(12, x[0], x, 0))(x)
+    assert len(calls) == 13
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_a_number_of_pythons_in_a_carry_that_branches_and_calls_read(dtype):
+    """It is an array in all that the body calls, too."""
+
+    def f(x):
+        def body(carry):
+            i, total = carry
+            inner = fg.jit(lambda v: v * 2 + i)(i + 1)
+            chosen = lax.cond(i < 1, lambda: i * 3, lambda: inner - i)
+            rows = lax.scan(lambda c, _: (c + i, c * i), i, None, length=2)
+            return i + 1, total + x[chosen % 3] * (rows[1][1] > 0) + x[rows[0] % 3]
+
+        return lax.while_loop(lambda c: c[0] < 3, body, (0, x[0]))[1]
+
+    x, total = np.array([1, 2, 3]).astype(dtype), np.array(1).astype(dtype)
+    for i in range(3):
+        inner = (i + 1) * 2 + i
+        chosen = i * 3 if i < 1 else inner - i
+        total = total + x[chosen % 3] * ((i + i) * i > 0) + x[(3 * i) % 3]
+    found = fg.jit(f)(x)
+    assert (found.dtype, found) == (total.dtype, total)
+    check_graph(fg.make_jaxpr(f)(x))
+    assert fg.vmap(f)(np.stack([x, x])).tolist() == [total, total]
 
 
 def test_pythons_numbers_that_meet_small_floats_in_a_loop_become_those():

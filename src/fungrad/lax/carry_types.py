@@ -5,13 +5,14 @@ do not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
+from fungrad.control_flow import scan, switch, while_loop
+from fungrad.control_flow.call import call
 from fungrad.errors import StructureMismatchError
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import convert, to_discrete
 from fungrad.retracing.stage_function import Staged, names_of, stage_tree, types_of
@@ -69,70 +70,8 @@ def check_tree(what: str, expected: pytree.TreeDef, got: pytree.TreeDef) -> None
 
 _ORDINARY = frozenset(map(np.dtype, ("bool", "int64", "float64", "complex128")))
 """The dtypes among which a Python number and an array of its dtype promote alike."""
-_ordinary: ContextVar[_Ordinary | None] = ContextVar("fungrad_ordinary", default=None)
-"""Of the outermost loop that is being staged."""
-
-
-class _Ordinary:
-    """Whether bodies have had only such dtypes, and how many are being staged on that."""
-
-    __slots__ = ("holds", "hoping")
-
-    def __init__(self) -> None:
-        self.holds = True
-        self.hoping = 0
-
-
-class _OtherDtypes(Exception):
-    """Ends the staging of the loops around one that has other dtypes."""
-
 
 Stage = Callable[[Sequence[Type]], Staged]
-
-
-def _as_arrays(
-    stage: Stage, types: Sequence[Type], others: Sequence[Type]
-) -> tuple[Staged, list[Type]] | None:
-    """A body whose carry of Python numbers is taken as arrays at once, where that makes no
-    difference: where it has ordinary dtypes alone. So loops in loops are staged once each.
-    """
-    state = _ordinary.get()
-    if state is None or not state.holds or not any(t.weak for t in types):
-        return None
-    if all(t.dtype in _ORDINARY for t in (*types, *others)):
-        firm = [Type(t.shape, t.dtype) for t in types]
-        state.hoping += 1
-        try:
-            staged = stage(firm)
-        except Exception:  # another dtype may be at fault: staged anew, it raises again if not
-            staged = None
-        finally:
-            state.hoping -= 1
-        if staged is not None and state.holds and _all_ordinary(staged.graph):
-            out = staged.types[: len(types)]
-            settled = _promoted(types, out) if len(out) == len(types) else firm
-            return (staged, firm) if settled == firm else _settled(stage, settled)
-    state.holds = False
-    if state.hoping:
-        raise _OtherDtypes
-    return None
-
-
-def _all_ordinary(graph: Graph) -> bool:
-    seen = {id(graph)}
-    waiting = [graph]
-    while waiting:
-        found = waiting.pop()
-        atoms = [*found.inputs, *(v for v, _ in found.constants), *found.outputs]
-        for equation in found.equations:
-            atoms += equation.inputs
-            atoms += equation.outputs
-        if any(atom.type.dtype not in _ORDINARY for atom in atoms):
-            return False
-        inner = [g for g in found.subgraphs() if id(g) not in seen]
-        seen.update(map(id, inner))
-        waiting += inner
-    return True
 
 
 def _settled(stage: Stage, types: list[Type]) -> tuple[Staged, list[Type]]:
@@ -143,8 +82,117 @@ def _settled(stage: Stage, types: list[Type]) -> tuple[Staged, list[Type]]:
         settled = _promoted(types, out) if len(out) == len(types) else types
         if settled == types:
             break
+        firm = _as_arrays(staged, types, settled)
+        if firm is not None:
+            return firm, settled
         types = settled
     return staged, types
+
+
+def _as_arrays(staged: Staged, types: Sequence[Type], settled: Sequence[Type]) -> Staged | None:
+    """A body that was staged with Python numbers in its carry as one with arrays of their dtypes;
+    None where it has to be staged anew for that. So loops in loops are staged once each.
+    """
+    if any(before.dtype != after.dtype for before, after in zip(types, settled, strict=True)):
+        return None
+    graph, captured = staged.graph, len(staged.captured)
+    rest = len(graph.inputs) - captured - len(types)
+    flags = [*[False] * captured, *(t.weak for t in types), *[False] * rest]
+    firm = _firm(graph, flags)
+    return None if firm is None else staged._replace(graph=firm)
+
+
+def _firm(graph: Graph, flags: Sequence[bool]) -> Graph | None:
+    """A Graph that takes arrays for some Python numbers; None where any other dtype comes of it."""
+    names: dict[int, Variable] = {}
+
+    def renew(variable: Variable, type_: Type) -> Variable:
+        names[id(variable)] = Variable(type_)
+        return names[id(variable)]
+
+    def renamed(atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+        return tuple([names.get(id(atom), atom) for atom in atoms])
+
+    inputs = tuple(
+        [
+            renew(v, Type(v.type.shape, v.type.dtype)) if flag and v.type.weak else v
+            for v, flag in zip(graph.inputs, flags, strict=True)
+        ]
+    )
+    equations = []
+    for equation in graph.equations:
+        changed = [id(atom) in names for atom in equation.inputs]
+        if any(changed):
+            read = renamed(equation.inputs)
+            params = _params(equation, changed)
+            types = None if params is None else _inferred(equation, read, params)
+            if params is None or types is None:
+                return None
+            outputs = tuple(
+                [
+                    v if v.type == type_ else renew(v, type_)
+                    for v, type_ in zip(equation.outputs, types, strict=True)
+                ]
+            )
+            equation = Equation(
+                equation.primitive, read, outputs, params, equation.source, equation.scope,
+                equation.backward,
+            )  # fmt: skip
+        equations.append(equation)
+    return graph.replace(inputs=inputs, equations=tuple(equations), outputs=renamed(graph.outputs))
+
+
+def _inferred(
+    equation: Equation, inputs: Sequence[Atom], params: dict[str, Any]
+) -> Sequence[Type] | None:
+    """The types of an equation's outputs for other inputs; None where a dtype or shape is another,
+    or might be: what is no index and no input of inner Graphs promotes the others.
+    """
+    promotes = params is equation.params and "index" not in params
+    dtypes = {atom.type.dtype for atom in (*inputs, *equation.outputs)}
+    if promotes and not dtypes <= _ORDINARY:
+        return None
+    try:
+        types: Sequence[Type] = equation.primitive.infer([atom.type for atom in inputs], params)
+    except Exception:  # an array cannot be there: the user's function is run with it, and raises
+        return None
+    same = all(
+        (t.shape, t.dtype) == (v.type.shape, v.type.dtype)
+        for t, v in zip(types, equation.outputs, strict=True)
+    )
+    return types if same else None
+
+
+def _params(equation: Equation, changed: Sequence[bool]) -> dict[str, Any] | None:
+    """The parameters of an equation with Graphs that take arrays, too."""
+    params = equation.params
+    if not any(True for _ in inner_graphs(equation)):
+        return params
+    primitive = equation.primitive
+    fed: dict[str, Sequence[bool]]
+    if primitive is while_loop.while_loop:
+        first, second = params["counts"]
+        carry = changed[first + second :]
+        fed = {
+            "cond": [*changed[:first], *carry],
+            "body": [*changed[first : first + second], *carry],
+        }
+    elif primitive is scan.scan:
+        fed = {"body": changed}
+    elif primitive is switch.switch:
+        fed = {"branches": changed[1:]}
+    elif primitive is call:
+        fed = {"graph": changed}
+    else:
+        return None
+    found = dict(params)
+    for key, flags in fed.items():
+        whole = params[key]
+        graphs = [_firm(graph, flags) for graph in (whole if type(whole) is tuple else (whole,))]
+        if any(graph is None for graph in graphs):
+            return None
+        found[key] = tuple(graphs) if type(whole) is tuple else graphs[0]
+    return found
 
 
 def carry_body(
@@ -160,9 +208,5 @@ def carry_body(
     def stage(types: Sequence[Type]) -> Staged:
         return stage_tree(f, call, whole, [*types, *extra_types], names, what, rows=set())
 
-    token = _ordinary.set(_ordinary.get() or _Ordinary())
-    try:
-        staged, types = _as_arrays(stage, types, extra_types) or _settled(stage, types)
-    finally:
-        _ordinary.reset(token)
+    staged, types = _settled(stage, types)
     return staged, [strong_leaf(x, t) for x, t in zip(leaves, types, strict=True)], treedef, types

@@ -62,7 +62,7 @@ class Collected:
 
     def clear(self, index: Any) -> None:
         """Makes the elements x[index] exactly zero, and no others."""
-        self.unmask()
+        self.mask = None
         self.value[index] = 0
         self.cleared = index
 

@@ -238,7 +238,7 @@ def set_lying(tracer: Tracer, found: Lying) -> None:
 
 def _move(tracer: Tracer, new: Tracer) -> None:
     """A handle takes another value over. Its elements lie in memory as before."""
-    if tracer.ndim > 1:
+    if len(tracer.owner.shape(tracer)) > 1:
         if getattr(tracer, "alias", None) is None:
             tracer.alias = Alias(None, None, "")
         if tracer.alias.memory is None and tracer.alias.base is None:

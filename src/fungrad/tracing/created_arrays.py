@@ -115,7 +115,8 @@ def _note_view(view: Writable) -> None:
         owner.views = [weakref.ref(view)]
 
 
-_tracer_of = vars(Writable)["tracer"].__get__
+tracer_of = vars(Writable)["tracer"].__get__
+"""The tracer that answers for an array."""
 _set_tracer = vars(Writable)["tracer"].__set__
 _set_dtype = vars(ndarray)["dtype"].__set__
 
@@ -128,11 +129,11 @@ class Written(Writable):
     def __getattribute__(self, name: str) -> Any:
         if name == "__class__":
             return Written
-        tracer = _tracer_of(self)
+        tracer = tracer_of(self)
         return tracer if name == "tracer" else getattr(tracer, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(_tracer_of(self), name, value)
+        setattr(tracer_of(self), name, value)
 
     def __array_finalize__(self, obj: Any) -> None:
         if type(obj) is Written:
@@ -178,7 +179,7 @@ def unwrapped(value: Any) -> Any:
     kind = type(value)
     if kind is Writable:
         return plain(value)
-    return value.tracer if kind is Written else value
+    return tracer_of(value) if kind is Written else value
 
 
 def answer_by(array: Writable, tracer: Tracer) -> None:
@@ -218,9 +219,9 @@ def holds_traced(value: Any) -> bool:
 
 
 pytree.mark_leaf(Writable, plain)
-pytree.mark_leaf(Written, _tracer_of)
+pytree.mark_leaf(Written, tracer_of)
 
 __all__ = [
-    "KINDS", "Writable", "Written", "answer_by", "holds_traced", "plain", "spoil", "unwrapped",
-    "writable",
+    "KINDS", "Writable", "Written", "answer_by", "holds_traced", "plain", "spoil", "tracer_of",
+    "unwrapped", "writable",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.trace import Tracer, current
 
 _count: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 0)
 _counted = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -57,16 +57,16 @@ def _add(value: Any, found: dict[int, ndarray]) -> None:
         owned(value, found)
 
 
-def changed(write: Callable[..., Any], tracer: Any, *args: Any, **params: Any) -> Any:
-    """`write(tracer, *args, **params)`, a primitive that changes elements, for a handle that adopts
-    the result: in place, where that changes nothing for anybody else. A plain array is copied.
+def changed(primitive: Any, params: dict[str, Any], tracer: Any, *args: Any) -> Any:
+    """The result of a primitive that changes elements of its first argument, for a handle that
+    adopts it: in place, where that changes nothing for anybody else. A plain array is copied.
     """
     found = owned(tracer, {}) if _counted and type(tracer) is Tracer else None
     if not found:
-        return write(tracer, *args, **params)
+        return current().process(primitive, (tracer, *args), params)
     before, _given.arrays = _given.arrays, found
     try:
-        return write(tracer, *args, **params)
+        return current().process(primitive, (tracer, *args), params)
     finally:
         _given.arrays = before
 

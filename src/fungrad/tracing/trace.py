@@ -58,7 +58,8 @@ class Trace:
 
     def typeof(self, tracer: Tracer) -> Type:
         """The Type of one of this trace's tracers."""
-        return typeof(tracer.value)
+        value = tracer.value
+        return value.owner.typeof(value) if type(value) is Tracer else of_value(value)
 
     def shape(self, tracer: Tracer) -> tuple[int, ...]:
         """The shape of one of this trace's tracers (its Type costs more to make)."""
@@ -195,16 +196,8 @@ ufuncs = registry.ufuncs
 NO_PARAMS: dict[str, Any] = {}
 """The parameters of a primitive that has none; never written to."""
 PLAIN: set[type] = {
-    float,
-    int,
-    bool,
-    complex,
-    np.float64,
-    np.float32,
-    np.int64,
-    np.bool_,
-    np.complex128,
-}
+    float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_, np.complex128,
+}  # fmt: skip
 """The classes of operands that need no preparation; Tracer is added below."""
 STRONG = {np.ndarray, *PLAIN.difference(PYTHON_SCALARS)}
 """Classes of values that are no numbers of Python's, so that nothing more need be asked."""

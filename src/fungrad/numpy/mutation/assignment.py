@@ -23,7 +23,7 @@ from fungrad.primitives.movement.gather import Index, layout
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast, reshape
 from fungrad.primitives.movement.scatter import index_set
 from fungrad.tracing.aliasing import adopt, check_writeable
-from fungrad.tracing.created_arrays import Writable, Written, unwrapped
+from fungrad.tracing.created_arrays import Writable, Written, tracer_of, unwrapped
 from fungrad.tracing.memory_order import axes_of, by_rows, lying, one_order
 from fungrad.tracing.ownership import changed
 from fungrad.tracing.refusals import refused_store
@@ -48,23 +48,29 @@ def write(target: Any, index: Any, value: Any) -> None:
       GradientCutError: where a traced value would be rounded, or lose its imaginary part.
       ValueError, IndexError: where NumPy raises them.
     """
-    if type(target) is Written:
-        target = target.tracer
-    value = unwrapped(value)
+    target = tracer_of(target) if type(target) is Written else target
+    value = value if type(value) is Tracer else unwrapped(value)
     if type(target) is not Tracer and type(target) is not Writable:
         raise refused_store(typeof(as_array(value)))
     if current() is EVAL:
         raise leaked(target if type(target) is Tracer else value)
-    check_writeable(target)
     static = static_index(index)
-    if static is not None and _is_own_view(target, static, value):
-        return  # `x[i] += v` has written by way of the view x[i] before
-    array = unwrapped(target)
-    values = fitting(as_array(value), target.dtype, "a[index] = value", True)
+    alone = type(target) is Tracer and getattr(target, "alias", None) is None
+    if not alone:
+        check_writeable(target)
+        if static is not None and _is_own_view(target, static, value):
+            return  # `x[i] += v` has written by way of the view x[i] before
+    array = target if type(target) is Tracer else unwrapped(target)
+    values = value if type(value) is Tracer else as_array(value)
+    type_, found = typeof(array), typeof(values)
+    if found.dtype is not type_.dtype or found.weak:
+        values = fitting(values, type_.dtype, "a[index] = value", True)
     if static is not None:
-        values = spread(values, _named(static, shape_of(array)), static)
-        new = changed(index_set, array, values, index=static)
-        adopt(target, new, Indexed(static))
+        named = _named(static, type_.shape)
+        if found.shape != named:
+            values = spread(values, named, static)
+        new = changed(index_set, static.params or {"index": static}, array, values)
+        adopt(target, new, None if alone else Indexed(static))
         return
     if type(index) is Tracer and index.dtype == np.bool_:
         if len(shape_of(values)) <= target.ndim - index.ndim:
@@ -72,7 +78,7 @@ def write(target: Any, index: Any, value: Any) -> None:
             return
     x, static, arrays = parsed(array, index)
     wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
-    new = changed(index_set, x, spread(values, wanted, static), *arrays, index=static)
+    new = changed(index_set, {"index": static}, x, spread(values, wanted, static), *arrays)
     adopt(target, new if x is array else reshape(new, shape=target.shape))
 
 

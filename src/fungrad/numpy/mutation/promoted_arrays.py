@@ -14,12 +14,13 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from fungrad.errors import ItemAssignmentError
+from fungrad.numpy.mutation.assignment import write
 from fungrad.numpy.mutation.views import Indexed, Positions, Transposed, step_to
 from fungrad.primitives.elementwise.ufuncs import complex_of, imag, real
 from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.movement.reshape_broadcast_cast import inverse_permutation, transpose
 from fungrad.tracing.aliasing import Step, check_writeable, fresh, link
-from fungrad.tracing.created_arrays import Writable, Written, answer_by, plain, spoil
+from fungrad.tracing.created_arrays import Writable, Written, answer_by, plain, spoil, tracer_of
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
 
@@ -266,7 +267,7 @@ def _array_function(self: Written, func: Any, types: Any, args: Any, kwargs: Any
 def _special(name: str) -> Callable[..., Any]:
     def method(self: Written, *args: Any) -> Any:
         function = getattr(Tracer, name, None)
-        return NotImplemented if function is None else function(self.tracer, *args)
+        return NotImplemented if function is None else function(tracer_of(self), *args)
 
     return method
 
@@ -306,6 +307,7 @@ def install() -> None:
         "__array_function__": _array_function,
         "__array_ufunc__": _array_ufunc,
         "__hash__": _special("__hash__"),
+        "__setitem__": write,
     }
     for name, method in own.items():
         setattr(Written, name, method)

@@ -90,8 +90,7 @@ def _declare(
 
 
 def _types_kept(args: Sequence[Any]) -> Sequence[Any]:
-    x, values, *arrays = args
-    return (typeof(x), typeof(values), *arrays)
+    return (typeof(args[0]), typeof(args[1]), *args[2:])
 
 
 # --- set ------------------------------------------------------------------------------------------
@@ -137,12 +136,15 @@ def _jvp_set(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: A
 
 def _undo_set(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
     arrays = args[2:]
+    place = index.fill(arrays)
     for_values = None
     if wanted[1] and arrays:
         for_values = _vjp_set(total.value, None, args[0], args[1], arrays, index, (0, 1))[1]
-    elif wanted[1]:  # a copy of what is cleared now
-        for_values = total.value[index.entries].copy()
-    total.clear(index.fill(arrays))
+    elif wanted[1]:
+        for_values = total.value[place]
+        if type(for_values) is np.ndarray:  # a view of what is cleared now
+            for_values = for_values.copy()
+    total.clear(place)
     return for_values
 
 

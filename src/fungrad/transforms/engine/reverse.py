@@ -84,7 +84,9 @@ class VjpTrace(Trace):
                     if not primitive.plain:
                         output = primitive.eval(x, y, **params)
                         pair = (slot_x, slot_y)
-                        kept = self._kept(primitive, primitive.keep((x, y)), pair)
+                        kept = primitive.keep((x, y))
+                        if not (slot_x and slot_y):
+                            kept = self._kept(primitive, kept, pair)
                         self.slots = slot = self.slots + 1
                         self.tape.extend((primitive, params, pair, kept, None, slot, None))
                         return Tracer(self, output, slot)

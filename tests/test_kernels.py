@@ -157,6 +157,15 @@ def test_dot_in_pieces(size):
     np.testing.assert_allclose(elementwise.dot(x * 1j, y), 1j * np.sum(x * y), rtol=1e-11)
 
 
+@pytest.mark.parametrize("size", [9, 9_000, 70_000])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "int64", "float16"])
+def test_dots_of_blocks_have_the_dtype_of_their_factors(dtype, size):
+    x = (np.arange(size) % 1000 == 1).astype(dtype)
+    expected = np.dot(x, x * x)
+    found = fg.jit(lambda x: np.dot(x, x * x))(x)
+    assert (found.dtype, found) == (expected.dtype, expected)
+
+
 def test_logaddexp():
     x, y = RNG.normal(size=600) * 20.0, RNG.normal(size=600) * 20.0
     (found,) = call(elementwise.logaddexp, x, y)

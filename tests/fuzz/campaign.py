@@ -13,8 +13,9 @@ from typing import Any
 import fungrad as fg
 
 from .case import Case, Outcome
-from .generate import generate
+from .generate import FOR_COMPILER, for_compiler, generate
 from .minimise import minimise
+from .oracle_compiler import COMPILER
 from .oracles import ORACLES, drawn, judge
 from .program import Program
 
@@ -115,16 +116,19 @@ class Tally:
         ]
         lines.append("steps: " + ", ".join(f"{n} {c}" for n, c in self.families.most_common()))
         for name in ORACLES:
-            counts = [
-                f"{self.oracles[name, how]} {how}" for how in ("agree", "skipped", "disagree")
-            ]
-            lines.append(f"  {name:14} {', '.join(counts)}")
+            counts = {how: self.oracles[name, how] for how in ("agree", "skipped", "disagree")}
+            if any(counts.values()):
+                shown = ", ".join(f"{count} {how}" for how, count in counts.items())
+                lines.append(f"  {name:17} {shown}")
         return "\n".join(lines)
 
 
-def seeds(seed: str, start: int, count: int, step: int = 1) -> Iterator[str]:
+def seeds(
+    seed: str, start: int, count: int, step: int = 1, compiler: bool = False
+) -> Iterator[str]:
     """The seeds of the programs of a campaign."""
-    return (f"{seed}-{i}" for i in range(start, count, step))
+    ending = FOR_COMPILER if compiler else ""
+    return (f"{seed}-{i}{ending}" for i in range(start, count, step))
 
 
 def campaign(each: Iterator[str], seconds: float = float("inf"), oracles: int = 2) -> Tally:
@@ -142,9 +146,11 @@ def campaign(each: Iterator[str], seconds: float = float("inf"), oracles: int = 
     return tally
 
 
-def share(seed: str, start: int, stop: int, step: int, seconds: float, oracles: int) -> Tally:
+def share(
+    seed: str, start: int, stop: int, step: int, seconds: float, oracles: int, compiler: bool
+) -> Tally:
     """The part of one process in a campaign."""
-    return campaign(seeds(seed, start, stop, step), seconds, oracles)
+    return campaign(seeds(seed, start, stop, step, compiler), seconds, oracles)
 
 
 def one(seed: str, tally: Tally, oracles: int) -> None:
@@ -154,7 +160,8 @@ def one(seed: str, tally: Tally, oracles: int) -> None:
     tally.programs += 1
     tally.large += program.large
     tally.families.update(step.family for step in program.steps)
-    for name in drawn(program, Random(seed), oracles):
+    names = COMPILER if for_compiler(seed) else drawn(program, Random(seed), oracles)
+    for name in names:
         try:
             message = judge(name, case)
         except Outcome:

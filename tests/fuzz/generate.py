@@ -58,6 +58,7 @@ class Builder:
         self.count = 0
         self.bodies: list[Body] = []
         self.between: list[str] = []
+        self.mix: dict[str, float] = {}
 
     # --- what ops ask for
 
@@ -150,7 +151,8 @@ class Builder:
     def step(self, families: Callable[[str], bool] | None = None) -> bool:
         """One random step; False where what was drawn did not fit."""
         names = [n for n in FAMILIES if families is None or families(n)]
-        kind = self.rng.choices(names, [FAMILIES[n][0] for n in names])[0]
+        weights = [FAMILIES[n][0] * self.mix.get(n, 1.0) for n in names]
+        kind = self.rng.choices(names, weights)[0]
         op = self.rng.choice(FAMILIES[kind][1])
         text = op(self)
         if text is None:
@@ -231,16 +233,35 @@ PROFILES = (
 )  # fmt: skip
 
 
+FOR_COMPILER = "c"
+"""What seeds of programs for the compiler end in."""
+MIX = {"loops": 3.0, "branches": 1.5, "rules": 0.5, "linalg": 0.3, "fourier": 0.3, "stops": 0.3}
+"""What such programs have more of, or less."""
+
+
+def for_compiler(seed: object) -> bool:
+    """Whether a seed is of a program for the compiler."""
+    return f"{seed}".endswith(FOR_COMPILER)
+
+
 def generate(seed: object, large_share: float = 0.01) -> Program:
-    """The program of a seed."""
+    """The program of a seed.
+
+    One for the compiler has more loops, and is more often one of numbers alone or of large arrays.
+    """
     rng = Random(f"{seed}")
+    compiler = for_compiler(seed)
+    large_share = 0.03 if compiler else large_share
     profile = rng.choices([p for p, _ in PROFILES], [w for _, w in PROFILES])[0]
     smooth = profile == "smooth"
     large = rng.random() < large_share
     values = "tame" if smooth else profile
     b = Builder(rng, large, smooth, values)
+    b.mix = MIX if compiler else {}
     count = rng.randint(1, 3)
     shapes = random_shapes(rng, count + 1, large)
+    if compiler and not large and rng.random() < 0.25:
+        shapes = [()] * (count + 1)
     dtypes: dict[str, Any] = {"dtypes": ("float64",)} if smooth else {}
     for i, shape in enumerate(shapes[:count]):
         b.inputs.append((f"x{i}", random_input(rng, shape, values, **dtypes)))

@@ -293,6 +293,8 @@ def dot(x: Any, y: Any) -> Any:
     """The sum of x * y, in pieces for which OpenBLAS takes no threads of its own: those of several
     callers at once wait for each other, for a hundred times as long.
     """
+    if x.dtype.char not in "fdFD":  # not by OpenBLAS
+        return x.dot(y)
     whole = 0 if x.dtype.kind == "c" else len(x) // PIECE * PIECE
     total = x[whole : whole + PIECE].dot(y[whole : whole + PIECE])
     if whole:  # all in one call, as threads wait for each other between calls

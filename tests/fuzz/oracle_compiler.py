@@ -1,0 +1,95 @@
+"""The compiler alone: an optimised, compiled Graph against the same Graph, walked.
+
+The walk runs every equation by its primitive's `eval`, those inside of loops and branches too. So
+what disagrees is a fault of the passes or of the code that is written, not of tracing or of a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import fungrad as fg
+from fungrad.control_flow.call import run
+from fungrad.tracing.interpreter import evaluate
+
+from .case import Case, Outcome
+from .compare import difference
+from .noise import Spread, reference
+from .oracles import oracle, own_formula, raised, warned
+
+
+@oracle("compiled", 0)
+def compiled(case: Case) -> str:
+    """The program's Graph."""
+    return _walked_and_run(case, case.graph, case.args, loose=own_formula(case))
+
+
+@oracle("compiled gradient", 0)
+def compiled_gradient(case: Case) -> str:
+    """The Graph of its pullback; cotangents are added up in another order behind a loop."""
+    gradient, given = case.gradient()
+    graph = _quietly(lambda: fg.make_jaxpr(gradient)(*given))
+    source = case.program.source
+    loose = own_formula(case) or "lax." in source or "checkpoint" in source
+    return _walked_and_run(case, graph, given, loose, signs=False)
+
+
+COMPILER = ("compiled", "compiled gradient")
+"""The names of these oracles."""
+
+
+def _quietly(f: Callable[[], Any]) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            return f()
+    except Exception as error:  # the other oracles ask whether it should be raised
+        raise Outcome("not traced") from error
+
+
+def _walked_and_run(
+    case: Case, graph: Any, given: Sequence[Any], loose: bool, signs: bool = True
+) -> str:
+    def walk() -> Any:
+        _forget(graph)  # what is compiled is kept on a Graph, and on those inside
+        with reference():
+            return evaluate(graph, given)
+
+    def compile_and_run() -> Any:
+        _forget(graph)
+        return run(graph, given)
+
+    try:
+        expected = [np.asarray(x) for x in case.watched("walked", walk)]
+    except Exception as error:
+        try:
+            case.watched("compiled", compile_and_run)
+        except Exception:
+            return ""
+        return f"no error, where the walk {raised(error)}"
+    try:
+        found = [np.asarray(x) for x in case.watched("compiled", compile_and_run)]
+    except Exception as error:
+        return raised(error)
+
+    def noisy(count: int) -> list[list[Any]]:
+        _forget(graph)
+        return Spread(graph, given, loose).results(count)
+
+    wrong = difference(expected, found, noisy, signs)
+    return wrong or warned(case, "compiled", compile_and_run, "walked", walk, found)
+
+
+def _forget(graph: Any) -> None:
+    waiting, seen = [graph], {id(graph)}
+    while waiting:
+        found = waiting.pop()
+        found.derived.clear()
+        inner = [g for g in found.subgraphs() if id(g) not in seen]
+        seen.update(map(id, inner))
+        waiting += inner
+
+
+__all__ = ["COMPILER"]

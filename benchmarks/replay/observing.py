@@ -105,7 +105,7 @@ def _compiled(reassociate: bool) -> Callable[..., None]:
 
 def _written(exported: Any, inputs: Sequence[Any], seen: Observation, calls: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "promoted_arrays.py"
+        path = Path(folder) / f"{WRITTEN}.py"
         seen.facts["text"] = len(fg.to_source(exported, *inputs, name="program", path=path))
         spec = importlib.util.spec_from_file_location("written", path)
         assert spec is not None and spec.loader is not None

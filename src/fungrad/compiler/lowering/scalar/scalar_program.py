@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.program_text import defined
+from fungrad.compiler.lowering.scalar import indexing_and_contraction  # noqa: F401 - its rules
 from fungrad.compiler.lowering.scalar.scalar_codegen import (
     SIZE,
     Elements,

@@ -16,9 +16,9 @@ import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.lowering.backend import build
 from fungrad.compiler.lowering.scalar import scalar_codegen, scalar_control_flow, scalar_program
-from fungrad.compiler.lowering.scalar.scalar_expressions import FORMS
 from fungrad.compiler.lowering.scalar.scalar_program import program
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.primitives.primitive import primitives
 from fungrad.testing import programs as random_programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -132,6 +132,9 @@ def test_random_programs(random_program):
             assert np.asarray(got).dtype == np.asarray(want).dtype
             assert np.shape(got) == np.shape(want)
             np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+FORMS = [p for p in primitives.values() if p.scalar is not None and p.name in SAMPLES]
 
 
 @pytest.mark.parametrize("primitive", FORMS, ids=lambda p: p.name)

@@ -56,6 +56,24 @@ class Later:
         return f"<ufunc {self.__name__!r}>"
 
 
+class ScalarForm:
+    """What an elementwise primitive does to numbers, one of each argument.
+
+    Attributes:
+      operation: the name of an operation of scalar programs ("mul", "select"), or of a function of
+        C's mathematical library ("atan2", "erf").
+      kinds: the kinds of numbers of which it gives what the primitive does of arrays: "f" floats,
+        "i" integers, "b" truth values. Where floats are among the operands or the result, it
+        computes in floats.
+    """
+
+    __slots__ = ("kinds", "operation")
+
+    def __init__(self, operation: str, kinds: str = "fib") -> None:
+        self.operation = operation
+        self.kinds = kinds
+
+
 class Primitive:
     """An operation that every transform understands. Immutable; called like a function.
 
@@ -93,14 +111,15 @@ class Primitive:
       pure: whether its outputs depend on its arguments alone, and it keeps none of them: passes may
         then run it once for many steps, or when a function is compiled. True without an effect. One
         that runs a Graph is as pure as that (`is_pure`).
+      scalar: what it does to numbers, where it is elementwise and a program of numbers can have it.
       simple: whether it has one output, and neither cuts nor a `forward`: reverse mode calls it.
       plain: whether it is simple and elementwise.
     """
 
     __slots__ = (
         "_ufunc", "batch", "collect", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep",
-        "module", "moves", "multiple", "name", "partials", "plain", "pure", "reads", "simple",
-        "type", "undo", "vjp",
+        "module", "moves", "multiple", "name", "partials", "plain", "pure", "reads", "scalar",
+        "simple", "type", "undo", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +145,7 @@ class Primitive:
         effect: bool = False,
         pure: bool | None = None,
         module: str | None = None,
+        scalar: ScalarForm | None = None,
     ) -> None:
         write = object.__setattr__
         write(self, "name", name)
@@ -151,6 +171,7 @@ class Primitive:
         write(self, "pure", not effect if pure is None else pure and not effect)
         simple = not (cuts or forward or multiple)
         write(self, "simple", simple)
+        write(self, "scalar", scalar)
         write(self, "plain", simple and partials is not None and not keep)
         write(self, "module", module or _declaring_module())
         key = (self.module, name)
@@ -177,6 +198,7 @@ class Primitive:
     multiple: bool
     effect: bool
     pure: bool
+    scalar: ScalarForm | None
     simple: bool
     module: str
     plain: bool
@@ -248,6 +270,7 @@ def linear(
     arguments: Sequence[int] | None = None,
     moves: bool = False,
     collect: Rule | None = None,
+    scalar: ScalarForm | None = None,
 ) -> Primitive:
     """Declares a primitive that is linear in its arguments taken together (reshape, sum, indexing).
 
@@ -262,6 +285,7 @@ def linear(
       moves: whether the transpose only moves elements (no sum, no product).
       arguments: positions of the linear arguments where not all are (an index is not).
       collect: see `Primitive`.
+      scalar: see `ScalarForm`.
     """
 
     def is_linear(position: int) -> bool:
@@ -294,6 +318,7 @@ def linear(
         degree="linear",
         moves=moves,
         collect=collect,
+        scalar=scalar,
     )  # fmt: skip
     return primitive
 
@@ -323,6 +348,7 @@ def general(
     cuts: bool | Sequence[int] = (),
     multiple: bool = False,
     effect: bool = False,
+    scalar: ScalarForm | None = None,
 ) -> Primitive:
     """Declares a primitive by its rules (sort, solve, eigh): see `Primitive` for their signatures.
 
@@ -333,7 +359,7 @@ def general(
     """
     return Primitive(
         name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch, cuts=cuts, multiple=multiple,
-        effect=effect,
+        effect=effect, scalar=scalar,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.primitives.primitive import Primitive
+from fungrad.primitives.primitive import Primitive, ScalarForm
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import own
 from fungrad.tracing.provenance import named_scope
@@ -30,6 +30,7 @@ stop: Primitive = Primitive(
     type=lambda x, *, name: x,
     batch=lambda args, batched, size, *, name: stop(args[0], name=name),
     cuts=True,
+    scalar=ScalarForm("positive"),
 )
 """Identity on the value; zero derivative of every order. A differentiating trace records nothing
 for it.

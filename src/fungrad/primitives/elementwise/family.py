@@ -31,7 +31,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.cotangents import Collected, Masked
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, prepend_axes
-from fungrad.primitives.primitive import Later, Primitive
+from fungrad.primitives.primitive import Later, Primitive, ScalarForm
 from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 
 
@@ -69,6 +69,7 @@ def elementwise(
     ufunc: np.ufunc | None = None,
     types: Mapping[Kinds, Kind] = MappingProxyType({}),
     reads: Sequence[int] | None = None,
+    scalar: ScalarForm | None = None,
 ) -> Primitive:
     """Declares an elementwise primitive; see the module's docstring for the partials.
 
@@ -80,6 +81,7 @@ def elementwise(
       types: what is known without a call of `eval`: for dtypes and weak bits of arguments those of
         the output.
       reads: the positions of the arguments that the partials read, where those are not all.
+      scalar: what it does to numbers, see `ScalarForm`.
     """
     partials = tuple(partials)
     scalers = tuple([_scaler(partial) for partial in partials])
@@ -123,7 +125,7 @@ def elementwise(
     primitive = Primitive(
         name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, reads=reads,
         degree="linear" if constant else "", ufunc=source,
-        cuts=True if len(cuts) == len(partials) else cuts,
+        cuts=True if len(cuts) == len(partials) else cuts, scalar=scalar,
     )  # fmt: skip
     if source is not None:
         registry.ufuncs[source] = primitive
@@ -297,14 +299,21 @@ def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
 # --- the arithmetic of rules
 # -------------------------------------------------------------------------
 
-neg = elementwise("neg", operator.neg, ufunc=np.negative, partials=[-1])
-add = elementwise("add", operator.add, ufunc=np.add, partials=[1, 1])
-sub = elementwise("sub", operator.sub, ufunc=np.subtract, partials=[1, -1])
+neg = elementwise(
+    "neg", operator.neg, ufunc=np.negative, partials=[-1], scalar=ScalarForm("neg", "fi")
+)
+add = elementwise(
+    "add", operator.add, ufunc=np.add, partials=[1, 1], scalar=ScalarForm("add", "fi")
+)
+sub = elementwise(
+    "sub", operator.sub, ufunc=np.subtract, partials=[1, -1], scalar=ScalarForm("sub", "fi")
+)
 mul = elementwise("mul", operator.mul, ufunc=np.multiply,
-                  partials=[lambda z, x, y: y, lambda z, x, y: x])  # fmt: skip
+                  partials=[lambda z, x, y: y, lambda z, x, y: x],
+                  scalar=ScalarForm("mul", "fi"))  # fmt: skip
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
                   partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)],
-                  reads=(1,))  # fmt: skip
+                  reads=(1,), scalar=ScalarForm("div"))  # fmt: skip
 
 ARITHMETIC = (add, sub, mul, div)
 
@@ -319,19 +328,34 @@ select = elementwise(
     _eval_select,
     partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)],
     reads=(0,),
+    scalar=ScalarForm("select"),
 )
 """`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
 
-logical_not: Primitive = elementwise("logical_not", np.logical_not, partials=[None])
-logical_and = elementwise("logical_and", np.logical_and, partials=[None, None])
-logical_or = elementwise("logical_or", np.logical_or, partials=[None, None])
+logical_not: Primitive = elementwise(
+    "logical_not", np.logical_not, partials=[None], scalar=ScalarForm("logical_not")
+)
+logical_and = elementwise(
+    "logical_and", np.logical_and, partials=[None, None], scalar=ScalarForm("logical_and")
+)
+logical_or = elementwise(
+    "logical_or", np.logical_or, partials=[None, None], scalar=ScalarForm("logical_or")
+)
 
-lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None])
-le = elementwise("le", operator.le, ufunc=np.less_equal, partials=[None, None])
-gt = elementwise("gt", operator.gt, ufunc=np.greater, partials=[None, None])
-ge = elementwise("ge", operator.ge, ufunc=np.greater_equal, partials=[None, None])
-eq = elementwise("eq", operator.eq, ufunc=np.equal, partials=[None, None])
-ne = elementwise("ne", operator.ne, ufunc=np.not_equal, partials=[None, None])
+lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None], scalar=ScalarForm("lt"))
+le = elementwise(
+    "le", operator.le, ufunc=np.less_equal, partials=[None, None], scalar=ScalarForm("le")
+)
+gt = elementwise(
+    "gt", operator.gt, ufunc=np.greater, partials=[None, None], scalar=ScalarForm("gt")
+)
+ge = elementwise(
+    "ge", operator.ge, ufunc=np.greater_equal, partials=[None, None], scalar=ScalarForm("ge")
+)
+eq = elementwise("eq", operator.eq, ufunc=np.equal, partials=[None, None], scalar=ScalarForm("eq"))
+ne = elementwise(
+    "ne", operator.ne, ufunc=np.not_equal, partials=[None, None], scalar=ScalarForm("ne")
+)
 
 __all__ = [
     "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add", "add_cotangents",

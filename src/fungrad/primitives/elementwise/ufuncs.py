@@ -24,37 +24,67 @@ from fungrad.primitives.elementwise.family import (
     select,
 )
 from fungrad.primitives.movement.reshape_broadcast_cast import conj
-from fungrad.primitives.primitive import Primitive, general
+from fungrad.primitives.primitive import Primitive, ScalarForm, general
 from fungrad.tracing.trace import registry, typeof
 
 # --- exponentials and logarithms
 # ----------------------------------------------------------------------
 
-exp = elementwise("exp", np.exp, partials=[lambda y, x: y])
-exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)])
-expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: y + 1.0])
-log = elementwise("log", np.log, partials=[Over(lambda y, x: x)])
-log2 = elementwise("log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0))])
-log10 = elementwise("log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))])
-log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)])
+exp = elementwise("exp", np.exp, partials=[lambda y, x: y], scalar=ScalarForm("exp"))
+exp2 = elementwise(
+    "exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)], scalar=ScalarForm("exp2")
+)
+expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: y + 1.0], scalar=ScalarForm("expm1"))
+log = elementwise("log", np.log, partials=[Over(lambda y, x: x)], scalar=ScalarForm("log"))
+log2 = elementwise(
+    "log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0))], scalar=ScalarForm("log2")
+)
+log10 = elementwise(
+    "log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))], scalar=ScalarForm("log10")
+)
+log1p = elementwise(
+    "log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)], scalar=ScalarForm("log1p")
+)
 
 # --- trigonometric and hyperbolic
 # ----------------------------------------------------------------------
 
-sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)])
-cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)])
-tan = elementwise("tan", np.tan, partials=[lambda y, x: y * y + 1.0])
-arcsin = elementwise("arcsin", np.arcsin, partials=[Over(lambda y, x: np.sqrt(1.0 - x * x))])
-arccos = elementwise("arccos", np.arccos, partials=[Over(lambda y, x: -np.sqrt(1.0 - x * x))])
-arctan = elementwise("arctan", np.arctan, partials=[Over(lambda y, x: x * x + 1.0)])
-sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)])
-cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)])
-tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y])
-arcsinh = elementwise("arcsinh", np.arcsinh, partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))])
-arccosh = elementwise(
-    "arccosh", np.arccosh, partials=[Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0))]
+sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)], scalar=ScalarForm("sin"))
+cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)], scalar=ScalarForm("cos"))
+tan = elementwise("tan", np.tan, partials=[lambda y, x: y * y + 1.0], scalar=ScalarForm("tan"))
+arcsin = elementwise(
+    "arcsin",
+    np.arcsin,
+    partials=[Over(lambda y, x: np.sqrt(1.0 - x * x))],
+    scalar=ScalarForm("asin"),
 )
-arctanh = elementwise("arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)])
+arccos = elementwise(
+    "arccos",
+    np.arccos,
+    partials=[Over(lambda y, x: -np.sqrt(1.0 - x * x))],
+    scalar=ScalarForm("acos"),
+)
+arctan = elementwise(
+    "arctan", np.arctan, partials=[Over(lambda y, x: x * x + 1.0)], scalar=ScalarForm("atan")
+)
+sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)], scalar=ScalarForm("sinh"))
+cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)], scalar=ScalarForm("cosh"))
+tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y], scalar=ScalarForm("tanh"))
+arcsinh = elementwise(
+    "arcsinh",
+    np.arcsinh,
+    partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))],
+    scalar=ScalarForm("asinh"),
+)
+arccosh = elementwise(
+    "arccosh",
+    np.arccosh,
+    partials=[Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0))],
+    scalar=ScalarForm("acosh"),
+)
+arctanh = elementwise(
+    "arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)], scalar=ScalarForm("atanh")
+)
 deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0])
 rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi])
 registry.ufuncs[np.radians] = deg2rad
@@ -71,19 +101,30 @@ def _arctan2_slope(a: Any, x: Any, y: Any) -> Any:
 arctan2 = elementwise("arctan2", np.arctan2, partials=[
     lambda z, x, y: _arctan2_slope(y, x, y),
     lambda z, x, y: -_arctan2_slope(x, x, y),
-])  # fmt: skip
+], scalar=ScalarForm("atan2"))  # fmt: skip
 hypot = elementwise("hypot", np.hypot, partials=[
     lambda z, x, y: x / select(z == 0, 1.0, z),
     lambda z, x, y: y / select(z == 0, 1.0, z),
-])  # fmt: skip
+], scalar=ScalarForm("hypot"))  # fmt: skip
 
 # --- powers
 # --------------------------------------------------------------------------------------------
 
-sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)])
-cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)])
-square = elementwise("square", np.square, partials=[lambda y, x: Times(2.0, x)])
-reciprocal = elementwise("reciprocal", np.reciprocal, partials=[lambda y, x: -(y * y)])
+sqrt = elementwise(
+    "sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar=ScalarForm("sqrt")
+)
+cbrt = elementwise(
+    "cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)], scalar=ScalarForm("cbrt")
+)
+square = elementwise(
+    "square", np.square, partials=[lambda y, x: Times(2.0, x)], scalar=ScalarForm("square", "fi")
+)
+reciprocal = elementwise(
+    "reciprocal",
+    np.reciprocal,
+    partials=[lambda y, x: -(y * y)],
+    scalar=ScalarForm("reciprocal", "f"),
+)
 
 
 def _power_by_base(z: Any, x: Any, y: Any) -> Any:
@@ -105,7 +146,8 @@ def _power_by_exponent(z: Any, x: Any, y: Any) -> Any:
 
 
 power = elementwise("power", python_operator(np.power), ufunc=np.power,
-                    partials=[_power_by_base, _power_by_exponent])  # fmt: skip
+                    partials=[_power_by_base, _power_by_exponent],
+                    scalar=ScalarForm("power", "f"))  # fmt: skip
 
 # --- kinks
 # ---------------------------------------------------------------------------------------------
@@ -117,8 +159,10 @@ def _abs_slope(y: Any, x: Any) -> Any:
     return np.sign(x)
 
 
-abs = elementwise("abs", operator.abs, ufunc=np.absolute, partials=[_abs_slope])
-fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: np.sign(x)])
+abs = elementwise(
+    "abs", operator.abs, ufunc=np.absolute, partials=[_abs_slope], scalar=ScalarForm("abs", "fi")
+)
+fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: np.sign(x)], scalar=ScalarForm("abs"))
 
 
 def _part(z: Any, x: Any, y: Any) -> Any:
@@ -146,8 +190,18 @@ def _smaller_number(z: Any, x: Any, y: Any) -> Masked:
     return Masked(_part(z, x, y), np.logical_or(x <= y, y != y))
 
 
-maximum = elementwise("maximum", np.maximum, partials=[_larger, lambda z, x, y: _larger(z, y, x)])
-minimum = elementwise("minimum", np.minimum, partials=[_smaller, lambda z, x, y: _smaller(z, y, x)])
+maximum = elementwise(
+    "maximum",
+    np.maximum,
+    partials=[_larger, lambda z, x, y: _larger(z, y, x)],
+    scalar=ScalarForm("maximum", "fi"),
+)
+minimum = elementwise(
+    "minimum",
+    np.minimum,
+    partials=[_smaller, lambda z, x, y: _smaller(z, y, x)],
+    scalar=ScalarForm("minimum", "fi"),
+)
 fmax = elementwise(
     "fmax", np.fmax, partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)]
 )
@@ -156,12 +210,21 @@ fmin = elementwise(
 )
 
 copysign = elementwise(
-    "copysign", np.copysign, partials=[lambda z, x, y: np.sign(x) * np.copysign(1.0, y), None]
+    "copysign",
+    np.copysign,
+    partials=[lambda z, x, y: np.sign(x) * np.copysign(1.0, y), None],
+    scalar=ScalarForm("copysign"),
 )
 heaviside = elementwise("heaviside", np.heaviside, partials=[None, lambda z, x, y: x == 0])
 remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.remainder,
-                        partials=[1, lambda z, x, y: -np.floor_divide(x, y)])  # fmt: skip
-fmod = elementwise("fmod", np.fmod, partials=[1, lambda z, x, y: -np.trunc(np.divide(x, y))])
+                        partials=[1, lambda z, x, y: -np.floor_divide(x, y)],
+                        scalar=ScalarForm("remainder", "i"))  # fmt: skip
+fmod = elementwise(
+    "fmod",
+    np.fmod,
+    partials=[1, lambda z, x, y: -np.trunc(np.divide(x, y))],
+    scalar=ScalarForm("fmod", "f"),
+)
 nextafter = elementwise("nextafter", np.nextafter, partials=[1, None])
 ldexp: Primitive = elementwise("ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None])
 frexp_exponent = elementwise("frexp_exponent", lambda x: np.frexp(x)[1], partials=[None])
@@ -236,7 +299,9 @@ registry.ufuncs[np.conjugate] = conj
 # --- linear
 # ------------------------------------------------------------------------------------------------
 
-positive = elementwise("positive", operator.pos, ufunc=np.positive, partials=[1])
+positive = elementwise(
+    "positive", operator.pos, ufunc=np.positive, partials=[1], scalar=ScalarForm("positive", "fi")
+)
 
 # --- without a derivative, on purpose
 # -----------------------------------------------------------------------
@@ -250,9 +315,9 @@ rint = elementwise("rint", np.rint, partials=[None])
 sign = elementwise("sign", np.sign, partials=[None])
 signbit = elementwise("signbit", np.signbit, partials=[None])
 spacing = elementwise("spacing", np.spacing, partials=[None])
-isnan = elementwise("isnan", np.isnan, partials=[None])
-isinf = elementwise("isinf", np.isinf, partials=[None])
-isfinite = elementwise("isfinite", np.isfinite, partials=[None])
+isnan = elementwise("isnan", np.isnan, partials=[None], scalar=ScalarForm("isnan"))
+isinf = elementwise("isinf", np.isinf, partials=[None], scalar=ScalarForm("isinf"))
+isfinite = elementwise("isfinite", np.isfinite, partials=[None], scalar=ScalarForm("isfinite"))
 logical_xor = elementwise("logical_xor", np.logical_xor, partials=[None, None])
 bitwise_and = elementwise(
     "bitwise_and", python_operator(np.bitwise_and), ufunc=np.bitwise_and, partials=[None, None]

@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.primitive import Primitive, full, general, linear, zeros
+from fungrad.primitives.primitive import Primitive, ScalarForm, full, general, linear, zeros
 from fungrad.tracing.trace import shape_of, typeof
 
 Shape = tuple[int, ...]
@@ -177,6 +177,7 @@ convert: Primitive = linear(
     ),
     batch=lambda args, batched, size, *, dtype: convert(args[0], dtype=dtype),
     moves=True,
+    scalar=ScalarForm("convert"),
 )
 """`convert(x, dtype=)`: x in another floating or complex dtype; the real part where that is
 real. The mask of a cotangent stays boolean.
@@ -189,6 +190,7 @@ number: Primitive = linear(
     transpose=lambda ct, x: ct if typeof(ct).dtype == np.bool_ else convert(ct, dtype=x.dtype),
     batch=lambda args, batched, size: convert(args[0], dtype=np.dtype(np.float64)),
     moves=True,
+    scalar=ScalarForm("number"),
 )
 """`number(x)`: a real number of shape () as a Python float, which promotes as one."""
 
@@ -206,6 +208,7 @@ to_discrete: Primitive = general(
     type=lambda x, *, dtype: Type(x.shape, dtype),
     batch=lambda args, batched, size, *, dtype: to_discrete(args[0], dtype=dtype),
     cuts=True,
+    scalar=ScalarForm("convert"),
 )
 """`to_discrete(x, dtype=)`: x as integers, booleans or other objects without a derivative."""
 

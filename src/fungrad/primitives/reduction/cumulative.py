@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import elementwise, select
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, concatenate, slice_axis
-from fungrad.primitives.primitive import Primitive, full, linear
+from fungrad.primitives.primitive import Primitive, ScalarForm, full, linear
 from fungrad.tracing.trace import shape_of, typeof
 
 
@@ -178,7 +178,7 @@ def _eval_attains(x: Any, y: Any) -> Any:
     return np.equal(x, y)
 
 
-attains = elementwise("attains", _eval_attains, partials=[None, None])
+attains = elementwise("attains", _eval_attains, partials=[None, None], scalar=ScalarForm("attains"))
 """`attains(x, y)`: whether x is y, where NaN is NaN."""
 
 

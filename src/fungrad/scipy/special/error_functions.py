@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.fusion.fused_kernels import KERNELS
-from fungrad.compiler.lowering.scalar.scalar_expressions import FORMS, function
 from fungrad.primitives.elementwise.family import Kind, Kinds, Over, elementwise, select
-from fungrad.primitives.primitive import Primitive
+from fungrad.primitives.primitive import Primitive, ScalarForm
 from fungrad.runtime.kernels import elementwise as kernels
 from fungrad.scipy.optional import real, scipy_special
 
@@ -51,10 +50,13 @@ _REAL: dict[Kinds, Kind] = {
     for dtype, weak in ((np.float64, False), (np.float64, True), (np.float32, False))
 }
 erf = elementwise(
-    "erf", sp.erf, partials=[lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI], types=_REAL
+    "erf",
+    sp.erf,
+    partials=[lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI],
+    types=_REAL,
+    scalar=ScalarForm("erf"),
 )
 KERNELS[erf] = kernels.erf
-FORMS[erf] = function("erf")
 erfc = elementwise("erfc", sp.erfc, partials=[lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI])
 erfi = elementwise("erfi", sp.erfi, partials=[lambda y, x: np.exp(x * x) * _TWO_OVER_ROOT_PI])
 erfcx = elementwise("erfcx", sp.erfcx, partials=[_erfcx_slope])

@@ -14,11 +14,6 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Equation, Literal
-from fungrad.primitives.elementwise import family as arithmetic
-from fungrad.primitives.elementwise import ufuncs
-from fungrad.primitives.movement.reshape_broadcast_cast import convert, number, to_discrete
-from fungrad.primitives.reduction.cumulative import attains
-from fungrad.primitives.stop_gradient import stop
 from fungrad.support.record import Record
 
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
@@ -71,49 +66,37 @@ def _cast(equation: Equation, x: str) -> str:
     return f"float({x})" if dtype == FLOAT else f"int({x})" if dtype == INT else f"({x} != 0)"
 
 
-FORMS: dict[Any, Form] = {
-    arithmetic.neg: _plain("-{0}"),
-    arithmetic.add: _plain("{0} + {1}"),
-    arithmetic.sub: _plain("{0} - {1}"),
-    arithmetic.mul: _plain("{0} * {1}"),
-    arithmetic.div: _plain("{0} / {1}"),
-    arithmetic.lt: _plain("{0} < {1}"),
-    arithmetic.le: _plain("{0} <= {1}"),
-    arithmetic.gt: _plain("{0} > {1}"),
-    arithmetic.ge: _plain("{0} >= {1}"),
-    arithmetic.eq: _plain("{0} == {1}"),
-    arithmetic.ne: _plain("{0} != {1}"),
-    arithmetic.select: _plain("{1} if {0} else {2}"),
-    arithmetic.logical_and: _plain("bool({0} and {1})"),
-    arithmetic.logical_or: _plain("bool({0} or {1})"),
-    arithmetic.logical_not: _plain("not {0}"),
-    attains: _plain("{0} == {1} or ({0} != {0} and {1} != {1})"),
-    ufuncs.square: _plain("{0} * {0}"),
-    ufuncs.reciprocal: _plain("1.0 / {0}"),
-    ufuncs.positive: _plain("{0}"),
-    number: _plain("float({0})"),
-    ufuncs.abs: Form(lambda equation, x: f"abs({x})", 35),
-    ufuncs.fabs: Form(lambda equation, x: f"abs({x})", 35),
-    ufuncs.maximum: _plain(LARGER),
-    ufuncs.minimum: _plain(SMALLER),
-    ufuncs.remainder: _plain("{0} % {1}"),
-    ufuncs.isnan: _plain("{0} != {0}"),
-    ufuncs.power: Form(_power, 40),
-    convert: Form(_cast, 50),
-    to_discrete: Form(_cast, 50),
-    stop: _plain("{0}"),
-    **{
-        getattr(ufuncs, ours): function(theirs)
-        for ours, theirs in {
-            "sqrt": "sqrt", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p",
-            "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan",
-            "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh",
-            "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-            "arctan2": "atan2", "hypot": "hypot", "cbrt": "cbrt", "exp2": "exp2",
-            "isfinite": "isfinite", "isinf": "isinf", "copysign": "copysign", "fmod": "fmod",
-        }.items()
-    },
-}  # fmt: skip
+FORMS: dict[str, Form] = {
+    "neg": _plain("-{0}"),
+    "add": _plain("{0} + {1}"),
+    "sub": _plain("{0} - {1}"),
+    "mul": _plain("{0} * {1}"),
+    "div": _plain("{0} / {1}"),
+    "lt": _plain("{0} < {1}"),
+    "le": _plain("{0} <= {1}"),
+    "gt": _plain("{0} > {1}"),
+    "ge": _plain("{0} >= {1}"),
+    "eq": _plain("{0} == {1}"),
+    "ne": _plain("{0} != {1}"),
+    "select": _plain("{1} if {0} else {2}"),
+    "logical_and": _plain("bool({0} and {1})"),
+    "logical_or": _plain("bool({0} or {1})"),
+    "logical_not": _plain("not {0}"),
+    "attains": _plain("{0} == {1} or ({0} != {0} and {1} != {1})"),
+    "square": _plain("{0} * {0}"),
+    "reciprocal": _plain("1.0 / {0}"),
+    "positive": _plain("{0}"),
+    "number": _plain("float({0})"),
+    "abs": Form(lambda equation, x: f"abs({x})", 35),
+    "maximum": _plain(LARGER),
+    "minimum": _plain(SMALLER),
+    "remainder": _plain("{0} % {1}"),
+    "isnan": _plain("{0} != {0}"),
+    "power": Form(_power, 40),
+    "convert": Form(_cast, 50),
+    **{name: function(name) for name in NAMES if name not in ("inf", "nan", "pow")},
+}
+"""How an operation of a primitive's scalar form is written."""
 
 
 def expressed(equation: Equation) -> Form | None:
@@ -122,24 +105,23 @@ def expressed(equation: Equation) -> Form | None:
     Where NumPy computes with floats, integers are made floats first: Python compares and divides
     them exactly, and chooses one of them as it is.
     """
-    found = FORMS.get(equation.primitive)
-    if found is None or not _known([a.type.dtype for a in (*equation.inputs, *equation.outputs)]):
-        return None
+    primitive: Any = equation.primitive
+    scalar = primitive.scalar
     inputs = [a.type.dtype for a in equation.inputs]
     output = equation.outputs[0].type.dtype
-    if BOOL in inputs and output != FLOAT and equation.primitive in _ARITHMETIC:
-        return None  # True + True is True for NumPy, and -True an error
-    if output == INT and equation.primitive in (ufuncs.power, ufuncs.reciprocal, ufuncs.fmod):
-        return None  # integer powers wrap around, and fmod computes with floats
-    if equation.primitive is ufuncs.remainder and output == FLOAT:
-        return None  # of infinities, Python's raises or differs
-    first = 1 if equation.primitive is arithmetic.select else 0
-    whole = [i for i, dtype in enumerate(inputs) if i >= first and dtype != FLOAT]
-    if not whole or equation.primitive in (convert, to_discrete) or found.cost == FUNCTION:
+    if scalar is None or not _known([*inputs, output]):
+        return None
+    operands = inputs[1:] if scalar.operation == "select" else inputs
+    floats = output == FLOAT or FLOAT in operands
+    kind = "f" if floats else "b" if BOOL in operands else "i"
+    found = FORMS.get(scalar.operation)
+    if found is None or kind not in scalar.kinds:
+        return None
+    first = len(inputs) - len(operands)
+    whole = [i for i, dtype in enumerate(operands, first) if dtype != FLOAT]
+    if not (floats and whole) or scalar.operation == "convert" or found.cost == FUNCTION:
         return found
-    if output == FLOAT or FLOAT in inputs[first:]:
-        return _of_floats(found, whole)
-    return found
+    return _of_floats(found, whole)
 
 
 def _of_floats(form: Form, places: Sequence[int]) -> Form:
@@ -150,12 +132,6 @@ def _of_floats(form: Form, places: Sequence[int]) -> Form:
         return form.write(equation, *given)
 
     return Form(write, form.cost + OPERATION * len(places))
-
-
-_ARITHMETIC = (
-    arithmetic.neg, arithmetic.add, arithmetic.sub, arithmetic.mul, ufuncs.square, ufuncs.abs,
-    ufuncs.positive, ufuncs.remainder, ufuncs.maximum, ufuncs.minimum,
-)  # fmt: skip
 
 
 def _known(dtypes: Sequence[np.dtype[Any]]) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from surface import agrees, same, values
 
 import fungrad as fg
-from fungrad.numpy.interception.numpy_functions import BY_OTHERS, INTERCEPTED, MAKERS, MAY_BE_OLD
+from fungrad.interception.numpy_functions import BY_OTHERS, INTERCEPTED, MAKERS, MAY_BE_OLD
 from fungrad.tracing.trace import Tracer
 
 NAMES = {*INTERCEPTED, *MAKERS, *MAY_BE_OLD, *BY_OTHERS[np], "vectorize"}

@@ -1,10 +1,12 @@
-"""Imports only point down, none hide in functions, and there are no cycles: proven from the
-source.
+"""The folders stand in one order, and what a module loads stands below it: proven from the source,
+names of modules in strings included, and by importing each folder alone.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,38 +16,51 @@ import fungrad
 
 ROOT = Path(fungrad.__file__).parent
 
-# The floors, lowest first. The longest matching name counts; every module has to stand on one.
-FLOORS = (
-    ("errors", "support"),
-    ("ir",),
-    ("tracing",),
-    ("runtime",),
-    ("primitives",),
-    ("transforms",),
-    ("retracing",),
-    ("control_flow",),
-    ("linear_maps",),
-    ("taylor", "custom_rules", "rematerialisation", "host", "implicit", "debugging"),
-    ("compiler",),
-    (
-        "numpy",
-        "scipy",
-        "nn",
-        "random",
-        "lax",
-        "extend",
-        "compat",
-        "config",
-        "tree_util",
-        "tree_parts",
-    ),
-    ("source_export", "inspect", "serialisation"),
-    ("testing", "data", "sparse", "dask", "engines"),
-    ("__init__",),
-    ("demo",),
-    ("cli", "__main__"),
+FOLDERS = (
+    "errors",
+    "support",
+    "ir",
+    "tracing",
+    "runtime",
+    "primitives",
+    "transforms",
+    "retracing",
+    "control_flow",
+    "linear_maps",
+    "taylor",
+    "custom_rules",
+    "host",
+    "debugging",
+    "rematerialisation",
+    "implicit",
+    "compiler.passes",
+    "compiler.lowering",
+    "compiler",
+    "tree_util",
+    "tree_parts",
+    "numpy",
+    "extend",
+    "lax",
+    "scipy",
+    "interception",
+    "config",
+    "random",
+    "nn",
+    "source_export",
+    "inspect",
+    "serialisation",
+    "sparse",
+    "dask",
+    "engines",
+    "testing",
+    "data",
+    "compat",
+    "__init__",
+    "demo",
+    "cli",
+    "__main__",
 )
-HEIGHT = {name: height for height, names in enumerate(FLOORS) for name in names}
+"""The folders and single files of the package: each may load those before it, and itself."""
 
 
 def modules() -> dict[str, ast.Module]:
@@ -62,8 +77,27 @@ def modules() -> dict[str, ast.Module]:
 MODULES = modules()
 
 
-def package_import(node: ast.AST) -> list[str]:
-    """The modules of fungrad that an import statement loads, by their names below `fungrad`."""
+def folder_of(name: str) -> str:
+    """The entry of FOLDERS that a module belongs to: the longest that begins its name."""
+    parts = name.split(".")
+    names = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    return next(found for found in names if found in FOLDERS)
+
+
+def height(name: str) -> int:
+    return FOLDERS.index(folder_of(name))
+
+
+def module_of(full: str) -> str:
+    """The module that a dotted name begins with, below `fungrad`."""
+    below = full.split(".")[1:]
+    while below and ".".join(below) not in MODULES:
+        below = below[:-1]
+    return ".".join(below) or "__init__"
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    """The full names that an import statement asks fungrad for."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
@@ -71,64 +105,69 @@ def package_import(node: ast.AST) -> list[str]:
         names = [f"{node.module}.{alias.name}" for alias in node.names]
     else:
         return []
-    result = []
-    for name in names:
-        if name.split(".")[0] != "fungrad":
-            continue
-        below = name.split(".")[1:]
-        while below and ".".join(below) not in MODULES:
-            below = below[:-1]
-        result.append(".".join(below) or "__init__")
-    return result
+    return [name for name in names if name.split(".")[0] == "fungrad"]
 
 
-def only_for_types(tree: ast.Module) -> set[ast.AST]:
-    """The nodes under `if TYPE_CHECKING:`."""
-    return {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for part in node.body
-        for inner in ast.walk(part)
-    }
+def docstrings(tree: ast.Module) -> set[ast.AST]:
+    """The nodes that are statements of a string alone."""
+    return {n.value for n in ast.walk(tree) if isinstance(n, ast.Expr)}
 
 
-def imports_of(name: str) -> list[str]:
-    tree = MODULES[name]
-    ignored = only_for_types(tree)
-    return [m for node in ast.walk(tree) if node not in ignored for m in package_import(node)]
+def loads(name: str, tree: ast.Module) -> list[tuple[int, str]]:
+    """What a module loads, at its lines: by imports anywhere in it, under TYPE_CHECKING and in
+    functions too, and by strings that are the name of a module or the beginning of one.
+    """
+    found = []
+    ignored = docstrings(tree)
+    for node in ast.walk(tree):
+        for full in imported_names(node):
+            found.append((node.lineno, module_of(full)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in ignored:
+            target = module_of(node.value.rstrip("."))
+            named = node.value.startswith("fungrad.") and " " not in node.value
+            if named and target != "__init__":
+                found.append((node.lineno, target))
+    return found
 
 
-def floor_of(name: str) -> int:
-    return HEIGHT[name.split(".")[0]]
+def rising(name: str, tree: ast.Module) -> list[str]:
+    """The lines of a module that load what stands above it."""
+    return [
+        f"{name}, line {line}, loads {target}"
+        for line, target in loads(name, tree)
+        if height(target) > height(name)
+    ]
+
+
+def test_every_module_stands_in_a_folder():
+    assert {folder_of(name) for name in MODULES} == set(FOLDERS)
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_imports_point_down(name):
-    for imported in imports_of(name):
-        assert floor_of(imported) <= floor_of(name), f"{name} imports {imported}, a floor above it"
+def test_modules_load_what_stands_below(name):
+    assert rising(name, MODULES[name]) == []
 
 
-def test_what_is_imported_later_is_there_and_below():
-    named = [
-        (name, inner.value.removeprefix("fungrad."))
-        for name, tree in MODULES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ByPrimitive", "Module", "_of")
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Constant)
-        if isinstance(inner.value, str) and inner.value.startswith("fungrad.")
-    ]
-    assert len(named) >= 10
-    for name, later in named:
-        assert later in MODULES and floor_of(later) <= floor_of(name), f"{name} names {later}"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from fungrad.compiler.jit import jit",
+        "def f():\n    import fungrad.compiler.jit",
+        "import importlib\ndef f():\n    return importlib.import_module('fungrad.compiler.jit')",
+        "import importlib\ndef f(x):\n    return importlib.import_module(f'fungrad.scipy.{x}')",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fungrad.lax import scan",
+        "RULES = {'fungrad.compiler.jit': 1}",
+    ],
+)
+def test_the_test_sees_what_rises(text):
+    assert len(rising("tracing.interpreter", ast.parse(text))) == 1
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_no_import_of_ours_hides_in_a_function(name):
     for node in ast.walk(MODULES[name]):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            hidden = [m for inner in ast.walk(node) for m in package_import(inner)]
+            hidden = [m for inner in ast.walk(node) for m in imported_names(inner)]
             assert hidden == [], f"{name}, line {node.lineno}"
 
 
@@ -140,9 +179,11 @@ def test_there_are_no_cycles():
         if name in state:
             return
         state[name] = "open"
-        for imported in imports_of(name):
-            if imported != name and not name.startswith(imported + "."):
-                visit(imported, (*path, name))
+        for node in ast.walk(MODULES[name]):
+            for full in imported_names(node):
+                imported = module_of(full)
+                if imported != name and not name.startswith(imported + "."):
+                    visit(imported, (*path, name))
         state[name] = "done"
 
     for name in MODULES:
@@ -150,10 +191,40 @@ def test_there_are_no_cycles():
     assert set(state) == set(MODULES)
 
 
-def test_the_ground_floors_know_only_numpy_and_the_standard_library():
+ALONE = """
+import importlib, sys, types
+package = types.ModuleType("fungrad")
+package.__path__ = [{root!r}]
+sys.modules["fungrad"] = package
+for name in {names!r}:
+    importlib.import_module("fungrad." + name)
+print(*(name for name in sys.modules if name.startswith("fungrad.")))
+"""
+"""Imports modules without the package's own __init__, which loads all that a user needs."""
+
+
+@pytest.mark.parametrize("folder", [f for f in FOLDERS if f not in ("__init__", "__main__")])
+def test_a_folder_alone_loads_nothing_from_above(folder):
+    names = [name for name in MODULES if folder_of(name) == folder]
+    if folder in NEEDS and importlib.util.find_spec(NEEDS[folder]) is None:
+        pytest.skip(f"needs {NEEDS[folder]}")
+    names = [n for n in names if not n.startswith("engines.jax")]
+    code = ALONE.format(root=str(ROOT), names=names)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = [module_of(full) for full in done.stdout.split()]
+    above = [m for m in loaded if height(m) > height(folder)]
+    assert [m for m in above if not folder.startswith(f"{m}.")] == []  # but for the packages around
+
+
+NEEDS = {"scipy": "scipy", "dask": "dask", "testing": "hypothesis", "sparse": "scipy"}
+"""The libraries that a folder imports with its own modules."""
+
+
+def test_the_core_knows_only_numpy_and_the_standard_library():
     allowed = {"numpy", "fungrad"}
     for name, tree in MODULES.items():
-        if floor_of(name) > HEIGHT["numpy"]:
+        if height(name) > FOLDERS.index("interception"):
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -186,7 +257,7 @@ def test_no_function_of_numpy_is_implemented_twice():
 def test_no_primitive_is_a_special_case_of_a_transform():
     # stop_gradient is whole in its own file: the transforms and what they stand on do not name it.
     for name, tree in MODULES.items():
-        if floor_of(name) <= HEIGHT["transforms"] and name != "primitives.stop_gradient":
+        if height(name) <= FOLDERS.index("transforms") and name != "primitives.stop_gradient":
             for node in ast.walk(tree):
                 if isinstance(node, (ast.Name, ast.Attribute)):
                     text = node.id if isinstance(node, ast.Name) else node.attr

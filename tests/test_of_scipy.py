@@ -14,7 +14,7 @@ import pytest
 
 import fungrad as fg
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.interception.scipy_functions import TABLE
+from fungrad.interception.scipy_functions import TABLE
 
 pytest.importorskip("scipy")
 

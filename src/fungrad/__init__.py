@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fungrad import errors as errors
+from fungrad import interception as _interception  # noqa: F401 - registers what it replaces
 from fungrad import numpy as numpy
 from fungrad.compiler.jit import clear_caches as clear_caches
 from fungrad.compiler.jit import jit as jit

@@ -24,18 +24,15 @@ from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import Tracer
 from fungrad.transforms.engine.batching import take_first
 
-_UNFOLDED = frozenset((call, switch, while_loop, scan))
+UNFOLDED = {call, switch, while_loop, scan}
+"""What `unfold` can evaluate; primitives of other files that hold one Graph add themselves."""
 RECORDS = {"scan_record": scan, "switch_record": switch, "while_loop_record": while_loop}
 """What computes the same as the primitive that reverse mode puts in its place."""
 
 
 def unfolds(primitive: Any) -> bool:
     """Whether a primitive is a call, a branch or a loop of Graphs that `unfold` can evaluate."""
-    # checkpoint.py stands on the debugging that stands on this file: it is known by its name.
-    return primitive in _UNFOLDED or (
-        primitive.name == "checkpoint"
-        and primitive.module == "fungrad.rematerialisation.checkpoint"
-    )
+    return primitive in UNFOLDED
 
 
 def size_of(primitive: Any, params: dict[str, Any]) -> int:

@@ -15,6 +15,7 @@ from fungrad.lax.control import scan as scan
 from fungrad.lax.control import switch as switch
 from fungrad.lax.control import while_loop as while_loop
 from fungrad.primitives.stop_gradient import stop_gradient as stop_gradient
+from fungrad.tracing.trace import registry as _registry
 
 if TYPE_CHECKING:
     from fungrad.lax.lazy_functions import *  # noqa: F403 - a list of names
@@ -42,7 +43,7 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
         special = _operations()
         if name in special:
-            return getattr(importlib.import_module("fungrad.scipy.special"), special[name])
+            return getattr(_registry.scipy("special"), special[name])
         if name in globals():
             return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

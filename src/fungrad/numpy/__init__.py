@@ -20,11 +20,6 @@ from fungrad.numpy.creation import *
 from fungrad.numpy.dtypes import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.indexing import *
-from fungrad.numpy.interception import array_api_namespace as array_api_namespace
-from fungrad.numpy.interception import math_functions as math_functions
-from fungrad.numpy.interception import numba_compilation as numba_compilation
-from fungrad.numpy.interception import numpy_functions as numpy_functions
-from fungrad.numpy.interception import scipy_functions as scipy_functions
 from fungrad.numpy.join_split import *
 from fungrad.numpy.mean_var import *
 from fungrad.numpy.mutation import promoted_arrays as promoted_arrays
@@ -55,12 +50,10 @@ def _seldom() -> None:
 
 
 def _later(func: Any) -> Any:
-    """The implementation of a function of a submodule, or a ufunc of SciPy, that was not imported
-    so far.
-    """
+    """The implementation of a function of a submodule that was not imported so far."""
     if isinstance(func, _numpy.ufunc):
         if "scipy.special" in sys.modules:  # where else could a ufunc of SciPy come from
-            importlib.import_module("fungrad.scipy.special.lazy_functions")
+            _registry.scipy("special.lazy_functions")
         return _registry.ufuncs.get(func)
     package, _, name = str(getattr(func, "__module__", "")).rpartition(".")
     if package == "numpy" and name in _LATER:
@@ -78,7 +71,7 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         return importlib.import_module(f"{__name__}.{name}")
     if name == "special":  # where SciPy's dispatch looks (SCIPY_ARRAY_API=1)
-        return importlib.import_module("fungrad.scipy.special")
+        return _registry.scipy("special")
     if name == "__all__":  # of `import *`
         _seldom()
         return [public for public in globals() if not public.startswith("_")]

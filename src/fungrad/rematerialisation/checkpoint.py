@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.control_flow.call import run
+from fungrad.control_flow.unroll import UNFOLDED
 from fungrad.custom_rules.closures_and_arguments import Arguments, captured, outputs_of, valueless
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
@@ -106,6 +107,7 @@ checkpointed: Primitive = Primitive(
 )
 """`checkpoint(*args, graph=, policy=)`: the outputs of a Graph. Never inlined, so that no pass
 merges what is computed again with what was computed before."""
+UNFOLDED.add(checkpointed)
 
 
 class Checkpointed(OfFunction):

@@ -7,7 +7,7 @@ a list. Knows the structural primitives; knows no other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from fungrad.control_flow.call import call
 from fungrad.control_flow.reverse_with_tape import parted
@@ -23,15 +23,29 @@ from fungrad.control_flow.while_loop import (
 from fungrad.custom_rules.primitive import custom
 from fungrad.host.external import opaque
 from fungrad.implicit.fixed_point_iteration import iteration
-from fungrad.ir.graph import Equation, Graph
+from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.retracing.graph_transforms import differentiate
-from fungrad.source_export.constants import NotWritable, shape_text
-
-if TYPE_CHECKING:
-    from fungrad.source_export.module_writer import Function
+from fungrad.source_export.constants import NotWritable, Values, shape_text
 
 Lines = list[str]
+
+
+class Statements(Protocol):
+    """Who writes the statements of a function, as far as loops and branches need him."""
+
+    @property
+    def values(self) -> Values: ...
+
+    def name(self, variable: Variable, wished: str = "") -> str: ...
+
+    def bind(self, variable: Variable, text: str) -> None: ...
+
+    def letter(self) -> str: ...
+
+    def local(self, wished: str) -> str: ...
+
+    def inlined(self, graph: Graph, arguments: Sequence[str]) -> tuple[Lines, Lines]: ...
 
 
 def indented(lines: Sequence[str]) -> Lines:
@@ -62,11 +76,11 @@ def target(names: Sequence[str]) -> str:
     return ", ".join(names) + "," * (len(names) == 1)
 
 
-def _outputs(f: Function, equation: Equation) -> Lines:
+def _outputs(f: Statements, equation: Equation) -> Lines:
     return [f.name(v) for v in equation.outputs]
 
 
-def _zeros(f: Function, type_: Any) -> str:
+def _zeros(f: Statements, type_: Any) -> str:
     kind = "" if type_.dtype == "float64" else f", {f.values.dtype(type_.dtype)}"
     return f"np.zeros({shape_text(type_.shape)}{kind})"
 
@@ -74,7 +88,7 @@ def _zeros(f: Function, type_: Any) -> str:
 # --- Graphs that are just run ---------------------------------------------------------------------
 
 
-def _inline(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _inline(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     graph = equation.params["graph"]
     if not isinstance(graph, Graph):
         raise NotWritable("Python functions with a derivative of their own")
@@ -86,7 +100,7 @@ def _inline(f: Function, equation: Equation, arguments: Lines) -> Lines:
     return lines
 
 
-def _fixed_point(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _fixed_point(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     params = equation.params
     constants, tol = params["constants"], f.values.value("tol", params["tol"])
     state = _outputs(f, equation)
@@ -112,7 +126,7 @@ def _fixed_point(f: Function, equation: Equation, arguments: Lines) -> Lines:
 # --- scan -----------------------------------------------------------------------------------------
 
 
-def _scan(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _scan(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     params = equation.params
     constants, n = params["counts"]
     names = _outputs(f, equation)[: len(params["body"].outputs)]
@@ -138,17 +152,19 @@ def _range(order: Any) -> str:
     return f"reversed(range({order.start + 1}))"
 
 
-def _rows(f: Function, body: Graph, at: int, arrays: Sequence[str], i: str) -> tuple[Lines, Lines]:
+def _rows(
+    f: Statements, body: Graph, at: int, arrays: Sequence[str], i: str
+) -> tuple[Lines, Lines]:
     """The statements that read a step's rows of arrays, and the names that these get."""
     names = [f.letter() for _ in arrays]
     return [f"{name} = {x}[{i}]" for name, x in zip(names, arrays, strict=True)], names
 
 
-def _scan_record(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _scan_record(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     return [*_scan(f, equation, arguments), f"{f.name(equation.outputs[-1])} = None"]
 
 
-def _scan_pullback(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _scan_pullback(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     """The steps once more, with what they leave behind, and then back."""
     params, wanted = equation.params, equation.params["wanted"]
     body, (constants, n) = params["body"], params["counts"]
@@ -192,7 +208,7 @@ def _scan_pullback(f: Function, equation: Equation, arguments: Lines) -> Lines:
 # --- while ----------------------------------------------------------------------------------------
 
 
-def _loop(f: Function, equation: Equation, state: Lines, arguments: Lines, trail: str) -> Lines:
+def _loop(f: Statements, equation: Equation, state: Lines, arguments: Lines, trail: str) -> Lines:
     """The loop; with a trail, it lists there what the steps leave behind."""
     params = equation.params
     first, second = params["counts"]
@@ -213,17 +229,17 @@ def _loop(f: Function, equation: Equation, state: Lines, arguments: Lines, trail
     return [*lines, "while True:", *indented([*test, f"if not {holds}:", "    break", *body])]
 
 
-def _while(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _while(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     return _loop(f, equation, _outputs(f, equation), arguments, "")
 
 
-def _while_record(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _while_record(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     trail = f.name(equation.outputs[-1], "trail")
     *state, _ = _outputs(f, equation)
     return _loop(f, equation, state, arguments, trail)
 
 
-def _while_pullback(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _while_pullback(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     params, wanted = equation.params, equation.params["wanted"]
     body, (first, constants) = params["body"], params["counts"]
     args, trail, given = parted(arguments, wanted, params["trailed"])
@@ -265,7 +281,7 @@ def _chosen(equation: Equation, index: str, blocks: Sequence[Lines]) -> Lines:
     return [*lines, "else:", *indented(blocks[-1])]
 
 
-def _switch(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _switch(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     index, *operands = arguments
     names, blocks = _outputs(f, equation), []
     for branch in equation.params["branches"]:
@@ -274,7 +290,7 @@ def _switch(f: Function, equation: Equation, arguments: Lines) -> Lines:
     return _chosen(equation, index, blocks)
 
 
-def _switch_record(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _switch_record(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     index, *operands = arguments
     trail = f.name(equation.outputs[-1], "trail")
     *names, _ = _outputs(f, equation)
@@ -287,7 +303,7 @@ def _switch_record(f: Function, equation: Equation, arguments: Lines) -> Lines:
     return _chosen(equation, index, blocks)
 
 
-def _switch_pullback(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _switch_pullback(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     params, wanted = equation.params, equation.params["wanted"]
     (index, *operands), trail, given = parted(arguments, wanted, params["trailed"])
     names, blocks = _outputs(f, equation), []
@@ -308,7 +324,7 @@ def _switch_pullback(f: Function, equation: Equation, arguments: Lines) -> Lines
     return _chosen(equation, index, blocks)
 
 
-def _host(f: Function, equation: Equation, arguments: Lines) -> Lines:
+def _host(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     raise NotWritable(f"the Python function `{equation.params['host']}`, which is not traced")
 
 

@@ -1,6 +1,6 @@
 """Arrays that the program makes while a transform traces, to write traced values into.
 
-`np.zeros(n)` asks no protocol, so what it makes then (numpy/interception/numpy_functions.py) is a
+`np.zeros(n)` asks no protocol, so what it makes then (interception/numpy_functions.py) is a
 `Writable`: an ndarray to everybody, C code included, and so is what NumPy computes of it. The first
 write of a traced value turns it, the array that owns its memory and all other views of that into
 `Written` ones: each holds a tracer, which answers in its place. Their memory is of no use any more,

@@ -5,8 +5,8 @@ gives such modules another class when it begins to run the user's function, whos
 the place of the names, and gives them their own back when it ends. One assignment each way, however
 many names there are; a module's `__dict__` is left alone. Names that other modules bound before
 (`from math import sin`) are written to where the traced function can call by them. Knows modules
-and functions; `numpy/interception/numpy_functions.py`, `numpy/interception/math_functions.py` and
-`numpy/interception/scipy_functions.py` have the tables.
+and functions; `interception/numpy_functions.py`, `interception/math_functions.py` and
+`interception/scipy_functions.py` have the tables.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ NumPy's warnings the user's line.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import os
 import re
@@ -283,20 +282,21 @@ def _public(part: str, code: types.CodeType, instance: Any, words: tuple[str, ..
     return ""
 
 
-def _counterpart(part: str, name: str) -> str:
-    """What fungrad.scipy has for a name of SciPy's, as `stats.norm.logpdf`: the package alone where
-    the name is not known; nothing where it has none.
+def _no_counterpart(part: str, name: str) -> str:
+    return ""
+
+
+_counterpart: Callable[[str, str], str] = _no_counterpart
+
+
+def name_counterparts(find: Callable[[str, str], str]) -> None:
+    """Installs the function that names fungrad's counterpart of one of SciPy's.
+
+    It takes SciPy's module and the name in it and returns both as `stats.norm.logpdf`: the module
+    alone where the name is not known, nothing where there is no counterpart.
     """
-    home = os.path.join(_PACKAGE, "scipy", part)
-    if not (os.path.exists(home) or os.path.exists(f"{home}.py")):
-        return ""
-    ours: Any = importlib.import_module(f"fungrad.scipy.{part}")
-    theirs: Any = sys.modules.get(f"scipy.{part}")
-    for word in name.split(".") if name else ():
-        ours, theirs = getattr(ours, word, None), getattr(theirs, word, None)
-        if ours is None or ours is theirs:
-            return ""
-    return f"{part}.{name}" if name else part
+    global _counterpart
+    _counterpart = find
 
 
 def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFunctionError:
@@ -305,8 +305,10 @@ def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedF
     where = user_line() if line is None else f" at {line}"
     ours = _counterpart(part, name)
     if ours:
-        take = f"fungrad.scipy.{ours}" if name else f"the function of fungrad.scipy.{part}"
-        advice = f"Take {take}, with the same arguments: `from fungrad.scipy import {part}`."
+        take = (
+            f"Take fungrad.scipy.{ours}" if name else f"Take the function of fungrad.scipy.{part}"
+        )
+        advice = f"{take}, with the same arguments: `from fungrad.scipy import {part}`."
     else:
         lacks = f"{part}.{name}" if name and _counterpart(part, "") else part
         advice = f"fungrad has no {lacks} of its own: wrap SciPy's by fg.external."

@@ -175,6 +175,8 @@ class Registry:
         self.functions: dict[Any, Callable[..., Any]] = _Functions()
         self.later: Callable[[Any], Callable[..., Any] | None] = lambda func: None
         """Looks for a function in submodules that are imported only when needed."""
+        self.scipy: Callable[[str], Any]
+        """Imports a module of fungrad.scipy, by its name there."""
         self.into: Callable[..., Any] = lambda out, value, function: NotImplemented
         """Writes a value into the array `out`, which it gives back, for a function of a name."""
         self.namespace: Any = None

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as _numpy
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
+from fungrad.interception import numpy_functions as _intercepted  # noqa: F401 - the table of functions
 from fungrad.numpy.creation import asarray as _asarray
-from fungrad.numpy.interception import numpy_functions as _intercepted  # noqa: F401 - the table of functions
 from fungrad.tracing.trace import Tracer as _Tracer
 from fungrad.tracing.trace import typeof as _typeof
 

@@ -9,20 +9,36 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.in_place_outputs import Targets
 from fungrad.compiler.lowering.fusion.row_access_type import Form
+from fungrad.compiler.lowering.fusion.tile_buffer_assignment import Buffers
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.elementwise.family import add, mul, select
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 from fungrad.primitives.reduction.cumulative import attains
 from fungrad.runtime.kernels import masked
 
-if TYPE_CHECKING:
-    from fungrad.compiler.lowering.fusion.tile_codegen import Block
+
+class TileWriter(Protocol):
+    """Who writes the body of a tile, as far as masks need him."""
+
+    region: Region
+    buffers: Buffers
+    targets: Targets
+    columns: bool
+    place: dict[Any, str]
+    lines: list[str]
+
+    def function(self, name: str, value: Any) -> str: ...
+
+    def constant(self, value: Any) -> str: ...
+
+    def target(self, variable: Variable, axis: int) -> str: ...
 
 
 class _InPlaceOfPrimitive:
@@ -149,7 +165,7 @@ def _mask(equation: Equation) -> tuple[Atom, np.dtype[Any]] | None:
 class Masking:
     """The lines of a block that pick by masks, and what is known of these."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: TileWriter) -> None:
         self._block = block
         self._names: dict[int, str] = {}
         self._extrema: dict[int, tuple[int, str]] = {}

@@ -10,7 +10,6 @@ ask a number for its own, and `prod` multiplies; `comb` and its like ask for an 
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +22,7 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.reduction.reduce import exact_sum
 from fungrad.tracing import interception
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current
+from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 
 def _float(name: str, x: Any) -> Any:
@@ -78,7 +77,7 @@ def _special(name: str, ours: str) -> Callable[..., Any]:
     """A function of numbers that fungrad.scipy.special has."""
 
     def found(x: Any) -> Any:
-        return getattr(importlib.import_module("fungrad.scipy.special"), ours)(x)
+        return getattr(registry.scipy("special"), ours)(x)
 
     return _by_numpy(name, found)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +22,8 @@ import numpy as np
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import Written
-from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current
+from fungrad.tracing.source_location import name_counterparts, user_line
+from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 TABLE = {
     "integrate": "cumulative_simpson cumulative_trapezoid fixed_quad odeint quad romb simpson "
@@ -115,8 +116,25 @@ def _given(args: Any, kwargs: Any) -> bool:
     )
 
 
+def _module(part: str) -> ModuleType:
+    return importlib.import_module(f"fungrad.scipy.{part}")
+
+
 def _ours(part: str, name: str) -> Any:
-    return getattr(importlib.import_module(f"fungrad.scipy.{part}"), name)
+    return getattr(_module(part), name)
+
+
+def _counterpart(part: str, name: str) -> str:
+    """See `name_counterparts`."""
+    if importlib.util.find_spec(f"fungrad.scipy.{part.partition('.')[0]}") is None:
+        return ""
+    ours: Any = _module(part)
+    theirs: Any = sys.modules.get(f"scipy.{part}")
+    for word in name.split(".") if name else ():
+        ours, theirs = getattr(ours, word, None), getattr(theirs, word, None)
+        if ours is None or ours is theirs:
+            return ""
+    return f"{part}.{name}" if name else part
 
 
 @functools.cache
@@ -228,6 +246,8 @@ def _replacements(part: str) -> Callable[[ModuleType], Mapping[str, Any]]:
     return make
 
 
+registry.scipy = _module
+name_counterparts(_counterpart)
 for _part in TABLE:
     interception.register_later(f"scipy.{_part}", _replacements(_part))
 

@@ -1,1 +1,0 @@
-"""Functions of NumPy, math and SciPy that are replaced while a transform traces."""

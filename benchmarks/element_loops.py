@@ -17,6 +17,8 @@ import fungrad as fg
 from benchmarks.gradbench.workloads import lstm
 
 ROUNDS = 7
+COMPILED = (100, 400, 1600)
+"""How many writes are compiled."""
 
 
 def _sigmoid(x: Any) -> Any:
@@ -100,7 +102,20 @@ def _of_lstm(layers: int, characters: int) -> dict[str, Callable[[], Any]]:
     return {"f": lambda: lstm_loss(*arguments), "gradient": lambda: gradient(*arguments)}
 
 
-def main(count: int = 10_000, characters: int = 1024, compiled: int = 400) -> None:
+def _compiled(x: Any) -> None:
+    for title, transform in (("value", lambda f: f), ("gradient", fg.grad)):
+        first: dict[str, float] = {}
+        programs = {"np.stack": fg.jit(transform(stacked)), "writes": fg.jit(transform(writes))}
+        for name, program in programs.items():
+            start = time.process_time()
+            program(x)
+            first[name] = time.process_time() - start
+        _line(f"first call of the {title} of {len(x)} writes, compiled", first, "np.stack")
+        calls = {n: lambda program=p: program(x) for n, p in programs.items()}  # type: ignore[misc]
+        _line(f"{title} of {len(x)} writes, compiled", minima(calls), "np.stack")
+
+
+def main(count: int = 10_000, characters: int = 1024) -> None:
     """Prints the times, each with its ratio to a reference of the same line."""
     for layers in (2, 4):
         _line(f"LSTM l{layers}_c{characters}, eager", minima(_of_lstm(layers, characters)), "f")
@@ -113,17 +128,8 @@ def main(count: int = 10_000, characters: int = 1024, compiled: int = 400) -> No
     _line(f"gradient of {count} reads, eager", minima(calls), "list")
     calls = {"np.stack": lambda: fg.grad(stacked)(x), "writes": lambda: fg.grad(writes)(x)}
     _line(f"gradient of {count} writes, eager", minima(calls), "np.stack")
-    x = x[:compiled]
-    for title, transform in (("value", lambda f: f), ("gradient", fg.grad)):
-        first: dict[str, float] = {}
-        programs = {"np.stack": fg.jit(transform(stacked)), "writes": fg.jit(transform(writes))}
-        for name, program in programs.items():
-            start = time.process_time()
-            program(x)
-            first[name] = time.process_time() - start
-        _line(f"first call of the {title} of {compiled} writes, compiled", first, "np.stack")
-        calls = {n: lambda program=p: program(x) for n, p in programs.items()}  # type: ignore[misc]
-        _line(f"{title} of {compiled} writes, compiled", minima(calls), "np.stack")
+    for size in COMPILED:
+        _compiled(np.linspace(0.1, 1.0, size))
     square = fg.grad(lambda x: x * x)
     calls = {"1000 gradients of x * x": lambda: [square(2.0) for _ in range(1000)]}
     _line("outermost eager calls", minima(calls), "1000 gradients of x * x")

@@ -27,6 +27,7 @@ from fungrad.compiler.passes.rewriter import (
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.compiler.passes.simplify.exact_identities import simplified
 from fungrad.compiler.passes.simplify.merge_adjacent_slices import in_one
+from fungrad.compiler.passes.store_forwarding import forwarded
 from fungrad.control_flow.call import call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.reassociation import chosen, regrouping
@@ -225,7 +226,12 @@ thinned = _of(
 
 def lighten(graph: Graph) -> Graph:
     """Drops what loops need not carry, and computes before them what does not change in them."""
-    return _lightened(graph, lambda body: in_one(simplified(thinned(erase_stops(inline(body))))))
+
+    def body_passes(body: Graph) -> Graph:
+        body = simplified(thinned(erase_stops(inline(body))))
+        return in_one(forwarded(body, arrays=False))
+
+    return _lightened(graph, body_passes)
 
 
 def settle(graph: Graph) -> Graph:
@@ -259,6 +265,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     lighter,
     stacked,
     simplified,
+    forwarded,
     in_one,
     settle,  # loops in loops have left them
     pruned,

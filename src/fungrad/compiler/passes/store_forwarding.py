@@ -1,0 +1,367 @@
+"""chains of writes at known places become what stands in the array in the end.
+
+Pattern: equations that each change what the last one gave, at places known while compiling:
+`index_set(x, v)`, `index_add(x, v)`, and the cotangent of a write, `select(logical_not(indexed), x,
+0)`. Replacement: a read of a place is the value that was written last (store-to-load forwarding);
+where the array is read whole, it is put together once, by one stack or one write (dead stores are
+gone). Reason: n writes into n elements copy n arrays, this copies one. Knows writing by index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.regrouping import regrouping
+from fungrad.ir.types import of_value
+from fungrad.compiler.passes.written_places import WHOLE, ZERO, Chain, Member, Part, Places, places_of
+from fungrad.optimise.known import positive_zero
+from fungrad.optimise.rewrite import (
+    SMALL,
+    Renaming,
+    applied,
+    copied,
+    key_of,
+    placed,
+    renamed,
+    rewired,
+)
+from fungrad.primitives.declare import full
+from fungrad.primitives.elementwise import add, logical_not, select
+from fungrad.primitives.indexing import ARRAY, Index, expanded, getitem, indexed, scatter
+from fungrad.primitives.scattering import index_add, index_set
+from fungrad.primitives.shaping import concatenate, reshape, transpose
+from fungrad.primitives.stacking import stack, unstack
+
+HOPS = 8
+"""How many chains a read looks through for what was written at its place."""
+FEW = 4
+"""Below so many places of a small array, one write for each is as fast as one by arrays."""
+SPENT = 16
+"""Elements that slices may write, for each equation of the Graph: what is kept of each."""
+
+
+class _Forwarder:
+    """The equations, written again without the links of chains."""
+
+    def __init__(self, graph: Graph, arrays: bool) -> None:
+        self.graph, self.arrays = graph, arrays
+        self.regroup = regrouping(graph)
+        self.names: Renaming = {}
+        self.equations: list[Equation] = []
+        self.constants = list(graph.constants)
+        self.members: dict[int, Member] = {}
+        self.cleared: dict[int, tuple[Index, tuple[int, ...]]] = {}
+        """Masks that are false at an index alone, of an array of a shape."""
+        self.budget = SPENT * len(graph.equations)
+        self.links = 0
+        self.known: dict[Any, Atom] = {}
+        self.items: dict[int, set[int]] = {}
+        """Which items along axis 0 of the arrays below chains are read."""
+        self.whole = {id(atom) for atom in graph.outputs}
+        """Variables that others than links and reads at known places read."""
+        self._note_readers()
+
+    def _note_readers(self) -> None:
+        marks: dict[int, tuple[Index, tuple[int, ...]]] = {}
+        for equation in self.graph.equations:
+            primitive, inputs = equation.primitive, equation.inputs
+            if primitive is indexed and not inputs:
+                marks[id(equation.outputs[0])] = equation.params["index"], equation.params["shape"]
+            elif primitive is logical_not and id(inputs[0]) in marks:
+                self.cleared[id(equation.outputs[0])] = marks[id(inputs[0])]
+            into = self._into(equation)
+            read = primitive is getitem and len(inputs) == 1
+            at = places_of(equation.params["index"], inputs[0].type.shape) if read else None
+            if at is not None and not at.kept:
+                into = inputs[0]
+            self.links += into is not None and not read
+            self.whole.update([id(atom) for atom in inputs if atom is not into])
+
+    def _into(self, equation: Equation) -> Atom | None:
+        """What an equation that may be a link writes into."""
+        primitive, inputs = equation.primitive, equation.inputs
+        if primitive is index_set or primitive is index_add:
+            at = places_of(equation.params["index"], inputs[0].type.shape)
+            known = len(inputs) == 2 and at is not None
+            return inputs[0] if known and inputs[0] is not inputs[1] else None
+        if primitive is not select or id(inputs[0]) not in self.cleared:
+            return None
+        index, shape = self.cleared[id(inputs[0])]
+        fits = inputs[1].type == equation.outputs[0].type and inputs[1].type.shape == shape
+        return inputs[1] if fits and positive_zero(inputs[2]) and places_of(index, shape) else None
+
+    def written(self) -> Graph:
+        """The Graph."""
+        for equation in self.graph.equations:
+            if not self._link(equation) and not self._read(equation):
+                inputs = tuple([self.atom(atom) for atom in equation.inputs])
+                self.equations.append(copied(equation, inputs, equation.outputs))
+        outputs = tuple([self.atom(atom) for atom in self.graph.outputs])
+        graph = self.graph.replace(
+            equations=tuple(self.equations), outputs=outputs, constants=tuple(self.constants)
+        )
+        return _unstacked(graph, self.items)
+
+    # --- links ------------------------------------------------------------------------------------
+
+    def _link(self, equation: Equation) -> bool:
+        """Notes what an equation writes, if it is a link of a chain."""
+        primitive, output = equation.primitive, equation.outputs[0] if equation.outputs else None
+        zeros = primitive is scatter and len(equation.inputs) == 1
+        into = None if zeros else self._into(equation)
+        if output is None or output.type.weak or (into is None and not zeros):
+            return False
+        index = self.cleared[id(equation.inputs[0])][0] if primitive is select else None
+        at = places_of(index or equation.params["index"], output.type.shape)
+        if at is None or (zeros and (at.kept or id(output) in self.whole)):
+            return False
+        entry: Any = ZERO
+        if primitive is not select:
+            entry = self._value(equation.inputs[not zeros], output.type.dtype)
+        if at.kept:
+            self.budget -= at.stop - at.start
+        if entry is None or (at.kept and self.budget < 0):
+            return False
+        chain = self._chain(into, at)
+        if chain is None:
+            if primitive is index_add:
+                return False
+            if into is not None:
+                self.atom(into)
+            chain = Chain(into, output.type.shape, output.type.dtype, at)
+        if primitive is index_add:
+            if at.kept:
+                return False
+            entry = self._sum(equation, chain, at.start, entry)
+        chain.links.append(equation)
+        for place in range(at.start, at.stop):
+            part = at.kept and entry is not ZERO
+            chain.write(place, Part(entry, place - at.start) if part else entry)
+        self.members[id(output)] = Member(chain, len(chain.links))
+        if id(output) in self.whole:
+            self.atom(output)
+        return True
+
+    def _value(self, atom: Atom, dtype: Any) -> Atom | None:
+        """What is written, in the dtype of the array; None where it is cast."""
+        atom = self.atom(atom)
+        if isinstance(atom, Literal):
+            if not np.can_cast(np.result_type(atom.value), dtype, "same_kind"):
+                return None
+            return Literal(np.asarray(atom.value).astype(dtype)[()])
+        return atom if atom.type.dtype == dtype and not atom.type.weak else None
+
+    def _chain(self, into: Atom | None, at: Places) -> Chain | None:
+        """The chain that ends with an array, which was not needed whole until now."""
+        member = self.members.get(id(into))
+        if member is None or id(into) in self.names:
+            return None
+        chain = member.chain
+        last = member.order == len(chain.links)
+        return chain if last and chain.alike(at.lead, at.axes) else None
+
+    def _sum(self, equation: Equation, chain: Chain, place: int, value: Atom) -> Atom:
+        """What stands in a place after something was added to it."""
+        old = self._entry(equation, equation.inputs[0], chain, place)
+        if old is ZERO and (self.regroup or equation.backward):
+            return value
+        return self.make(equation, add, self._item(equation, chain, old), value)
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def _read(self, equation: Equation) -> bool:
+        """Gives what was written for what an equation reads, if that is one place of a chain."""
+        if equation.primitive is not getitem or len(equation.inputs) > 1:
+            return False
+        (x,), (output,) = equation.inputs, equation.outputs
+        member = self.members.get(id(x))
+        if member is None or any(e is None for e in equation.params["index"].entries):
+            return False
+        chain = member.chain
+        entries = expanded(equation.params["index"], x.type.ndim)
+        ints = entries[chain.lead : chain.lead + chain.axes]
+        if any(e != WHOLE for e in entries[: chain.lead]) or any(type(e) is not int for e in ints):
+            return False
+        place = 0
+        for entry, n in zip(ints, chain.named, strict=True):
+            place = place * n + entry % n
+        found = self._item(equation, chain, self._entry(equation, x, chain, place))
+        rest = entries[chain.lead + chain.axes :]
+        if any(e != WHOLE for e in rest):
+            index = Index((*[WHOLE] * chain.lead, *rest))
+            found = self.make(equation, getitem, found, index=index)
+        assert found.type == output.type
+        self.names[id(output)] = found
+        return True
+
+    def _entry(self, like: Equation, x: Atom, chain: Chain, place: int) -> Any:
+        """What stands in a place of a member of a chain, or of one that this goes back to."""
+        for _ in range(HOPS):
+            member = self.members.get(id(x))
+            if member is None or not member.chain.alike(chain.lead, chain.axes):
+                break
+            found = member.chain.at(place, member.order)
+            if found is not None:
+                return found
+            if member.chain.root is None:
+                return ZERO
+            x = member.chain.root
+        x = self.atom(x)
+        if not chain.lead and chain.axes == 1:
+            self.items.setdefault(id(x), set()).add(place)
+        return self.make(like, getitem, x, index=chain.index(place))
+
+    def _item(self, like: Equation, chain: Chain, entry: Any) -> Atom:
+        """The value of an entry."""
+        if entry is ZERO:
+            return self._zeros(like, chain.item, chain.dtype)
+        if isinstance(entry, Part):
+            index = Index((*[WHOLE] * chain.lead, entry.number))
+            return self.make(like, getitem, entry.values, index=index)
+        atom: Atom = entry
+        return atom
+
+    def _zeros(self, like: Equation, shape: tuple[int, ...], dtype: Any) -> Atom:
+        if not shape:
+            return Literal(dtype.type(0))
+        return self.make(like, full, shape=shape, value=dtype.type(0), dtype=dtype)
+
+    # --- arrays -----------------------------------------------------------------------------------
+
+    def atom(self, atom: Atom) -> Atom:
+        """What stands for an atom, which is made whole."""
+        member = self.members.get(id(atom))
+        if member is not None and id(atom) not in self.names:
+            self.names[id(atom)] = self._made(atom, member)
+        return self.names.get(id(atom), atom)
+
+    def _made(self, atom: Any, member: Member) -> Atom:
+        """An array of which links have written places."""
+        chain, order = member
+        like = chain.links[order - 1]
+        if order == 1:
+            inputs = tuple([self.atom(a) for a in like.inputs])
+            self.equations.append(copied(like, inputs, like.outputs))
+            return atom  # type: ignore[no-any-return]
+        found = {place: chain.at(place, order) for place in chain.written}
+        places = sorted(place for place, entry in found.items() if entry is not None)
+        if len(places) == chain.size:
+            if all(found[place] is ZERO for place in places):
+                return self._zeros(like, chain.shape, chain.dtype)
+            values = self._side_by_side(like, chain, [found[place] for place in places])
+            return self._reshaped(like, values, chain.shape)
+        root = chain.root
+        first, last = places[0], places[-1]
+        beside = chain.axes == 1 and last - first < len(places)
+        many = len(places) >= FEW or chain.size > SMALL
+        if len(places) > 1 and (beside or (self.arrays and many)):
+            values = self._side_by_side(like, chain, [found[place] for place in places])
+            if beside:
+                index = Index((*[WHOLE] * chain.lead, slice(first, last + 1)))
+                return self._set(like, chain, values, index=index)
+            index = Index((*[WHOLE] * chain.lead, *[ARRAY] * chain.axes), unique=True)
+            arrays = [self._constant(a) for a in np.unravel_index(places, chain.named)]
+            return self._set(like, chain, values, *arrays, index=index)
+        x = self._zeros(like, chain.shape, chain.dtype) if root is None else self.atom(root)
+        for place in places:
+            value = self._item(like, chain, found[place])
+            x = self.make(like, index_set, x, value, index=chain.index(place))
+        return x
+
+    def _set(self, like: Equation, chain: Chain, values: Atom, *arrays: Atom, index: Index) -> Atom:
+        """What a chain started from, with values in some places."""
+        if chain.root is None:
+            return self.make(like, scatter, values, *arrays, index=index, shape=chain.shape)
+        return self.make(like, index_set, self.atom(chain.root), values, *arrays, index=index)
+
+    def _side_by_side(self, like: Equation, chain: Chain, entries: Sequence[Any]) -> Atom:
+        """Items of an array along one axis, in the place of those that chains name."""
+        pieces: list[Atom] = []
+        start = 0
+        while start < len(entries):
+            stop, first = start + 1, entries[start]
+            if isinstance(first, Part):
+                while stop < len(entries) and entries[stop] == (
+                    first.values, first.number + stop - start
+                ):  # fmt: skip
+                    stop += 1
+                cut = slice(first.number, first.number + stop - start)
+                piece = first.values
+                if stop - start < piece.type.shape[chain.lead]:
+                    index = Index((*[WHOLE] * chain.lead, cut))
+                    piece = self.make(like, getitem, piece, index=index)
+            else:
+                while stop < len(entries) and not isinstance(entries[stop], Part):
+                    stop += 1
+                items = [self._item(like, chain, entry) for entry in entries[start:stop]]
+                piece = self.make(like, stack, *items)
+                if chain.lead:
+                    axes = (*range(1, chain.lead + 1), 0, *range(chain.lead + 1, piece.type.ndim))
+                    piece = self.make(like, transpose, piece, axes=axes)
+            pieces.append(piece)
+            start = stop
+        return pieces[0] if len(pieces) == 1 else self.make(
+            like, concatenate, *pieces, axis=chain.lead
+        )  # fmt: skip
+
+    def _reshaped(self, like: Equation, x: Atom, shape: tuple[int, ...]) -> Atom:
+        return x if x.type.shape == shape else self.make(like, reshape, x, shape=shape)
+
+    def _constant(self, value: Any) -> Atom:
+        value.flags.writeable = False
+        variable = Variable(of_value(value))
+        self.constants.append((variable, value))
+        return variable
+
+    def make(self, like: Equation, primitive: Any, *inputs: Atom, **params: Any) -> Atom:
+        """What a primitive gives, written once."""
+        equation = applied(like, primitive, *inputs, **params)
+        key = key_of(equation)
+        found = None if key is None else self.known.get(key)
+        if found is None:
+            self.equations.append(equation)
+            found = self.known[key] = equation.outputs[0]
+        return found
+
+
+def _unstacked(graph: Graph, items: dict[int, set[int]]) -> Graph:
+    """The Graph with one equation that takes arrays apart of which most items are read, each by an
+    equation of its own.
+    """
+    parts: dict[int, tuple[Variable, ...]] = {}
+    names: Renaming = {}
+    equations: list[Equation] = []
+    for equation in graph.equations:
+        x = equation.inputs[0] if equation.inputs else None
+        if equation.primitive is getitem and len(items.get(id(x), ())) * 2 > x.type.shape[0]:  # type: ignore[union-attr]
+            (entry, *others) = equation.params["index"].entries
+            if type(entry) is int and not others:
+                if id(x) not in parts:
+                    types = unstack.infer([x.type], {})  # type: ignore[union-attr]
+                    parts[id(x)] = tuple(map(Variable, types))
+                    apart = placed(equation, unstack, (x,), parts[id(x)], {})  # type: ignore[arg-type]
+                    equations.append(apart)
+                names[id(equation.outputs[0])] = parts[id(x)][entry]
+                continue
+        equations.append(rewired(equation, names))
+    if not parts:
+        return graph
+    outputs = renamed(graph.outputs, names)
+    return graph.replace(equations=tuple(equations), outputs=outputs)
+
+
+def forwarded(graph: Graph, arrays: bool = True) -> Graph:
+    """The Graph with what chains of writes leave in the place of the chains.
+
+    `arrays` says whether writes by arrays of indices may be made, which bodies of loops are better
+    off without.
+    """
+    forwarder = _Forwarder(graph, arrays)
+    return graph if forwarder.links < 2 else forwarder.written()
+
+
+__all__ = ["forwarded"]

@@ -8,7 +8,7 @@ and compiled. Times are minima of CPU time of one interleaved run: what is compa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ def _compiled(x: Any) -> None:
         _line(f"{title} of {len(x)} writes, compiled", minima(calls), "np.stack")
 
 
-def main(count: int = 10_000, characters: int = 1024) -> None:
+def main(count: int = 10_000, characters: int = 1024, compiled: Sequence[int] = COMPILED) -> None:
     """Prints the times, each with its ratio to a reference of the same line."""
     for layers in (2, 4):
         _line(f"LSTM l{layers}_c{characters}, eager", minima(_of_lstm(layers, characters)), "f")
@@ -128,7 +128,7 @@ def main(count: int = 10_000, characters: int = 1024) -> None:
     _line(f"gradient of {count} reads, eager", minima(calls), "list")
     calls = {"np.stack": lambda: fg.grad(stacked)(x), "writes": lambda: fg.grad(writes)(x)}
     _line(f"gradient of {count} writes, eager", minima(calls), "np.stack")
-    for size in COMPILED:
+    for size in compiled:
         _compiled(np.linspace(0.1, 1.0, size))
     square = fg.grad(lambda x: x * x)
     calls = {"1000 gradients of x * x": lambda: [square(2.0) for _ in range(1000)]}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.optimise.passes import optimised
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.passes.store_forwarding import forwarded
 
 

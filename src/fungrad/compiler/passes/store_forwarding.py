@@ -1,10 +1,12 @@
-"""chains of writes at known places become what stands in the array in the end.
+"""Store forwarding: what a chain of writes at known places leaves takes the place of the chain.
 
-Pattern: equations that each change what the last one gave, at places known while compiling:
-`index_set(x, v)`, `index_add(x, v)`, and the cotangent of a write, `select(logical_not(indexed), x,
-0)`. Replacement: a read of a place is the value that was written last (store-to-load forwarding);
-where the array is read whole, it is put together once, by one stack or one write (dead stores are
-gone). Reason: n writes into n elements copy n arrays, this copies one. Knows writing by index.
+Pattern: equations that each change what the last one gave: `index_set(x, v)`, `index_add(x, v)`,
+and the cotangent of a write, `select(logical_not(indexed), x, 0)`.
+Guard: the places are known while compiling, integers along neighbouring axes or a stretch of one
+axis; the values have the array's dtype. Another reader of an array ends the chain.
+Replacement: a read of a place is the value that was written there last; an array that is read whole
+is put together once, of the last value of each place, by a stack, a concatenation or one write.
+Reason: n writes into n elements copy n arrays, this copies one.
 """
 
 from __future__ import annotations
@@ -14,12 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
-from fungrad.ir.regrouping import regrouping
-from fungrad.ir.types import of_value
-from fungrad.compiler.passes.written_places import WHOLE, ZERO, Chain, Member, Part, Places, places_of
-from fungrad.optimise.known import positive_zero
-from fungrad.optimise.rewrite import (
+from fungrad.compiler.passes.rewriter import (
     SMALL,
     Renaming,
     applied,
@@ -29,12 +26,25 @@ from fungrad.optimise.rewrite import (
     renamed,
     rewired,
 )
-from fungrad.primitives.declare import full
-from fungrad.primitives.elementwise import add, logical_not, select
-from fungrad.primitives.indexing import ARRAY, Index, expanded, getitem, indexed, scatter
-from fungrad.primitives.scattering import index_add, index_set
-from fungrad.primitives.shaping import concatenate, reshape, transpose
-from fungrad.primitives.stacking import stack, unstack
+from fungrad.compiler.passes.value_facts import positive_zero
+from fungrad.compiler.passes.written_places import (
+    WHOLE,
+    ZERO,
+    Chain,
+    Member,
+    Part,
+    Places,
+    places_of,
+)
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.reassociation import regrouping
+from fungrad.ir.types import of_value
+from fungrad.primitives.elementwise.family import add, logical_not, select
+from fungrad.primitives.movement.gather import ARRAY, Index, expanded, getitem, indexed, scatter
+from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, reshape, transpose
+from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.stack_iota import stack, unstack
+from fungrad.primitives.primitive import full
 
 HOPS = 8
 """How many chains a read looks through for what was written at its place."""

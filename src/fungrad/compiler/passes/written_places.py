@@ -1,5 +1,5 @@
-"""which places of an array a chain of writes has written, and what stands there after each
-of them. Knows indices alone.
+"""The places of an array that a chain of writes has written, and what stands there after each of
+them. Knows indices alone.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Atom, Equation
-from fungrad.primitives.index import of_int
-from fungrad.primitives.indexing import Index, expanded
-from fungrad.records import Record
+from fungrad.primitives.movement.gather import Index, expanded
+from fungrad.primitives.movement.static_index import of_int
+from fungrad.support.record import Record
 
 WHOLE = slice(None)
 

@@ -208,7 +208,7 @@ def small(equation: Equation) -> bool:
 def movable(equation: Equation) -> bool:
     """Whether an equation can be done for all steps at once, as fast as in each."""
     primitive: Any = equation.primitive
-    if primitive.batch is None or effectful(equation) or not equation.outputs:
+    if primitive.batch is None or not equation.outputs:
         return False
     return is_pure(equation) and not any(True for _ in inner_graphs(equation))
 
@@ -225,7 +225,7 @@ def on_numbers(body: Graph) -> bool:
             return False
         if equation.primitive in VIEWS:
             continue
-        work = max(a.type.size for a in atoms)
+        work = max((a.type.size for a in atoms), default=0)
         if equation.primitive is dot_general:
             x = equation.inputs[0].type
             work = (

@@ -26,6 +26,9 @@ class PrimitiveLike(Protocol):
     pure: bool
     cuts: bool | frozenset[int]
     eval: Any
+    cost: Any
+    view: bool
+    commutative: bool
 
     @property
     def ufunc(self) -> Any:

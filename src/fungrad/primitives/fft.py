@@ -7,11 +7,13 @@ numbers here is Re(sum(c * x)), under which the matrix exp(-2 pi i j k / n) is s
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import mul
 from fungrad.primitives.movement.reshape_broadcast_cast import conj
@@ -41,8 +43,19 @@ def _eval_fft(x: Any, *, axes: Axes, inverse: bool, norm: str) -> Any:
     return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes, norm=norm)  # type: ignore[arg-type]
 
 
+def _cost_of_fft(equation: Equation) -> float:
+    """5 n log2 n for n complex points, as FFTW's benchmarks count; half of it for real data."""
+    axes = equation.params.get("axes") or (equation.params["axis"],)
+    before, after = equation.inputs[0].type, equation.outputs[0].type
+    real = "axis" in equation.params
+    data = after if real and before.dtype.kind == "c" else before
+    length = math.prod([data.shape[axis] for axis in axes])
+    return (2.5 if real else 5.0) * data.size * math.log2(length) if length > 1 else 0
+
+
 fft: Primitive = linear(
     "fft",
+    cost=_cost_of_fft,
     eval=_eval_fft,
     type=lambda x, *, axes, inverse, norm: Type(x.shape, _complex(x.dtype)),
     transpose=lambda ct, x, *, axes, inverse, norm: fft(ct, axes=axes, inverse=inverse, norm=norm),
@@ -55,6 +68,7 @@ norm is "backward", "ortho" or "forward", as in NumPy."""
 
 rfft: Primitive = linear(
     "rfft",
+    cost=_cost_of_fft,
     eval=lambda x, *, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
     type=lambda x, *, axis, norm: Type(
         _with_length(x.shape, axis, x.shape[axis] // 2 + 1), _complex(x.dtype)
@@ -66,6 +80,7 @@ rfft: Primitive = linear(
 
 irfft: Primitive = linear(
     "irfft",
+    cost=_cost_of_fft,
     eval=lambda x, *, axis, length, norm: np.fft.irfft(x, length, axis=axis, norm=norm),
     type=lambda x, *, axis, length, norm: Type(_with_length(x.shape, axis, length), _real(x.dtype)),
     transpose=lambda ct, x, *, axis, length, norm: _transpose_irfft(ct, x, axis, length, norm),

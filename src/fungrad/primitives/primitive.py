@@ -14,12 +14,13 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type, alone
+from fungrad.primitives.facts import DEFAULTS, Cost, Facts, ScalarForm
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, typeof
 
 Rule = Callable[..., Any]
@@ -54,24 +55,6 @@ class Later:
 
     def __repr__(self) -> str:
         return f"<ufunc {self.__name__!r}>"
-
-
-class ScalarForm:
-    """What an elementwise primitive does to numbers, one of each argument.
-
-    Attributes:
-      operation: the name of an operation of scalar programs ("mul", "select"), or of a function of
-        C's mathematical library ("atan2", "erf").
-      kinds: the kinds of numbers of which it gives what the primitive does of arrays: "f" floats,
-        "i" integers, "b" truth values. Where floats are among the operands or the result, it
-        computes in floats.
-    """
-
-    __slots__ = ("kinds", "operation")
-
-    def __init__(self, operation: str, kinds: str = "fib") -> None:
-        self.operation = operation
-        self.kinds = kinds
 
 
 class Primitive:
@@ -111,15 +94,27 @@ class Primitive:
       pure: whether its outputs depend on its arguments alone, and it keeps none of them: passes may
         then run it once for many steps, or when a function is compiled. True without an effect. One
         that runs a Graph is as pure as that (`is_pure`).
-      scalar: what it does to numbers, where it is elementwise and a program of numbers can have it.
       simple: whether it has one output, and neither cuts nor a `forward`: reverse mode calls it.
       plain: whether it is simple and elementwise.
+
+    These are facts, which every family takes, and law-tested against `eval`:
+
+      cost: its operations: a number of them for each element of the output, or a `Work`, or a
+        function of the equation that counts all of them. 0 says that it makes, moves or converts
+        elements and computes nothing. An elementwise primitive that says nothing evaluates one
+        transcendental function for each element; None: nobody counts them.
+      view: whether its outputs lie in the memory of its first argument where NumPy can have them
+        there; an index made of arrays copies.
+      commutative: whether two real arguments may change places, to the bit (a product of complex
+        numbers rounds by their order).
+      scalar: what it does to numbers, a `ScalarForm` or the name of its operation, where it is
+        elementwise and a program of numbers can have it.
     """
 
     __slots__ = (
-        "_ufunc", "batch", "collect", "cuts", "degree", "effect", "eval", "forward", "jvp", "keep",
-        "module", "moves", "multiple", "name", "partials", "plain", "pure", "reads", "scalar",
-        "simple", "type", "undo", "vjp",
+        "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
+        "eval", "forward", "jvp", "keep", "module", "moves", "multiple", "name", "partials",
+        "plain", "pure", "reads", "scalar", "simple", "type", "undo", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -145,9 +140,16 @@ class Primitive:
         effect: bool = False,
         pure: bool | None = None,
         module: str | None = None,
-        scalar: ScalarForm | None = None,
+        **facts: Unpack[Facts],
     ) -> None:
         write = object.__setattr__
+        if unknown := facts.keys() - DEFAULTS.keys():
+            known = ", ".join(DEFAULTS)
+            raise TypeError(f"{name!r} declares {', '.join(sorted(unknown))}; facts are {known}.")
+        for fact, default in DEFAULTS.items():
+            write(self, fact, facts.get(fact, default))
+        scalar = facts.get("scalar")
+        write(self, "scalar", ScalarForm(scalar) if isinstance(scalar, str) else scalar)
         write(self, "name", name)
         write(self, "eval", eval)
         write(self, "type", type)
@@ -171,7 +173,6 @@ class Primitive:
         write(self, "pure", not effect if pure is None else pure and not effect)
         simple = not (cuts or forward or multiple)
         write(self, "simple", simple)
-        write(self, "scalar", scalar)
         write(self, "plain", simple and partials is not None and not keep)
         write(self, "module", module or _declaring_module())
         key = (self.module, name)
@@ -198,10 +199,13 @@ class Primitive:
     multiple: bool
     effect: bool
     pure: bool
-    scalar: ScalarForm | None
     simple: bool
     module: str
     plain: bool
+    cost: Cost | None
+    view: bool
+    commutative: bool
+    scalar: ScalarForm | None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = current()
@@ -270,7 +274,7 @@ def linear(
     arguments: Sequence[int] | None = None,
     moves: bool = False,
     collect: Rule | None = None,
-    scalar: ScalarForm | None = None,
+    **facts: Unpack[Facts],
 ) -> Primitive:
     """Declares a primitive that is linear in its arguments taken together (reshape, sum, indexing).
 
@@ -285,7 +289,7 @@ def linear(
       moves: whether the transpose only moves elements (no sum, no product).
       arguments: positions of the linear arguments where not all are (an index is not).
       collect: see `Primitive`.
-      scalar: see `ScalarForm`.
+      facts: see `Primitive`.
     """
 
     def is_linear(position: int) -> bool:
@@ -318,7 +322,7 @@ def linear(
         degree="linear",
         moves=moves,
         collect=collect,
-        scalar=scalar,
+        **facts,
     )  # fmt: skip
     return primitive
 
@@ -348,7 +352,7 @@ def general(
     cuts: bool | Sequence[int] = (),
     multiple: bool = False,
     effect: bool = False,
-    scalar: ScalarForm | None = None,
+    **facts: Unpack[Facts],
 ) -> Primitive:
     """Declares a primitive by its rules (sort, solve, eigh): see `Primitive` for their signatures.
 
@@ -359,7 +363,7 @@ def general(
     """
     return Primitive(
         name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch, cuts=cuts, multiple=multiple,
-        effect=effect, scalar=scalar,
+        effect=effect, **facts,
     )  # fmt: skip
 
 
@@ -369,6 +373,7 @@ def _eval_full(*, shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
 
 full = general(
     "full",
+    cost=0,
     eval=_eval_full,
     type=lambda *, shape, value, dtype: Type(shape, dtype),
     cuts=True,

@@ -27,6 +27,7 @@ def _eval_checked(x: Any, holds: Any, *, message: str, error: str = "ValueError"
 
 checked: Primitive = linear(
     "checked",
+    cost=0,
     eval=_eval_checked,
     type=lambda x, holds, **params: x,
     transpose=lambda ct, x, holds, **params: ct,

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.gather import with_batch
+from fungrad.primitives.movement.scatter import cost_of_sorting
 from fungrad.primitives.primitive import Primitive, general, linear
 
 
@@ -21,8 +23,19 @@ def _positions(x: Type, **params: Any) -> Type:
     return Type(x.shape, np.intp)
 
 
+def _cost_of_search(equation: Equation) -> float:
+    """log2(n + 1) comparisons for each place, bisection."""
+    return equation.outputs[0].type.size * math.log2(equation.inputs[0].type.shape[-1] + 1)
+
+
+def _cost_of_selection(equation: Equation) -> float:
+    """2 (1 + ln 2) n comparisons, those of Hoare's FIND of a median (Knuth, 5.2.2)."""
+    return 2 * (1 + math.log(2)) * equation.inputs[0].type.size
+
+
 argsort: Primitive = general(
     "argsort",
+    cost=cost_of_sorting,
     eval=lambda x, *, axis, kind: np.argsort(x, axis=axis, kind=kind),
     type=_positions,
     batch=lambda args, batched, size, *, axis, kind: argsort(args[0], axis=axis + 1, kind=kind),
@@ -32,6 +45,7 @@ argsort: Primitive = general(
 
 argpartition: Primitive = general(
     "argpartition",
+    cost=_cost_of_selection,
     eval=lambda x, *, kth, axis: np.argpartition(x, kth, axis=axis),
     type=_positions,
     batch=lambda args, batched, size, *, kth, axis: argpartition(args[0], kth=kth, axis=axis + 1),
@@ -41,6 +55,7 @@ argpartition: Primitive = general(
 
 lexsort: Primitive = general(
     "lexsort",
+    cost=cost_of_sorting,
     eval=lambda *keys, axis: np.lexsort(keys, axis=axis),
     type=lambda *keys, axis: Type(keys[0].shape, np.intp),
     batch=lambda args, batched, size, *, axis: lexsort(
@@ -63,6 +78,7 @@ def _eval_permuted(x: Any, order: Any, *, axis: int, inverse: bool = False) -> A
 
 permuted: Primitive = linear(
     "permuted",
+    cost=0,
     eval=_eval_permuted,
     type=lambda x, order, *, axis, inverse=False: x.with_shape(x.shape),
     transpose=lambda ct, x, order, *, axis, inverse=False: permuted(
@@ -127,6 +143,7 @@ def _jvp_sort(primals: Any, tangents: Any, *, axis: int) -> tuple[Any, Any]:
 
 sort: Primitive = general(
     "sort",
+    cost=cost_of_sorting,
     eval=lambda x, *, axis: np.sort(x, axis=axis),
     type=lambda x, *, axis: x.with_shape(x.shape),
     vjp=_vjp_sort,
@@ -163,6 +180,7 @@ def _jvp_partition(
 
 partition: Primitive = general(
     "partition",
+    cost=_cost_of_selection,
     eval=lambda x, *, kth, axis: np.partition(x, kth, axis=axis),
     type=lambda x, *, kth, axis: x.with_shape(x.shape),
     vjp=_vjp_partition,
@@ -200,6 +218,7 @@ def _batch_search(
 
 searchsorted: Primitive = general(
     "searchsorted",
+    cost=_cost_of_search,
     eval=lambda a, v, *, lead=0, **options: _eval_search(np.searchsorted, a, v, options, lead),
     type=lambda a, v, *, side, lead=0: Type(v.shape, np.intp),
     batch=lambda args, batched, size, *, lead=0, **options: _batch_search(
@@ -219,6 +238,7 @@ def _digitize(bins: Any, x: Any, *, right: bool) -> Any:
 
 digitize: Primitive = general(
     "digitize",
+    cost=_cost_of_search,
     eval=lambda bins, x, *, lead=0, **options: _eval_search(_digitize, bins, x, options, lead),
     type=lambda bins, x, *, right, lead=0: Type(x.shape, np.intp),
     batch=lambda args, batched, size, *, lead=0, **options: _batch_search(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.primitives.primitive import Primitive, ScalarForm
+from fungrad.primitives.primitive import Primitive
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import own
 from fungrad.tracing.provenance import named_scope
@@ -26,11 +26,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 stop: Primitive = Primitive(
     "stop_gradient",
+    cost=0,
     eval=lambda x, *, name: own(x),
     type=lambda x, *, name: x,
     batch=lambda args, batched, size, *, name: stop(args[0], name=name),
     cuts=True,
-    scalar=ScalarForm("positive"),
+    scalar="positive",
 )
 """Identity on the value; zero derivative of every order. A differentiating trace records nothing
 for it.
@@ -47,6 +48,7 @@ def _below(x: Any, name: str | None, order: int) -> Any:
 
 stop_order: Primitive = Primitive(
     "stop_gradient_order",
+    cost=0,
     eval=lambda x, *, name, order: own(x),
     type=lambda x, *, name, order: x,
     jvp=lambda primals, tangents, *, name, order: (_below(primals[0], name, order), tangents[0]),

@@ -6,13 +6,13 @@ kept. Knows the IR and some primitives by name; knows no trace.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.ir.graph import Equation, Graph, inner_graphs
+from fungrad.ir.graph import Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.facts import NOTHING, work_of
 from fungrad.primitives.primitive import Primitive, linear
 from fungrad.support import pytree
 from fungrad.tracing.trace import registry
@@ -22,6 +22,8 @@ Policy = Callable[[Any, dict[str, Any]], bool]
 
 named: Primitive = linear(
     "checkpoint_name",
+    view=True,
+    cost=0,
     eval=lambda x, *, name: x,
     type=lambda x, *, name: x,
     transpose=lambda ct, x, *, name: ct,
@@ -93,42 +95,37 @@ class Budget:
         return hash(self.nbytes)
 
 
-# Work for one element, in additions; 1 where nothing is said. Rounded timings of NumPy's loops, of
-# which only the order matters.
-_WORK = {
-    **dict.fromkeys(
-        ("reshape", "transpose", "broadcast_to", "slice_axis", "stop_gradient", "full", "iota",
-         "basis", "conj", "convert", "checkpoint_name", "diagonal", "flip"), 0,
-    ),
-    **dict.fromkeys(("div", "sqrt", "remainder", "floor_divide", "reciprocal", "hypot"), 4),
-    **dict.fromkeys(
-        ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh",
-         "cosh", "tanh", "arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh",
-         "power", "logaddexp", "logaddexp2", "cbrt", "reduce_logaddexp"), 12,
-    ),
-}  # fmt: skip
+TRANSCENDENTAL = 12
+"""The additions that one transcendental function takes as long as: a rounded timing of NumPy's
+loops, of which only the order matters.
+"""
 
 
 def work(
     primitive: Any, params: dict[str, Any], inputs: Sequence[Type], outputs: Sequence[Type]
 ) -> float:
-    """An estimate of the additions that an equation costs."""
-    if primitive is dot_general:  # (m k) (k n) (m n) = (m n k)^2
-        return 2.0 * math.sqrt(inputs[0].size * inputs[1].size * outputs[0].size)
-    equation = Equation(primitive, (), (), params)
+    """An estimate of the additions that an equation costs, or of the elements that it moves."""
+    atoms, made = tuple(map(Variable, inputs)), tuple(map(Variable, outputs))
+    return work_of_equation(Equation(primitive, atoms, made, params))
+
+
+def work_of_equation(equation: Equation) -> float:
+    """The same of an equation."""
     inner = sum(graph_work(graph) for graph in inner_graphs(equation))
     if inner:
-        return inner * float(params.get("length", 1))
-    largest = max([t.size for t in (*inputs, *outputs)], default=0)
-    return float(_WORK.get(primitive.name, 1) * largest)
+        return inner * float(equation.params.get("length", 1))
+    counted = work_of(equation)
+    if equation.primitive.view or (counted == NOTHING and not equation.inputs):
+        return 0.0
+    moved = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=0)
+    if counted is None:
+        return float(moved)
+    return float(max(counted.flops + TRANSCENDENTAL * counted.transcendentals, moved))
 
 
 def graph_work(graph: Graph) -> float:
     """The work of all equations of a Graph."""
-    return sum(
-        work(e.primitive, e.params, [a.type for a in e.inputs], [v.type for v in e.outputs])
-        for e in graph.equations
-    )
+    return sum(map(work_of_equation, graph.equations))
 
 
 def size_in_bytes(types: Sequence[Type]) -> int:
@@ -143,7 +140,7 @@ def chosen(policy: Policy, equations: Sequence[Equation]) -> set[int]:
     ranked = []
     for index, e in enumerate(equations):
         outputs = [v.type for v in e.outputs]
-        cost = work(e.primitive, e.params, [a.type for a in e.inputs], outputs)
+        cost = work_of_equation(e)
         nbytes = size_in_bytes(outputs)
         if cost and nbytes:
             ranked.append((-cost / nbytes, index, nbytes))

@@ -1,7 +1,7 @@
 """The drivers of passes along a Graph: one replaces equations, one simplifies by rules and
 shares what is equal.
 
-Know the IR, and which operations are commutative.
+Know the IR.
 """
 
 from __future__ import annotations
@@ -22,16 +22,12 @@ from fungrad.ir.graph import (
     inner_graphs,
 )
 from fungrad.ir.reassociation import regrouping
-from fungrad.primitives.elementwise.family import add, mul
-from fungrad.primitives.movement.gather import getitem
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape, transpose
 from fungrad.retracing.graph_transforms import effectful, kept
 from fungrad.support.record import Record
 
 SMALL = 1 << 11
 """Arrays of no more elements cost more to call NumPy for than to compute."""
 COMPARED = 1 << 16  # bytes of a constant that is compared with others
-_COMMUTATIVE = (add, mul)
 DEEP = 8
 """How many equations up a rule looks that calls itself for what an equation reads: Python's stack
 ends, and so does what is gained.
@@ -40,8 +36,6 @@ NESTED = 4
 """How many rules may write one for another. Without an end, those along a chain of equations write
 all of it anew for each of them.
 """
-VIEWS = (reshape, transpose, broadcast_to, getitem)
-"""What gives a view of its first input, or reads it by arrays of indices."""
 
 Renaming = dict[int, Atom]
 Replace = Callable[[Equation], Equation | tuple[Atom, ...]]
@@ -304,8 +298,9 @@ def key_of(equation: Equation) -> Hashable:
         (id(type(atom.value)), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
         for atom in equation.inputs
     ]
-    if equation.primitive in _COMMUTATIVE and hash(atoms[0]) > hash(atoms[1]):
-        atoms.reverse()
+    if equation.primitive.commutative and hash(atoms[0]) > hash(atoms[1]):
+        if equation.outputs[0].type.dtype.kind != "c":
+            atoms.reverse()
     if not equation.params:
         return (id(equation.primitive), *atoms)
     params = tuple([(k, _part(v)) for k, v in equation.params.items()])

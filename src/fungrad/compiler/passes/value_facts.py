@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.rewriter import DEEP, VIEWS, Writer
+from fungrad.compiler.passes.rewriter import DEEP, Writer
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import add, mul, select, sub
 from fungrad.primitives.elementwise.ufuncs import abs as absolute
@@ -25,8 +25,8 @@ _HALF = 2.0**-24
 """The smallest number of half precision: a literal is none of less bits."""
 
 
-_AS_ITS_FIRST = (sub, index_add, scatter, reduce_sum, *VIEWS)
-"""What has no -0.0 where its first input has none."""
+_AS_ITS_FIRST = (sub, index_add, scatter, reduce_sum)
+"""What has no -0.0 where its first input has none, as a view of it."""
 
 
 def real(*atoms: Atom) -> bool:
@@ -70,7 +70,7 @@ def _made_unsigned(writer: Writer, atom: Atom, made: Equation, deep: int) -> boo
     primitive, inputs = made.primitive, made.inputs
     if primitive is add:  # a sum is -0.0 where both terms are
         return any(unsigned(writer, a, deep - 1) for a in inputs)
-    if primitive in _AS_ITS_FIRST:
+    if primitive.view or primitive in _AS_ITS_FIRST:
         return unsigned(writer, inputs[0], deep - 1)
     if primitive is convert:  # what becomes too small for fewer bits keeps its sign
         safe = np.can_cast(inputs[0].type.dtype, atom.type.dtype)

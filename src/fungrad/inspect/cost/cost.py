@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fungrad.compiler.passes.pipeline import PASSES, optimised
-from fungrad.inspect.cost.flops import NOTHING, Work, work_of
 from fungrad.inspect.cost.memory import Peak, peak, traffic
 from fungrad.inspect.cost.trip_counts import bodies_of
 from fungrad.inspect.tables import Table, drawn, number, plain
 from fungrad.ir.graph import Graph
+from fungrad.primitives.facts import NOTHING, Work, work_of
 
 
 class PrimitiveCost(NamedTuple):

@@ -15,13 +15,8 @@ from fungrad.compiler.lowering.fusion.region_codegen import written
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.inspect.cost.trip_counts import Bodies, bodies_of, nbytes
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.primitives.facts import is_view
 from fungrad.runtime.thread_pool import num_threads
-
-VIEWS = frozenset(
-    "reshape transpose broadcast_to slice_axis flip diagonal unstack stop_gradient "
-    "stop_gradient_order checkpoint_name".split()
-)
-"""What gives a view of an array, where NumPy can; a getitem without arrays of indices, too."""
 
 
 class Peak(NamedTuple):
@@ -47,12 +42,6 @@ class Traffic(NamedTuple):
 
     read: int = 0
     written: int = 0
-
-
-def is_view(equation: Equation) -> bool:
-    """Whether an equation moves no byte."""
-    name = equation.primitive.name
-    return name in VIEWS or (name == "getitem" and len(equation.inputs) == 1)
 
 
 def traffic(graph: Graph) -> Traffic:
@@ -153,4 +142,4 @@ def _blocks(region: Region) -> int:
     return size
 
 
-__all__ = ["Peak", "Traffic", "is_view", "peak", "traffic"]
+__all__ = ["Peak", "Traffic", "peak", "traffic"]

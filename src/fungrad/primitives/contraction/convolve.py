@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import multilinear
 from fungrad.primitives.elementwise.family import broadcast_shapes
+from fungrad.primitives.facts import factor_of_complex
 from fungrad.primitives.movement.reshape_broadcast_cast import flip, prepend_axes
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.trace import shape_of
@@ -75,8 +77,20 @@ def _batch_convolve(args: Any, batched: Any, size: int, *, mode: str) -> Any:
     return convolve(*aligned, mode=mode)
 
 
+def cost_of_convolution(equation: Equation) -> int:
+    """A product and a sum for each pair that meets, the direct sum."""
+    axes = equation.params.get("axes", 1)
+    n, m = (atom.type.shape[atom.type.ndim - axes :] for atom in equation.inputs)
+    result = equation.outputs[0].type
+    lengths = result.shape[result.ndim - axes :]
+    pairs = math.prod(n) if equation.params["mode"] == "full" else math.prod(lengths)
+    lead = result.size // max(math.prod(lengths), 1)
+    return 2 * lead * pairs * math.prod(m) * factor_of_complex(equation)
+
+
 convolve: Primitive = multilinear(
     "convolve",
+    cost=cost_of_convolution,
     eval=_eval_convolve,
     type=_type_convolve,
     adjoints=[_adjoint_x, _adjoint_y],
@@ -84,4 +98,4 @@ convolve: Primitive = multilinear(
 )
 """`convolve(x, y, mode=)`: the convolution along the last axis, mode "full" or "valid"."""
 
-__all__ = ["convolve"]
+__all__ = ["convolve", "cost_of_convolution"]

@@ -14,6 +14,7 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import Type
+from fungrad.primitives.contraction.convolve import cost_of_convolution
 from fungrad.primitives.contraction.dot_general import multilinear
 from fungrad.primitives.elementwise.family import broadcast_shapes
 from fungrad.primitives.movement.reshape_broadcast_cast import flip, prepend_axes
@@ -97,6 +98,7 @@ def _batch_convolve(args: Any, batched: Any, size: int, *, axes: int, mode: str)
 
 convolve_nd: Primitive = multilinear(
     "convolve_nd",
+    cost=cost_of_convolution,
     eval=_eval_convolve,
     type=_type_convolve,
     adjoints=[_adjoint_x, _adjoint_y],

@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import fit
+from fungrad.primitives.facts import Facts, factor_of_complex
 from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis, transpose
 from fungrad.primitives.primitive import Primitive, Rule
 from fungrad.tracing.trace import Tracer, leaked, shape_of, typeof
@@ -33,6 +35,7 @@ def multilinear(
     type: Rule,
     adjoints: Sequence[Rule],
     batch: Rule | None = None,
+    **facts: Unpack[Facts],
 ) -> Primitive:
     """Declares a primitive that is linear in each of its arguments (products, contractions).
 
@@ -43,6 +46,7 @@ def multilinear(
       adjoints: one for each argument, `adjoint(cotangent, *args, **params)`: the cotangent of that
         argument. It may have other dtypes and more axes than the argument; the walk makes it fit.
       batch: the batch rule; a loop over the axis where it is missing.
+      facts: see `Primitive`.
     """
     adjoints = tuple(adjoints)
 
@@ -62,7 +66,14 @@ def multilinear(
         return output, None if total is None else fit(total, typeof(output))
 
     primitive: Primitive = Primitive(
-        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, degree="multilinear"
+        name,
+        eval=eval,
+        type=type,
+        jvp=jvp,
+        vjp=vjp,
+        batch=batch,
+        degree="multilinear",
+        **facts,
     )
     return primitive
 
@@ -328,8 +339,16 @@ def _batch_dot(args: Any, batched: Any, size: int, *, contract: Pair, batch: Pai
     return moveaxis(dot_general(x, y, contract=contract, batch=batch), count + free_x, 0)
 
 
+def _cost_of_dot(equation: Equation) -> float:
+    """2 m n k, a product and a sum each (Golub and Van Loan, Matrix Computations, 1.1)."""
+    x = equation.inputs[0].type
+    inner: int = math.prod([x.shape[axis] for axis in equation.params["contract"][0]])
+    return 2 * equation.outputs[0].type.size * inner * factor_of_complex(equation)
+
+
 dot_general: Primitive = multilinear(
     "dot_general",
+    cost=_cost_of_dot,
     eval=_eval_dot,
     type=_type_dot,
     adjoints=[_adjoint_x, _adjoint_y],

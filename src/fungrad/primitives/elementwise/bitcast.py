@@ -20,6 +20,7 @@ def _type_bitcast(x: Type, *, dtype: Any) -> Type:
 
 bitcast: Primitive = general(
     "bitcast",
+    cost=0,
     eval=_eval_bitcast,
     type=_type_bitcast,
     batch=lambda args, batched, size, *, dtype: bitcast(args[0], dtype=dtype),

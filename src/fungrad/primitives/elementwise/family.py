@@ -22,16 +22,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy import float64, ndarray
 
 from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.cotangents import Collected, Masked
+from fungrad.primitives.facts import TRANSCENDENTAL, Facts, ScalarForm, Work
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, prepend_axes
-from fungrad.primitives.primitive import Later, Primitive, ScalarForm
+from fungrad.primitives.primitive import Later, Primitive
 from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 
 
@@ -69,7 +71,7 @@ def elementwise(
     ufunc: np.ufunc | None = None,
     types: Mapping[Kinds, Kind] = MappingProxyType({}),
     reads: Sequence[int] | None = None,
-    scalar: ScalarForm | None = None,
+    **facts: Unpack[Facts],
 ) -> Primitive:
     """Declares an elementwise primitive; see the module's docstring for the partials.
 
@@ -81,7 +83,8 @@ def elementwise(
       types: what is known without a call of `eval`: for dtypes and weak bits of arguments those of
         the output.
       reads: the positions of the arguments that the partials read, where those are not all.
-      scalar: what it does to numbers, see `ScalarForm`.
+      facts: see `Primitive`. Its cost is one operation for a ufunc whose partials are numbers or
+        None, else one transcendental function.
     """
     partials = tuple(partials)
     scalers = tuple([_scaler(partial) for partial in partials])
@@ -122,10 +125,11 @@ def elementwise(
     constant = all(partial is None or type(partial) in PYTHON_SCALARS for partial in partials)
     if reads is None:
         reads = () if constant else range(len(partials))
+    facts.setdefault("cost", 1 if constant and isinstance(source, np.ufunc) else TRANSCENDENTAL)
     primitive = Primitive(
         name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, reads=reads,
         degree="linear" if constant else "", ufunc=source,
-        cuts=True if len(cuts) == len(partials) else cuts, scalar=scalar,
+        cuts=True if len(cuts) == len(partials) else cuts, **facts,
     )  # fmt: skip
     if source is not None:
         registry.ufuncs[source] = primitive
@@ -299,21 +303,43 @@ def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
 # --- the arithmetic of rules
 # -------------------------------------------------------------------------
 
+
+def arithmetic(real: int, of_complex: int) -> Callable[[Equation], Work]:
+    """The cost of an operation that takes several real ones for complex numbers."""
+
+    def cost(equation: Equation) -> Work:
+        found = any(atom.type.dtype.kind == "c" for atom in equation.inputs)
+        return Work(equation.outputs[0].type.size * (of_complex if found else real))
+
+    return cost
+
+
 neg = elementwise(
-    "neg", operator.neg, ufunc=np.negative, partials=[-1], scalar=ScalarForm("neg", "fi")
+    "neg",
+    operator.neg,
+    ufunc=np.negative,
+    partials=[-1],
+    cost=arithmetic(1, 2),
+    scalar=ScalarForm("neg", "fi"),
 )
-add = elementwise(
-    "add", operator.add, ufunc=np.add, partials=[1, 1], scalar=ScalarForm("add", "fi")
-)
+add = elementwise("add", operator.add, ufunc=np.add, partials=[1, 1], cost=arithmetic(1, 2),
+                  commutative=True,
+                  scalar=ScalarForm("add", "fi"))  # fmt: skip
 sub = elementwise(
-    "sub", operator.sub, ufunc=np.subtract, partials=[1, -1], scalar=ScalarForm("sub", "fi")
+    "sub",
+    operator.sub,
+    ufunc=np.subtract,
+    partials=[1, -1],
+    cost=arithmetic(1, 2),
+    scalar=ScalarForm("sub", "fi"),
 )
-mul = elementwise("mul", operator.mul, ufunc=np.multiply,
+mul = elementwise("mul", operator.mul, ufunc=np.multiply, cost=arithmetic(1, 6), commutative=True,
                   partials=[lambda z, x, y: y, lambda z, x, y: x],
                   scalar=ScalarForm("mul", "fi"))  # fmt: skip
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
                   partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)],
-                  reads=(1,), scalar=ScalarForm("div"))  # fmt: skip
+                  reads=(1,), cost=arithmetic(1, 11),
+                  scalar="div")  # fmt: skip
 
 ARITHMETIC = (add, sub, mul, div)
 
@@ -328,33 +354,30 @@ select = elementwise(
     _eval_select,
     partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)],
     reads=(0,),
-    scalar=ScalarForm("select"),
+    cost=1,
+    scalar="select",
 )
 """`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
 
 logical_not: Primitive = elementwise(
-    "logical_not", np.logical_not, partials=[None], scalar=ScalarForm("logical_not")
+    "logical_not", np.logical_not, partials=[None], scalar="logical_not"
 )
 logical_and = elementwise(
-    "logical_and", np.logical_and, partials=[None, None], scalar=ScalarForm("logical_and")
+    "logical_and", np.logical_and, partials=[None, None], commutative=True, scalar="logical_and"
 )
 logical_or = elementwise(
-    "logical_or", np.logical_or, partials=[None, None], scalar=ScalarForm("logical_or")
+    "logical_or", np.logical_or, partials=[None, None], commutative=True, scalar="logical_or"
 )
 
-lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None], scalar=ScalarForm("lt"))
-le = elementwise(
-    "le", operator.le, ufunc=np.less_equal, partials=[None, None], scalar=ScalarForm("le")
+lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None], scalar="lt")
+le = elementwise("le", operator.le, ufunc=np.less_equal, partials=[None, None], scalar="le")
+gt = elementwise("gt", operator.gt, ufunc=np.greater, partials=[None, None], scalar="gt")
+ge = elementwise("ge", operator.ge, ufunc=np.greater_equal, partials=[None, None], scalar="ge")
+eq = elementwise(
+    "eq", operator.eq, ufunc=np.equal, partials=[None, None], commutative=True, scalar="eq"
 )
-gt = elementwise(
-    "gt", operator.gt, ufunc=np.greater, partials=[None, None], scalar=ScalarForm("gt")
-)
-ge = elementwise(
-    "ge", operator.ge, ufunc=np.greater_equal, partials=[None, None], scalar=ScalarForm("ge")
-)
-eq = elementwise("eq", operator.eq, ufunc=np.equal, partials=[None, None], scalar=ScalarForm("eq"))
 ne = elementwise(
-    "ne", operator.ne, ufunc=np.not_equal, partials=[None, None], scalar=ScalarForm("ne")
+    "ne", operator.ne, ufunc=np.not_equal, partials=[None, None], commutative=True, scalar="ne"
 )
 
 __all__ = [

@@ -14,76 +14,62 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.elementwise.family import (
     Masked,
     Over,
     Times,
+    arithmetic,
     elementwise,
     python_operator,
     select,
 )
+from fungrad.primitives.facts import ScalarForm, Work
 from fungrad.primitives.movement.reshape_broadcast_cast import conj
-from fungrad.primitives.primitive import Primitive, ScalarForm, general
+from fungrad.primitives.primitive import Primitive, general
 from fungrad.tracing.trace import registry, typeof
 
 # --- exponentials and logarithms
 # ----------------------------------------------------------------------
 
-exp = elementwise("exp", np.exp, partials=[lambda y, x: y], scalar=ScalarForm("exp"))
-exp2 = elementwise(
-    "exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)], scalar=ScalarForm("exp2")
-)
-expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: y + 1.0], scalar=ScalarForm("expm1"))
-log = elementwise("log", np.log, partials=[Over(lambda y, x: x)], scalar=ScalarForm("log"))
-log2 = elementwise(
-    "log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0))], scalar=ScalarForm("log2")
-)
+exp = elementwise("exp", np.exp, partials=[lambda y, x: y], scalar="exp")
+exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)], scalar="exp2")
+expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: y + 1.0], scalar="expm1")
+log = elementwise("log", np.log, partials=[Over(lambda y, x: x)], scalar="log")
+log2 = elementwise("log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0))], scalar="log2")
 log10 = elementwise(
-    "log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))], scalar=ScalarForm("log10")
+    "log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))], scalar="log10"
 )
-log1p = elementwise(
-    "log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)], scalar=ScalarForm("log1p")
-)
+log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)], scalar="log1p")
 
 # --- trigonometric and hyperbolic
 # ----------------------------------------------------------------------
 
-sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)], scalar=ScalarForm("sin"))
-cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)], scalar=ScalarForm("cos"))
-tan = elementwise("tan", np.tan, partials=[lambda y, x: y * y + 1.0], scalar=ScalarForm("tan"))
+sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)], scalar="sin")
+cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)], scalar="cos")
+tan = elementwise("tan", np.tan, partials=[lambda y, x: y * y + 1.0], scalar="tan")
 arcsin = elementwise(
-    "arcsin",
-    np.arcsin,
-    partials=[Over(lambda y, x: np.sqrt(1.0 - x * x))],
-    scalar=ScalarForm("asin"),
+    "arcsin", np.arcsin, partials=[Over(lambda y, x: np.sqrt(1.0 - x * x))], scalar="asin"
 )
 arccos = elementwise(
-    "arccos",
-    np.arccos,
-    partials=[Over(lambda y, x: -np.sqrt(1.0 - x * x))],
-    scalar=ScalarForm("acos"),
+    "arccos", np.arccos, partials=[Over(lambda y, x: -np.sqrt(1.0 - x * x))], scalar="acos"
 )
-arctan = elementwise(
-    "arctan", np.arctan, partials=[Over(lambda y, x: x * x + 1.0)], scalar=ScalarForm("atan")
-)
-sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)], scalar=ScalarForm("sinh"))
-cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)], scalar=ScalarForm("cosh"))
-tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y], scalar=ScalarForm("tanh"))
+arctan = elementwise("arctan", np.arctan, partials=[Over(lambda y, x: x * x + 1.0)], scalar="atan")
+sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)], scalar="sinh")
+cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)], scalar="cosh")
+tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y], scalar="tanh")
 arcsinh = elementwise(
-    "arcsinh",
-    np.arcsinh,
-    partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))],
-    scalar=ScalarForm("asinh"),
+    "arcsinh", np.arcsinh, partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))], scalar="asinh"
 )
 arccosh = elementwise(
     "arccosh",
     np.arccosh,
     partials=[Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0))],
-    scalar=ScalarForm("acosh"),
+    scalar="acosh",
 )
 arctanh = elementwise(
-    "arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)], scalar=ScalarForm("atanh")
+    "arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)], scalar="atanh"
 )
 deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0])
 rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi])
@@ -101,28 +87,29 @@ def _arctan2_slope(a: Any, x: Any, y: Any) -> Any:
 arctan2 = elementwise("arctan2", np.arctan2, partials=[
     lambda z, x, y: _arctan2_slope(y, x, y),
     lambda z, x, y: -_arctan2_slope(x, x, y),
-], scalar=ScalarForm("atan2"))  # fmt: skip
+], scalar="atan2")  # fmt: skip
 hypot = elementwise("hypot", np.hypot, partials=[
     lambda z, x, y: x / select(z == 0, 1.0, z),
     lambda z, x, y: y / select(z == 0, 1.0, z),
-], scalar=ScalarForm("hypot"))  # fmt: skip
+], scalar="hypot")  # fmt: skip
 
 # --- powers
 # --------------------------------------------------------------------------------------------
 
-sqrt = elementwise(
-    "sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar=ScalarForm("sqrt")
-)
-cbrt = elementwise(
-    "cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)], scalar=ScalarForm("cbrt")
-)
+sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar="sqrt")
+cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)], scalar="cbrt")
 square = elementwise(
-    "square", np.square, partials=[lambda y, x: Times(2.0, x)], scalar=ScalarForm("square", "fi")
+    "square",
+    np.square,
+    partials=[lambda y, x: Times(2.0, x)],
+    cost=arithmetic(1, 6),
+    scalar=ScalarForm("square", "fi"),
 )
 reciprocal = elementwise(
     "reciprocal",
     np.reciprocal,
     partials=[lambda y, x: -(y * y)],
+    cost=1,
     scalar=ScalarForm("reciprocal", "f"),
 )
 
@@ -145,7 +132,14 @@ def _power_by_exponent(z: Any, x: Any, y: Any) -> Any:
     return z * np.log(select(limit, 1.0, x))
 
 
-power = elementwise("power", python_operator(np.power), ufunc=np.power,
+def _cost_of_power(equation: Equation) -> Work:
+    """One product or quotient, as NumPy does x**2 and x**-1; else a transcendental function."""
+    exponent, size = equation.inputs[1], equation.outputs[0].type.size
+    short = isinstance(exponent, Literal) and exponent.value in (2, -1)
+    return Work(size) if short else Work(0, size)
+
+
+power = elementwise("power", python_operator(np.power), ufunc=np.power, cost=_cost_of_power,
                     partials=[_power_by_base, _power_by_exponent],
                     scalar=ScalarForm("power", "f"))  # fmt: skip
 
@@ -160,9 +154,14 @@ def _abs_slope(y: Any, x: Any) -> Any:
 
 
 abs = elementwise(
-    "abs", operator.abs, ufunc=np.absolute, partials=[_abs_slope], scalar=ScalarForm("abs", "fi")
+    "abs",
+    operator.abs,
+    ufunc=np.absolute,
+    partials=[_abs_slope],
+    cost=1,
+    scalar=ScalarForm("abs", "fi"),
 )
-fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: np.sign(x)], scalar=ScalarForm("abs"))
+fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: np.sign(x)], cost=1, scalar="abs")
 
 
 def _part(z: Any, x: Any, y: Any) -> Any:
@@ -194,40 +193,47 @@ maximum = elementwise(
     "maximum",
     np.maximum,
     partials=[_larger, lambda z, x, y: _larger(z, y, x)],
+    cost=1,
     scalar=ScalarForm("maximum", "fi"),
 )
 minimum = elementwise(
     "minimum",
     np.minimum,
     partials=[_smaller, lambda z, x, y: _smaller(z, y, x)],
+    cost=1,
     scalar=ScalarForm("minimum", "fi"),
 )
 fmax = elementwise(
-    "fmax", np.fmax, partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)]
+    "fmax", np.fmax, partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)], cost=1
 )
 fmin = elementwise(
-    "fmin", np.fmin, partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)]
+    "fmin", np.fmin, partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)], cost=1
 )
 
 copysign = elementwise(
     "copysign",
     np.copysign,
     partials=[lambda z, x, y: np.sign(x) * np.copysign(1.0, y), None],
-    scalar=ScalarForm("copysign"),
+    cost=1,
+    scalar="copysign",
 )
-heaviside = elementwise("heaviside", np.heaviside, partials=[None, lambda z, x, y: x == 0])
+heaviside = elementwise("heaviside", np.heaviside, partials=[None, lambda z, x, y: x == 0], cost=1)
 remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.remainder,
                         partials=[1, lambda z, x, y: -np.floor_divide(x, y)],
+                        cost=1,
                         scalar=ScalarForm("remainder", "i"))  # fmt: skip
 fmod = elementwise(
     "fmod",
     np.fmod,
     partials=[1, lambda z, x, y: -np.trunc(np.divide(x, y))],
+    cost=1,
     scalar=ScalarForm("fmod", "f"),
 )
 nextafter = elementwise("nextafter", np.nextafter, partials=[1, None])
-ldexp: Primitive = elementwise("ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None])
-frexp_exponent = elementwise("frexp_exponent", lambda x: np.frexp(x)[1], partials=[None])
+ldexp: Primitive = elementwise(
+    "ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None], cost=1
+)
+frexp_exponent = elementwise("frexp_exponent", lambda x: np.frexp(x)[1], partials=[None], cost=1)
 
 # --- log of a sum of exponentials
 # ------------------------------------------------------------------------
@@ -265,6 +271,7 @@ def _turned(ct: Any, y: Any, x: Any) -> Any:
 
 phase: Primitive = general(
     "phase",
+    cost=5,  # two squares, their sum, two quotients
     eval=np.sign,
     type=lambda x: x.with_shape(x.shape),
     vjp=lambda ct, y, args, wanted: [_turned(ct, y, args[0])],
@@ -289,11 +296,11 @@ def _eval_complex_of(x: Any, y: Any) -> Any:
     return made[()]
 
 
-complex_of = elementwise("complex_of", _eval_complex_of, partials=[1, 1j])
+complex_of = elementwise("complex_of", _eval_complex_of, partials=[1, 1j], cost=0)
 """`complex_of(x, y)`: x + i y of real numbers, infinities and zeros of both signs included."""
 
-real = elementwise("real", np.real, partials=[1])
-imag = elementwise("imag", np.imag, partials=[-1j])
+real = elementwise("real", np.real, partials=[1], cost=1)
+imag = elementwise("imag", np.imag, partials=[-1j], cost=1)
 registry.ufuncs[np.conjugate] = conj
 
 # --- linear
@@ -315,19 +322,19 @@ rint = elementwise("rint", np.rint, partials=[None])
 sign = elementwise("sign", np.sign, partials=[None])
 signbit = elementwise("signbit", np.signbit, partials=[None])
 spacing = elementwise("spacing", np.spacing, partials=[None])
-isnan = elementwise("isnan", np.isnan, partials=[None], scalar=ScalarForm("isnan"))
-isinf = elementwise("isinf", np.isinf, partials=[None], scalar=ScalarForm("isinf"))
-isfinite = elementwise("isfinite", np.isfinite, partials=[None], scalar=ScalarForm("isfinite"))
-logical_xor = elementwise("logical_xor", np.logical_xor, partials=[None, None])
-bitwise_and = elementwise(
-    "bitwise_and", python_operator(np.bitwise_and), ufunc=np.bitwise_and, partials=[None, None]
-)
-bitwise_or = elementwise(
-    "bitwise_or", python_operator(np.bitwise_or), ufunc=np.bitwise_or, partials=[None, None]
-)
-bitwise_xor = elementwise(
-    "bitwise_xor", python_operator(np.bitwise_xor), ufunc=np.bitwise_xor, partials=[None, None]
-)
+isnan = elementwise("isnan", np.isnan, partials=[None], scalar="isnan")
+isinf = elementwise("isinf", np.isinf, partials=[None], scalar="isinf")
+isfinite = elementwise("isfinite", np.isfinite, partials=[None], scalar="isfinite")
+logical_xor = elementwise("logical_xor", np.logical_xor, partials=[None, None], commutative=True)
+bitwise_and = elementwise("bitwise_and", python_operator(np.bitwise_and),
+                           ufunc=np.bitwise_and, partials=[None, None],
+                           commutative=True)  # fmt: skip
+bitwise_or = elementwise("bitwise_or", python_operator(np.bitwise_or),
+                          ufunc=np.bitwise_or, partials=[None, None],
+                          commutative=True)  # fmt: skip
+bitwise_xor = elementwise("bitwise_xor", python_operator(np.bitwise_xor),
+                           ufunc=np.bitwise_xor, partials=[None, None],
+                           commutative=True)  # fmt: skip
 invert = elementwise("invert", python_operator(np.invert), ufunc=np.invert, partials=[None])
 left_shift = elementwise(
     "left_shift", python_operator(np.left_shift), ufunc=np.left_shift, partials=[None, None]
@@ -336,5 +343,5 @@ right_shift = elementwise(
     "right_shift", python_operator(np.right_shift), ufunc=np.right_shift, partials=[None, None]
 )
 bitwise_count = elementwise("bitwise_count", np.bitwise_count, partials=[None])
-gcd = elementwise("gcd", np.gcd, partials=[None, None])
-lcm = elementwise("lcm", np.lcm, partials=[None, None])
+gcd = elementwise("gcd", np.gcd, partials=[None, None], commutative=True)
+lcm = elementwise("lcm", np.lcm, partials=[None, None], commutative=True)

@@ -13,7 +13,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import logical_not, ne
 from fungrad.primitives.elementwise.ufuncs import imag
-from fungrad.primitives.linalg import lapack_calls
+from fungrad.primitives.linalg import flop_counts, lapack_calls
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
     bar,
@@ -87,6 +87,7 @@ def _vjp_cholesky(ct: Any, y: Any, args: Any, wanted: Any) -> list[Any]:
 
 cholesky: Primitive = general(
     "cholesky",
+    cost=flop_counts.cubed(1 / 3),  # GVL 4.2
     eval=lapack_calls.cholesky,
     type=_type_cholesky,
     vjp=_vjp_cholesky,
@@ -159,6 +160,7 @@ def _gradient_tall(q: Any, r: Any, gq: Any, gr: Any) -> Any:
 
 qr: Primitive = general(
     "qr",
+    cost=flop_counts.qr,
     eval=lambda a: tuple(np.linalg.qr(a)),
     type=_type_qr,
     vjp=_vjp_qr,

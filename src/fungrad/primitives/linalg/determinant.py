@@ -17,7 +17,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import ne, select
 from fungrad.primitives.elementwise.ufuncs import imag, real
-from fungrad.primitives.linalg import lapack_calls
+from fungrad.primitives.linalg import flop_counts, lapack_calls
 from fungrad.primitives.linalg.matrix_parts import (
     aligned,
     eye,
@@ -49,6 +49,7 @@ def _type_det(a: Type) -> Type:
 
 det: Primitive = general(
     "det",
+    cost=flop_counts.cubed(2 / 3),  # that of its LU factors
     eval=lapack_calls.det,
     type=_type_det,
     vjp=lambda ct, y, args, wanted: [reshape(ct, shape=(*shape_of(ct), 1, 1)) * cofactors(args[0])],
@@ -228,6 +229,7 @@ def _jvp_slogdet(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 slogdet: Primitive = general(
     "slogdet",
+    cost=flop_counts.cubed(2 / 3),
     eval=lambda a: tuple(lapack_calls.slogdet(a)),
     type=_type_slogdet,
     vjp=_vjp_slogdet,

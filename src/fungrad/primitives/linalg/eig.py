@@ -14,6 +14,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.elementwise.ufuncs import imag
+from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.linalg.degenerate_spectra import apart, coincide, gaps, shared
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
@@ -113,6 +114,7 @@ def _vjp_eig(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
 
 eig: Primitive = general(
     "eig",
+    cost=flop_counts.cubed(25),  # GVL 7.5, Hessenberg QR
     eval=_eval_eig,
     type=_type_eig,
     vjp=_vjp_eig,
@@ -127,6 +129,7 @@ computation of complex-valued gradients with application to statistically optimu
 
 eigvals: Primitive = general(
     "eigvals",
+    cost=flop_counts.cubed(10),
     eval=lambda a: np.linalg.eigvals(a).astype(complex_dtype(a.dtype), copy=False),
     type=lambda a: _type_eig(a)[0],
     vjp=lambda ct, w, args, wanted: _vjp_eig((ct, None), eig(args[0]), args, wanted),

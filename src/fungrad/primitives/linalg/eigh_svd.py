@@ -12,6 +12,7 @@ import numpy as np
 
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.linalg.cholesky_qr import hermitian_weights
 from fungrad.primitives.linalg.degenerate_spectra import apart, coincide, gaps, shared
 from fungrad.primitives.linalg.matrix_parts import (
@@ -57,6 +58,7 @@ def _vjp_eigh(cts: Any, outputs: Any, args: Any, wanted: Any, *, lower: bool) ->
 
 eigh: Primitive = general(
     "eigh",
+    cost=flop_counts.cubed(9),  # GVL 8.3, symmetric QR
     eval=lambda a, *, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")),
     type=_type_eigh,
     vjp=_vjp_eigh,
@@ -68,6 +70,7 @@ read. M. Giles (2008), section 3.1. The phase of a complex vector moves so that 
 
 eigvalsh: Primitive = general(
     "eigvalsh",
+    cost=flop_counts.cubed(4 / 3),
     eval=lambda a, *, lower: np.linalg.eigvalsh(a, "L" if lower else "U"),
     type=lambda a, *, lower: _type_eigh(a, lower=lower)[0],
     vjp=lambda ct, w, args, wanted, *, lower: _vjp_eigh(
@@ -158,6 +161,7 @@ def _vjp_svd(cts: Any, outputs: Any, args: Any, wanted: Any, *, full: bool) -> l
 
 svd: Primitive = general(
     "svd",
+    cost=flop_counts.svd,
     eval=lambda a, *, full: tuple(np.linalg.svd(a, full)),
     type=_type_svd,
     vjp=_vjp_svd,
@@ -171,6 +175,7 @@ phase is shared by u and v: the diagonals of u^H du and v^H dv are opposite."""
 
 svdvals: Primitive = general(
     "svdvals",
+    cost=flop_counts.svdvals,
     eval=lambda a: np.linalg.svd(a, compute_uv=False),
     type=lambda a: _type_svd(a, full=False)[1],
     vjp=lambda ct, s, args, wanted: _vjp_svd(

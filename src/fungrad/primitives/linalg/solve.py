@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.errors import ShapeError
 from fungrad.ir.types import Type
-from fungrad.primitives.linalg import lapack_calls
+from fungrad.primitives.linalg import flop_counts, lapack_calls
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
     aligned,
@@ -105,6 +105,7 @@ def _batch_solve(args: Any, batched: Any, size: int, *, triangle: str) -> Any:
 
 solve: Primitive = general(
     "solve",
+    cost=flop_counts.solve,
     eval=_eval_solve,
     type=_type_solve,
     vjp=_vjp_solve,
@@ -129,6 +130,7 @@ def _jvp_inv(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 inv: Primitive = general(
     "inv",
+    cost=flop_counts.cubed(2),  # WN41, GETRF and GETRI
     eval=lapack_calls.inv,
     type=_type_inv,
     vjp=lambda ct, y, args, wanted: [-(swap(y) @ ct @ swap(y))],
@@ -156,6 +158,7 @@ def _batch_pinv(args: Any, batched: Any, size: int) -> Any:
 
 pinv: Primitive = general(
     "pinv",
+    cost=flop_counts.pinv,
     eval=np.linalg.pinv,
     type=lambda a, rtol: Type((*a.shape[:-2], a.shape[-1], a.shape[-2]), result(a)),
     vjp=_vjp_pinv,

@@ -22,6 +22,8 @@ def _diagonal_length(shape: Sequence[int], offset: int) -> int:
 
 diagonal: Primitive = linear(
     "diagonal",
+    view=True,
+    cost=0,
     moves=True,
     eval=lambda x, *, offset: np.diagonal(x, offset, -2, -1),
     type=lambda x, *, offset: x.with_shape((*x.shape[:-2], _diagonal_length(x.shape, offset))),
@@ -40,6 +42,7 @@ def _eval_from_diagonal(x: Any, *, offset: int, shape: tuple[int, int]) -> Any:
 
 from_diagonal: Primitive = linear(
     "from_diagonal",
+    cost=0,
     eval=_eval_from_diagonal,
     type=lambda x, *, offset, shape: x.with_shape((*x.shape[:-1], *shape)),
     transpose=lambda ct, x, *, offset, shape: diagonal(ct, offset=offset),
@@ -53,6 +56,7 @@ from_diagonal: Primitive = linear(
 
 roll: Primitive = linear(
     "roll",
+    cost=0,
     moves=True,
     eval=lambda x, *, shifts, axes: np.roll(x, shifts, axes),
     type=lambda x, *, shifts, axes: x,

@@ -16,6 +16,7 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.elementwise.family import Masked
+from fungrad.primitives.facts import each_element
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     inverse_permutation,
@@ -144,6 +145,8 @@ def _batch_getitem(args: Any, batched: Any, size: int, *, index: Index) -> Any:
 
 getitem: Primitive = Primitive(
     "getitem",
+    view=True,
+    cost=0,
     eval=_eval_getitem,
     type=_type_getitem,
     jvp=lambda primals, tangents, *, index: (
@@ -181,7 +184,7 @@ def _batch_indexed(args: Any, batched: Any, size: int, *, index: Index, shape: S
 
 
 indexed: Primitive = general(
-    "indexed", eval=_eval_indexed, type=_type_indexed, batch=_batch_indexed, cuts=True
+    "indexed", eval=_eval_indexed, type=_type_indexed, batch=_batch_indexed, cuts=True, cost=0
 )
 """`indexed(*arrays, index=, shape=)`: a mask of that shape, true for the elements of x[index]."""
 
@@ -248,6 +251,7 @@ def _jvp_scatter(primals: Any, tangents: Any, **params: Any) -> Any:
 
 scatter: Primitive = Primitive(
     "scatter",
+    cost=each_element(1),
     eval=_eval_scatter,
     type=_type_scatter,
     jvp=_jvp_scatter,

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.primitive import Primitive, ScalarForm, full, general, linear, zeros
+from fungrad.primitives.primitive import Primitive, full, general, linear, zeros
 from fungrad.tracing.trace import shape_of, typeof
 
 Shape = tuple[int, ...]
@@ -30,6 +31,8 @@ def _type_reshape(x: Type, *, shape: Shape) -> Type:
 
 reshape: Primitive = linear(
     "reshape",
+    view=True,
+    cost=0,
     moves=True,
     # The methods cost a fifth of the functions, which serve what is no array.
     eval=lambda x, *, shape: x.reshape(shape) if type(x) is np.ndarray else np.reshape(x, shape),
@@ -53,6 +56,8 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
 
 transpose: Primitive = linear(
     "transpose",
+    view=True,
+    cost=0,
     moves=True,
     eval=lambda x, *, axes: x.transpose(axes) if type(x) is np.ndarray else np.transpose(x, axes),
     type=lambda x, *, axes: x.with_shape(tuple(x.shape[a] for a in axes)),
@@ -100,6 +105,8 @@ def _eval_broadcast(x: Any, *, shape: Shape) -> Any:
 
 broadcast_to: Primitive = linear(
     "broadcast_to",
+    view=True,
+    cost=0,
     eval=_eval_broadcast,
     type=_type_broadcast,
     transpose=lambda ct, x, *, shape: sum_to(ct, x.shape),
@@ -146,8 +153,15 @@ def _transpose_sum(ct: Any, x: Type, *, axes: tuple[int, ...]) -> Any:
     return broadcast_to(reshape(ct, shape=kept), shape=x.shape)
 
 
+def cost_of_reduction(equation: Equation) -> int:
+    """n elements to m results: n - m operations."""
+    x, result = equation.inputs[0].type, equation.outputs[0].type
+    return (2 if x.dtype.kind == "c" else 1) * max(x.size - result.size, 0)
+
+
 reduce_sum: Primitive = linear(
     "reduce_sum",
+    cost=cost_of_reduction,
     moves=True,
     eval=lambda x, *, axes: np.add.reduce(x, axis=axes),
     type=_type_sum,
@@ -170,6 +184,7 @@ def _eval_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
 
 convert: Primitive = linear(
     "convert",
+    cost=0,
     eval=_eval_convert,
     type=lambda x, *, dtype: Type(x.shape, dtype),
     transpose=lambda ct, x, *, dtype: (
@@ -177,7 +192,7 @@ convert: Primitive = linear(
     ),
     batch=lambda args, batched, size, *, dtype: convert(args[0], dtype=dtype),
     moves=True,
-    scalar=ScalarForm("convert"),
+    scalar="convert",
 )
 """`convert(x, dtype=)`: x in another floating or complex dtype; the real part where that is
 real. The mask of a cotangent stays boolean.
@@ -185,12 +200,13 @@ real. The mask of a cotangent stays boolean.
 
 number: Primitive = linear(
     "number",
+    cost=0,
     eval=float,
     type=lambda x: Type((), np.float64, weak=True),
     transpose=lambda ct, x: ct if typeof(ct).dtype == np.bool_ else convert(ct, dtype=x.dtype),
     batch=lambda args, batched, size: convert(args[0], dtype=np.dtype(np.float64)),
     moves=True,
-    scalar=ScalarForm("number"),
+    scalar="number",
 )
 """`number(x)`: a real number of shape () as a Python float, which promotes as one."""
 
@@ -204,11 +220,12 @@ def _eval_to_discrete(x: Any, *, dtype: Any) -> Any:
 
 to_discrete: Primitive = general(
     "to_discrete",
+    cost=0,
     eval=_eval_to_discrete,
     type=lambda x, *, dtype: Type(x.shape, dtype),
     batch=lambda args, batched, size, *, dtype: to_discrete(args[0], dtype=dtype),
     cuts=True,
-    scalar=ScalarForm("convert"),
+    scalar="convert",
 )
 """`to_discrete(x, dtype=)`: x as integers, booleans or other objects without a derivative."""
 
@@ -231,6 +248,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 conj: Primitive = linear(
     "conj",
+    cost=lambda e: e.inputs[0].type.size if e.inputs[0].type.dtype.kind == "c" else 0,
     eval=np.conj,
     type=lambda x: Type(x.shape, np.int8 if x.dtype.kind == "b" else x.dtype),
     transpose=lambda ct, x: conj(ct),
@@ -282,6 +300,7 @@ def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
 
 concatenate: Primitive = linear(
     "concatenate",
+    cost=0,
     moves=True,
     eval=lambda *xs, axis: np.concatenate(xs, axis),
     type=_type_concatenate,
@@ -320,6 +339,8 @@ def _collect_slice(total: Any, ct: Any, args: Any, *, axis: int, start: int, sto
 
 slice_axis: Primitive = linear(
     "slice_axis",
+    view=True,
+    cost=0,
     moves=True,
     eval=_eval_slice,
     type=_type_slice,
@@ -352,6 +373,7 @@ def _transpose_pad(ct: Any, x: Type, *, widths: tuple[tuple[int, int], ...]) -> 
 
 pad: Primitive = linear(
     "pad",
+    cost=0,
     moves=True,
     eval=_eval_pad,
     type=_type_pad,
@@ -362,6 +384,8 @@ pad: Primitive = linear(
 
 flip: Primitive = linear(
     "flip",
+    view=True,
+    cost=0,
     moves=True,
     eval=lambda x, *, axes: np.flip(x, axes),
     type=lambda x, *, axes: x,

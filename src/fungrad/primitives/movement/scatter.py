@@ -8,13 +8,16 @@ by index and scanning.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import Masked, eq, logical_not, select
+from fungrad.primitives.facts import Cost, each_element
 from fungrad.primitives.movement.gather import (
     ARRAY,
     Index,
@@ -38,6 +41,9 @@ from fungrad.tracing.trace import shape_of, typeof
 Rule = Callable[..., Any]
 
 
+_EACH_VALUE = each_element(1, of=1)
+
+
 def _declare(
     name: str,
     eval: Rule,
@@ -46,6 +52,7 @@ def _declare(
     vjp: Rule,
     keep: Rule | None = None,
     undo: Rule | None = None,
+    cost: Cost = _EACH_VALUE,
 ) -> Primitive:
     """A primitive (x, values, *arrays, index=); `eval` writes into a copy of x, or into x itself
     where that was given up.
@@ -78,6 +85,7 @@ def _declare(
 
     primitive = Primitive(
         name,
+        cost=cost,
         eval=evaluated,
         type=result_type,
         jvp=jvp_unpacked,
@@ -149,7 +157,7 @@ def _undo_set(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
 
 
 index_set: Primitive = _declare(
-    "index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept, undo=_undo_set
+    "index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept, undo=_undo_set, cost=0
 )
 """`index_set(x, values, *arrays, index=)`: x with x[index] = values."""
 
@@ -187,8 +195,18 @@ index_add: Primitive = _declare(
 
 # --- multiply -------------------------------------------------------------------------------------
 
+
+def cost_of_sorting(equation: Equation) -> float:
+    """n log2 n comparisons of each key (Knuth, The Art of Computer Programming, 5.3.1)."""
+    x = equation.inputs[0].type
+    length = x.shape[equation.params.get("axis", -1)] if x.ndim else 1
+    each = math.log2(length) if length > 1 else 0
+    return sum([round(atom.type.size * each) for atom in equation.inputs])
+
+
 stable_order: Primitive = general(
     "stable_order",
+    cost=cost_of_sorting,
     eval=lambda x: np.argsort(x, axis=-1, kind="stable"),
     type=lambda x: Type(x.shape, np.intp),
     batch=lambda args, batched, size: stable_order(args[0]),
@@ -310,5 +328,6 @@ index_max = _extremum("index_max", np.maximum)
 """`index_max(x, values, *arrays, index=)`: x with x[index] = max(x[index], values)."""
 
 __all__ = [
-    "index_add", "index_max", "index_min", "index_multiply", "index_set", "stable_order",
+    "cost_of_sorting", "index_add", "index_max", "index_min", "index_multiply", "index_set",
+    "stable_order",
 ]  # fmt: skip

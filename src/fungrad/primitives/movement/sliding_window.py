@@ -15,6 +15,7 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import elementwise
+from fungrad.primitives.facts import each_element
 from fungrad.primitives.primitive import Primitive, linear
 
 Sizes = tuple[int, ...]
@@ -58,6 +59,8 @@ def _type_windows(x: Type, *, sizes: Sizes, strides: Sizes, dilations: Sizes) ->
 
 windows: Primitive = linear(
     "windows",
+    view=True,
+    cost=0,
     eval=_eval_windows,
     type=_type_windows,
     transpose=lambda ct, x, *, sizes, strides, dilations: overlap_add(
@@ -93,6 +96,7 @@ def _eval_overlap(x: Any, *, lengths: Sizes, strides: Sizes, dilations: Sizes) -
 
 overlap_add: Primitive = linear(
     "overlap_add",
+    cost=each_element(1),
     eval=_eval_overlap,
     type=lambda x, *, lengths, strides, dilations: x.with_shape(
         (*x.shape[: x.ndim - 2 * len(lengths)], *lengths)

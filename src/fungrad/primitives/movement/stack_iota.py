@@ -36,6 +36,7 @@ def _batch_stack(args: Sequence[Any], batched: Sequence[bool], size: int) -> Any
 
 stack: Primitive = linear(
     "stack",
+    cost=0,
     moves=True,
     eval=lambda *xs: np.array(xs),
     type=_type_stack,
@@ -56,6 +57,8 @@ def _vjp_unstack(cotangents: Any, output: Any, args: Any, wanted: Any) -> list[A
 
 unstack: Primitive = Primitive(
     "unstack",
+    view=True,
+    cost=0,
     eval=lambda x: tuple(x),
     type=lambda x: (Type(x.shape[1:], x.dtype),) * x.shape[0],
     jvp=lambda primals, tangents: (unstack(*primals), unstack(*tangents)),
@@ -69,6 +72,7 @@ unstack: Primitive = Primitive(
 
 iota: Primitive = general(
     "iota",
+    cost=0,
     eval=lambda *, shape: np.arange(Type(shape, np.int64).size).reshape(shape),
     type=lambda *, shape: Type(shape, np.int64),
     cuts=True,
@@ -85,6 +89,7 @@ def _eval_basis(*, shape: tuple[int, ...], start: int, dtype: Any) -> Any:
 
 basis: Primitive = general(
     "basis",
+    cost=0,
     eval=_eval_basis,
     type=lambda *, shape, start, dtype: Type(shape, dtype),
     cuts=True,

@@ -95,11 +95,13 @@ def _eval_high_product(x: Any, y: Any) -> Any:
     return found.reshape(shape)
 
 
-uniform_of_bits: Primitive = elementwise("uniform_of_bits", _eval_uniform, partials=[None])
+uniform_of_bits: Primitive = elementwise("uniform_of_bits", _eval_uniform, partials=[None], cost=1)
 """`uniform_of_bits(bits)`: floor(bits / 2^11) / 2^53, a double in [0, 1), of a word of 64 bits;
 floor(bits / 2^8) / 2^24, a float32, of one of 32."""
 
-high_product: Primitive = elementwise("high_product", _eval_high_product, partials=[None, None])
+high_product: Primitive = elementwise(
+    "high_product", _eval_high_product, partials=[None, None], cost=1
+)
 """`high_product(x, y)`: the upper 64 bits of the product of words; of random x, an integer below y,
 all equally likely to 2^-64."""
 

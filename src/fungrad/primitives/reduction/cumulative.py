@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import elementwise, select
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, concatenate, slice_axis
-from fungrad.primitives.primitive import Primitive, ScalarForm, full, linear
+from fungrad.primitives.primitive import Primitive, full, linear
 from fungrad.tracing.trace import shape_of, typeof
 
 
@@ -109,6 +110,7 @@ def _batch_recurrence(
 
 linear_recurrence: Primitive = Primitive(
     "linear_recurrence",
+    cost=2,
     eval=_eval_recurrence,
     type=lambda a, u, *, axis, reverse=False: Type(u.shape, np.result_type(a.dtype, u.dtype)),
     jvp=_jvp_recurrence,
@@ -127,8 +129,15 @@ def _type_cumulative(ufunc: np.ufunc, x: Type) -> Type:
     return Type(x.shape, ufunc.accumulate(np.ones((1,), x.dtype)).dtype)
 
 
+def _cost_of_cumulative(equation: Equation) -> int:
+    x = equation.inputs[0].type
+    length = x.shape[equation.params["axis"]]
+    return x.size - x.size // length if length else 0
+
+
 cumsum: Primitive = linear(
     "cumsum",
+    cost=_cost_of_cumulative,
     eval=lambda x, *, axis, reverse=False: _accumulated(np.add, x, axis, reverse),
     type=lambda x, *, axis, reverse=False: _type_cumulative(np.add, x),
     transpose=lambda ct, x, *, axis, reverse=False: cumsum(ct, axis=axis, reverse=not reverse),
@@ -158,6 +167,7 @@ def _jvp_cumprod(primals: Any, tangents: Any, *, axis: int, reverse: bool = Fals
 
 cumprod: Primitive = Primitive(
     "cumprod",
+    cost=_cost_of_cumulative,
     eval=lambda x, *, axis, reverse=False: _accumulated(np.multiply, x, axis, reverse),
     type=lambda x, *, axis, reverse=False: _type_cumulative(np.multiply, x),
     jvp=_jvp_cumprod,
@@ -178,7 +188,7 @@ def _eval_attains(x: Any, y: Any) -> Any:
     return np.equal(x, y)
 
 
-attains = elementwise("attains", _eval_attains, partials=[None, None], scalar=ScalarForm("attains"))
+attains = elementwise("attains", _eval_attains, partials=[None, None], cost=1, scalar="attains")
 """`attains(x, y)`: whether x is y, where NaN is NaN."""
 
 
@@ -208,6 +218,7 @@ def _running(name: str, ufunc: np.ufunc) -> Primitive:
 
     primitive = Primitive(
         name,
+        cost=_cost_of_cumulative,
         eval=lambda x, *, axis, reverse=False: _accumulated(ufunc, x, axis, reverse),
         type=lambda x, *, axis, reverse=False: _type_cumulative(ufunc, x),
         jvp=jvp,

@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import Masked, Over, elementwise, select
+from fungrad.primitives.facts import Work
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     cast,
+    cost_of_reduction,
     reduce_sum,
     reshape,
     transpose,
@@ -84,6 +87,7 @@ def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
 
     primitive = Primitive(
         name,
+        cost=cost_of_reduction,
         eval=lambda x, *, axes: ufunc.reduce(x, axes),
         type=_type_by_example(ufunc, needs_items=True),
         jvp=jvp,
@@ -146,6 +150,7 @@ def _tangent_others(x: Any, dx: Any, axes: Axes) -> Any:
 
 product_of_others: Primitive = Primitive(
     "product_of_others",
+    cost=3,
     eval=_eval_others,
     type=lambda x, *, axes: Type(x.shape, x.dtype),
     jvp=lambda primals, tangents, *, axes: (
@@ -172,6 +177,7 @@ def _vjp_prod(ct: Any, output: Any, args: Any, wanted: Any, *, axes: Axes) -> li
 
 reduce_prod: Primitive = Primitive(
     "reduce_prod",
+    cost=cost_of_reduction,
     eval=lambda x, *, axes: np.multiply.reduce(x, axes),
     type=_type_by_example(np.multiply),
     jvp=_jvp_prod,
@@ -189,7 +195,13 @@ def _exp_difference(name: str, exponential: np.ufunc, slope: float) -> Primitive
             return exponential(np.where(np.equal(x, y), 0, np.subtract(x, y)))
 
     # Shares of a sum do not change with y: the quotient that they stand in cancels it.
-    return elementwise(name, eval, partials=[lambda z, x, y: z * slope, None])
+    return elementwise(name, eval, partials=[lambda z, x, y: z * slope, None], cost=Work(1, 1))
+
+
+def _cost_of_log_sum(equation: Equation) -> Work:
+    """The largest, the differences from it, their powers' sum, its logarithm, and back."""
+    n, m = equation.inputs[0].type.size, equation.outputs[0].type.size
+    return Work(3 * n - m if n else 0, n + m)
 
 
 def _log_sum(name: str, ufunc: np.ufunc, exponential: Primitive) -> Primitive:
@@ -206,6 +218,7 @@ def _log_sum(name: str, ufunc: np.ufunc, exponential: Primitive) -> Primitive:
 
     primitive = Primitive(
         name,
+        cost=_cost_of_log_sum,
         eval=lambda x, *, axes: ufunc.reduce(x, axes),
         type=_type_by_example(ufunc),
         jvp=jvp,
@@ -250,6 +263,7 @@ def _spread_last(cotangent: Any, x: Type) -> Any:
 
 exact_sum: Primitive = linear(
     "exact_sum",
+    cost=cost_of_reduction,
     eval=_eval_exact_sum,
     type=lambda x: Type(x.shape[:-1], np.float64, len(x.shape) == 1),
     transpose=_spread_last,
@@ -265,6 +279,7 @@ one row is a Python float.
 def _truth(name: str, ufunc: np.ufunc) -> Primitive:
     primitive = general(
         name,
+        cost=cost_of_reduction,
         eval=lambda x, *, axes: ufunc.reduce(x, axes),
         type=_type_by_example(ufunc),
         batch=_batch_axes(lambda: primitive),
@@ -287,6 +302,7 @@ def _position(name: str, function: Callable[..., Any]) -> Primitive:
 
     primitive = general(
         name,
+        cost=cost_of_reduction,
         eval=lambda x, *, axis: function(x, axis),
         type=result_type,
         batch=lambda args, batched, size, *, axis: primitive(args[0], axis=axis + 1),

@@ -17,6 +17,7 @@ import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.elementwise.family import broadcast_shapes, elementwise, fit
+from fungrad.primitives.facts import TRANSCENDENTAL
 from fungrad.primitives.movement.reshape_broadcast_cast import prepend_axes
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.special.polygamma import polygamma, polygamma_of
@@ -124,7 +125,9 @@ def slope_primitive(
             **orders,
         )
 
-    primitive = Primitive(name, eval=eval, type=result_type, vjp=vjp, jvp=jvp, batch=batch)
+    primitive = Primitive(
+        name, eval=eval, type=result_type, vjp=vjp, jvp=jvp, batch=batch, cost=TRANSCENDENTAL
+    )
     return primitive
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
+from fungrad.primitives.facts import TRANSCENDENTAL
 from fungrad.primitives.primitive import Primitive, general
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
@@ -87,6 +88,7 @@ def _slope(x: Any, order: int) -> Any:
 
 polygamma: Primitive = general(
     "polygamma",
+    cost=TRANSCENDENTAL,
     eval=_eval,
     type=lambda x, *, order: Type(x.shape, x.dtype),
     vjp=lambda ct, y, args, wanted, *, order: [ct * _slope(args[0], order)],

@@ -15,6 +15,7 @@ import numpy as np
 
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import fit
+from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reduce_sum, reshape
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.tracing.trace import shape_of, typeof
@@ -77,6 +78,7 @@ def _jvp_roots(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
 
 polynomial_roots: Primitive = general(
     "polynomial_roots",
+    cost=flop_counts.roots,
     eval=_eval_roots,
     type=_type_roots,
     vjp=_vjp_roots,

@@ -15,6 +15,7 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.ir.types import Type
 from fungrad.numpy import linalg as numpy_linalg
 from fungrad.numpy.protocol.operands import array_of
+from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
     eye,
@@ -91,6 +92,7 @@ def _vjp_lu(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
 
 lu_factors: Primitive = general(
     "lu",
+    cost=flop_counts.lu,
     eval=_eval_lu,
     type=_type_lu,
     vjp=_vjp_lu,

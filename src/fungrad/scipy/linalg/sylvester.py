@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
+from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.linalg.matrix_parts import adjoint, aligned, bar, eye, result, swap
 from fungrad.primitives.linalg.solve import inv as inverse
 from fungrad.primitives.linalg.solve import solve as solve_matrix
@@ -61,6 +62,7 @@ def _jvp_sylvester(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 sylvester: Primitive = general(
     "sylvester",
+    cost=flop_counts.sylvester,
     eval=_eval_sylvester,
     type=_type_sylvester,
     vjp=_vjp_sylvester,

@@ -100,6 +100,7 @@ def _batch_all_pole(args: Any, batched: Any, size: int) -> Any:
 
 all_pole: Primitive = Primitive(
     "all_pole",
+    cost=lambda e: 2 * e.outputs[0].type.size * e.inputs[0].type.shape[-1],
     eval=_eval_all_pole,
     type=_type_all_pole,
     jvp=_jvp_all_pole,

@@ -43,7 +43,7 @@ powm1 = elementwise(
 wrightomega = elementwise("wrightomega", sp.wrightomega, partials=[lambda y, z: y / (y + 1.0)])
 """The y with y + log y = z (R. Corless and D. Jeffrey, "The Wright omega function", 2002)."""
 
-round_half_even = elementwise("round_half_even", sp.round, partials=[None])
+round_half_even = elementwise("round_half_even", sp.round, partials=[None], cost=1)
 gammasgn = elementwise("gammasgn", sp.gammasgn, partials=[None])
 
 # --- Box and Cox: log(x) exprel(lmbda log(x)) -----------------------------------------------------

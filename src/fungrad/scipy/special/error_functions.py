@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad.compiler.lowering.fusion.fused_kernels import KERNELS
 from fungrad.primitives.elementwise.family import Kind, Kinds, Over, elementwise, select
-from fungrad.primitives.primitive import Primitive, ScalarForm
+from fungrad.primitives.primitive import Primitive
 from fungrad.runtime.kernels import elementwise as kernels
 from fungrad.scipy.optional import real, scipy_special
 
@@ -54,7 +54,7 @@ erf = elementwise(
     sp.erf,
     partials=[lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI],
     types=_REAL,
-    scalar=ScalarForm("erf"),
+    scalar="erf",
 )
 KERNELS[erf] = kernels.erf
 erfc = elementwise("erfc", sp.erfc, partials=[lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI])

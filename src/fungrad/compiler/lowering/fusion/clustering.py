@@ -22,7 +22,6 @@ from fungrad.compiler.lowering.fusion.row_access import (
     matrix_first,
     multiplies,
     product,
-    views,
 )
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
 from fungrad.compiler.lowering.memory_scheduling import Step, lean
@@ -30,6 +29,7 @@ from fungrad.compiler.passes.rewriter import is_pure
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.ir.reassociation import regrouping
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.facts import is_view
 from fungrad.primitives.primitive import full
 from fungrad.retracing.graph_transforms import effectful
 from fungrad.support.record import Record
@@ -237,7 +237,7 @@ def _roots(steps: Sequence[Equation | Region]) -> dict[Hashable, Hashable]:
     """For each view, by identity, the value in whose memory it stands."""
     root: dict[Hashable, Hashable] = {}
     for step in steps:
-        if isinstance(step, Equation) and views(step):
+        if isinstance(step, Equation) and is_view(step):
             source = id(step.inputs[0])
             root.update((id(v), root.get(source, source)) for v in step.outputs)
     return root
@@ -315,7 +315,7 @@ def _in_lean_order(
     for equation, how in members:
         (variable,) = equation.outputs
         v, source = id(variable), id(equation.inputs[0])
-        if views(equation):
+        if is_view(equation):
             root[v] = root.get(source, source)
         whole = all(r is None or id(r) not in mine for r in read_by.get(v, ()))
         sizes[v] = 0 if v in root or how.output == ENDED or whole else _nbytes(variable)

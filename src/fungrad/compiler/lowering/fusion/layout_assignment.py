@@ -15,8 +15,9 @@ import numpy as np
 from fungrad.compiler.lowering.fusion import gather_concat_roll
 from fungrad.compiler.lowering.fusion.clustering import Region
 from fungrad.compiler.lowering.fusion.output_slices import rows_of
-from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS, multiplies, views
+from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS, multiplies
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
+from fungrad.primitives.facts import is_view
 
 NARROW = 32
 """Axes of fewer elements are short."""
@@ -76,7 +77,7 @@ def _loops(region: Region, step: int, columns: bool) -> tuple[int, int]:
         if primitive in REDUCTIONS:
             (((space, axis),), reduced) = read, equation.params["axes"]
             shapes = [space, tuple([1 if i in reduced else n for i, n in enumerate(space)])]
-        elif views(equation) or how.output == ENDED or gather_concat_roll.moves(equation):
+        elif is_view(equation) or how.output == ENDED or gather_concat_roll.moves(equation):
             continue
         else:
             space, axis = equation.outputs[0].type.shape, how.output

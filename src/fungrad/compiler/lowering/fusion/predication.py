@@ -44,9 +44,9 @@ class TileWriter(Protocol):
 class _InPlaceOfPrimitive:
     """What two equations that are done together have for their primitive."""
 
-    multiple = effect = cuts = False
+    multiple = effect = cuts = view = commutative = False
     pure = True
-    ufunc = eval = None
+    ufunc = eval = cost = None
 
     def __init__(self, name: str) -> None:
         self.name = name

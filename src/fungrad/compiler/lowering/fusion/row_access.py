@@ -15,7 +15,6 @@ import numpy as np
 
 from fungrad.compiler.lowering.fusion import gather_concat_roll
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
-from fungrad.compiler.passes.rewriter import VIEWS
 from fungrad.ir.graph import Equation
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.movement.gather import expanded, getitem
@@ -96,11 +95,6 @@ def _of_vectors(equation: Equation) -> bool:
     """Whether a contraction is the sum of the products of two vectors of one dtype."""
     x, y = [atom.type for atom in equation.inputs]
     return x == y and x.ndim == 1 and equation.outputs[0].type.ndim == 0
-
-
-def views(equation: Equation) -> bool:
-    """Whether an equation gives a view of its only input."""
-    return equation.primitive in VIEWS and len(equation.inputs) == 1
 
 
 def multiplies(equation: Equation) -> bool:
@@ -215,5 +209,4 @@ __all__ = [
     "matrix_first",
     "multiplies",
     "product",
-    "views",
 ]

@@ -29,7 +29,6 @@ from fungrad.compiler.lowering.fusion.row_access import (
     REDUCTIONS,
     matrix_first,
     multiplies,
-    views,
 )
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
 from fungrad.compiler.lowering.fusion.tile_buffer_assignment import Buffers
@@ -38,6 +37,7 @@ from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import ARITHMETIC
+from fungrad.primitives.facts import is_view
 from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, transpose
 from fungrad.runtime.kernels import matmul, row_reductions
@@ -75,7 +75,7 @@ class Block:
         last: dict[int, int] = {}
         for index, equation in enumerate(region.equations):
             (output,) = equation.outputs
-            source = id(equation.inputs[0]) if views(equation) else id(output)
+            source = id(equation.inputs[0]) if is_view(equation) else id(output)
             root[id(output)] = root.get(source, source)
             last.update((root.get(id(atom), id(atom)), index) for atom in self._touched(equation))
         self.buffers = Buffers(self.step, self.columns, last, root)
@@ -160,7 +160,7 @@ class Block:
             self.lines.append(self._product(equation, arguments, f", out={target}"))
         elif gather_concat_roll.moves(equation):
             self._join(equation, how, arguments)
-        elif views(equation):
+        elif is_view(equation):
             self._view(equation, how, arguments[0])
         elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
             if primitive.ufunc is not None:  # it may write over what it reads

@@ -10,10 +10,11 @@ from typing import Any
 
 from fungrad.compiler.lowering.fusion import row_access
 from fungrad.compiler.lowering.fusion.clustering import Region
-from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS, multiplies, views
+from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS, multiplies
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
 from fungrad.ir.graph import Equation
 from fungrad.primitives.elementwise.family import ARITHMETIC
+from fungrad.primitives.facts import is_view
 from fungrad.runtime.blas_threads import single_in_regions
 from fungrad.runtime.kernels.matmul import one_thread
 from fungrad.runtime.thread_pool import PAGE, num_threads
@@ -68,7 +69,7 @@ def heavy(equation: Equation) -> bool:
 def _cost(equation: Equation) -> int:
     """The elements that an equation computes or reads, and how slow it is."""
     primitive: Any = equation.primitive
-    if views(equation):
+    if is_view(equation):
         return 0
     if primitive in REDUCTIONS:
         return int(equation.inputs[0].type.size)
@@ -100,7 +101,7 @@ def _streamed(region: Region) -> int:
 
 def _mean(region: Region) -> float:
     """The number of elements of a row of an equation, in the mean."""
-    found = [_work(e) for e in region.equations if not views(e) and not multiplies(e)]
+    found = [_work(e) for e in region.equations if not is_view(e) and not multiplies(e)]
     return sum(found, 1) / max(len(found), 1) / region.length
 
 

@@ -25,18 +25,16 @@ from fungrad.compiler.passes.rewriter import is_pure
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
-from fungrad.primitives.movement.gather import getitem
+from fungrad.primitives.facts import is_view
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     concatenate,
     reshape,
-    slice_axis,
     transpose,
 )
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.movement.stack_iota import stack
 from fungrad.runtime.stack_reuse import COUNTED, Shelf
 
-_VIEWS = (getitem, reshape, slice_axis, transpose)
 _JOINED = (concatenate, stack)
 DROPPED = 1 << 10
 """Values of fewer elements are not dropped before the next step replaces them."""
@@ -353,7 +351,7 @@ class _Loop(Places):
 
     def view(self, equation: Equation) -> str | None:
         """The expression of a view of memory that is the same in all steps."""
-        if equation.primitive not in _VIEWS or len(equation.inputs) != 1:
+        if not is_view(equation):
             return None
         source = self.read(equation.inputs[0])
         if source not in self.still or not equation.outputs[0].type.shape:

@@ -19,7 +19,7 @@ from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
-from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
+from fungrad.primitives.facts import is_view
 from fungrad.retracing.graph_transforms import effectful, kept, pruned
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import EVAL
@@ -139,14 +139,11 @@ def _while(
     new = {**params, "cond": cond, "body": body, "counts": (first, constants + len(more))}
     outputs = _chosen(equation.outputs, wanted)
     loop = copied(equation, (*inputs[:at], *more, *init), outputs, new)
-    if all(e.primitive in _SILENT for e in before) or _makes_a_step(cond, (*inputs[:first], *init)):
+    # A view never warns or raises: it may be made although the loop makes no step.
+    if all(map(is_view, before)) or _makes_a_step(cond, (*inputs[:first], *init)):
         return [*before, loop]
     held += cond.constants
     return _guarded(loop, before, init)
-
-
-_SILENT = (reshape, transpose)
-"""What never warns or raises, so that it may be computed although a loop makes no step."""
 
 
 def _makes_a_step(cond: Graph, inputs: Sequence[Atom]) -> bool:

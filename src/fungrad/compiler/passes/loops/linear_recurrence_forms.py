@@ -16,7 +16,6 @@ from fungrad.compiler.passes.loops.loop_fission import FREE
 from fungrad.compiler.passes.loops.open_scan import Loop, movable, small
 from fungrad.compiler.passes.rewriter import (
     SMALL,
-    VIEWS,
     Renaming,
     applied,
     doubles,
@@ -161,7 +160,7 @@ class _Forms:
                 self.given.update(id(v) for v in equation.outputs)
                 continue
             made = [id(v) for v in equation.outputs]
-            call, effect = equation.primitive not in VIEWS, effectful(equation)
+            call, effect = not equation.primitive.view, effectful(equation)
             self.steps.insert(0, (made, read, call, effect))
             form = self._read(equation)
             if form is not None and self._fits(form):

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.compiler.passes.loops.open_scan import Loop, computed, movable, small
-from fungrad.compiler.passes.rewriter import VIEWS
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
+from fungrad.primitives.facts import is_view
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 
 FREE = 1 << 17
@@ -154,8 +154,8 @@ def _cheap(equation: Equation) -> bool:
     """Whether it costs less to compute an equation for all steps again than to keep what it makes
     in each.
     """
-    if equation.primitive in VIEWS:
-        return len(equation.inputs) == 1
+    if equation.primitive.view:
+        return is_view(equation)
     return equation.primitive in _ARITHMETIC and equation.outputs[0].type.size <= TINY
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from fungrad.compiler.passes.rewriter import (
     SMALL,
-    VIEWS,
     Renaming,
     applied,
     copied,
@@ -223,7 +222,7 @@ def on_numbers(body: Graph) -> bool:
             a.type.size > _ELEMENTS for a in atoms
         ):
             return False
-        if equation.primitive in VIEWS:
+        if equation.primitive.view:
             continue
         work = max((a.type.size for a in atoms), default=0)
         if equation.primitive is dot_general:

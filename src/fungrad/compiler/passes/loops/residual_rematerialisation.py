@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from fungrad.compiler.passes.loops.open_scan import computed, movable, on_numbers
-from fungrad.compiler.passes.rewriter import VIEWS, Renaming, copied, renamed, renewed, rewired
+from fungrad.compiler.passes.rewriter import Renaming, copied, renamed, renewed, rewired
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import parts
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
@@ -153,7 +153,7 @@ class _Pair:
             return False
         if id(equation.outputs[0]) not in self.core:
             return True
-        return equation.primitive in VIEWS or equation.primitive in _ARITHMETIC
+        return equation.primitive.view or equation.primitive in _ARITHMETIC
 
     def _given(self, atom: Atom) -> bool:
         key = id(atom)
@@ -199,7 +199,7 @@ class _Pair:
         equation = self.made.get(id(value))
         if equation is None or not self._allowed(equation):
             return None
-        if id(value) in self.core and equation.primitive not in VIEWS:
+        if id(value) in self.core and not equation.primitive.view:
             return None
         read = [a for a in equation.inputs if isinstance(a, Variable) and not self._given(a)]
         return read[0] if len({id(a) for a in read}) == 1 else None

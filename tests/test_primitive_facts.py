@@ -1,0 +1,173 @@
+"""The facts that primitives declare, each held against `eval` on all samples; and wrong ones."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from checks import OURS, outputs, samples_of
+from samples import Sample
+
+from fungrad.extend import elementwise, linear
+from fungrad.ir.graph import Equation, Literal, Variable
+from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
+from fungrad.primitives.primitive import Primitive
+from fungrad.tracing.trace import typeof
+
+NAMES = sorted(OURS)
+
+
+def run(primitive: Primitive, args, params):
+    """The outputs of `eval`, without warnings."""
+    with np.errstate(all="ignore"):
+        return outputs(primitive, primitive.eval(*args, **params))
+
+
+def equation_of(primitive: Primitive, sample: Sample) -> Equation:
+    """The equation that applies a primitive to a sample."""
+    inputs = tuple(
+        Literal(a) if type(a) in (int, float) else Variable(typeof(a)) for a in sample.args
+    )
+    types = primitive.infer([a.type for a in inputs], sample.params)
+    return Equation(primitive, inputs, tuple(map(Variable, types)), sample.params)
+
+
+def same_bits(x, y) -> bool:
+    """Whether values are equal, to the sign of zeros; a NaN is equal to a NaN."""
+    x, y = np.asarray(x), np.asarray(y)
+    if x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    if x.dtype.kind not in "fc":
+        return bool(np.all(x == y))
+    signs = [(np.signbit(a), np.signbit(b)) for a, b in ((x.real, y.real), (x.imag, y.imag))]
+    with np.errstate(all="ignore"):
+        nan = np.isnan(x) & np.isnan(y)
+    return bool(np.all(nan | ((x == y) & np.all([a == b for a, b in signs], axis=0))))
+
+
+# --- the laws -----------------------------------------------------------------------------
+
+
+def law_pure(primitive: Primitive, sample: Sample) -> int:
+    """The same outputs twice, of arguments that are as they were."""
+    if not primitive.pure:
+        return 0
+    before = copy.deepcopy(sample.args)
+    first = copy.deepcopy(run(primitive, sample.args, sample.params))
+    again = run(primitive, sample.args, sample.params)
+    for x, y in zip((*first, *before), (*again, *sample.args), strict=True):
+        if typeof(x).dtype != object:
+            assert same_bits(x, y), f"{primitive.name} is not pure"
+    return 1
+
+
+def law_view(primitive: Primitive, sample: Sample) -> int:
+    """What is a view shares memory with its argument, and nothing copies on the way there."""
+    if not primitive.view or len(sample.args) != 1:
+        return 0
+    (x,) = sample.args
+    if type(x) is not np.ndarray or not x.size or not x.ndim:
+        return 0
+    for output in run(primitive, sample.args, sample.params):
+        if type(output) is np.ndarray and output.size:
+            assert np.shares_memory(x, output), f"{primitive.name} is no view"
+    assert is_view(equation_of(primitive, sample))
+    return 1
+
+
+def law_commutative(primitive: Primitive, sample: Sample) -> int:
+    """To change the places of the arguments changes no bit."""
+    if not primitive.commutative or any(typeof(a).dtype.kind == "c" for a in sample.args):
+        return 0
+    x, y = sample.args
+    (found,), (swapped,) = (run(primitive, args, sample.params) for args in ((x, y), (y, x)))
+    assert same_bits(found, swapped), f"{primitive.name} is not commutative"
+    return 1
+
+
+def law_cost(primitive: Primitive, sample: Sample) -> int:
+    """What costs nothing computes nothing: each element of its outputs is one of its inputs, or
+    zero, or one; what costs something has elements, and none is negative.
+    """
+    equation = equation_of(primitive, sample)
+    cost = work_of(equation)
+    if cost is None or any(t.type.dtype == object for t in (*equation.inputs, *equation.outputs)):
+        return 0
+    assert type(cost) is Work and min(cost) >= 0 and all(type(n) is int for n in cost)
+    if primitive.cost != 0 or not sample.args:
+        return 1
+    assert cost == NOTHING
+    known = np.concatenate([np.ravel(np.asarray(a)).astype(complex) for a in sample.args])
+    if primitive.name in MADE:
+        return 1
+    for output in run(primitive, sample.args, sample.params):
+        made = np.ravel(np.asarray(output)).astype(complex)
+        near = [np.isclose(made, part) for part in (known.real[:, None], known[:, None])]
+        found = np.any(np.concatenate(near), axis=0) | np.isin(made, (0, 1)) | np.isnan(made)
+        assert np.all(found), f"{primitive.name} computes something"
+    return 1
+
+
+MADE = ("bitcast", "complex_of", "to_discrete")
+"""What converts: its elements are not those of its inputs, nor near them."""
+
+LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
+    "pure": law_pure,
+    "view": law_view,
+    "commutative": law_commutative,
+    "cost": law_cost,
+}
+HOLDING = {"view": 10, "commutative": 11, "cost": 150, "pure": 200}
+"""The fewest primitives that each law has to be asked of."""
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_facts_hold_on_the_samples(law):
+    asked = set()
+    for name in NAMES:
+        for sample in samples_of(OURS[name]):
+            if LAWS[law](OURS[name], sample):
+                asked.add(name)
+    assert len(asked) >= HOLDING[law], len(asked)
+
+
+def test_special_values_may_change_places_too():
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -2.5, 5e-324])
+    x, y = np.repeat(special, special.size), np.tile(special, special.size)
+    bits = np.arange(-4, 60)
+    for name in NAMES:
+        if OURS[name].commutative:
+            whole = name.startswith("bitwise") or name in ("gcd", "lcm")
+            law_commutative(OURS[name], Sample(name, (bits, bits[::-1]) if whole else (x, y), {}))
+
+
+# --- wrong facts --------------------------------------------------------------------------
+
+X, Y = np.array([1.0, 2.0, 4.0]), np.array([3.0, 0.5, -1.0])
+CALLS = itertools.count()
+WRONG: dict[str, tuple[Primitive, tuple]] = {
+    "pure": (elementwise("counted", lambda x: x + next(CALLS), partials=[1]), (X,)),
+    "view": (
+        linear("copied", eval=np.copy, type=lambda x: x, transpose=lambda ct, x: ct, view=True),
+        (X,),
+    ),
+    "commutative": (
+        elementwise("minus", lambda x, y: x - y, partials=[1, -1], commutative=True), (X, Y)
+    ),
+    "cost": (elementwise("thrice", lambda x: 3.0 * x, partials=[3], cost=0), (X + 0.1,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_wrong_fact_is_noticed(law):
+    primitive, args = WRONG[law]
+    with pytest.raises(AssertionError, match=primitive.name):
+        LAWS[law](primitive, Sample(primitive.name, args, {}))
+
+
+def test_a_fact_that_there_is_not_is_an_error():
+    with pytest.raises(TypeError, match="'odd' declares colour; facts are cost, view"):
+        elementwise("odd", np.sin, partials=[np.cos], colour="red")

@@ -58,6 +58,26 @@ def test_import_loads_no_more_than_it_has_to():
     assert done.stdout.split() == []
 
 
+FRESH = (
+    "import sys, numpy as np, fungrad as fg; names = [n for n in sys.modules if 'fungrad' in n]; "
+)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "assert not [n for n in names if 'fungrad.numpy' in n or 'fungrad.compiler' in n]",
+        "assert fg.stop_gradient(np.ones(2)).tolist() == [1.0, 1.0]",
+        "with fg.no_gradient(): fg.grad(lambda x: np.sin(x) * x)(1.0)",
+        "assert fg.vmap(lambda x: x.sum())(np.ones((2, 3))).tolist() == [3.0, 3.0]",
+        "fg.config.intercept = False; assert fg.grad(lambda x: np.sin(x) + x)(0.0) == 2.0",
+        "from fungrad import *; assert callable(jit) and callable(vmap) and callable(grad)",
+    ],
+)
+def test_numpy_s_functions_come_with_the_first_trace(code):
+    subprocess.run([sys.executable, "-c", f"{FRESH}\n{code}"], check=True)
+
+
 FIRST = """
 import numpy as np, fungrad as fg, sys
 for size in (3, 1_000_000):

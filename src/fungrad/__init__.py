@@ -8,40 +8,33 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fungrad import errors as errors
-from fungrad import interception as _interception  # noqa: F401 - registers what it replaces
-from fungrad import numpy as numpy
-from fungrad.compiler.jit import clear_caches as clear_caches
-from fungrad.compiler.jit import jit as jit
 from fungrad.config import config as config
 from fungrad.ir.graph import Graph as Graph
 from fungrad.ir.graph import above as _above
 from fungrad.ir.types import Type as Type
-from fungrad.ir.verifier import check_graph as check_graph
-from fungrad.primitives.stop_gradient import no_gradient as no_gradient
-from fungrad.primitives.stop_gradient import stop_gradient as stop_gradient
 from fungrad.support import pytree as trees  # noqa: F401 - a public name
+from fungrad.support.lazy import Module as _Module
 from fungrad.tracing.interception import intercept as intercept
 from fungrad.tracing.provenance import named_scope as named_scope
-from fungrad.transforms.chunked_vmap import batched as batched
+from fungrad.tracing.trace import registry as _registry
 from fungrad.transforms.grad import grad as grad
 from fungrad.transforms.grad import jvp as jvp
 from fungrad.transforms.grad import value_and_grad as value_and_grad
 from fungrad.transforms.grad import vjp as vjp
-from fungrad.transforms.vmap_and_staging import eval_shape as eval_shape
-from fungrad.transforms.vmap_and_staging import evaluate as evaluate
-from fungrad.transforms.vmap_and_staging import make_jaxpr as make_jaxpr
-from fungrad.transforms.vmap_and_staging import vmap as vmap
 
 if TYPE_CHECKING:
     from fungrad import extend as extend
     from fungrad import lax as lax
     from fungrad import nn as nn
+    from fungrad import numpy as numpy
     from fungrad import random as random
     from fungrad import scipy as scipy
     from fungrad import sparse as sparse
     from fungrad import testing as testing
     from fungrad import tree_parts as tree_parts
     from fungrad import tree_util as tree_util
+    from fungrad.compiler.jit import clear_caches as clear_caches
+    from fungrad.compiler.jit import jit as jit
     from fungrad.custom_rules.custom_vjp_jvp import custom_jvp as custom_jvp
     from fungrad.custom_rules.custom_vjp_jvp import custom_vjp as custom_vjp
     from fungrad.debugging import debug as debug
@@ -56,8 +49,11 @@ if TYPE_CHECKING:
     from fungrad.inspect.profile.profile import profile as profile
     from fungrad.inspect.why.ablate_stops import ablate_stops as ablate_stops
     from fungrad.inspect.why.why import why as why
+    from fungrad.ir.verifier import check_graph as check_graph
     from fungrad.linear_maps.linearize import linear_transpose as linear_transpose
     from fungrad.linear_maps.linearize import linearize as linearize
+    from fungrad.primitives.stop_gradient import no_gradient as no_gradient
+    from fungrad.primitives.stop_gradient import stop_gradient as stop_gradient
     from fungrad.rematerialisation.checkpoint import checkpoint as checkpoint
     from fungrad.rematerialisation.checkpoint import remat as remat
     from fungrad.rematerialisation.policies import checkpoint_name as checkpoint_name
@@ -71,6 +67,7 @@ if TYPE_CHECKING:
     from fungrad.source_export.to_source import to_source as to_source
     from fungrad.taylor.jet import jet as jet
     from fungrad.taylor.jet import nth_derivative as nth_derivative
+    from fungrad.transforms.chunked_vmap import batched as batched
     from fungrad.transforms.hessian_products import elementwise_grad as elementwise_grad
     from fungrad.transforms.hessian_products import gauss_newton_product as gauss_newton_product
     from fungrad.transforms.hessian_products import hvp as hvp
@@ -78,6 +75,10 @@ if TYPE_CHECKING:
     from fungrad.transforms.jacobian import jacfwd as jacfwd
     from fungrad.transforms.jacobian import jacobian as jacobian
     from fungrad.transforms.jacobian import jacrev as jacrev
+    from fungrad.transforms.vmap_and_staging import eval_shape as eval_shape
+    from fungrad.transforms.vmap_and_staging import evaluate as evaluate
+    from fungrad.transforms.vmap_and_staging import make_jaxpr as make_jaxpr
+    from fungrad.transforms.vmap_and_staging import vmap as vmap
     from fungrad.tree_parts import combine as combine
     from fungrad.tree_parts import partition as partition
     from fungrad.tree_parts import ravel_pytree as ravel_pytree
@@ -99,8 +100,11 @@ if TYPE_CHECKING:
 _LATER = {
     "Partial": "fungrad.tree_util",
     "ablate_stops": "fungrad.inspect.why.ablate_stops",
+    "batched": "fungrad.transforms.chunked_vmap",
+    "check_graph": "fungrad.ir.verifier",
     "checkpoint": "fungrad.rematerialisation.checkpoint",
     "checkpoint_name": "fungrad.rematerialisation.policies",
+    "clear_caches": "fungrad.compiler.jit",
     "combine": "fungrad.tree_parts",
     "custom_jvp": "fungrad.custom_rules.custom_vjp_jvp",
     "custom_linear_solve": "fungrad.implicit.implicit_function_rules",
@@ -109,6 +113,8 @@ _LATER = {
     "debug": "fungrad.debugging.debug",
     "draw": "fungrad.inspect.draw.draw",
     "elementwise_grad": "fungrad.transforms.hessian_products",
+    "eval_shape": "fungrad.transforms.vmap_and_staging",
+    "evaluate": "fungrad.transforms.vmap_and_staging",
     "export": "fungrad.serialisation.archive",
     "extend": "fungrad.extend",
     "external": "fungrad.host.external",
@@ -121,12 +127,16 @@ _LATER = {
     "jacobian": "fungrad.transforms.jacobian",
     "jacrev": "fungrad.transforms.jacobian",
     "jet": "fungrad.taylor.jet",
+    "jit": "fungrad.compiler.jit",
     "lax": "fungrad.lax",
     "linear_transpose": "fungrad.linear_maps.linearize",
     "linearize": "fungrad.linear_maps.linearize",
     "load": "fungrad.serialisation.archive",
+    "make_jaxpr": "fungrad.transforms.vmap_and_staging",
     "nn": "fungrad.nn",
+    "no_gradient": "fungrad.primitives.stop_gradient",
     "nth_derivative": "fungrad.taylor.jet",
+    "numpy": "fungrad.numpy",
     "partition": "fungrad.tree_parts",
     "profile": "fungrad.inspect.profile.profile",
     "pure_callback": "fungrad.host.external",
@@ -143,6 +153,7 @@ _LATER = {
     "save_nothing": "fungrad.rematerialisation.policies",
     "scipy": "fungrad.scipy",
     "sparse": "fungrad.sparse",
+    "stop_gradient": "fungrad.primitives.stop_gradient",
     "testing": "fungrad.testing",
     "to_jax": "fungrad.engines",
     "to_source": "fungrad.source_export.to_source",
@@ -158,11 +169,16 @@ _LATER = {
     "tree_transpose": "fungrad.tree_util",
     "tree_unflatten": "fungrad.tree_util",
     "tree_util": "fungrad.tree_util",
+    "vmap": "fungrad.transforms.vmap_and_staging",
     "why": "fungrad.inspect.why.why",
 }
 
+_registry.surface = _Module("fungrad.interception")
+
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # of `import *`
+        return [public for public in __dir__() if public[0] != "_"]
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(_LATER[name])
@@ -198,7 +214,7 @@ _HIDDEN = ("Any", "TYPE_CHECKING", "ModuleType")
 
 def __dir__() -> list[str]:
     """The public names: of modules those alone that are imported by name."""
-    names = {"errors", "numpy", "trees", "__doc__", "__name__", "__path__", "__version__", *_LATER}
+    names = {"errors", "trees", "__doc__", "__name__", "__path__", "__version__", *_LATER}
     for name, value in globals().items():
         if not name.startswith("_") and name not in _HIDDEN and not isinstance(value, ModuleType):
             names.add(name)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fungrad.compiler import branch_guards
 from fungrad.errors import ArgumentError
 from fungrad.ir import reassociation
 from fungrad.support.lazy import Module
 from fungrad.tracing import interception
 
 if TYPE_CHECKING:
+    from fungrad.compiler import branch_guards
     from fungrad.compiler.passes.simplify import blas_and_power_forms as kernels
     from fungrad.runtime import blas_threads as blas
     from fungrad.runtime import thread_pool as threads
 else:
+    branch_guards = Module("fungrad.compiler.branch_guards")
     blas, threads = Module("fungrad.runtime.blas_threads"), Module("fungrad.runtime.thread_pool")
     kernels = Module("fungrad.compiler.passes.simplify.blas_and_power_forms")
 

@@ -1,7 +1,7 @@
 """The tables of functions of NumPy, math and SciPy that are replaced while a transform traces.
 
-Importing this package registers them; tracing/interception.py puts them in place and takes them
-away again.
+Importing this package registers them, and is done with the first trace; tracing/interception.py
+puts them in place and takes them away again.
 """
 
 from fungrad.interception import array_api_namespace as array_api_namespace
@@ -9,3 +9,6 @@ from fungrad.interception import math_functions as math_functions
 from fungrad.interception import numba_compilation as numba_compilation
 from fungrad.interception import numpy_functions as numpy_functions
 from fungrad.interception import scipy_functions as scipy_functions
+from fungrad.tracing.trace import registry as _registry
+
+_registry.complete = True

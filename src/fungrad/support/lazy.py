@@ -1,8 +1,8 @@
 """What is imported when it is first needed. Knows the standard library alone.
 
 The first gradient of a process counts the import. What only some programs need (loops, matrices of
-diagonals, LAPACK) is named by its module; a Graph that has such primitives brings it in. The
-optimiser and the backend come with the first Graph that is compiled.
+diagonals, LAPACK) is named by its module; a Graph that has such primitives brings it in. NumPy's
+functions come with the first trace, the optimiser and the backend with the first compiled Graph.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ class Module:
 
     def __init__(self, name: str) -> None:
         self._module = name
+
+    def load(self) -> None:
+        """Imports it now."""
+        importlib.import_module(self._module)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self._module), name)

@@ -103,6 +103,8 @@ class Trace:
 
         The outermost trace replaces functions that no protocol reaches for as long as f runs.
         """
+        if not registry.complete:
+            registry.surface.load()
         if _current.get() is not EVAL or self is EVAL:
             token = _current.set(self)
             try:
@@ -166,31 +168,43 @@ class _Functions(dict[Any, Callable[..., Any]]):
 
 
 class Registry:
-    """Where the floors above install what NumPy's protocols shall reach."""
+    """Where the floors above install what NumPy's protocols shall reach. That comes with the first
+    trace, or when it is first asked for.
+    """
+
+    complete = False
+    surface: Any
+    """The module that installs all of it, and says then that it is complete."""
+    ufunc_method: Callable[..., Any]
+    later: Callable[[Any], Callable[..., Any] | None]
+    """Looks for a function in submodules that are imported only when needed."""
+    scipy: Callable[[str], Any]
+    """Imports a module of fungrad.scipy, by its name there."""
+    into: Callable[..., Any]
+    """Writes a value into the array `out`, which it gives back, for a function of a name."""
+    namespace: Any
+    at: Callable[[Any], Any]
+    write: Callable[[Any, Any, Any], None]
+    """Does `array[index] = value` with traced values."""
+    flat: Callable[[Any, Any], Any]
+    """What `array.flat` is of an array that was made while tracing."""
+    become: Callable[[Any, Any], None]
+    """Gives an array that was made while tracing a traced value."""
+    operand: Callable[[Any], Any]
+    """Makes a value that is no tracer and no Python number ready to stand beside a tracer."""
+    numbers: Callable[[Any, Any], Any]
+    """Makes Python's numbers, all that a ufunc is given, such that NumPy's come of them."""
 
     def __init__(self) -> None:
         self.ufuncs: dict[Any, Any] = {}
         """A primitive, or a plain function composed of primitives, for each ufunc."""
-        self.ufunc_method: Callable[..., Any] | None = None
         self.functions: dict[Any, Callable[..., Any]] = _Functions()
-        self.later: Callable[[Any], Callable[..., Any] | None] = lambda func: None
-        """Looks for a function in submodules that are imported only when needed."""
-        self.scipy: Callable[[str], Any]
-        """Imports a module of fungrad.scipy, by its name there."""
-        self.into: Callable[..., Any] = lambda out, value, function: NotImplemented
-        """Writes a value into the array `out`, which it gives back, for a function of a name."""
-        self.namespace: Any = None
-        self.at: Callable[[Any], Any] | None = None
-        self.write: Callable[[Any, Any, Any], None]
-        """Does `array[index] = value` with traced values."""
-        self.flat: Callable[[Any, Any], Any]
-        """What `array.flat` is of an array that was made while tracing."""
-        self.become: Callable[[Any, Any], None]
-        """Gives an array that was made while tracing a traced value."""
-        self.operand: Callable[[Any], Any] = lambda value: value
-        """Makes a value that is no tracer and no Python number ready to stand beside a tracer."""
-        self.numbers: Callable[[Any, Any], Any] = lambda function, inputs: inputs
-        """Makes Python's numbers, all that a ufunc is given, such that NumPy's come of them."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "surface" or self.complete:
+            raise AttributeError(name)
+        self.surface.load()
+        return object.__getattribute__(self, name)
 
 
 registry = Registry()
@@ -324,8 +338,6 @@ class Tracer:
                 if type(function) is FunctionType:
                     return function(*inputs)
                 return trace.process(function, inputs, NO_PARAMS)
-        if registry.ufunc_method is None:
-            return NotImplemented
         return registry.ufunc_method(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -346,7 +358,6 @@ class Tracer:
     @property
     def at(self) -> Any:
         """Functional updates: `x.at[index].set(value)` returns a new array."""
-        assert registry.at is not None
         return registry.at(self)
 
 

@@ -6,7 +6,6 @@ says it. ndarray's methods are installed in methods.py.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -118,7 +117,7 @@ def operand(value: Any) -> Any:
         return np.asarray(value)
     if hasattr(value, "__array__"):
         return array_from(value)
-    return listed(tuple(value)) if isinstance(value, (Sequence, array)) else NotImplemented
+    return listed(tuple(value)) if isinstance(value, Sequence) else NotImplemented
 
 
 def listed(values: Sequence[Any]) -> Any:

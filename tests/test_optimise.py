@@ -25,7 +25,7 @@ from fungrad.compiler.passes.simplify.exact_identities import (
     simplified,
 )
 from fungrad.compiler.passes.simplify.reassociating_rules import REGROUPED
-from fungrad.ir.graph import Graph, Literal
+from fungrad.ir.graph import Graph
 from fungrad.ir.reassociation import chosen
 from fungrad.support import pytree
 from fungrad.testing import programs
@@ -38,7 +38,6 @@ MATRIX = np.arange(6.0).reshape(2, 3)
 # By the reason of each rule: a function, its arguments, and the primitives that are left of it.
 EXAMPLES = {
     "x * 1 is x": (lambda x: (x * 1.0) + 3.0, (SPECIAL,), ["add"]),
-    "x / 1 and x ** 1 are x": (lambda x: (x / 1.0) ** 1 + 3.0, (SPECIAL,), ["add"]),
     "to what it is already": (lambda x: np.reshape(x, (10,)) + 3.0, (SPECIAL,), ["add"]),
     "axes in their order": (lambda x: np.transpose(x, (0, 1)) + 1.0, (MATRIX,), ["add"]),
     "only the last shape counts": (
@@ -63,9 +62,6 @@ EXAMPLES = {
     ),
     "zeros around zeros": (
         lambda x: np.pad(np.pad(x, ((0, 1), (2, 0))), ((1, 0), (0, 3))), (MATRIX,), ["scatter"],
-    ),
-    "zeros stay": (
-        lambda x: 2.5 * np.pad(x, ((0, 1), (2, 0))), (MATRIX,), ["mul", "scatter"],
     ),
     "one value, moved about": (
         lambda x: x + fg.grad(lambda z: np.sum(np.reshape(z, (6,)) * 2.0))(x), (MATRIX,), ["add"],
@@ -94,7 +90,6 @@ EXAMPLES = {
         ["gt", "select", "add"],
     ),
     "x + x is x * 2": (lambda x: x + x, (SPECIAL,), ["mul"]),
-    "x * 2 * 3 is x * 6": (lambda x: x * 2.0 * 3.7, (SPECIAL,), ["mul"]),
     "x / 8 is x * 0.125": (lambda x: x / 8.0, (SPECIAL,), ["mul"]),
     "the zeros of a scatter are not added": (
         lambda x, y: fg.grad(lambda z: np.sum(z[1:] ** 2 * y[1:]) + np.sum(np.sin(z)))(x),
@@ -136,9 +131,6 @@ OF_REGROUPING = {
         lambda x, y: (-(x - y), -(x + 2.5), -(2.5 - x), -(x + y)), (PLAIN, PLAIN + 0.5),
         ["sub", "sub", "sub", "add", "neg"],
     ),
-    "-x @ y is -(x @ y)": (
-        lambda x, y: 1.0 - (-x) @ y, (MATRIX, MATRIX.T), ["dot_general", "add"],
-    ),
     "sum(-x) is -sum(x)": (
         lambda x, y: np.sum(y) - np.sum(-x), (PLAIN, PLAIN + 0.5),
         ["reduce_sum", "reduce_sum", "add"],
@@ -148,19 +140,9 @@ OF_REGROUPING = {
         lambda x: x * x[0] * 0.5, (SQUARE,), ["getitem", "mul", "mul"],
     ),
     "x / (y * 2) is x / y * 0.5": (lambda x: 3.0 / (x * 2.0), (PLAIN,), ["div"]),
-    "(x @ y) * 3 is x @ (y * 3) for small y": (
-        lambda x, y: (x @ y) * 0.5, (TALL, np.ones((2, 30))), ["mul", "dot_general"],
-    ),
-    "(x * 3) @ y is (x @ y) * 3 for large x": (
-        lambda x, y: y @ (x * 3.0), (TALL, np.ones(20)), ["dot_general", "mul"],
-    ),
     "(a / t) * y is a * (y / t) where that is known": (
         lambda x, t: (lambda q: (np.sin(q), q, x[0] / t * x))(x / t), (PLAIN, np.array(0.5)),
         ["div", "sin", "getitem", "mul"],
-    ),
-    "x ** -2 is 1 / x ** 2": (
-        lambda x: (x**-2, x**-3), (np.array([2.0, -0.5]),),
-        ["power", "reciprocal", "mul", "reciprocal"],
     ),
     "sum(x * r) is sum(x) * r for what is the same along a row": (
         lambda x: np.sum(x * x[:, :1], 1), (TALL,), ["getitem", "reduce_sum", "reshape", "mul"],
@@ -188,7 +170,6 @@ HALF = OTHER.astype(np.float16)
 # mostly as a number would be another.
 FORBIDDEN = {
     "x * 1 is x": [(lambda x: x * 1.0, COMPLEX), (lambda x: x * 2.0, SPECIAL)],
-    "x / 1 and x ** 1 are x": [(lambda x: x / 1.0, COMPLEX), (lambda x: x**1, COMPLEX)],
     "to what it is already": [(lambda x: x.astype(np.float32), OTHER)],
     "axes in their order": [(lambda x: x.T, MATRIX)],
     "all elements in their order: a reshape": [
@@ -200,11 +181,6 @@ FORBIDDEN = {
         (lambda x: (lambda y: (y, y[1:]))(np.sin(x)), MATRIX), (lambda x: (x * x[0])[1:], MATRIX),
     ],
     "zeros around zeros": [(lambda x: x.at[1:4].add(np.pad(x[:2], (0, 1))), OTHER)],
-    "zeros stay": [
-        (lambda x: -np.pad(x, 1), OTHER), (lambda x: np.pad(x, 1) * -2.0, OTHER),
-        (lambda x: np.pad(x, 1) * -0.0, OTHER), (lambda x: np.pad(x, 1) * np.inf, OTHER),
-        (lambda x: np.pad(x, 1) * 2j, OTHER), (lambda x: np.pad(x, 1) * 65536.0, HALF),
-    ],
     "one value, moved about": [
         (lambda x: np.reshape(np.broadcast_to(x[0], (6,)), (2, 3)), OTHER),
     ],
@@ -233,11 +209,6 @@ FORBIDDEN = {
         (lambda x: np.where(x > 0.0, x, 0.0) + np.where(~(x > 1.0), x, 0.0), OTHER),
     ],
     "x + x is x * 2": [(lambda x: x + x, COMPLEX), (lambda x: x + x, np.arange(3))],
-    "x * 2 * 3 is x * 6": [
-        (lambda x: x * 2.0 * 0.3, OTHER), (lambda x: x * 0.5 * 3.0, OTHER),
-        (lambda x: x * 2.0 * 3.0, COMPLEX), (lambda x: x * 2.0 * 40_000.0, HALF),
-        (lambda x: x * 3.0 * 7.0, OTHER),
-    ],
     "x / 8 is x * 0.125": [
         (lambda x: x / 3.0, OTHER), (lambda x: x / 8.0, COMPLEX), (lambda x: x / 2.0**100, OTHER),
         (lambda x: x / 2.0**16, HALF), (lambda x: x / 2.0**15, HALF),
@@ -271,7 +242,6 @@ FORBIDDEN = {
         (lambda x, y: (x @ y).T, np.ones((2, 2), int), np.ones((2, 2), int)),
     ],
     "-(x - y) is y - x": [(lambda x, y: (lambda d: (d, -d))(x - y), PLAIN, PLAIN)],
-    "-x @ y is -(x @ y)": [(lambda x, y: (lambda z: (z, z @ y))(-x), MATRIX, MATRIX.T)],
     "sum(-x) is -sum(x)": [(lambda x: (lambda z: (z, np.sum(z)))(-x), PLAIN)],
     "x * 3 * 5 is x * 15": [
         (lambda x: x * 1e30 * 1e-30, PLAIN), (lambda x: x * 0.3 * 1e3 * 1e3, HALF),
@@ -283,14 +253,7 @@ FORBIDDEN = {
     "x / (y * 2) is x / y * 0.5": [
         (lambda x: x / (x * 3.0), PLAIN), (lambda x: x / (x * 2.0), PLAIN.astype(np.float32)),
     ],
-    "(x @ y) * 3 is x @ (y * 3) for small y": [
-        (lambda x: (x.T @ x) * 0.5, TALL), (lambda x: (x @ x.T) * 0.5, TALL.astype(np.float32)),
-    ],
-    "(x * 3) @ y is (x @ y) * 3 for large x": [
-        (lambda x: (x * 3.0) @ x.T, TALL), (lambda x: x[:, 0] @ (x * 3.0), TALL.astype(np.float32)),
-    ],
     "(a / t) * y is a * (y / t) where that is known": [(lambda x, t: x / t * x, PLAIN, PLAIN)],
-    "x ** -2 is 1 / x ** 2": [(lambda x: (x**-1, x**-5), PLAIN)],
     "sum(x * r) is sum(x) * r for what is the same along a row": [
         (lambda x: np.sum(x * x[0], 1), TALL), (lambda x: np.sum(x * 0.5, 1), TALL),
         (lambda x: np.sum(x * x[:, :1], 1), TALL.astype(np.float32)),
@@ -514,18 +477,18 @@ def test_products_for_powers_are_within_2_ulp_and_overflow_alike(dtype, exponent
 
 
 @pytest.mark.usefixtures("reassociated")
-@pytest.mark.parametrize("exponent", [3, 4, -2, -3, -4, 3.0])
+@pytest.mark.parametrize("exponent", [3, 4, 3.0])
 def test_integer_powers_as_products(exponent):
     x = np.array([0.3, -1.7, 12.0, 1e-20, -3.3e7])
     graph = fg.make_jaxpr(lambda x: x**exponent)(x)
-    assert "mul" in names(optimised(graph)) or exponent == -2
+    assert "mul" in names(optimised(graph))
     exact = np.array([float(np.longdouble(v) ** int(exponent)) for v in x])
     (got,) = fg.evaluate(optimised(graph), x)
     assert np.all(np.abs(got - exact) <= 2 * np.spacing(np.abs(exact)))
     before = blas_and_power_forms.setting()
     fg.config.kernels = "numpy"
     try:
-        assert exponent < 0 or names(optimised(graph)) == ["power"]
+        assert names(optimised(graph)) == ["power"]
     finally:
         fg.config.kernels = before
     with pytest.raises(fg.errors.ArgumentError, match="have to be one of"):
@@ -709,33 +672,6 @@ def test_a_factor_of_both_terms_is_multiplied_with_once():
         np.testing.assert_array_equal(
             fg.evaluate(found, *special)[0], [np.nan, *[np.inf, -np.inf, np.nan], 0.0]
         )
-
-
-@pytest.mark.usefixtures("reassociated")
-def test_numbers_stand_on_the_smaller_side_of_a_product():
-    def before(x, y):  # two small matrices, a large product
-        return np.sin((x @ y.T) * 0.3)
-
-    def behind(x, y):
-        return (np.sin(x @ y.T) * 3.0) @ y, x.T @ (np.cos(x @ y.T) * 0.7)
-
-    def both(x, y):
-        return fg.grad(lambda x, y: np.sum(np.sin(x @ y.T / 7.0)), (0, 1))(x, y)
-
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(40, 3)), rng.normal(size=(50, 3))
-    for f in (before, behind, both, lambda x, y: fg.vmap(before, (0, None))(x[:, None], y)):
-        graph = fg.make_jaxpr(f)(x, y)
-        found = optimised(graph)
-        scaled = [e for e in found.equations if e.primitive.name in ("mul", "div")]
-        numbers = [e for e in scaled if any(isinstance(a, Literal) for a in e.inputs)]
-        assert numbers and all(e.outputs[0].type.size < 300 for e in numbers)
-        for got, want in zip(fg.evaluate(found, x, y), fg.evaluate(graph, x, y), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
-        fg.testing.check_grads(fg.jit(f), (x[:4], y[:5]), order=2)
-    for dtype in (np.float32, np.int64):  # 2^64 times what they hold may be infinite
-        f = fg.make_jaxpr(before)(x.astype(dtype), y.astype(dtype))
-        assert sorted(names(optimised(f))) == sorted(names(f))
 
 
 @given(programs(scalar=False))

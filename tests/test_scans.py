@@ -10,7 +10,7 @@ import pytest
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.lowering.statement_codegen import Lines
-from fungrad.compiler.passes.loops import linear_recurrence_forms, loop_fission, reassociation
+from fungrad.compiler.passes.loops import loop_fission
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.tree_util import tree_leaves, tree_map
 
@@ -425,11 +425,7 @@ SUMS = (
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, monkeypatch, regrouping):
-    monkeypatch.setattr(
-        linear_recurrence_forms, "_CALL", 0.0
-    )  # written anew wherever that saves a call
-    monkeypatch.setattr(linear_recurrence_forms, "_ROW", 0.0)
+def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, regrouping):
     rng = np.random.default_rng(seed)
     plan = rng.integers(0, 1000, size=(12, 5))
     start, w = rng.normal(size=(5, 5)), 0.3 * rng.normal(size=(5, 5))
@@ -583,40 +579,6 @@ def test_as_much_leaves_a_loop_as_may_be_stacked(monkeypatch):
     assert counts[0] < counts[1] < 20
 
 
-def products(f, *args):
-    """How many products a loop's steps are left with."""
-    _, (*_, loop) = loops_of(f, *args)
-    return names(optimised(loop.params["body"])).count("dot_general")
-
-
-def joseph(scan, gain, start, xs):
-    """What the way back of a Kalman filter does to the cotangent of a covariance."""
-    one = np.eye(5, dtype=gain.dtype)
-
-    def step(p, row):
-        x = np.outer(row, row)
-        rest = one - gain @ x
-        back = p @ gain + (p.T @ (x.T @ x)) @ gain - ((p @ rest) @ x.T) @ gain
-        return 0.1 * np.sin(back - (back @ gain) @ rest), back @ gain
-
-    return scan(step, start, xs)
-
-
-def test_sums_of_products_with_known_matrices_are_few(monkeypatch, regrouping):
-    rng = np.random.default_rng(0)
-    args = [0.3 * rng.normal(size=shape) for shape in ((5, 5), (5, 5), (200, 5))]
-    f = lambda *args: joseph(lax.scan, *args)  # noqa: E731
-    assert products(f, *args) == 2  # of p, and of p turned
-    close(fg.jit(f)(*args), joseph(steps, *args))
-    assert products(f, *args[:2], args[2][:2]) > 2  # to prepare for two steps costs more
-    single = [a.astype(np.float32) for a in args]
-    assert products(f, *single) > 2
-    for name, bound in (("FREE", 10), ("LONG", 3), ("SMALL", 10)):
-        with monkeypatch.context() as patch:
-            patch.setattr(linear_recurrence_forms, name, bound)
-            assert products(lambda *args: joseph(lax.scan, *args), *args) > 2, name
-
-
 def test_an_effect_stays_between_sums_of_products(regrouping):
     seen = []
 
@@ -635,60 +597,6 @@ def test_an_effect_stays_between_sums_of_products(regrouping):
     close(found, steps(step(steps), start, xs))
     assert len(seen) == 30
     np.testing.assert_allclose(seen[0], start @ xs[0])
-
-
-def test_known_products_that_are_the_same_in_all_steps_are_made_once(regrouping):
-    def f(scan, a, b, c, xs):
-        return scan(lambda h, x: (np.tanh(h @ a @ b @ c + x), h[0]), xs[0], xs)
-
-    rng = np.random.default_rng(0)
-    args = [0.3 * rng.normal(size=shape) for shape in ((6, 6), (6, 6), (6, 6), (50, 6, 6))]
-    before = names(loops_of(lambda *args: f(lax.scan, *args), *args)[0])
-    assert products(lambda *args: f(lax.scan, *args), *args) == 1
-    assert before.count("dot_general") == 2
-    close(fg.jit(lambda *args: f(lax.scan, *args))(*args), f(steps, *args))
-
-
-def test_products_side_by_side_are_one():
-    args = numbers(7)[abreast]
-    _, (loop,) = loops_of(lambda *args: abreast(lax.scan, *args), *args)
-    inside = names(optimised(loop.params["body"]))
-    assert inside.count("mul") == 6  # one each for wide, tall, row and pair, two with numbers
-    assert inside.count("concatenate") + inside.count("stack") == 4
-
-
-def test_known_matrices_are_inverted_before_a_loop(monkeypatch, regrouping):
-    args = numbers(7)[divided]
-    f = lambda *args: divided(lax.scan, *args)  # noqa: E731
-    graph, (loop,) = loops_of(f, *args)
-    inside = names(optimised(loop.params["body"]))
-    assert inside.count("solve") == 1 and "inv" not in inside  # that which all steps have the same
-    assert "inv" in names(graph)
-    _, (_, back) = loops_of(fg.grad(f, (0, 1, 2)), *args)
-    assert names(optimised(back.params["body"])).count("solve") == 1
-    monkeypatch.setattr(reassociation, "FREE", 10)
-    _, (loop,) = loops_of(f, *args)
-    assert names(optimised(loop.params["body"])).count("solve") == 4
-
-
-def divisions(start, a, b):
-    return lax.scan(lambda c, row: (c, np.linalg.solve(row[0], row[1] + c)), start, (a, b))
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 6])
-@pytest.mark.parametrize("dtype", [float, complex])
-def test_what_is_multiplied_with_inverses_is_as_near_as_what_is_solved(size, dtype):
-    """Also where the solution is small beside the inverse times the norm of the right-hand side."""
-    rng = np.random.default_rng(size)
-    for condition in (1e2, 1e6, 1e10):
-        u, v = (np.linalg.qr(rng.normal(size=(9, size, size)).astype(dtype))[0] for _ in range(2))
-        a = u * np.geomspace(1.0, 1.0 / condition, size) @ v
-        x = rng.normal(size=(9, size, 2)).astype(dtype)
-        b = a @ x
-        start = np.zeros((size, 2), dtype)
-        assert "solve" not in names(loops_of(divisions, start, a, b)[1][0].params["body"])
-        found = fg.jit(divisions)(start, a, b)[1]
-        assert np.max(np.abs(found - x)) <= 1e-15 * size * condition + 1e-14
 
 
 def test_a_singular_matrix_in_a_step_is_an_error():

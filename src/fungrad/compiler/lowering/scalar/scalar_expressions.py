@@ -107,9 +107,11 @@ def expressed(equation: Equation) -> Form | None:
     """
     primitive: Any = equation.primitive
     scalar = primitive.scalar
+    if scalar is None:
+        return None
     inputs = [a.type.dtype for a in equation.inputs]
     output = equation.outputs[0].type.dtype
-    if scalar is None or not _known([*inputs, output]):
+    if not _known([*inputs, output]):
         return None
     operands = inputs[1:] if scalar.operation == "select" else inputs
     floats = output == FLOAT or FLOAT in operands

@@ -126,7 +126,10 @@ def move_behind(loop: Loop) -> None:
 
 
 def thin_out(loop: Loop) -> None:
-    """Computes behind the loop those ys that are made of others at little cost."""
+    """Computes behind the loop those ys that are made of others at little cost.
+
+    It gains memory, not time: a gradient of steps of a sigmoid holds three stacks, not more.
+    """
     made = loop.made()
     known = {*loop.fixed(), *(id(v) for v, _ in (*loop.xs, *loop.ys, *loop.body.constants))}
 

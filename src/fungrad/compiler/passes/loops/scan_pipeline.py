@@ -20,7 +20,7 @@ from fungrad.compiler.passes.loops.loop_fission import (
     thin_out,
 )
 from fungrad.compiler.passes.loops.open_scan import LARGEST, Loop, on_numbers
-from fungrad.compiler.passes.loops.reassociation import associated, multiply_side_by_side
+from fungrad.compiler.passes.loops.reassociation import associated
 from fungrad.compiler.passes.rewriter import Renaming, renamed, rewired
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Equation, Graph, Variable
@@ -49,7 +49,6 @@ def stacked(graph: Graph) -> Graph:
             sum_behind(loop, regroup)
             if regroup:
                 associated(loop)
-            multiply_side_by_side(loop)
             move_before(loop)
             move_behind(loop)
             thin_out(loop)

@@ -15,7 +15,7 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.reassociation import regrouping
 from fungrad.primitives.elementwise.family import mul
-from fungrad.primitives.elementwise.ufuncs import power, reciprocal, square
+from fungrad.primitives.elementwise.ufuncs import power, square
 
 SETTINGS = ("auto", "numpy", "fast")
 _PRODUCTS = {3: (2, 1), 4: (2, 2)}
@@ -50,14 +50,6 @@ def _as_product(writer: Writer, equation: Equation) -> Atom | None:
     """x ** 3 and x ** 4 as products: within 2 ulp, where NumPy's loop is 20 to 100 times slower."""
     number = exponent(equation)
     return _power(writer, equation, equation.inputs[0], number) if number in _PRODUCTS else None
-
-
-def as_reciprocal(writer: Writer, equation: Equation) -> Atom | None:
-    """x ** -2 as the reciprocal of x ** 2, which may overflow, and so to -4."""
-    number = exponent(equation)
-    if number not in (-2, -3, -4):
-        return None
-    return writer.add(equation, reciprocal, _power(writer, equation, equation.inputs[0], -number))
 
 
 def exponent(equation: Equation) -> float | None:

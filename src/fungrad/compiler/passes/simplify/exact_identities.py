@@ -26,7 +26,6 @@ from fungrad.compiler.passes.value_facts import floats, loose, real, unsigned, w
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.reassociation import regrouping
 from fungrad.primitives.elementwise.family import add, broadcast_shapes, div, mul, neg, select, sub
-from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.movement.gather import Index, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -66,11 +65,6 @@ def _times_one(writer: Writer, equation: Equation) -> Atom | None:
     return _same(x, equation) if _is(y, 1) else _same(y, equation) if _is(x, 1) else None
 
 
-def _over_one(writer: Writer, equation: Equation) -> Atom | None:
-    one = _is(equation.inputs[1], 1) and real(*equation.outputs)
-    return _same(equation.inputs[0], equation) if one else None
-
-
 def _nothing_done(writer: Writer, equation: Equation) -> Atom | None:
     return _same(equation.inputs[0], equation)
 
@@ -94,23 +88,6 @@ def _double(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
     twice = x is y and floats(*equation.outputs)
     return writer.add(equation, mul, x, Literal(2.0)) if twice else None
-
-
-def _scaled_twice(writer: Writer, equation: Equation) -> Atom | None:
-    """x * 2 * c is x * 2c for |c| not below one: what overflows on the way does so at the end."""
-    x, y = equation.inputs
-    x, number = (y, _number(x)) if isinstance(x, Literal) else (x, _number(y))
-    made = writer.made_by(x, mul)
-    if made is None or type(number) not in (int, float) or not floats(x):
-        return None
-    first, second = made.inputs
-    inner, other = (second, first) if isinstance(first, Literal) else (first, second)
-    factor = _number(other)
-    if not _power_of_two(factor) or abs(factor) < 1 or not 1 <= abs(number) <= 1e100:
-        return None
-    if not abs(factor * number) <= float(np.finfo(equation.outputs[0].type.dtype).max):
-        return None
-    return writer.add(equation, mul, inner, Literal(float(factor * number)))
 
 
 def _over_power_of_two(writer: Writer, equation: Equation) -> Atom | None:
@@ -294,7 +271,6 @@ _UNIFORM = (CONSTANT, broadcast_to, full)
 
 RULES = (
     Rule((mul,), "x * 1 is x", _times_one, (Literal,)),
-    Rule((div, power), "x / 1 and x ** 1 are x", _over_one, (Literal,)),
     Rule((convert, reshape, broadcast_to), "to what it is already", _nothing_done),
     Rule((transpose,), "axes in their order", _axes_in_order),
     Rule((reshape,), "only the last shape counts", _reshaped_twice, (reshape,)),
@@ -310,7 +286,6 @@ RULES = (
     ),
     Rule((add,), "what is chosen here and there is chosen between", chosen_between, (select,)),
     Rule((add,), "x + x is x * 2", _double),
-    Rule((mul,), "x * 2 * 3 is x * 6", _scaled_twice, (mul,)),
     Rule((div,), "x / 8 is x * 0.125", _over_power_of_two, (Literal,)),
     Rule((add, sub), "the zeros of a scatter are not added", _added_in_place, (scatter,)),
     Rule((index_add,), "zeros that slices cover: the slices", filled, (index_add, scatter)),

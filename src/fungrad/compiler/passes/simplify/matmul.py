@@ -7,7 +7,7 @@ turned factors; two of the same factor that are added are one: both equal to rou
 
 from __future__ import annotations
 
-from fungrad.compiler.passes.rewriter import SMALL, Rule, Writer, doubles, exchanged
+from fungrad.compiler.passes.rewriter import SMALL, Rule, Writer, doubles
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, neg, sub
@@ -21,19 +21,6 @@ def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
         return None  # integers wrap
     writer.drop(made)
     return made.inputs[0]
-
-
-def _negated(writer: Writer, equation: Equation) -> Atom | None:
-    """-x @ y as -(x @ y), of which what adds it up makes a difference."""
-    for position, atom in enumerate(equation.inputs):
-        large = equation.outputs[0].type.size > max(SMALL, atom.type.size)
-        positive = None if large else opposite_of(writer, atom)
-        if positive is None:
-            continue
-        inputs = exchanged(equation.inputs, position, positive)
-        product = writer.add(equation, dot_general, *inputs, **equation.params)
-        return writer.add(equation, neg, product)
-    return None
 
 
 def _turned(writer: Writer, equation: Equation) -> Atom | None:
@@ -99,6 +86,5 @@ def _together(writer: Writer, equation: Equation, first: Equation, second: Equat
 
 TURNED = Rule((transpose,), "(x @ y).T is y.T @ x.T", _turned, (dot_general,))
 ONE = Rule((add, sub), "x @ a + y @ a is (x + y) @ a", _one_product, (dot_general,))
-NEGATED = Rule((dot_general,), "-x @ y is -(x @ y)", _negated, (neg,))
 
-__all__ = ["NEGATED", "ONE", "TURNED", "opposite_of"]
+__all__ = ["ONE", "TURNED", "opposite_of"]

@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fungrad.compiler.passes.rewriter import DEEP, Rule, Writer
-from fungrad.compiler.passes.simplify.blas_and_power_forms import as_reciprocal, factors
+from fungrad.compiler.passes.simplify.blas_and_power_forms import factors
 from fungrad.compiler.passes.simplify.common_divisors import KNOWN_QUOTIENT, ONE_DIVISOR, OUT_OF_SUM
 from fungrad.compiler.passes.simplify.distributivity import FACTORED, TWICE
-from fungrad.compiler.passes.simplify.matmul import NEGATED, ONE
+from fungrad.compiler.passes.simplify.matmul import ONE
 from fungrad.compiler.passes.simplify.negation import LOOSE
 from fungrad.compiler.passes.simplify.scalar_factors import (
     BY_SMALLER,
     DOUBLED_BELOW,
     ONE_FACTOR,
-    SCALED_BEFORE,
-    SCALED_BEHIND,
 )
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -102,14 +100,10 @@ def _combined(
 
 REGROUPED = (
     *LOOSE,
-    NEGATED,
     ONE_FACTOR,
     BY_SMALLER,
     DOUBLED_BELOW,
-    SCALED_BEFORE,
-    SCALED_BEHIND,
     KNOWN_QUOTIENT,
-    Rule((power,), "x ** -2 is 1 / x ** 2", as_reciprocal, (Literal,)),
     OUT_OF_SUM,
     Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z)", _as_dots),
     ONE,

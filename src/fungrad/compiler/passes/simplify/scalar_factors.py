@@ -12,7 +12,6 @@ import numpy as np
 
 from fungrad.compiler.passes.rewriter import DEEP, Rule, Writer, doubles, exchanged
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import div, mul
 
 
@@ -99,53 +98,8 @@ def _by_smaller(writer: Writer, equation: Equation) -> Atom | None:
     return None
 
 
-def _before(writer: Writer, equation: Equation) -> Atom | None:
-    """(x @ y) * c as x @ (y * c) where y, or x, is smaller than the product; quotients alike."""
-    product, number = _factors(equation)
-    made = writer.made_here(product, dot_general)
-    if made is None or number is None or not doubles(*equation.inputs, *equation.outputs):
-        return None
-    x, y = made.inputs
-    if min(x.type.size, y.type.size) >= equation.outputs[0].type.size:
-        return None
-    writer.drop(made)
-    if y.type.size <= x.type.size:
-        y = writer.add(equation, equation.primitive, y, number)
-    else:
-        x = writer.add(equation, equation.primitive, x, number)
-    return writer.add(equation, dot_general, x, y, **made.params)
-
-
-def _behind(writer: Writer, equation: Equation) -> Atom | None:
-    """(x * c) @ y as (x @ y) * c, where that is half as large as x at most: the adjoints of a
-    product, which both read x * c, leave none to make. Quotients alike.
-    """
-    if not doubles(*equation.inputs, *equation.outputs):
-        return None
-    for position, atom in enumerate(equation.inputs):
-        made = writer.made_by(atom, mul, div)
-        large, number = (None, None) if made is None else _factors(made)
-        if large is None or number is None or 2 * equation.outputs[0].type.size > atom.type.size:
-            continue
-        if made is None or large.type != atom.type:
-            continue
-        inputs = exchanged(equation.inputs, position, large)
-        product = writer.add(equation, dot_general, *inputs, **equation.params)
-        return writer.add(equation, made.primitive, product, number)
-    return None
-
-
-def _factors(equation: Equation) -> tuple[Atom, Literal | None]:
-    """What an equation multiplies or divides, and the number, of no extreme size."""
-    x, y = equation.inputs
-    found = None if equation.primitive is div and isinstance(x, Literal) else scaled(x, y)
-    return (x, None) if found is None else (found[0], Literal(found[1]))
-
-
 ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15", _one_factor, (mul, div))
 BY_SMALLER = Rule((mul,), "x * r * 3 is x * (r * 3) for small r", _by_smaller, (mul,))
 DOUBLED_BELOW = Rule((div,), "x / (y * 2) is x / y * 0.5", _doubled_below, (mul,))
-SCALED_BEFORE = Rule((mul, div), "(x @ y) * 3 is x @ (y * 3) for small y", _before, (dot_general,))
-SCALED_BEHIND = Rule((dot_general,), "(x * 3) @ y is (x @ y) * 3 for large x", _behind, (mul, div))
 
-__all__ = ["BY_SMALLER", "DOUBLED_BELOW", "ONE_FACTOR", "SCALED_BEFORE", "SCALED_BEHIND", "scaled"]
+__all__ = ["BY_SMALLER", "DOUBLED_BELOW", "ONE_FACTOR", "scaled"]

@@ -8,16 +8,12 @@ element by element.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from fungrad.compiler.passes.rewriter import Rule, Writer, exchanged
+from fungrad.compiler.passes.rewriter import Rule, Writer
 from fungrad.compiler.passes.value_facts import loose, unsigned
-from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.primitives.elementwise.family import mul, neg
+from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.movement.gather import Index, expanded, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import pad, slice_axis
 from fungrad.primitives.movement.scatter import index_add
@@ -104,42 +100,12 @@ def _sliced_before(writer: Writer, equation: Equation) -> Atom | None:
     return writer.add(made, made.primitive, *parts, **made.params)
 
 
-def _scattered_behind(writer: Writer, equation: Equation) -> Atom | None:
-    """c * scatter(x) as scatter(c * x) for a finite number c from 0.0 on, of which 0.0 * c is 0.0;
-    and where the sign of a zero does not count also for others, and -scatter(x).
-    """
-    dtype = equation.outputs[0].type.dtype
-    # As a double: half precision ends at 65504.
-    largest = float(np.finfo(dtype).max) if dtype.kind in "fc" else math.inf
-    for position, whole in enumerate(equation.inputs):
-        made = writer.made_by(whole, scatter)
-        if made is None or box(made.params["index"], whole.type.shape) is None:
-            continue
-        others = [a for i, a in enumerate(equation.inputs) if i != position]
-        if not all(isinstance(a, Literal) and abs(a.value) <= largest for a in others):
-            continue
-        if not (writer.regroup or (others and all(_keeps_zero(a) for a in others))):
-            continue
-        writer.pass_by(whole)
-        inputs = exchanged(equation.inputs, position, made.inputs[0])
-        part = writer.add(equation, equation.primitive, *inputs)
-        return writer.add(equation, scatter, part, **made.params)
-    return None
-
-
-def _keeps_zero(atom: Atom) -> bool:
-    """Whether it is a number of which the product with 0.0 is 0.0."""
-    value = atom.value if isinstance(atom, Literal) else None
-    return isinstance(value, (int, float, np.floating)) and not np.signbit(value)
-
-
 BOXES = (
     Rule((slice_axis,), "a stretch of an axis is a slice", _as_slice),
     Rule((pad,), "zeros around an array: a slice of zeros", _as_scatter),
     Rule((getitem,), "a slice of a slice is one", _sliced_twice, (getitem,)),
     Rule((getitem,), "what is not in a slice need not be made", _sliced_before),
     Rule((scatter, index_add), "zeros around zeros", _scattered_twice, (scatter,)),
-    Rule((neg, mul), "zeros stay", _scattered_behind, (scatter,)),
 )
 
 __all__ = ["BOXES", "box"]

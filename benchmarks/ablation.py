@@ -1,0 +1,273 @@
+"""What each pass and each rule of the compiler gains: each is turned off in turn.
+
+    python -m benchmarks.replay record CORPUS        # once: the programs
+    python -m benchmarks.ablation CORPUS             # of the benchmark, of daily use, of loops
+    python -m benchmarks.ablation CORPUS cases/ --only "x + x" --times
+
+A program counts with what it costs in the compiler's eyes (calls of NumPy, and elements that are
+read and written, those of loops as often as they run), with the pass or rule off over all on; with
+`--times` with the CPU time of a call as well, where the two programs differ: least of several
+bursts, in turns, in one process. Both at the default settings and with `reassociate=True`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import fungrad as fg
+from benchmarks.replay import corpus
+from fungrad.compiler.passes import pipeline
+from fungrad.compiler.passes.loops import scan_pipeline
+from fungrad.compiler.passes.simplify import exact_identities
+from fungrad.inspect.cost.trip_counts import bodies_of
+from fungrad.ir.reassociation import chosen
+
+GROUPS = ("cases/", "everyday/", "gradbench/", "functions/")
+CALL, ELEMENT = 400.0, 0.5
+"""Nanoseconds that a call of NumPy takes, and each element that it reads or writes."""
+ROUNDS, BURST = 7, 2e-3
+FREE = ("reshape", "transpose", "broadcast_to", "getitem")
+
+
+def rules() -> dict[str, Any]:
+    """The rules by their reasons."""
+    found = (*exact_identities.RULES, *exact_identities.ELEMENTWISE, *exact_identities.KERNELS,
+             *exact_identities.REGROUPED)  # fmt: skip
+    return {rule.reason: rule for rule in found}
+
+
+TOGETHER = {
+    "rules: quotients": ("sum(x * r)", "(a / t) * y", "a / t - b / t", "one shape of a divisor"),
+    "rules: numbers": ("x * 3 * 5", "x * r * 3", "x / (y * 2)"),
+    "rules: common factors": ("x * a + x * b", "(x + y) + y"),
+    "rules: matrices": ("x @ a + y @ a"),
+    "rules: dots": ("sum(x * y + z)",),
+    "rules: signs that lose the sign of zero": ("-(x - y)", "sum(-x)"),
+    "rules: all of reassociate": (
+        "sum(x * r)", "(a / t) * y", "a / t - b / t", "x * 3 * 5", "x * r * 3", "x / (y * 2)",
+        "x * a + x * b", "(x + y) + y", "x @ a + y @ a",
+        "sum(x * y + z)", "-(x - y)", "sum(-x)",
+    ),
+    "rules: signs": ("- -x", "-(x * 2)", "x * -1", "-x * y", "x + -y", "-x, moved"),
+    "rules: choices": ("what is not chosen", "what is done to a choice", "what is chosen here"),
+    "rules: slices": ("a stretch of an axis", "zeros around an", "a slice of a", "what is not in",
+                      "zeros around zeros"),
+    "rules: scatters": ("the zeros of a scatter", "zeros that slices"),
+    "rules: uniform": ("one value, moved", "a number for an array"),
+    "rules: shapes": ("to what it is", "axes in their", "only the last", "one permutation",
+                      "all elements in their", "NumPy broadcasts"),
+    "rules: numbers, exact": ("x * 1 is", "x + x is", "x / 8 is"),
+    "rules: kernels": ("x ** 3", "(x @ y).T"),
+}  # fmt: skip
+"""Rules that are turned off in one, by how their reasons begin: each alone may hide another's."""
+
+
+def _reasons(name: str) -> set[str]:
+    beginnings = TOGETHER.get(name)
+    return {r for r in rules() if (r == name if beginnings is None else r.startswith(beginnings))}
+
+
+@contextmanager
+def without_rule(name: str) -> Iterator[None]:
+    """Compiles without a rule, or some together, meanwhile."""
+    reasons = _reasons(name)
+    before = exact_identities.rules_for
+
+    def rules_for(graph: Any) -> Callable[[Any], Any]:
+        of = before(graph)
+        return lambda primitive: tuple(r for r in of(primitive) if r.reason not in reasons)
+
+    with patch.object(exact_identities, "rules_for", rules_for):
+        yield
+
+
+@contextmanager
+def watched(held: set[str]) -> Iterator[None]:
+    """Notes the reasons of the rules that hold meanwhile."""
+    before = exact_identities.rules_for
+
+    def noted(rule: Any) -> Any:
+        def replace(writer: Any, equation: Any) -> Any:
+            found = rule.replace(writer, equation)
+            if found is not None:
+                held.add(rule.reason)
+            return found
+
+        return rule._replace(replace=replace)
+
+    def rules_for(graph: Any) -> Callable[[Any], Any]:
+        of = before(graph)
+        return lambda primitive: tuple(map(noted, of(primitive)))
+
+    with patch.object(exact_identities, "rules_for", rules_for):
+        yield
+
+
+def _same(graph: Any, *_: Any) -> Any:
+    return graph
+
+
+@contextmanager
+def without_pass(name: str) -> Iterator[None]:
+    """Compiles without a pass over Graphs meanwhile."""
+    passes = tuple(_same if p.__name__ == name else p for p in pipeline.PASSES)
+    held = getattr(pipeline, name, None)
+    with patch.object(pipeline, "PASSES", passes), patch.object(pipeline, name, _same):
+        assert held is not None
+        yield
+
+
+LOOP_PASSES = {
+    "loops: products before": (scan_pipeline, "_multiply_before"),
+    "loops: sums of products behind": (scan_pipeline, "_sum_behind"),
+    "loops: sums behind": (scan_pipeline, "sum_behind"),
+    "loops: chains": (scan_pipeline, "associated"),
+    "loops: prologue": (scan_pipeline, "move_before"),
+    "loops: epilogue": (scan_pipeline, "move_behind"),
+    "loops: outputs made of others": (scan_pipeline, "thin_out"),
+}
+GRAPH_PASSES = ("thinned", "fold", "lighten", "lighter", "stacked", "in_one")
+
+
+@contextmanager
+def without_loop_pass(name: str) -> Iterator[None]:
+    """Compiles without one of the passes over scans meanwhile."""
+    module, function = LOOP_PASSES[name]
+    with patch.object(module, function, lambda *_: None):
+        yield
+
+
+def switches() -> dict[str, Callable[[], Any]]:
+    """What turns each pass and each rule off, by its name."""
+    found: dict[str, Callable[[], Any]] = {}
+    for name in GRAPH_PASSES:
+        found[name] = lambda name=name: without_pass(name)
+    for name in LOOP_PASSES:
+        found[name] = lambda name=name: without_loop_pass(name)
+    for name in (*TOGETHER, *rules()):
+        found[name] = lambda name=name: without_rule(name)
+    return found
+
+
+def cost(graph: Any) -> float:
+    """Nanoseconds that a Graph seems to take, as it is run."""
+    total = 0.0
+    for equation in graph.equations:
+        found = bodies_of(equation)
+        if found is not None:
+            total += sum(max(body.times, 1) * cost(body.graph) for body in found.bodies)
+        elif equation.primitive.name not in FREE:
+            atoms = (*equation.inputs, *equation.outputs)
+            total += CALL + ELEMENT * sum(atom.type.size for atom in atoms)
+    return max(total, 1.0)
+
+
+def compiled(content: bytes, regroup: bool) -> tuple[float, str, Any]:
+    """The cost of a program, its text, and a function that runs it, compiled anew."""
+    exported = corpus.loaded(content)
+    graph = pipeline.optimised(chosen(exported.graph, regroup))
+    return cost(graph), graph.show(), fg.jit(exported, reassociate=regroup)
+
+
+def seconds(calls: list[Callable[[], Any]]) -> list[float]:
+    """The least CPU time of each call, in bursts that take turns."""
+    best, counts = [math.inf] * len(calls), []
+    for call in calls:
+        start = time.process_time()
+        call()
+        counts.append(max(1, int(BURST / max(time.process_time() - start, 1e-7))))
+    for _ in range(ROUNDS):
+        for i, call in enumerate(calls):
+            start = time.process_time()
+            for _ in range(counts[i]):
+                call()
+            best[i] = min(best[i], (time.process_time() - start) / counts[i])
+    return best
+
+
+Row = tuple[str, bool, float, float, str]
+"""The name of what is off, whether sums are regrouped, the ratios of cost and time, the program."""
+
+
+def ablated(name: str, content: bytes, inputs: list[Any], off: dict[str, Any], times: bool
+            ) -> Iterator[Row]:  # fmt: skip
+    """The rows of one program, of all switches that change it."""
+    for regroup in (False, True):
+        held = set[str]()
+        with watched(held):
+            whole, text, _ = compiled(content, regroup)
+        run = compiled(content, regroup)[2] if times else None
+        if run is not None:
+            run(*inputs)
+        for switch, turned_off in off.items():
+            if (reasons := _reasons(switch)) and not reasons & held:
+                continue
+            with turned_off():
+                less, other, slower = compiled(content, regroup)
+                if other == text:
+                    continue
+                if times:
+                    slower(*inputs)
+            took = [1.0, 1.0]
+            if times:
+                took = seconds([lambda: slower(*inputs), lambda: run(*inputs)])  # noqa: B023
+            yield switch, regroup, less / whole, took[0] / took[1], name
+
+
+def report(rows: list[Row], switches: list[str], programs: int) -> None:
+    """Prints the geometric means over all programs, and the programs that gain the most."""
+    for regroup in (False, True):
+        print(f"\nreassociate={regroup}: without it / with all, of {programs} programs")
+        print(f"{'off':58} {'programs':>8} {'cost':>7} {'time':>7}  most")
+        for switch in switches:
+            own = [row for row in rows if row[:2] == (switch, regroup)]
+            means = [math.exp(math.fsum(math.log(r[i]) for r in own) / programs) for i in (2, 3)]
+            most = sorted(own, key=lambda row: -max(row[2], row[3]))[:3]
+            shown = "; ".join(f"{r[4]} {r[2]:.2f}/{r[3]:.2f}" for r in most)
+            print(f"{switch:58} {len(own):8} {means[0]:7.3f} {means[1]:7.3f}  {shown}", flush=True)
+
+
+def main() -> None:
+    """Prints what each pass and rule gains."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation")
+    parser.add_argument("corpus")
+    parser.add_argument("words", nargs="*", default=GROUPS, help="parts of names of programs")
+    parser.add_argument("--only", action="append", default=[], help="parts of names of rules")
+    parser.add_argument("--every", type=int, default=1, help="one program of so many")
+    parser.add_argument("--times", action="store_true", help="run what differs, too")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    np.seterr(all="ignore")
+    importlib.import_module("benchmarks.replay.functions")
+    reader = corpus.Reader(corpus.path_of(options.corpus))
+    off = {name: turn for name, turn in switches().items()
+           if not options.only or any(part in name for part in options.only)}  # fmt: skip
+    rows, programs = list[Row](), 0
+    for name in reader.names[:: options.every]:
+        if not any(word in name for word in options.words or GROUPS):
+            continue
+        entry = reader.entry(name)
+        if not entry.graph:
+            continue  # it is held as a program: it calls Python
+        try:
+            corpus.loaded(entry.graph)
+        except corpus.Unreadable:
+            continue
+        programs += 1
+        rows += ablated(name, entry.graph, entry.inputs, off, options.times)
+        fg.clear_caches()
+    report(rows, list(off), programs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,8 @@
 """x[index] and NumPy's functions that pick elements, for traced values.
 
 Reads an index as NumPy does, and hands the primitives its static part and its integer arrays. A
-mask has to be known, since the shape of what it picks depends on it. Functional updates stand in
+mask has to be known, since the shape of what it picks depends on it, but for what is written back
+by the same mask (mutation/masked_selection.py). Functional updates stand in
 at_updates.py.
 """
 
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.errors import AbstractValueError
+from fungrad.numpy.mutation.masked_selection import selected
 from fungrad.numpy.mutation.views import Indexed, linked
 from fungrad.numpy.protocol.axes import axis_index, flattened
 from fungrad.numpy.protocol.implements import as_array, implements, known
@@ -66,7 +69,10 @@ def _getitem(self: Tracer, index: Any) -> Any:
         raise leaked(self)
     static = static_index(index)
     if static is None:
-        x, static, arrays = parsed(self, index)
+        try:
+            x, static, arrays = parsed(self, index)
+        except AbstractValueError as error:
+            return selected(self, index, error)
         if arrays or x is not self:
             return getitem(x, *arrays, index=static)
     found = trace.process(getitem, (self,), static.params or {"index": static})

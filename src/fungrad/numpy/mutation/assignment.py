@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.indexing import parsed, static_index
+from fungrad.numpy.mutation.masked_selection import Selection
 from fungrad.numpy.mutation.views import Indexed
 from fungrad.numpy.products import matmul
 from fungrad.numpy.protocol.at_updates import check_cut, chosen, fitting, spread
@@ -60,6 +61,9 @@ def write(target: Any, index: Any, value: Any) -> None:
         check_writeable(target)
         if static is not None and _is_own_view(target, static, value):
             return  # `x[i] += v` has written by way of the view x[i] before
+    if type(value) is Selection:
+        _write_back(target, index, value)
+        return
     array = target if type(target) is Tracer else unwrapped(target)
     values = value if type(value) is Tracer else as_array(value)
     type_, found = typeof(array), typeof(values)
@@ -74,12 +78,30 @@ def write(target: Any, index: Any, value: Any) -> None:
         return
     if type(index) is Tracer and index.dtype == np.bool_:
         if len(shape_of(values)) <= target.ndim - index.ndim:
-            adopt(target, chosen(array, index, lambda x, v: v, values))
+            _adopt_all(target, chosen(array, index, lambda x, v: v, values))
             return
     x, static, arrays = parsed(array, index)
     wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
     new = changed(index_set, {"index": static}, x, spread(values, wanted, static), *arrays)
     adopt(target, new if x is array else reshape(new, shape=target.shape))
+
+
+def _write_back(target: Any, mask: Any, selection: Selection) -> None:
+    """`target[mask] = selection`: all elements are made, and one of two is chosen."""
+    array = unwrapped(target)
+    shape, values = shape_of(array), selection.values
+    if not selection.by(mask) or shape_of(values) != shape:
+        selection.refuse()
+    values = fitting(as_array(values), target.dtype, "a[index] = value", True)
+    wide = reshape(mask, shape=(*mask.shape, *(1,) * (len(shape) - mask.ndim)))
+    _adopt_all(target, cast(select(wide, values, array), target.dtype))
+
+
+def _adopt_all(handle: Any, value: Any) -> None:
+    """Gives a handle a value that was computed apart, lying in memory as the handle's does."""
+    if not _replaces(value, handle):
+        value = index_set(unwrapped(handle), value, index=WHOLE)
+    adopt(handle, value)
 
 
 def _named(index: Index, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -135,9 +157,7 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
     if where is not True:
         where = as_truth(where)
         value = select(_grown(where, shape_of(where), type_.shape), value, unwrapped(handle))
-    if not _replaces(value, handle):
-        value = index_set(unwrapped(handle), value, index=WHOLE)
-    adopt(handle, value)
+    _adopt_all(handle, value)
     return target
 
 

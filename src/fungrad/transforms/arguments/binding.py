@@ -119,6 +119,8 @@ def leaf_type(value: Any) -> Type | None:
     except ArgumentError:
         raise
     except TypeError:
+        if hasattr(type(value), "refuse"):  # x[mask] of an unknown mask
+            value.refuse()
         return None
 
 

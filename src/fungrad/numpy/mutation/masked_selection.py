@@ -1,0 +1,79 @@
+"""x[mask] where the mask is not known: what may be computed with it before it is written back.
+
+`x[mask] += v` reads x[mask], adds, and writes. How many elements that are depends on the mask, but
+where the operands are numbers or picked by the same mask, NumPy's meaning is that of all elements,
+of which the mask chooses: np.where(mask, x + v, x). Everything else asks for the elements, and
+raises the error of the read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from fungrad.errors import AbstractValueError
+from fungrad.tracing.aliasing import fresh
+from fungrad.tracing.trace import Tracer, content, shape_of
+
+
+class Selection(NDArrayOperatorsMixin):
+    """The elements of `values` where a traced mask holds, which has their leading axes."""
+
+    __slots__ = ("_error", "mask", "values")
+    __array_priority__ = 2000.0
+
+    def __init__(self, values: Any, mask: Tracer, error: AbstractValueError) -> None:
+        self.values = values
+        self.mask = mask
+        self._error = error
+
+    def by(self, mask: Any) -> bool:
+        """Whether a mask is the one that picks these elements."""
+        return type(mask) is Tracer and content(mask) == content(self.mask)
+
+    def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises, at the line that read the elements: they are not known."""
+        raise self._error
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        into = kwargs.pop("out", (self,))
+        if method != "__call__" or kwargs or ufunc.nout != 1 or into != (self,):
+            self.refuse()
+        found = ufunc(*[self._operand(value) for value in inputs])
+        if shape_of(found) != shape_of(self.values):
+            self.refuse()
+        return Selection(found, self.mask, self._error)
+
+    def _operand(self, value: Any) -> Any:
+        if type(value) is Selection:
+            return value.values if self.by(value.mask) else self.refuse()
+        return value if np.ndim(value) == 0 else self.refuse()
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        return self.refuse()
+
+    __array__ = __array_function__ = __bool__ = __float__ = __int__ = __index__ = refuse
+    __len__ = __iter__ = __getitem__ = __setitem__ = refuse
+
+    def __repr__(self) -> str:
+        return f"x[mask] of a mask {self.mask!r}"
+
+
+def selected(x: Tracer, mask: Any, error: AbstractValueError) -> Selection:
+    """x[mask] of a mask that is not known.
+
+    Raises:
+      AbstractValueError: `error`, where it is no mask of the array's leading axes.
+    """
+    if type(mask) is not Tracer or mask.dtype != np.bool_ or not mask.ndim:
+        raise error
+    if mask.shape != x.shape[: mask.ndim]:
+        raise error
+    return Selection(fresh(x), fresh(mask), error)
+
+
+__all__ = ["Selection", "selected"]

@@ -20,11 +20,11 @@ import fungrad as fg
 from fungrad.errors import ArgumentError, GradientCutError
 from fungrad.tracing import interception
 
-OWN = {"sqrt": math.sqrt, "sine": math.sin, "asarray": np.asarray}
+OWN = [("sqrt", math.sqrt), ("sine", math.sin), ("asarray", np.asarray)]
 
 
 def untouched():
-    return all(globals()[name] is original for name, original in OWN.items())
+    return all(globals()[name] is original for name, original in OWN)
 
 
 def root(x):
@@ -133,7 +133,7 @@ def test_functions_that_share_code_are_told_apart():
 
 def test_the_other_functions_of_a_module_keep_the_originals_where_nobody_calls_them():
     def f(x):
-        assert globals()["sqrt"] is OWN["sqrt"]
+        assert globals()["sqrt"] is OWN[0][1]
         return x
 
     fg.grad(f)(1.0)
@@ -151,7 +151,7 @@ def test_a_name_that_is_written_meanwhile_stays():
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_names_stand_for_the_originals_after_an_exception(error):
     def f(x):
-        assert globals()["sqrt"] is not OWN["sqrt"]
+        assert globals()["sqrt"] is not OWN[0][1]
         root(x)
         raise error
 
@@ -249,3 +249,19 @@ def test_names_are_found_through_default_values():
         np.testing.assert_allclose(fg.grad(f)(1.3), SLOPE, rtol=1e-15)
         np.testing.assert_allclose(fg.jit(fg.grad(f))(1.3), SLOPE, rtol=1e-15)
         assert untouched()
+
+
+OPS = {"exp": math.exp, "twice": lambda x: 2.0 * x}
+
+
+def test_functions_in_a_table_are_replaced_while_it_traces():
+    def f(x, name):
+        return OPS[name](x)
+
+    assert fg.grad(f)(1.0, "exp") == pytest.approx(math.e)
+    assert fg.grad(f)(1.0, "twice") == 2.0
+    assert fg.jit(lambda x: OPS["exp"](x) ** 2)(1.0) == pytest.approx(math.e**2)
+    assert OPS["exp"] is math.exp
+    with pytest.raises(KeyError):
+        fg.grad(lambda x: OPS["exp"](x) + OPS["none"](x))(1.0)
+    assert OPS["exp"] is math.exp

@@ -2,7 +2,8 @@
 
 A function that is to be traced is read, and what it can call, by the names in the code: functions,
 modules, classes and instances that these names have in globals, closures and attributes. A global
-name found on the way that stands for a replaced function is written to while the transform traces.
+name, or key of a dict, found on the way that stands for a replaced function is written to while the
+transform traces.
 That is done once for a function. Code of NumPy, of fungrad and of Python's library is not read.
 """
 
@@ -16,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-Binding = tuple[dict[str, Any], str, Any, Any]
-"""The globals of a module, a name in them, the function that it stands for, and ours."""
+Binding = tuple[dict[Any, Any], Any, Any, Any]
+"""The globals of a module, or a table, a name in it, the function that it stands for, and ours."""
 Replaced = Callable[[Any], tuple[Any, Any] | None]
 """Gives a replaced function and ours for either of them, None for all else."""
 
@@ -48,7 +49,7 @@ class _Reader:
         """What has attributes: the dicts of modules, classes and instances."""
         self._seen: dict[int, Any] = {}
         self._waiting: list[Any] = []
-        self.bindings: dict[tuple[int, str], Binding] = {}
+        self.bindings: dict[tuple[int, Any], Binding] = {}
 
     def read(self, f: Any) -> None:
         """Reads a function and all that is reached from it."""
@@ -83,7 +84,9 @@ class _Reader:
         elif kind in (list, tuple, set, frozenset):
             self._waiting += filter(callable, value)
         elif kind is dict:
-            self._waiting += filter(callable, value.values())
+            for key, item in list(value.items()):
+                if callable(item):
+                    self._bound(value, key)
         else:
             self._instance(value)
 
@@ -122,8 +125,10 @@ class _Reader:
                 self._code(constant, names)
 
     def _global(self, names: dict[str, Any], name: str) -> None:
-        if name not in names:
-            return
+        if name in names:
+            self._bound(names, name)
+
+    def _bound(self, names: dict[Any, Any], name: Any) -> None:
         found = self._replaced(names[name])
         if found is None:
             self._waiting.append(names[name])

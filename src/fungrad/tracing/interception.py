@@ -143,7 +143,7 @@ def intercept(package: str) -> None:
 
     A module that says `from math import sqrt` has a name of its own for that function. Such names
     are found by reading the function that is transformed, and what it calls, by the names in the
-    code. Where they are not found (functions that are looked up by a string, kept in a table, or
+    code. Where they are not found (functions that are looked up by a string, kept in a list, or
     written in a package of Python's library) an error names the package to be given here, once.
 
     Args:

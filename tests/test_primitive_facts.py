@@ -111,6 +111,28 @@ def law_cost(primitive: Primitive, sample: Sample) -> int:
     return 1
 
 
+def law_kink(primitive: Primitive, sample: Sample) -> int:
+    """The slopes to both sides differ where it says so, and agree elsewhere: along a direction of
+    its own for each element.
+    """
+    x = sample.args[0] if sample.args else None
+    if primitive.kink is None or getattr(x, "dtype", None) != np.float64 or not x.size:
+        return 0
+    for values in (x, np.round(x), np.zeros_like(x), np.abs(np.round(x)) + 1.0):
+        args = [values, *[np.abs(np.round(y)) for y in sample.args[1:]]]
+        here = bool(np.any(primitive.kink(*args, **sample.params)))
+        ways = [np.random.default_rng(0).uniform(0.5, 2.0, np.shape(a)) for a in args]
+        ways[1:] = [w * -0.7 if primitive.cuts is not True else w for w in ways[1:]]
+        (y,) = run(primitive, args, sample.params)
+        sides = []
+        for h in (2.0**-20, -(2.0**-20)):
+            moved = [a + h * w for a, w in zip(args, ways, strict=True)]
+            sides.append((run(primitive, moved, sample.params)[0] - y) / h)
+        differ = not np.allclose(*sides, rtol=1e-3, atol=1e-3, equal_nan=True)
+        assert differ == here, f"{primitive.name} has another kink at {args}: {sides}"
+    return 1
+
+
 MADE = ("bitcast", "complex_of", "to_discrete")
 """What converts: its elements are not those of its inputs, nor near them."""
 
@@ -119,8 +141,9 @@ LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
     "view": law_view,
     "commutative": law_commutative,
     "cost": law_cost,
+    "kink": law_kink,
 }
-HOLDING = {"view": 10, "commutative": 11, "cost": 150, "pure": 200}
+HOLDING = {"view": 10, "commutative": 11, "cost": 150, "kink": 12, "pure": 200}
 """The fewest primitives that each law has to be asked of."""
 
 
@@ -156,6 +179,12 @@ WRONG: dict[str, tuple[Primitive, tuple]] = {
     ),
     "commutative": (
         elementwise("minus", lambda x, y: x - y, partials=[1, -1], commutative=True), (X, Y)
+    ),
+    "kink": (
+        elementwise(
+            "bent", lambda x: abs(x), partials=[lambda y, x: np.sign(x)], kink=lambda x: x == 1.0
+        ),
+        (X,),
     ),
     "cost": (elementwise("thrice", lambda x: 3.0 * x, partials=[3], cost=0), (X + 0.1,)),
 }  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 import fungrad as fg
 from fungrad import lax
 from fungrad.errors import ArgumentError, TrapError
+from fungrad.extend import elementwise
 
 X = np.array([1.0, 2.0, 3.0])
 LATE = np.array([1.0, 0.0])
@@ -569,3 +570,28 @@ def test_what_takes_other_entries_is_named_and_not_what_puts_them_together():
 
     found = fg.why(second)(np.ones(2), np.ones(2))["x"]
     assert (found.cause, found.source.line) == ("not selected", line_at(second, 2))
+
+
+# --- primitives of others -----------------------------------------------------------------
+
+SIGMOID = elementwise("sigmoid", lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
+                      partials=[lambda y, x: y * (1.0 - y)])  # fmt: skip
+HINGE = elementwise("hinge", lambda x: np.maximum(x, 0.0), partials=[lambda y, x: x > 0.0],
+                    kink=lambda x: x == 0.0)  # fmt: skip
+CUBED = elementwise("cubed", lambda x: x**3, partials=[lambda y, x: 3.0 * x * x])
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "verdict", "cause"),
+    [
+        (SIGMOID, 800.0, "zero", "saturated"),
+        (CUBED, 0.0, "zero", "stationary"),
+        (HINGE, 0.0, "zero", "kink"),
+        (lambda x: 0.0 * CUBED(x), 1e200, "nan", "overflow"),
+        (fg.scipy.special.erf, 30.0, "zero", "saturated"),
+        (fg.scipy.special.cosdg, 180.0, "zero", "stationary"),
+    ],
+)
+def test_causes_are_found_of_any_primitive(f, x, verdict, cause):
+    found = fg.why(lambda x: np.sum(f(x)))(np.array([x]))["x"]
+    assert (found.verdict, found.cause) == (verdict, cause), str(found)

@@ -64,10 +64,17 @@ class Facts(TypedDict, total=False):
     view: bool
     commutative: bool
     scalar: ScalarForm | str
+    kink: Callable[..., Any]
 
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {"cost": None, "view": False, "commutative": False, "scalar": None}
+    {
+        "cost": None,
+        "view": False,
+        "commutative": False,
+        "scalar": None,
+        "kink": None,
+    }
 )
 """What holds where a declaration does not say a fact."""
 

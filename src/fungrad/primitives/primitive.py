@@ -109,12 +109,15 @@ class Primitive:
         numbers rounds by their order).
       scalar: what it does to numbers, a `ScalarForm` or the name of its operation, where it is
         elementwise and a program of numbers can have it.
+      kink: `kink(*args, **params)`, where values sit at which it has no one derivative (see
+        docs/kinks.md): booleans, one for each such place.
     """
 
     __slots__ = (
         "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
-        "eval", "forward", "jvp", "keep", "module", "moves", "multiple", "name", "partials",
-        "plain", "pure", "reads", "scalar", "simple", "type", "undo", "view", "vjp",
+        "eval", "forward", "jvp", "keep", "kink", "module", "moves", "multiple", "name",
+        "partials", "plain", "pure", "reads", "scalar", "simple", "type", "undo", "view",
+        "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -206,6 +209,7 @@ class Primitive:
     view: bool
     commutative: bool
     scalar: ScalarForm | None
+    kink: Rule | None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = current()

@@ -33,6 +33,11 @@ def _cost_of_selection(equation: Equation) -> float:
     return 2 * (1 + math.log(2)) * equation.inputs[0].type.size
 
 
+def _ties(x: Any, *, axis: int, **params: Any) -> Any:
+    """Which neighbours are equal, when they are in order."""
+    return np.diff(np.sort(x, axis=axis), axis=axis) == 0
+
+
 argsort: Primitive = general(
     "argsort",
     cost=cost_of_sorting,
@@ -143,6 +148,7 @@ def _jvp_sort(primals: Any, tangents: Any, *, axis: int) -> tuple[Any, Any]:
 
 sort: Primitive = general(
     "sort",
+    kink=_ties,
     cost=cost_of_sorting,
     eval=lambda x, *, axis: np.sort(x, axis=axis),
     type=lambda x, *, axis: x.with_shape(x.shape),
@@ -180,6 +186,7 @@ def _jvp_partition(
 
 partition: Primitive = general(
     "partition",
+    kink=_ties,
     cost=_cost_of_selection,
     eval=lambda x, *, kth, axis: np.partition(x, kth, axis=axis),
     type=lambda x, *, kth, axis: x.with_shape(x.shape),

@@ -200,7 +200,7 @@ def _arithmetic(
     terms: Callable[[int], Iterator[Any]]
     if primitive is mul and series[0] is series[1]:
         terms = lambda k: _square(series[0], k)  # noqa: E731
-    elif primitive is mul or primitive.degree == "multilinear":
+    elif primitive.degree == "multilinear":
         terms = lambda k: _product(primitive, values, series, active, k, params)  # noqa: E731
     elif primitive is div:
         return _quotient(primal, values, series, type_)

@@ -13,20 +13,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad.control_flow.unroll import array_of, holds_inf, holds_nan, kinks_at, sample, unfolds
+from fungrad.control_flow.unroll import (
+    array_of,
+    holds_inf,
+    holds_nan,
+    kinks_at,
+    sample,
+    unfolds,
+    value_of,
+)
 from fungrad.inspect.why.recording_trace import Cut, Record, Step, WhyTrace
 from fungrad.ir.graph import Source
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.reduction.cumulative import cumprod
+from fungrad.primitives.reduction.reduce import reduce_prod
+from fungrad.transforms.grad import vjp
 
 Holds = Callable[[Any], bool]
 
-SATURATING = frozenset(
-    "exp exp2 expm1 tanh arctan div reciprocal logaddexp logaddexp2 power arcsinh log1p log "
-    "reduce_logaddexp reduce_logaddexp2 root sqrt".split()
-)
-PRODUCTS = frozenset(("mul", "dot_general", "convolve", "reduce_prod", "cumprod"))
-EITHER = frozenset(("maximum", "minimum", "fmax", "fmin"))
-EXTREMA = ("reduce_max", "reduce_min", "cummax", "cummin")
-OVERFLOWING = frozenset("exp exp2 expm1 sinh cosh power square mul".split())
+PRODUCTS = (reduce_prod, cumprod)
+"""Primitives that multiply elements of one argument."""
 OVERFLOW = (
     "It overflows: use a stable form (subtract the maximum, np.logaddexp, np.expm1, logarithms)."
 )
@@ -175,7 +181,7 @@ def _picked(paths: Paths, record: Record) -> Cause | None:
         return None
     name, of = chosen.primitive.name, f"`{record.primitive.name}`{at(record.source)}"
     reason = f"`{name}`{at(chosen.source)} takes other entries than those that {of} makes of it"
-    word = "inactive" if name.startswith(EXTREMA) else "not selected"
+    word = "inactive" if chosen.primitive.kink is not None else "not selected"
     return Cause(word, reason, chosen.source)
 
 
@@ -198,24 +204,19 @@ def _vanished(record: Record, step: Step, reaching: list[int]) -> Cause:
     where = at(record.source)
     values = ", ".join(sample(a) for a, s in zip(record.args, record.slots, strict=True) if s)
     kinks = kinks_at(record.primitive, record.args, record.params)
-    if name == "select":
+    if record.primitive is select:
         reason = f"`where`{where} never takes the branch that it is in"
         return Cause("masked", reason, record.source)
     if kinks:
         reason = f"`{name}`{where} is at a kink, where its derivative is taken to be 0 ({values})"
         return Cause("kink", reason, record.source, ("docs/kinks.md lists these choices",))
-    if name in EITHER:
-        other = ", ".join(
-            sample(a)
-            for a, s in zip(record.args, record.slots, strict=True)
-            if s not in reaching or len(set(record.slots)) == 1
-        )
+    given = [a for a, s in zip(record.args, record.slots, strict=True) if s not in reaching]
+    if record.primitive.kink is not None and _is_one_of(record.outputs[0], given):
+        other = ", ".join(map(sample, given))
         reason = f"`{name}`{where} gives the other argument, {other}, everywhere (not {values})"
         return Cause("inactive", reason, record.source)
-    if name in PRODUCTS:
-        others = [
-            array_of(a) for a, s in zip(record.args, record.slots, strict=True) if s not in reaching
-        ]
+    if record.primitive.degree == "multilinear" or record.primitive in PRODUCTS:
+        others = list(map(array_of, given))
         if not others or any(o is None or not np.any(o) for o in others):
             reason = f"`{name}`{where} multiplies it by zero"
             return Cause("zero factor", reason, record.source)
@@ -225,12 +226,50 @@ def _vanished(record: Record, step: Step, reaching: list[int]) -> Cause:
         reason = f"`{name}`{where} passes on no entry of it that the output depends on"
         return Cause("not selected", reason, record.source)
     flat = f"the derivative of `{name}`{where} is 0 at {values}"
-    first = array_of(record.args[0]) if record.args else None
-    if name in SATURATING and first is not None and np.any(first):
+    if _vanishes_beyond(record, step, reaching):
         return Cause("saturated", f"saturated: {flat}", record.source)
     if record.primitive.partials is not None:
         return Cause("stationary", f"stationary: {flat}", record.source)
     return Cause("zero derivative", flat, record.source)
+
+
+def _is_one_of(output: Any, given: Sequence[Any]) -> bool:
+    """Whether an output is, everywhere, one of the arguments."""
+    output = value_of(output)
+    return any(np.all(np.equal(output, value_of(other))) for other in given)
+
+
+def _vanishes_beyond(record: Record, step: Step, reaching: list[int]) -> bool:
+    """Whether the derivative, which is zero, stays so for larger arguments: not at a stationary
+    point.
+    """
+    values = [array_of(a) for a in record.args]
+    active = [v for v, s in zip(values, record.slots, strict=True) if s in reaching]
+    if any(v is None for v in values) or not any(np.any(v) for v in active):
+        return False
+    given = [step.given.get(slot) for slot in record.out]
+    with np.errstate(all="ignore"):
+        _, pullback = vjp(
+            lambda *args: record.primitive(*args, **record.params),
+            *[1.5 * v for v in values if v is not None],
+        )
+        seeds = tuple(
+            np.ones_like(o) if g is None else g for g, o in zip(given, record.outputs, strict=True)
+        )
+        found = pullback(seeds if record.primitive.multiple else seeds[0])
+    pairs = zip(found, record.slots, strict=True)
+    return all(_is_zero(c) for c, slot in pairs if slot in reaching)
+
+
+def _overflows(record: Record) -> bool:
+    """Whether an equation makes an infinity of numbers that are finite, or could be."""
+    args = list(map(value_of, record.args))
+    try:
+        with np.errstate(over="raise", invalid="ignore", divide="ignore", under="ignore"):
+            record.primitive.eval(*args, **record.params)
+    except (FloatingPointError, OverflowError):
+        return True
+    return False
 
 
 # --- NaN and infinity ---------------------------------------------------------------------
@@ -284,7 +323,7 @@ def _backward(paths: Paths, record: Record, step: Step, holds: Holds, what: str)
         masked = bool(np.any(given_array[np.isnan(found_array)] == 0))
     else:
         masked = bool(np.any(given_array == 0))
-    if record.primitive.name in OVERFLOWING and any(map(holds_inf, record.outputs)):
+    if any(map(holds_inf, record.outputs)) and _overflows(record):
         return cause._replace(word="overflow", notes=(*notes, OVERFLOW))
     if masked:
         return cause._replace(word="double where", notes=(*notes, DOUBLE_WHERE))

@@ -71,6 +71,7 @@ def elementwise(
     ufunc: np.ufunc | None = None,
     types: Mapping[Kinds, Kind] = MappingProxyType({}),
     reads: Sequence[int] | None = None,
+    degree: str | None = None,
     **facts: Unpack[Facts],
 ) -> Primitive:
     """Declares an elementwise primitive; see the module's docstring for the partials.
@@ -83,6 +84,8 @@ def elementwise(
       types: what is known without a call of `eval`: for dtypes and weak bits of arguments those of
         the output.
       reads: the positions of the arguments that the partials read, where those are not all.
+      degree: "multilinear" where it is linear in each argument alone, which the partials do not
+        tell.
       facts: see `Primitive`. Its cost is one operation for a ufunc whose partials are numbers or
         None, else one transcendental function.
     """
@@ -128,7 +131,7 @@ def elementwise(
     facts.setdefault("cost", 1 if constant and isinstance(source, np.ufunc) else TRANSCENDENTAL)
     primitive = Primitive(
         name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, reads=reads,
-        degree="linear" if constant else "", ufunc=source,
+        degree=degree or ("linear" if constant else ""), ufunc=source,
         cuts=True if len(cuts) == len(partials) else cuts, **facts,
     )  # fmt: skip
     if source is not None:
@@ -334,6 +337,7 @@ sub = elementwise(
     scalar=ScalarForm("sub", "fi"),
 )
 mul = elementwise("mul", operator.mul, ufunc=np.multiply, cost=arithmetic(1, 6), commutative=True,
+                  degree="multilinear",
                   partials=[lambda z, x, y: y, lambda z, x, y: x],
                   scalar=ScalarForm("mul", "fi"))  # fmt: skip
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,

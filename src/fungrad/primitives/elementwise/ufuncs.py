@@ -8,6 +8,7 @@ hypot at the origin has derivative 0, and powers take their limits.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any
@@ -29,6 +30,12 @@ from fungrad.primitives.facts import ScalarForm, Work
 from fungrad.primitives.movement.reshape_broadcast_cast import conj
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.tracing.trace import registry, typeof
+
+
+def _at_zero(*args: Any) -> Any:
+    """Where all arguments are 0."""
+    return functools.reduce(np.logical_and, [np.equal(x, 0) for x in args])
+
 
 # --- exponentials and logarithms
 # ----------------------------------------------------------------------
@@ -87,11 +94,13 @@ def _arctan2_slope(a: Any, x: Any, y: Any) -> Any:
 arctan2 = elementwise("arctan2", np.arctan2, partials=[
     lambda z, x, y: _arctan2_slope(y, x, y),
     lambda z, x, y: -_arctan2_slope(x, x, y),
-], scalar="atan2")  # fmt: skip
+], scalar="atan2",
+                      kink=_at_zero)  # fmt: skip
 hypot = elementwise("hypot", np.hypot, partials=[
     lambda z, x, y: x / select(z == 0, 1.0, z),
     lambda z, x, y: y / select(z == 0, 1.0, z),
-], scalar="hypot")  # fmt: skip
+], scalar="hypot",
+                    kink=_at_zero)  # fmt: skip
 
 # --- powers
 # --------------------------------------------------------------------------------------------
@@ -160,8 +169,11 @@ abs = elementwise(
     partials=[_abs_slope],
     cost=1,
     scalar=ScalarForm("abs", "fi"),
+    kink=_at_zero,
 )
-fabs = elementwise("fabs", np.fabs, partials=[lambda y, x: np.sign(x)], cost=1, scalar="abs")
+fabs = elementwise(
+    "fabs", np.fabs, partials=[lambda y, x: np.sign(x)], cost=1, scalar="abs", kink=_at_zero
+)
 
 
 def _part(z: Any, x: Any, y: Any) -> Any:
@@ -195,6 +207,7 @@ maximum = elementwise(
     partials=[_larger, lambda z, x, y: _larger(z, y, x)],
     cost=1,
     scalar=ScalarForm("maximum", "fi"),
+    kink=np.equal,
 )
 minimum = elementwise(
     "minimum",
@@ -202,12 +215,21 @@ minimum = elementwise(
     partials=[_smaller, lambda z, x, y: _smaller(z, y, x)],
     cost=1,
     scalar=ScalarForm("minimum", "fi"),
+    kink=np.equal,
 )
 fmax = elementwise(
-    "fmax", np.fmax, partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)], cost=1
+    "fmax",
+    np.fmax,
+    partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)],
+    cost=1,
+    kink=np.equal,
 )
 fmin = elementwise(
-    "fmin", np.fmin, partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)], cost=1
+    "fmin",
+    np.fmin,
+    partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)],
+    cost=1,
+    kink=np.equal,
 )
 
 copysign = elementwise(
@@ -217,7 +239,13 @@ copysign = elementwise(
     cost=1,
     scalar="copysign",
 )
-heaviside = elementwise("heaviside", np.heaviside, partials=[None, lambda z, x, y: x == 0], cost=1)
+heaviside = elementwise(
+    "heaviside",
+    np.heaviside,
+    partials=[None, lambda z, x, y: x == 0],
+    cost=1,
+    kink=lambda x, y: np.equal(x, 0),
+)
 remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.remainder,
                         partials=[1, lambda z, x, y: -np.floor_divide(x, y)],
                         cost=1,

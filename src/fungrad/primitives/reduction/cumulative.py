@@ -216,9 +216,15 @@ def _running(name: str, ufunc: np.ufunc) -> Primitive:
         moved = select(hit, tangents[0], 0)
         return y, linear_recurrence(same, moved, axis=axis, reverse=reverse) / count
 
+    def ties(x: Any, *, axis: int, reverse: bool = False) -> Any:
+        """Which elements attain the extremum of those before them."""
+        x = _along(x, axis, reverse)
+        return np.equal(x[1:], ufunc.accumulate(x, 0)[:-1])
+
     primitive = Primitive(
         name,
         cost=_cost_of_cumulative,
+        kink=ties,
         eval=lambda x, *, axis, reverse=False: _accumulated(ufunc, x, axis, reverse),
         type=lambda x, *, axis, reverse=False: _type_cumulative(ufunc, x),
         jvp=jvp,

@@ -85,9 +85,15 @@ def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
         count = cast(reduce_sum(hit, axes=axes), typeof(y).dtype)
         return y, reduce_sum(select(hit, tangents[0], 0), axes=axes) / count
 
+    def ties(x: Any, *, axes: Axes) -> Any:
+        """Which of the results several elements attain."""
+        best = ufunc.reduce(x, axes, keepdims=True)
+        return np.sum(np.equal(x, best), axis=axes) > 1
+
     primitive = Primitive(
         name,
         cost=cost_of_reduction,
+        kink=ties,
         eval=lambda x, *, axes: ufunc.reduce(x, axes),
         type=_type_by_example(ufunc, needs_items=True),
         jvp=jvp,
@@ -246,6 +252,7 @@ root = elementwise(
     "root",
     lambda x: np.sqrt(x),  # not np.sqrt itself, which stands for the plain square root
     partials=[Over(lambda y, x: select(y == 0, np.inf, y * 2))],
+    kink=lambda x: np.equal(x, 0),
 )
 """`root(x)`: the square root of a sum of squares, a norm: derivative 0 at 0."""
 

@@ -31,8 +31,6 @@ ALIVE: dict[str, str] = {
             "rules: a diagonal along the other axis",
             "elementwise: large angles are reduced by three parts",
             "elementwise: extrema of a view are found as they stand",
-            "statement_codegen: an array that others read is added to",
-            "statement_codegen: an array of the user's is added to",
             "predication: what is broadcast is added in one",
             "predication: the places of another array",
             "predication: counts along other axes",

@@ -100,7 +100,7 @@ MUTANTS = (
         ("a sum is written over its rows", "    return Call(lines)\n\n\ndef _added", "    return Call(lines, over=True)\n\n\ndef _added"),
     ),
     *of(
-        "compiler/lowering/statement_codegen.py", BACKEND,
+        "compiler/lowering/statement_codegen.py", ("test_in_place.py", *BACKEND),
         ("an array that others read is added to", "if id(x) not in self._own or self._reads[id(x)] != 1:",
          "if id(x) not in self._own:"),
         ("an array of the user's is added to", "if id(x) not in self._own or self._reads[id(x)] != 1:",
@@ -185,7 +185,7 @@ MUTANTS = (
     *of(
         "compiler/lowering/fusion/tile_size.py", ("test_products_by_rows.py", *BACKEND),
         ("blocks of products are as small as others",
-         "step = max(step, min(rows.PRODUCT, 4 * BLOCK // wide, region.length))", "pass"),
+         "step = max(step, min(row_access.PRODUCT, 4 * BLOCK // wide, region.length))", "pass"),
         ("threads share what is too small", "return sum(map(_cost, region.equations)) >= SHARED", "return True"),
         ("blocks of threads are as small as those of one", "block = BLOCK if threads == 1 else SIDE_BY_SIDE * BLOCK", "block = BLOCK"),
     ),

@@ -143,11 +143,11 @@ MUTANTS = (
         ("every power is a square", "a.type.weak and a.value == 2 for", "a.type.weak for"),
     ),
     *of(
-        "jit.py", ("test_jit.py", "test_regrouping.py"),
+        "compiler/jit.py", ("test_jit.py", "test_regrouping.py"),
         ("programs are kept without the dtype", "                key.append(arg.dtype)\n", ""),
         ("programs are kept without the shape", "                key.append(arg.shape)\n", ""),
         ("programs are kept without the choice of regrouping",
-         "key: list[Any] = [regrouping.state.reassociate]", "key: list[Any] = []"),
+         "key: list[Any] = [reassociation.state.reassociate]", "key: list[Any] = []"),
         ("a result may be an argument",
          "                if arg is result:\n                    return result.copy()\n",
          "                pass\n"),

@@ -921,7 +921,9 @@ def test_the_source_shows_what_a_program_calls():
         return fg.lax.while_loop(lambda c: c[0] < 10.0, lambda c: np.sin(c) + 2.0 * c, x)
 
     text = fg.jit(doubled).lower(np.ones(100_000)).source
-    assert "# step of run" in text and "# cond of run" in text and "sin(" in text
+    assert "# while_loop of run\ndef while_loop(" in text and "    while cond(v0)[0]:" in text
+    assert "# cond of run.while_loop" in text and "# region of run.while_loop" in text
+    assert "sin(" in text
 
 
 def test_the_source_is_that_of_the_program_on_numbers_where_it_runs():

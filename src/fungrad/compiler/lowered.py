@@ -33,7 +33,12 @@ class CacheInfo(Record):
 
 
 class Lowered:
-    """What `jitted.lower(*args)` hands back: the Graph as traced, and as it is run."""
+    """What `jitted.lower(*args)` hands back: each stage of a compiled function.
+
+    `graph` is the Graph as traced, `optimised` the Graph that is run, `clusters` which equations of
+    it are fused, `program` the loop IR, `source` the Python that runs. All of them show the bodies
+    of loops.
+    """
 
     def __init__(
         self,
@@ -55,9 +60,52 @@ class Lowered:
         return passes.optimised(self.graph)
 
     @property
+    def clusters(self) -> tuple[Any, ...]:
+        """The fusion clusters: equations that are run together, a tile of rows after the other;
+        those of the bodies of loops and of branches included. Printed, each is a Graph.
+
+        >>> import numpy as np, fungrad as fg
+        >>> fg.jit(lambda x: np.exp(x) * x).lower(np.ones(100_000)).clusters
+        (cluster of 2 equations on 100000 rows:
+        { lambda a:f64[100000]. let
+            b:f64[100000] = exp a
+            c:f64[100000] = mul b a
+          in (c,) },)
+        """
+        return tuple([cluster for part in self.parts for cluster in straight.clusters(part)])
+
+    @property
+    def program(self) -> str:
+        """The loop IR of the program that is run: its nodes (Alloc, View, Call, Copy, For, While,
+        Move, Free, Return), one a line, as they stand in `source`. Without what runs on Python's
+        numbers, and without the tiles of clusters, which `source` shows.
+
+        >>> import numpy as np, fungrad as fg
+        >>> def decay(x, rates):
+        ...     return fg.lax.scan(lambda c, r: (np.sin(c) * r, None), x, rates)[0]
+        >>> print(fg.jit(decay).lower(np.ones(500), np.ones((9, 500))).program)
+        def run(v0, v1):
+            Call    v0, = scan(v0, v1)
+            Free    del v1
+            Return  return [v0]
+        <BLANKLINE>
+        # scan of run
+        def scan(v0, x_0):
+            Call    v0 = v0.copy()
+            Alloc   n_0 = empty((500,), float64)
+            Alloc   b_0 = empty((500,), float64)
+            for v1 in x_0:
+                Call    sin(v0, b_0)
+                Call    multiply(b_0, v1, n_0)
+                Move    v0, n_0 = n_0, v0
+            Return  return [v0]
+        """
+        return "\n\n".join([straight.programs(part) for part in self.parts])
+
+    @property
     def source(self) -> str:
-        """The Python program that is run, one line an equation; behind it what it calls, each under
-        its name: regions that go block by block, loops, branches.
+        """The Python program that is run; behind it what it calls, each under its name: clusters,
+        which go tile by tile, loops, branches.
         """
         return "\n\n".join([straight.source(part) for part in self.parts])
 

@@ -7,7 +7,7 @@ and its types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -243,18 +243,20 @@ def effectful(equation: Equation) -> bool:
     return any(effectful(inner) for graph in inner_graphs(equation) for inner in graph.equations)
 
 
-def last_uses(steps: Sequence[Any], outputs: Sequence[Atom]) -> Iterator[list[Variable]]:
-    """For each step (inputs and outputs), the variables that no later step and no output reads."""
+def last_uses(steps: Sequence[Any], outputs: Iterable[Any]) -> Iterator[list[Any]]:
+    """Liveness: for each step (anything with inputs and outputs), the values that no later step
+    reads, and that are not among the outputs.
+    """
     live = {id(atom) for atom in outputs}
-    ended: list[Variable | None] = []
+    ended: list[Any] = []
     for step in reversed(steps):
         ended.append(None)
         for atom in (*step.inputs, *step.outputs)[::-1]:
-            if id(atom) not in live and isinstance(atom, Variable):
+            if id(atom) not in live and not isinstance(atom, Literal):
                 live.add(id(atom))
                 ended.append(atom)
     for _ in steps:
-        dead: list[Variable] = []
+        dead: list[Any] = []
         while (variable := ended.pop()) is not None:
             dead.append(variable)
         yield dead

@@ -7,17 +7,20 @@ are: on numbers, on arrays, of loops.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.program_text import written_out
+from fungrad.compiler.lowering.array_lowering import lowered
+from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.printer import printed
+from fungrad.compiler.lowering.program_text import callees, written_out
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, program
-from fungrad.compiler.lowering.statement_codegen import Lines, loops
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner, compiled
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive
+from fungrad.support.lazy import Module
 
 
 class StraightLine(Backend):
@@ -35,8 +38,7 @@ class StraightLine(Backend):
         arguments = tuple([Variable(type_) for type_ in types])
         outputs = tuple([Variable(type_) for type_ in primitive.infer(types, params)])
         equation = Equation(primitive, arguments, outputs, params)
-        found, make = of_equation(equation, steps), loops.of(primitive)
-        return found if found is not None or make is None else make(equation, (), False)
+        return of_equation(equation, steps) or lower_loop(equation, (), False)
 
 
 class _Later:
@@ -58,21 +60,47 @@ def source(graph: Graph) -> str:
     return written_out(compiled(graph))
 
 
-def build(graph: Graph, given: Sequence[Variable] = ()) -> Callable[..., Sequence[Any]]:
+def programs(graph: Graph) -> str:
+    """The loop IR of the program that runs a Graph, and of what it calls, as far as it runs on
+    arrays outside of clusters.
+    """
+    found = [c for c in callees(compiled(graph)) if hasattr(c.function, "program")]
+    return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in found])
+
+
+def clusters(graph: Graph) -> tuple[Region, ...]:
+    """The fusion clusters of the program that runs a Graph, and of what it calls."""
+    found = callees(compiled(graph))
+    return tuple([c.function.cluster for c in found if hasattr(c.function, "cluster")])
+
+
+def build(graph: Graph, donated: Sequence[Variable] = ()) -> Runner:
     """A Python function that runs the equations of a Graph one after the other.
 
     Args:
       graph: the Graph.
-      given: inputs that it may write over.
+      donated: inputs that it may write over.
     """
-    lines = Lines(graph, given)
-    return lines.function(_written(lines))
+    return lowered(graph, lower_loop, donated)
 
 
-def _written(lines: Lines) -> list[str]:
-    graph = lines.graph
-    return [
-        f"def run({', '.join(lines.name(v) for v in graph.inputs)}):",
-        *(f"    {line}" for line in lines.body()),
-        f"    return [{', '.join(lines.read(a) for a in graph.outputs)}]",
-    ]
+_LOOPS = {
+    "fungrad.control_flow.scan": Module("fungrad.compiler.lowering.loops.scan_codegen"),
+    "fungrad.control_flow.while_loop": Module("fungrad.compiler.lowering.loops.while_in_place"),
+}
+"""What lowers the loops of a module, imported with the first of them."""
+
+
+def lower_loop(equation: Equation, donated: Collection[Variable], shared: bool) -> Runner | None:
+    """The program of a loop on arrays; None where there is none that beats running its steps.
+
+    Args:
+      equation: of any primitive.
+      donated: inputs that may be written over.
+      shared: whether outputs may be views of one array.
+    """
+    module: Any = _LOOPS.get(equation.primitive.module)
+    if module is None:
+        return None
+    runner: Runner | None = module.lower(equation, donated, shared, lower_loop)
+    return runner

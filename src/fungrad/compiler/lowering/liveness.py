@@ -1,6 +1,7 @@
-"""In which memory the values of a loop's step stand, and how long it is needed.
+"""In which memory the values of a loop's iteration stand, and how long it is needed.
 
-A value has memory of its own, or it may be a view of what it was made of. Knows the IR.
+A value has memory of its own, or it may be a view of what it was made of. Liveness is that of
+`last_uses`, of memory in place of values. Knows the IR.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from fungrad.compiler.lowering.fusion.clustering import Region
 from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS
-from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.linalg.cholesky_qr import cholesky
@@ -19,10 +20,12 @@ from fungrad.primitives.movement.gather import scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.movement.stack_iota import stack
+from fungrad.support.record import Record
 
 _OWN = (
     dot_general, select, concatenate, stack, scatter, index_add, solve, inv, cholesky, *REDUCTIONS,
 )  # fmt: skip
+_NOTHING: frozenset[Variable] = frozenset()
 
 
 def by_ufunc(equation: Equation) -> bool:
@@ -39,31 +42,36 @@ def owns(step: Equation | Region) -> bool:
     return isinstance(step, Region) or step.primitive in _OWN or by_ufunc(step)
 
 
-class Lifetimes:
-    """Of the steps of a loop's body, whose first `n` outputs are what the next step finds."""
+class _Access(Record):
+    """The memory that a step reads, and the memory of its outputs."""
+
+    inputs: frozenset[Variable]
+    outputs: Sequence[Variable]
+
+
+class AliasLiveness:
+    """Of the steps of a loop's body, whose first `n` outputs are what the next iteration finds."""
 
     def __init__(self, steps: Sequence[Equation | Region], graph: Graph, n: int) -> None:
-        self._bases: dict[int, frozenset[int]] = {}
-        last: dict[int, int] = {}
-        for i, step in enumerate(steps):
-            read = frozenset[int]().union(*map(self.bases, step.inputs))
-            last.update(dict.fromkeys(read, i))
+        self._bases: dict[Variable, frozenset[Variable]] = {}
+        accesses = []
+        for step in steps:
+            read = _NOTHING.union(*map(self.bases, step.inputs))
+            accesses.append(_Access(read, step.outputs))
+            aliased = _NOTHING if owns(step) else read
             for v in step.outputs:
-                self._bases[id(v)] = frozenset([id(v)]) | (frozenset() if owns(step) else read)
-                last[id(v)] = i
-        for base in [b for a in graph.outputs for b in self.bases(a)]:
-            last.pop(base, None)
-        self.passed = frozenset[int]().union(*map(self.bases, graph.outputs[:n]))
-        """What the next step may find, by identity."""
-        self.ended: list[list[int]] = [[] for _ in steps]
+                self._bases[v] = aliased | {v}
+        self.carried = _NOTHING.union(*map(self.bases, graph.outputs[:n]))
+        """The memory that the next iteration may find."""
+        kept = _NOTHING.union(*map(self.bases, graph.outputs))
+        self.ended: list[list[Variable]] = list(last_uses(accesses, kept))
         """The memory that is needed no more behind each step."""
-        for base, i in last.items():
-            self.ended[i].append(base)
 
-    def bases(self, atom: Atom) -> frozenset[int]:
+    def bases(self, atom: Atom) -> frozenset[Variable]:
         """The values in whose memory a value may stand."""
-        alone = frozenset([id(atom)]) if isinstance(atom, Variable) else frozenset[int]()
-        return self._bases.get(id(atom), alone)
+        if not isinstance(atom, Variable):
+            return _NOTHING
+        return self._bases.get(atom) or frozenset([atom])
 
 
-__all__ = ["Lifetimes", "by_ufunc", "owns"]
+__all__ = ["AliasLiveness", "by_ufunc", "owns"]

@@ -187,7 +187,7 @@ WRITTEN = ByPrimitive(
 """The expression of an equation of a primitive, None where `eval` has to be called."""
 
 
-def as_ufunc(equation: Equation, arguments: list[str]) -> tuple[np.ufunc, list[str]]:
+def as_ufunc(equation: Equation, arguments: list[Any]) -> tuple[np.ufunc, list[Any]]:
     """The ufunc to call; powers by 2, 1/2 and -1 are those that ndarray's ** takes."""
     ufunc: Any = equation.primitive.ufunc
     exponent = equation.inputs[-1]

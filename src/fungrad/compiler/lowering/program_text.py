@@ -13,6 +13,7 @@ from typing import Any
 
 from fungrad.control_flow.call import compiled
 from fungrad.ir.graph import Graph
+from fungrad.support.record import Record
 
 Program = Callable[..., Any]
 
@@ -25,46 +26,60 @@ def defined(text: str, file: str, namespace: dict[str, Any], name: str = "run") 
     return made  # type: ignore[no-any-return]
 
 
+class Callee(Record):
+    """A function that a program calls: the path of its callers, its name there, the function."""
+
+    caller: str
+    name: str
+    function: Any
+
+    def headed(self, text: str) -> str:
+        """A text of the function under its name, behind a comment that says who calls it."""
+        shown = re.sub(r"^def (run|region)\(", f"def {self.name}(", text, flags=re.MULTILINE)
+        return f"# {self.name} of {self.caller}\n{shown}" if self.caller else shown
+
+
 def written_out(program: Program) -> str:
     """The text of a program, and behind it those of what it calls, each under its name."""
-    parts: list[str] = []
-    _write("run", program, "", parts, {id(program)})
-    return "\n\n".join(parts)
+    return "\n\n".join([found.headed(found.function.text) for found in callees(program)])
 
 
-def _write(name: str, program: Any, caller: str, parts: list[str], seen: set[int]) -> None:
-    text = getattr(program, "text", None)
+def callees(program: Program) -> list[Callee]:
+    """A program and all that it calls, be it through others, as far as they have a text."""
+    found: list[Callee] = []
+    _visit("run", program, "", found, {id(program)})
+    return found
+
+
+def _visit(name: str, program: Any, caller: str, found: list[Callee], seen: set[int]) -> None:
     path = f"{caller}.{name}" if caller else name
-    if text is not None:
-        shown = re.sub(r"^def (run|region)\(", f"def {name}(", text, flags=re.MULTILINE)
-        parts.append(f"# {name} of {caller}\n{shown}" if caller else shown)
+    has_text = getattr(program, "text", None) is not None
+    if has_text:
+        found.append(Callee(caller, name, program))
     for inner, called in _called(program):
         if id(called) not in seen:
             seen.add(id(called))
-            _write(inner, called, path if text is not None else caller or name, parts, seen)
+            _visit(inner, called, path if has_text else caller or name, found, seen)
 
 
 def _called(program: Any) -> Iterator[tuple[str, Any]]:
     """What a program calls that has a text, or calls something that has, by its names for them."""
     if isinstance(program, functools.partial):  # a primitive with its parameters
         yield from _graphs(program.keywords)
-    yield from _graphs(getattr(program, "graphs", {}))
     if hasattr(program, "text"):
         for name, value in program.__globals__.items():
-            inner = isinstance(value, functools.partial) or hasattr(value, "graphs")
-            if callable(value) and value is not program and (inner or hasattr(value, "text")):
+            has_text = isinstance(value, functools.partial) or hasattr(value, "text")
+            if callable(value) and value is not program and has_text:
                 yield name, value
 
 
 def _graphs(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The programs of the Graphs among the parameters of a primitive, and of those made of them."""
+    """The programs of the Graphs among the parameters of a primitive."""
     for key, value in params.items():
         several = isinstance(value, tuple)
         for i, graph in enumerate(value if several else (value,)):
             if isinstance(graph, Graph):
                 yield f"{key}{i}" if several else key, compiled(graph)
-            elif hasattr(graph, "text"):
-                yield key, graph
 
 
-__all__ = ["defined", "written_out"]
+__all__ = ["Callee", "callees", "defined", "written_out"]

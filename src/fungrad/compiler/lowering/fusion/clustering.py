@@ -68,6 +68,11 @@ class Region(Record):
     regroup: bool = False
     """Whether products may be added up without a rounding of each."""
 
+    def __repr__(self) -> str:
+        made = tuple([part.value for parts in self.made for part in parts])
+        graph = Graph(tuple(dict.fromkeys(self.inputs)), (), tuple(self.equations), made)
+        return f"cluster of {len(self.equations)} equations on {self.length} rows:\n{graph!r}"
+
     def reads(self) -> Counter[int]:
         """How often each value is read, by identity: by the equations, and to make outputs."""
         found = Counter(id(atom) for equation in self.equations for atom in equation.inputs)

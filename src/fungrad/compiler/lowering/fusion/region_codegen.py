@@ -37,7 +37,9 @@ def build(region: Region, spare: Collection[Variable] = ()) -> Callable[..., tup
       spare: inputs that it may write over.
     """
     text, namespace = written(region, spare)
-    return defined(text, "<region>", namespace, "region")
+    found: Any = defined(text, "<region>", namespace, "region")
+    found.cluster = region
+    return found  # type: ignore[no-any-return]
 
 
 def _part(name: str, axis: int, stop: str) -> str:

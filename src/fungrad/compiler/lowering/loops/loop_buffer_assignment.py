@@ -1,8 +1,8 @@
-"""Where the values of a loop's step stand: buffers, rows of stacks, and views of them.
+"""Where the values of a loop's iteration stand: buffers, rows of stacks, and views of them.
 
-A buffer is used again when what stood there is dead. What is the same memory in all steps is looked
-at, turned or repeated before the loop; rows by running over the stack that is looked at so. Knows
-the lines of programs and lifetimes; writes no equation.
+A buffer is used again when what stood there is dead. Views of what is the same memory in all
+iterations stand before the loop (loop-invariant code motion); of rows, the loop iterates over the
+stack that is viewed so. Knows the lowering of equations and liveness.
 """
 
 from __future__ import annotations
@@ -13,11 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.clustering import Region
-from fungrad.compiler.lowering.liveness import Lifetimes
-from fungrad.compiler.lowering.statement_codegen import Lines
+from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop, Operand
+from fungrad.compiler.lowering.liveness import AliasLiveness
+from fungrad.compiler.lowering.program import (
+    BUFFER,
+    INVARIANT,
+    ROW,
+    Alloc,
+    Call,
+    Copy,
+    Expression,
+    Iterator,
+    Value,
+    View,
+)
 from fungrad.compiler.passes.rewriter import SMALL
-from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.support.record import Record
 
@@ -25,120 +36,136 @@ TINY = 1 << 8
 """Arrays of no more elements are copied in less time than broadcasting takes."""
 
 
-class View(Record):
-    """How a value is looked at: the text behind its name, and behind that of a stack of such."""
+class ViewForm(Record):
+    """How a value is viewed: the text behind it, and behind a stack of which it is a row."""
 
     one: str
     stacked: str
 
 
-TURNED = View(".T", ".transpose(0, 2, 1)")
-COLUMN = View("[:, None]", "[:, :, None]")
-ROW = View("[None]", "[:, None]")
+TRANSPOSED = ViewForm(".T", ".transpose(0, 2, 1)")
+COLUMN = ViewForm("[:, None]", "[:, :, None]")
+ROW_VECTOR = ViewForm("[None]", "[:, None]")
 
 
-class Places(Lines):
-    """The lines of a loop's step, and the memory that they write into.
+class LoopMemory(ArrayLowering):
+    """Lowers the body of a loop, and assigns the memory that it writes into.
 
     Args:
-      body: the step.
-      consts: its inputs that are the same in all steps.
-      carried: how many of its outputs the next step finds.
+      body: the body.
+      lower_loop: lowers the loops among its equations.
+      consts: its inputs that are the same in all iterations.
+      carried: how many of its outputs the next iteration finds.
     """
 
-    def __init__(self, body: Graph, consts: Sequence[Variable], carried: int) -> None:
-        super().__init__(body, None)  # rows and buffers are nobody else's to write over
-        self.lives = Lifetimes(self.steps, body, carried)
-        self.before: list[str] = []
-        """Lines before the loop."""
-        self.running: list[tuple[str, str]] = []
-        """Names of a step, and what they run over."""
-        self.rows: dict[str, str] = {}
-        """Stacks of which steps read or write rows, in their order, by the names of the rows."""
-        self.looked: dict[tuple[str, str], str] = {}
-        """The names of views of such rows."""
-        self.repeated: dict[tuple[int, tuple[int, ...]], str] = {}
+    def __init__(
+        self, body: Graph, lower_loop: LowerLoop, consts: Sequence[Variable], carried: int
+    ) -> None:
+        super().__init__(body, lower_loop, None)  # rows and buffers are the loop's to write over
+        self.liveness = AliasLiveness(self.steps, body, carried)
+        self.at = 0
+        """Which step is being lowered."""
+        self.preheader: list[Any] = []
+        """Nodes before the loop."""
+        self.iterators: list[Iterator] = []
+        self.fixed = {*consts, *(v for v, _ in body.constants)}
+        """What is the same in all iterations."""
+        for variable in consts:
+            self.value(variable).memory = INVARIANT
+        self.assigned: dict[Variable, tuple[Any, Value]] = {}
+        """The buffers in use, with shape and dtype, by what stands there."""
+        self.free: dict[Any, list[Value]] = {}
+        self._broadcasts: dict[tuple[Variable, tuple[int, ...]], Value] = {}
         """Where values stand as broadcasting repeats them."""
-        known = (*consts, *(v for v, _ in body.constants))
-        self.fixed = {id(v) for v in known}
-        """What is the same in all steps."""
-        self.still = set(map(self.name, known))
-        """Names of what is the same memory in all steps."""
-        self.views: dict[str, str] = {}
-        self.buffers: list[str] = []
-        self.taken: dict[int, tuple[Any, str]] = {}
-        self.free: dict[Any, list[str]] = {}
 
-    def allocate(self, name: str, shape: tuple[int, ...], type_: Type) -> None:
-        """Makes an array without values before the loop."""
-        self.before.append(f"{name} = {self.empty(shape, type_)}")
+    def lower(self) -> None:
+        """Adds the nodes of all steps; behind each the buffers of what is dead are free again."""
+        for at, step in enumerate(self.steps):
+            self.at = at
+            self.step(step)
+            self.release()
 
-    def empty(self, shape: tuple[int, ...], type_: Type) -> str:
-        """The expression of an array without values."""
-        dtype = self.constant(type_.dtype.name, type_.dtype)
-        return f"{self.constant('empty', np.empty)}({shape}, {dtype})"
+    # --- views ----------------------------------------------------------------------------------
 
-    def hoisted(self, expression: str) -> str:
-        """The name of an expression that is computed before the loop."""
-        if expression not in self.views:
-            self.views[expression] = name = f"h_{len(self.views)}"
-            self.before.append(f"{name} = {expression}")
-            self.still.add(name)
-        return self.views[expression]
+    def row(self, rows: Expression, stem: str = "y_") -> Value:
+        """A value that iterates over a stack."""
+        found = Value(stem, ROW, rows)
+        self.iterators.append(Iterator((found,), rows))
+        return found
 
-    def seen(self, name: str, view: View) -> str:
-        """A view of a value: of a row of a stack, a row of the stack that is looked at so."""
-        if name in self.still:
-            return self.hoisted(f"{name}{view.one}")
-        if name not in self.rows:
-            return f"{name}{view.one}"
-        key = name, view.one
-        if key not in self.looked:
-            self.looked[key] = row = f"{name}_v{len(self.looked)}"
-            self.running.append((row, f"{self.rows[name]}{view.stacked}"))
-        return self.looked[key]
+    def hoisted_view(self, source: Value, text: str) -> Value:
+        """A view, before the loop, of what is the same memory in all iterations; one for each
+        text.
+        """
+        found = source.views.get(text)
+        if found is None:
+            found = source.views[text] = Value("h_", INVARIANT)
+            self.preheader.append(View(text, [source], [found]))
+        return found
 
-    def spread(self, atom: Variable, name: str, shape: tuple[int, ...]) -> tuple[str, list[str]]:
-        """A value, repeated as broadcasting does, and the lines that do it; large ones are not."""
-        size = math.prod(shape)
-        if id(atom) in self.fixed and size <= SMALL:
+    def viewed(self, source: Value, form: ViewForm) -> tuple[Value, str]:
+        """A view of a value, and what is still to be written behind it: nothing if it stands
+        before the loop, or if the loop iterates over it.
+        """
+        if source.invariant:
+            return self.hoisted_view(source, f"{{0}}{form.one}"), ""
+        if source.rows is None:
+            return source, form.one
+        found = source.views.get(form.one)
+        if found is None:
+            found = self.row(source.rows.then(form.stacked), source.stem)
+            source.views[form.one] = found
+        return found, ""
+
+    def broadcast(self, atom: Variable, shape: tuple[int, ...]) -> Value:
+        """A value, repeated as broadcasting does: a ufunc takes a third of the time then. Large
+        ones are not.
+        """
+        found, size = self.value(atom), math.prod(shape)
+        if atom in self.fixed and size <= SMALL:
             repeat = self.constant("broadcast_to", np.broadcast_to)
-            return self.hoisted(f"{repeat}({name}, {shape}).copy()"), []
-        if id(atom) in self.fixed or atom.type.weak or size > TINY:
-            return name, []
-        key = id(atom), shape
-        if key in self.repeated:
-            return self.repeated[key], []
-        self.repeated[key] = whole = self.buffer(Type(shape, atom.type.dtype))
-        return whole, [f"{whole}[...] = {name}"]
-
-    def handed_on(self, step: Equation | Region, dead: Sequence[Variable]) -> Sequence[Variable]:
-        """A name of a loop stands for one place in memory, and is for nothing else."""
-        return dead
+            return self.hoisted_view(found, f"{repeat}({{0}}, {shape}).copy()")
+        if atom in self.fixed or atom.type.weak or size > TINY:
+            return found
+        whole = self._broadcasts.get((atom, shape))
+        if whole is None:
+            whole = self._broadcasts[atom, shape] = self.buffer(Type(shape, atom.type.dtype))
+            self.nodes.append(Copy("{0}[...] = {1}", (whole, found)))
+        return whole
 
     # --- buffers --------------------------------------------------------------------------------
 
-    def release(self) -> None:
-        """Gives back the buffers of what nothing reads behind this step."""
-        for base in self.lives.ended[self.at]:
-            if base in self.taken:
-                kind, name = self.taken.pop(base)
-                self.free.setdefault(kind, []).append(name)
+    def empty(self, type_: Type) -> str:
+        """The expression of an array without values."""
+        dtype = self.constant(type_.dtype.name, type_.dtype)
+        return f"{self.constant('empty', np.empty)}({type_.shape}, {dtype})"
 
-    def take(self, variable: Variable) -> str:
+    def allocate(self, value: Value, type_: Type) -> Value:
+        """Allocates memory before the loop."""
+        self.preheader.append(Alloc(self.empty(type_), (), [value]))
+        return value
+
+    def buffer(self, type_: Type) -> Value:
+        """A new buffer."""
+        return self.allocate(Value("b_", BUFFER), type_)
+
+    def assign(self, variable: Variable) -> Value:
         """A buffer for a value, until that is read no more."""
         kind = variable.type.shape, variable.type.dtype
-        name = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable.type)
-        self.taken[id(variable)] = kind, name
-        return name
+        found = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable.type)
+        self.assigned[variable] = kind, found
+        return found
 
-    def buffer(self, type_: Type) -> str:
-        """The name of a new buffer."""
-        name = f"b_{len(self.buffers)}"
-        self.buffers.append(name)
-        self.still.add(name)
-        self.allocate(name, type_.shape, type_)
-        return name
+    def release(self) -> None:
+        """Gives back the buffers of what nothing reads behind this step."""
+        for base in self.liveness.ended[self.at]:
+            if base in self.assigned:
+                kind, found = self.assigned.pop(base)
+                self.free.setdefault(kind, []).append(found)
+
+    def write(self, text: str, operands: Sequence[Operand], out: Value) -> None:
+        """Adds a call that writes into memory that is there: the last field of its text."""
+        self.call(text, [*operands, out], out, Call)
 
 
-__all__ = ["COLUMN", "ROW", "TURNED", "Places", "View"]
+__all__ = ["COLUMN", "ROW_VECTOR", "TRANSPOSED", "LoopMemory", "ViewForm"]

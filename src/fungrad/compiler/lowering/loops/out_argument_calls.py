@@ -1,20 +1,27 @@
-"""Calls of NumPy that write what an equation makes into memory that is there.
+"""Calls of NumPy that write the output of an equation into memory that is there (`out=`).
 
 Of several that do the same the cheapest on small arrays: where operands have the shape and the
 layout of the result a ufunc takes a third of the time that it takes where it has to walk them.
-Knows primitives; where values stand it asks `Places`.
+Knows primitives; where values stand it asks `LoopMemory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fungrad.compiler.lowering.liveness import by_ufunc
-from fungrad.compiler.lowering.loops.loop_buffer_assignment import COLUMN, ROW, TURNED, Places, View
+from fungrad.compiler.lowering.loops.loop_buffer_assignment import (
+    COLUMN,
+    ROW_VECTOR,
+    TRANSPOSED,
+    LoopMemory,
+    ViewForm,
+)
 from fungrad.compiler.lowering.numpy_expressions import as_ufunc
+from fungrad.compiler.lowering.program import Copy, Value, View
 from fungrad.ir.graph import Equation, Variable
 from fungrad.primitives.contraction.dot_general import dot_general, scales
 from fungrad.primitives.linalg import lapack_calls
@@ -33,86 +40,101 @@ _KEYWORD = ("maximum", "minimum")
 """Ufuncs that want the place of the result by its name."""
 
 
-class Call(Record):
-    """What writes a value to a place of that name, and whether that may be what it reads."""
+class OutCall(Record):
+    """What adds the nodes that write an output into given memory, and whether that may be the
+    memory of an input.
+    """
 
-    lines: Callable[[str], list[str]]
-    over: bool = False
+    emit: Callable[[Value], None]
+    may_alias_input: bool = False
 
 
-def _ufunc(equation: Equation, places: Places) -> Call:
-    ufunc, arguments = as_ufunc(equation, places.operands(equation))
+OutForm = Callable[[Equation, LoopMemory], OutCall]
+
+
+def _ufunc(equation: Equation, memory: LoopMemory) -> OutCall:
+    ufunc, operands = as_ufunc(equation, memory.operands(equation))
     shape = equation.outputs[0].type.shape
-    before: list[str] = []
-    for i, atom in enumerate(equation.inputs[: len(arguments)]):
+    for i, atom in enumerate(equation.inputs[: len(operands)]):
         if isinstance(atom, Variable) and atom.type.shape not in ((), shape):
-            arguments[i], more = places.spread(atom, arguments[i], shape)
-            before += more
-    called = places.constant(ufunc.__name__, ufunc)
+            operands[i] = memory.broadcast(atom, shape)
+    called = memory.constant(ufunc.__name__, ufunc)
     keyword = "out=" if ufunc.__name__ in _KEYWORD else ""
-    given = ", ".join(arguments)
-    return Call(lambda place: [*before, f"{called}({given}, {keyword}{place})"], over=True)
+    fields = ", ".join([f"{{{i}}}" for i in range(len(operands))])
+    text = f"{called}({fields}, {keyword}{{{len(operands)}}})"
+    return OutCall(lambda out: memory.write(text, operands, out), may_alias_input=True)
 
 
-def _product(equation: Equation, places: Places) -> Call:
+def _product(equation: Equation, memory: LoopMemory) -> OutCall:
     """`ndarray.dot`: the contracted axis is the last of the first, and the first of the second."""
     (i,), (j,) = equation.params["contract"]
     x, y = equation.inputs
-    turned = [x.type.ndim == 2 and i == 0, y.type.ndim == 2 and j == 1]
-    names = [places.read(atom) for atom in (x, y)]
-    left, right = (
-        places.seen(n, TURNED) if turn else n for n, turn in zip(names, turned, strict=True)
-    )
-    return Call(lambda place: [f"{left}.dot({right}, {place})"])
+    transposed = [x.type.ndim == 2 and i == 0, y.type.ndim == 2 and j == 1]
+    return _dot(equation, memory, [TRANSPOSED if t else None for t in transposed])
 
 
-def _outer(equation: Equation, places: Places) -> Call:
+def _outer(equation: Equation, memory: LoopMemory) -> OutCall:
     """The product of a column and a row: NumPy's own loops would walk both."""
-    x, y = map(places.read, equation.inputs)
-    left, right = places.seen(x, COLUMN), places.seen(y, ROW)
-    return Call(lambda place: [f"{left}.dot({right}, {place})"])
+    return _dot(equation, memory, [COLUMN, ROW_VECTOR])
 
 
-def _factored(equation: Equation, places: Places) -> Call:
-    called = places.constant(equation.primitive.name, _LAPACK[equation.primitive])
-    given = ", ".join(map(places.read, equation.inputs))
-    return Call(lambda place: [f"{called}({given}, {place})"])
+def _dot(equation: Equation, memory: LoopMemory, forms: Sequence[ViewForm | None]) -> OutCall:
+    operands = [memory.read(atom) for atom in equation.inputs]
+    suffixes = ["", ""]
+    for i, form in enumerate(forms):
+        operand = operands[i]
+        if form is not None and isinstance(operand, Value):
+            operands[i], suffixes[i] = memory.viewed(operand, form)
+    text = f"{{0}}{suffixes[0]}.dot({{1}}{suffixes[1]}, {{2}})"
+    return OutCall(lambda out: memory.write(text, operands, out))
 
 
-def _summed(equation: Equation, places: Places) -> Call:
+def _factored(equation: Equation, memory: LoopMemory) -> OutCall:
+    called = memory.constant(equation.primitive.name, _LAPACK[equation.primitive])
+    operands = [memory.read(atom) for atom in equation.inputs]
+    fields = ", ".join([f"{{{i}}}" for i in range(len(operands) + 1)])
+    return OutCall(lambda out: memory.write(f"{called}({fields})", operands, out))
+
+
+def _summed(equation: Equation, memory: LoopMemory) -> OutCall:
     """A sum of few rows, in their order."""
     (x,) = equation.inputs
-    name = places.read(x)
-    rows = [places.seen(name, View(f"[{i}]", f"[:, {i}]")) for i in range(x.type.shape[0])]
-    add = places.constant("add", np.add)
+    assert isinstance(x, Variable)
+    whole = memory.value(x)
+    rows = [memory.viewed(whole, ViewForm(f"[{i}]", f"[:, {i}]")) for i in range(x.type.shape[0])]
+    add = memory.constant("add", np.add)
 
-    def lines(place: str) -> list[str]:
-        sums = [f"{add}({rows[0]}, {rows[1]}, {place})"]
-        sums += [f"{add}({place}, {row}, {place})" for row in rows[2:]]
-        return [*sums, f"{add}({place}, 0.0, {place})"]  # as NumPy begins: of -0.0 it makes 0.0
+    def emit(out: Value) -> None:
+        (first, before), (second, behind) = rows[:2]
+        memory.write(f"{add}({{0}}{before}, {{1}}{behind}, {{2}})", [first, second], out)
+        for row, suffix in rows[2:]:
+            memory.write(f"{add}({{0}}, {{1}}{suffix}, {{2}})", [out, row], out)
+        memory.write(f"{add}({{0}}, 0.0, {{1}})", [out], out)  # as NumPy begins: of -0.0 it is 0.0
 
-    return Call(lines)
+    return OutCall(emit)
 
 
-def _added(equation: Equation, places: Places) -> Call:
-    """A copy, unless the place has it, and what is added to a part of it."""
-    x, values = map(places.read, equation.inputs)
+def _added(equation: Equation, memory: LoopMemory) -> OutCall:
+    """A copy, unless the memory has it, and what is added to a part of it."""
+    x, values = map(memory.read, equation.inputs)
     entries = equation.params["index"].entries
-    key, rows = places.constant("k", entries), places.constant("k", (slice(None), *entries))
-    add = places.constant("add", np.add)
+    key, rows = memory.constant("k", entries), memory.constant("k", (slice(None), *entries))
+    add = memory.constant("add", np.add)
 
-    def lines(place: str) -> list[str]:
-        copied = [] if place == x else [f"{place}[...] = {x}"]
-        part = places.seen(place, View(f"[{key}]", f"[{rows}]"))
-        if part.isidentifier():
-            return [*copied, f"{add}({part}, {values}, {part})"]
-        return [*copied, f"part = {part}", f"{add}(part, {values}, part)"]
+    def emit(out: Value) -> None:
+        if out is not x:
+            memory.call("{0}[...] = {1}", [out, x], kind=Copy)
+        part, suffix = memory.viewed(out, ViewForm(f"[{key}]", f"[{rows}]"))
+        if suffix:
+            source, part = part, Value()
+            memory.nodes.append(View(f"{{0}}{suffix}", [source], [part]))
+        memory.write(f"{add}({{0}}, {{1}}, {{2}})", [part, values], part)
 
-    return Call(lines)
+    return OutCall(emit)
 
 
-def form(equation: Equation) -> Callable[[Equation, Places], Call] | None:
-    """What writes the call for an equation; None where nothing can be written to a place."""
+def out_call(equation: Equation) -> OutForm | None:
+    """What makes the OutCall of an equation; None where there is none."""
     primitive: Any = equation.primitive
     if by_ufunc(equation):
         return _ufunc
@@ -133,7 +155,7 @@ def form(equation: Equation) -> Callable[[Equation, Places], Call] | None:
     return None
 
 
-def _form_of_product(equation: Equation) -> Callable[[Equation, Places], Call] | None:
+def _form_of_product(equation: Equation) -> OutForm | None:
     if equation.params["batch"][0] or scales(*(atom.type for atom in equation.inputs)):
         return None
     dims = [a.type.ndim for a in equation.inputs]
@@ -143,4 +165,4 @@ def _form_of_product(equation: Equation) -> Callable[[Equation, Places], Call] |
     return _outer if count == 0 and dims == [1, 1] else None
 
 
-__all__ = ["Call", "form"]
+__all__ = ["OutCall", "out_call"]

@@ -1,0 +1,295 @@
+"""Lowers the equations of a Graph to nodes on arrays: one for each equation, or each cluster.
+
+A part is added to an array in its place where nothing else reads that. Loops on arrays are lowered
+by a function that is given. Knows the IR, and that a primitive has an `eval`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.fusion.clustering import Region, scheduled, spare
+from fungrad.compiler.lowering.fusion.region_codegen import build as build_region
+from fungrad.compiler.lowering.fusion.tile_size import heavy, shared
+from fungrad.compiler.lowering.numpy_expressions import expressed
+from fungrad.compiler.lowering.printer import printed
+from fungrad.compiler.lowering.program import (
+    INVARIANT,
+    Call,
+    Copy,
+    Expression,
+    Program,
+    Return,
+    Value,
+    listed,
+    value,
+)
+from fungrad.compiler.lowering.program_text import defined
+from fungrad.compiler.lowering.scalar.scalar_codegen import structural
+from fungrad.compiler.lowering.scalar.scalar_program import of_equation
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.primitives.elementwise.family import ARITHMETIC
+from fungrad.primitives.movement.gather import scatter
+from fungrad.primitives.movement.scatter import index_add
+from fungrad.runtime.kernels.matmul import by_threads
+
+Runner = Callable[..., Any]
+Operand = Value | str
+"""What a node reads: a value, or the name of a constant."""
+LowerLoop = Callable[[Equation, Collection[Variable], bool], Runner | None]
+"""The function of a loop on arrays: of its equation, the inputs that it may write over, and whether
+its outputs may be views of one array. None where there is none.
+"""
+
+
+class Symbols:
+    """The constants of a program: its global names."""
+
+    def __init__(self) -> None:
+        self.namespace: dict[str, Any] = {}
+        self._known: dict[int, str] = {}
+        self._zero_d: dict[Any, Any] = {}
+
+    def constant(self, wished: str, value: Any) -> str:
+        """The name of a constant, its own wish if no other value has that."""
+        if id(value) in self._known:
+            return self._known[id(value)]
+        name = wished
+        if wished in ("c", "k") or name in self.namespace:
+            name = f"{wished}{len(self.namespace)}"
+        self.namespace[name] = value
+        self._known[id(value)] = name
+        return name
+
+    def zero_d(self, number: Any, dtype: np.dtype[Any]) -> str:
+        """The name of a number as an array without axes."""
+        key = (dtype, repr(number))
+        found = self._zero_d.get(key)
+        if found is None:
+            found = self._zero_d[key] = np.array(number, dtype)
+        return self.constant("c", found)
+
+
+class ArrayLowering:
+    """Lowers the equations of a Graph, in their order.
+
+    Args:
+      graph: the Graph.
+      lower_loop: lowers the loops among its equations.
+      donated: inputs that the program may write over; None where it may write over nothing.
+    """
+
+    def __init__(
+        self, graph: Graph, lower_loop: LowerLoop, donated: Sequence[Variable] | None = ()
+    ) -> None:
+        self.graph = graph
+        self.lower_loop = lower_loop
+        self.symbols = Symbols()
+        self.constant = self.symbols.constant
+        self.nodes: list[Any] = []
+        self.values: dict[Variable, Value] = {v: Value() for v in graph.inputs}
+        self.globals: dict[Value, str] = {}
+        """The constants of the Graph, with their names."""
+        for variable, array in graph.constants:
+            self.values[variable] = found = Value(memory=INVARIANT)
+            self.globals[found] = self.constant("a", array)
+        self._own: set[Variable] = set()
+        self.steps: Sequence[Equation | Region] = self.scheduled()
+        self._donated: set[Variable] = set()
+        if donated is not None:
+            self.donate(donated)
+
+    def donate(self, donated: Sequence[Variable]) -> None:
+        """Says which inputs the program may write over."""
+        self._donated = spare(self.steps, self.graph.outputs, donated)
+
+    @functools.cached_property
+    def uses(self) -> Counter[Atom]:
+        """How often each value is read."""
+        found = Counter(atom for e in self.graph.equations for atom in e.inputs)
+        found.update(self.graph.outputs)
+        return found
+
+    def scheduled(self) -> Sequence[Equation | Region]:
+        """The equations and clusters, in their order."""
+        return scheduled(self.graph)
+
+    def lower(self) -> None:
+        """Adds the nodes of all steps."""
+        for step in self.steps:
+            self.step(step)
+
+    def step(self, step: Equation | Region) -> None:
+        """Adds the nodes of a step."""
+        if isinstance(step, Region):
+            self.cluster(step)
+        else:
+            self.equation(step)
+
+    def runner(self, program: Program) -> Runner:
+        """The function of a program, which keeps its text and the program."""
+        file = f"<graph {self.graph.name}>"
+        found: Any = defined(printed(program), file, self.symbols.namespace, program.name)
+        found.program = program
+        return found  # type: ignore[no-any-return]
+
+    # --- values and nodes -----------------------------------------------------------------------
+
+    def value(self, variable: Variable) -> Value:
+        """The value of a variable."""
+        found = self.values.get(variable)
+        if found is None:
+            found = self.values[variable] = Value()
+        return found
+
+    def read(self, atom: Atom) -> Operand:
+        """The value of a variable, or the name of a number."""
+        return self.constant("c", atom.value) if isinstance(atom, Literal) else self.value(atom)
+
+    def bound(self, atom: Atom) -> Value:
+        """The value of a variable, or one that a new node binds to a number."""
+        found = self.read(atom)
+        if isinstance(found, str):
+            number, found = found, Value()
+            self.nodes.append(Call(number, (), [found]))
+        return found
+
+    def expression(self, atom: Atom) -> Expression:
+        """The expression of a variable, or of a number."""
+        found = self.read(atom)
+        return Expression(found) if isinstance(found, str) else value(found)
+
+    def operands(self, equation: Equation) -> list[Operand]:
+        """What an equation reads.
+
+        Beside arrays a number is an array without axes: NumPy converts one of Python's each time.
+        So is a complex one beside a number of NumPy's, of which Python would make one of its own.
+        """
+        output = equation.outputs[0].type if equation.primitive in ARITHMETIC else None
+        if output is None or not output.inexact or output.weak:
+            return [self.read(atom) for atom in equation.inputs]
+        if not output.shape and output.dtype.kind != "c":
+            return [self.read(atom) for atom in equation.inputs]
+        return [
+            self.symbols.zero_d(atom.value, output.dtype)
+            if isinstance(atom, Literal)
+            else self.value(atom)
+            for atom in equation.inputs
+        ]
+
+    def call(
+        self, text: str, operands: Sequence[Operand], out: Value | None = None, kind: Any = Call
+    ) -> None:
+        """Adds a node without new values, with a field `{i}` in its text for each operand."""
+        fields, inputs = placed(operands)
+        node = kind(text.format(*fields), inputs)
+        if out is not None:
+            node.out = out
+        self.nodes.append(node)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def cluster(self, cluster: Region) -> None:
+        """Adds the call of a fusion cluster."""
+        called = self.constant("region", build_region(cluster, self._donated))
+        fields, inputs = placed([self.value(v) for v in cluster.inputs])
+        outputs = [self.value(v) for v in cluster.outputs]
+        self._own.update(cluster.outputs)
+        text = f"{called}({', '.join(fields)})"
+        self.nodes.append(Call(text, inputs, outputs, unpack=True))
+
+    def equation(self, equation: Equation) -> None:
+        """Adds the node of an equation."""
+        primitive: Any = equation.primitive
+        operands = self.operands(equation)
+        if primitive is scatter:
+            self._own.add(equation.outputs[0])
+        elif primitive is index_add and self.add_in_place(equation, operands):
+            return
+        fields, inputs = placed(operands)
+        text = self._by_threads(equation, fields)
+        if text is None:
+            text = expressed(equation, fields, self.constant)
+        if text is None:
+            text = f"{self._function(equation)}({', '.join(fields)})"
+        outputs = [self.value(v) for v in equation.outputs]
+        self.nodes.append(Call(text, inputs, outputs, unpack=primitive.multiple))
+
+    def add_in_place(self, equation: Equation, operands: Sequence[Operand]) -> bool:
+        """Adds to a part of an array in its place, if nothing else reads that."""
+        x, (output,) = equation.inputs[0], equation.outputs
+        if len(operands) != 2 or x not in self._own or self.uses[x] != 1:
+            return False
+        self._own.add(output)
+        self.values[output] = self.values[x]
+        index = self.constant("k", equation.params["index"].entries)
+        self.call(f"{{0}}[{index}] += {{1}}", operands, kind=Copy)
+        return True
+
+    @functools.cached_property
+    def _shared(self) -> bool:
+        """Whether threads of ours share a cluster of the program."""
+        return any(isinstance(step, Region) and shared(step) for step in self.steps)
+
+    def _by_threads(self, equation: Equation, fields: Sequence[str]) -> str | None:
+        """The text of a heavy product in a program whose clusters threads of ours share: those of
+        the BLAS would keep a core from the next cluster, since they go on to look for work.
+        """
+        if not heavy(equation) or not self._shared:
+            return None
+        (over_x,), (over_y,) = equation.params["contract"]
+        x, y = fields[0] + ".T" * (over_x == 0), fields[1] + ".T" * (over_y == 1)
+        return f"{self.constant('by_threads', by_threads)}({x}, {y})"
+
+    def _function(self, equation: Equation) -> str:
+        primitive: Any = equation.primitive
+        if not equation.params:
+            return self.constant(primitive.name, primitive.eval)
+        steps = functools.partial(primitive.eval, **equation.params)
+        loop = of_equation(equation, steps) if structural.of(primitive) else None
+        if loop is None:
+            loop = self.lower_loop(equation, self._donated, True)
+        return self.constant(primitive.name, loop or steps)
+
+
+def placed(operands: Sequence[Operand]) -> tuple[list[str], list[Value]]:
+    """The fields of operands in the text of a node, and the values among them."""
+    fields: list[str] = []
+    inputs: list[Value] = []
+    for operand in operands:
+        if isinstance(operand, str):
+            fields.append(operand)
+        else:
+            fields.append(f"{{{len(inputs)}}}")
+            inputs.append(operand)
+    return fields, inputs
+
+
+def lowered(graph: Graph, lower_loop: LowerLoop, donated: Sequence[Variable] = ()) -> Runner:
+    """The function that runs the equations of a Graph one after the other.
+
+    Args:
+      graph: the Graph.
+      lower_loop: lowers the loops among its equations.
+      donated: inputs that it may write over.
+    """
+    lowering = ArrayLowering(graph, lower_loop, donated)
+    parameters = [lowering.value(v) for v in graph.inputs]
+    lowering.lower()
+    end = Return(listed([lowering.expression(atom) for atom in graph.outputs]))
+    nodes = [*lowering.nodes, end]
+    return lowering.runner(Program("run", parameters, nodes, lowering.globals, reuse=True))
+
+
+def donatable(inputs: Sequence[Atom], donated: Collection[Variable]) -> list[int]:
+    """The places of inputs that may be written over: what is donated and stands there once."""
+    uses = Counter(inputs)
+    return [i for i, a in enumerate(inputs) if uses[a] == 1 and a in donated]
+
+
+__all__ = ["ArrayLowering", "LowerLoop", "Operand", "Runner", "donatable", "lowered", "placed"]

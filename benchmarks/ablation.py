@@ -97,8 +97,8 @@ def watched(held: set[str]) -> Iterator[None]:
     before = exact_identities.rules_for
 
     def noted(rule: Any) -> Any:
-        def replace(writer: Any, equation: Any) -> Any:
-            found = rule.replace(writer, equation)
+        def replace(writer: Any, equation: Any, **names: Any) -> Any:
+            found = rule.replace(writer, equation, **names)
             if found is not None:
                 held.add(rule.reason)
             return found

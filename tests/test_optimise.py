@@ -328,17 +328,18 @@ def asked(graph):
     """The reasons of the rules that held for some equation of a Graph, and of those asked."""
     held, of = set(), set()
 
-    def watched(rule):
-        def replace(writer, equation):
-            of.add(rule.reason)
-            result = rule.replace(writer, equation)
-            if result is not None and result.type == equation.outputs[0].type:
-                held.add(rule.reason)
+    class Watched:
+        def __init__(self, rule):
+            self.rule, self.of = rule, rule.of
+
+        def applied(self, writer, equation):
+            of.add(self.rule.reason)
+            result = self.rule.applied(writer, equation)
+            if result is not None:
+                held.add(self.rule.reason)
             return result
 
-        return rule._replace(replace=replace)
-
-    rules = functools.cache(lambda p: tuple(map(watched, rules_for(graph)(p))))
+    rules = functools.cache(lambda p: tuple(map(Watched, rules_for(graph)(p))))
     simplified_by(inline(graph), rules)
     return held, of
 
@@ -943,8 +944,8 @@ def test_rules_that_write_for_one_another_come_to_an_end():
 def test_a_gradient_by_many_items_is_looked_through_once(monkeypatch):
     """The elements of a chain of sums into zeros are counted as it grows, not from its start."""
     asked = []
-    made_by = Writer.made_by
-    monkeypatch.setattr(Writer, "made_by", lambda *args: asked.append(1) or made_by(*args))
+    definition = Writer.definition
+    monkeypatch.setattr(Writer, "definition", lambda *args: asked.append(1) or definition(*args))
 
     def f(t):
         y = t[:3]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.passes.patterns import CONSTANT, Rule
 from fungrad.ir.graph import (
     Atom,
     Equation,
@@ -23,7 +24,6 @@ from fungrad.ir.graph import (
 )
 from fungrad.ir.reassociation import regrouping
 from fungrad.retracing.graph_transforms import effectful, kept
-from fungrad.support.record import Record
 
 SMALL = 1 << 11
 """Arrays of no more elements cost more to call NumPy for than to compute."""
@@ -144,23 +144,6 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
     return graph.replace(equations=tuple(equations), outputs=outputs)
 
 
-CONSTANT = "constant"
-"""What has made a constant of the Graph."""
-
-
-class Rule(Record):
-    """`replace(writer, equation)` gives the atom that the output is equal to, or None.
-
-    It holds only for an equation that reads something made by one of the primitives in `of`, where
-    those are given; a `Literal` or a `CONSTANT` may stand there too. No other equation is asked.
-    """
-
-    primitives: tuple[PrimitiveLike, ...]
-    reason: str
-    replace: Callable[[Writer, Equation], Atom | None]
-    of: tuple[Any, ...] = ()
-
-
 class Writer:
     """Writes the equations of a simplified Graph one after the other, and knows what made a value.
 
@@ -179,6 +162,10 @@ class Writer:
         self._constants = {id(v): value for v, value in graph.constants}
         self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
         self._reads.update(id(atom) for atom in graph.outputs)
+        self._gone: dict[int, Equation] = {}
+        """Equations whose outputs nothing reads any more, by these; their operands' uses do not
+        count.
+        """
         self._writing = 0
         """How many rules are writing, one for another."""
         self.covered: dict[int, int] = {}
@@ -187,46 +174,63 @@ class Writer:
         """Values that have no -0.0, where a rule has found that out."""
         self.equations: list[Equation] = []
 
-    def made_by(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
+    # --- what made a value, and how often it is read ----------------------------------------------
+
+    def definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
         """The equation that made a value, if it applied one of the primitives, or any of all."""
         equation = self._made.get(id(atom))
         if equation is None or (primitives and equation.primitive not in primitives):
             return None
         return equation
 
-    def made_here(
-        self, atom: Atom, *primitives: PrimitiveLike, reader: Equation | None = None
-    ) -> Equation | None:
-        """The same, where nothing else reads the value: see `only_here`."""
-        return self.made_by(atom, *primitives) if self.only_here(atom, reader) else None
+    def sole_use_definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
+        """The same, where the equation to be rewritten, or what goes with it, is all that reads the
+        value: it is taken as gone, unless the rule does not hold or reads it again.
+        """
+        equation = self.definition(atom, *primitives)
+        if equation is None or not self.is_single_use(atom):
+            return None
+        self.release(atom)
+        return equation
+
+    def is_single_use(self, atom: Atom) -> bool:
+        """Whether nothing reads a value but the equation to be rewritten and what goes with it."""
+        return self._reads[id(atom)] <= 0
+
+    def release(self, atom: Atom) -> None:
+        """Takes what made a value as gone, if nothing reads that any more."""
+        if self._reads[id(atom)] <= 0 and id(atom) not in self._gone:
+            self._gone[id(atom)] = equation = self._made[id(atom)]
+            for read in equation.inputs:
+                self._reads[id(read)] -= 1
+
+    def mark(self) -> int:
+        """How many equations are taken as gone: what `restore` goes back to."""
+        return len(self._gone)
+
+    def restore(self, mark: int) -> None:
+        """Takes the equations as there that were taken as gone behind a mark."""
+        while len(self._gone) > mark:
+            _, equation = self._gone.popitem()
+            self._reads.update(id(atom) for atom in equation.inputs)
+
+    def _use(self, atom: Atom, times: int = 1) -> None:
+        self._reads[id(atom)] += times
+        equation = self._gone.pop(id(atom), None) if self._gone else None
+        if equation is not None:
+            for read in equation.inputs:
+                self._use(read)
 
     def constant(self, atom: Atom) -> Any:
         """The value of a constant of the Graph, None for other atoms."""
         return self._constants.get(id(atom))
 
-    def only_here(self, atom: Atom, reader: Equation | None = None) -> bool:
-        """Whether only the equation in hand reads a value, which is not made if that is gone; or
-        only another reader, which goes with it.
-        """
-        others = 0 if reader is None else sum(a is atom for a in reader.inputs)
-        return self._reads[id(atom)] <= others
-
-    def only_for(self, equation: Equation, here: bool) -> bool:
-        """Whether one equation alone reads what another makes: that in hand, or one before it."""
-        return all(self._reads[id(v)] <= (not here) for v in equation.outputs)
-
-    def drop(self, equation: Equation) -> None:
-        """Says that nothing reads an equation any more."""
-        self._reads.subtract(id(atom) for atom in equation.inputs)
-
-    def pass_by(self, atom: Atom) -> None:
-        """Says that the equation in hand does not read a value, but what that was made of."""
-        if self.only_here(atom):
-            self.drop(self._made[id(atom)])
+    # --- what is written --------------------------------------------------------------------------
 
     def add(self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Atom:
         """What the primitive gives, written in the place of an equation with one output."""
-        self._reads.update(id(atom) for atom in inputs)
+        for atom in inputs:
+            self._use(atom)
         return self.write(applied(like, primitive, *inputs, **params))[0]
 
     def known(
@@ -245,8 +249,8 @@ class Writer:
             for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
                 reads[id(atom)] -= 1
             for rule in rules:
-                found = rule.replace(self, equation)
-                if found is not None and found.type == equation.outputs[0].type:
+                found = rule.applied(self, equation)
+                if found is not None:
                     self._writing -= 1
                     return self._replaced(equation, (found,))
             self._writing -= 1
@@ -255,7 +259,8 @@ class Writer:
         key = None if effectful(equation) else key_of(equation)
         twin = equation if key is None else self._seen.setdefault(key, equation)
         if twin is not equation:
-            self.drop(equation)
+            for atom in equation.inputs:
+                reads[id(atom)] -= 1
             return self._replaced(equation, twin.outputs)
         self.equations.append(equation)
         for output in equation.outputs:
@@ -284,7 +289,7 @@ class Writer:
 
     def _replaced(self, equation: Equation, found: tuple[Atom, ...]) -> tuple[Atom, ...]:
         for output, atom in zip(equation.outputs, found, strict=True):
-            self._reads[id(atom)] += self._reads[id(output)]
+            self._use(atom, self._reads[id(output)])
         return found
 
 

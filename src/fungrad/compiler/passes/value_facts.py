@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.rewriter import DEEP, Writer
+from fungrad.compiler.passes.rewriter import DEEP, Writer, doubles
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import add, mul, select, sub
 from fungrad.primitives.elementwise.ufuncs import abs as absolute
@@ -41,6 +41,21 @@ def floats(*atoms: Atom) -> bool:
     return all(atom.type.dtype.kind == "f" for atom in atoms)
 
 
+def gives_real(equation: Equation) -> bool:
+    """Whether what an equation gives are real numbers."""
+    return real(*equation.outputs)
+
+
+def gives_floats(equation: Equation) -> bool:
+    """Whether what an equation gives are real numbers with a point."""
+    return floats(*equation.outputs)
+
+
+def on_doubles(equation: Equation) -> bool:
+    """Whether an equation reads and gives doubles."""
+    return doubles(*equation.inputs, *equation.outputs)
+
+
 def positive_zero(atom: Atom) -> bool:
     """Whether it is a number, and that a zero without the sign."""
     return isinstance(atom, Literal) and bool(atom.value == 0) and _unsigned(atom.value)
@@ -58,7 +73,7 @@ def unsigned(writer: Writer, atom: Atom, deep: int = DEEP) -> bool:
         return True
     if isinstance(atom, Literal):
         return _unsigned(atom.value)
-    made = writer.made_by(atom) if deep else None
+    made = writer.definition(atom) if deep else None
     if made is None or not _made_unsigned(writer, atom, made, deep):
         return False
     writer.unsigned.add(id(atom))  # so that long chains are not walked to their end
@@ -101,4 +116,14 @@ def with_zeros_added(writer: Writer, like: Equation, atom: Atom) -> Atom:
     return writer.add(like, add, atom, Literal(0.0))
 
 
-__all__ = ["floats", "loose", "positive_zero", "real", "unsigned", "with_zeros_added"]
+__all__ = [
+    "floats",
+    "gives_floats",
+    "gives_real",
+    "loose",
+    "on_doubles",
+    "positive_zero",
+    "real",
+    "unsigned",
+    "with_zeros_added",
+]

@@ -142,7 +142,7 @@ class DiagonalWriter:
         """Whether a value is known to be zero everywhere."""
         if isinstance(atom, Literal):
             return bool(atom.value == 0)
-        made = self.writer.made_by(atom, full, broadcast_to)
+        made = self.writer.definition(atom, full, broadcast_to)
         if made is not None:
             return not made.params["value"] if made.primitive is full else self.zero(made.inputs[0])
         value = self.writer.constant(atom)

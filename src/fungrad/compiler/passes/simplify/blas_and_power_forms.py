@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from fungrad.compiler.passes.rewriter import Rule, Writer
+from fungrad.compiler.passes.patterns import Rule, made
+from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.simplify.matmul import TURNED
 from fungrad.compiler.passes.value_facts import floats
 from fungrad.errors import ArgumentError
@@ -82,7 +83,7 @@ def factors(equation: Equation) -> tuple[Atom, Atom] | None:
 
 
 KERNELS = (
-    Rule((power,), "x ** 3 is x * x * x, within 2 ulp", _as_product, (Literal,)),
+    Rule(made(power), "x ** 3 is x * x * x, within 2 ulp", _as_product, of=(Literal,)),
     TURNED,
 )
 """Other ways to compute a function, within 2 ulp, and a product of matrices in another order."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fungrad.compiler.passes.rewriter import Rule, Writer, doubles, exchanged
+from fungrad.compiler.passes.patterns import Rule, made
+from fungrad.compiler.passes.rewriter import Writer, doubles, exchanged
 from fungrad.compiler.passes.simplify.scalar_factors import scaled
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import add, div, mul, sub
@@ -46,36 +47,31 @@ def _stripped(writer: Writer, equation: Equation, taken: Taken) -> Atom:
     """What an equation adds up, but for what is the same along each sum: of it, or of what it is
     the product of.
     """
-    whole, reader = _peeled(writer, equation, equation.inputs[0], None, taken)
-    made = writer.made_here(whole, mul, div, reader=reader)
+    whole = _peeled(writer, equation, equation.inputs[0], taken)
+    made = writer.sole_use_definition(whole, mul, div)
     if made is None:
         return whole
     for position, given in enumerate(made.inputs[: 1 if made.primitive is div else 2]):
         if given.type != whole.type:
             continue
-        inner, _ = _peeled(writer, equation, given, made, taken)
+        inner = _peeled(writer, equation, given, taken)
         if inner is given:
             inner = _numerator(writer, equation, made, position, taken)
         if inner is not given:
-            writer.drop(made)
             return writer.add(equation, made.primitive, *exchanged(made.inputs, position, inner))
     return whole
 
 
-def _peeled(
-    writer: Writer, equation: Equation, atom: Atom, reader: Equation | None, taken: Taken
-) -> tuple[Atom, Equation | None]:
-    """A value that `reader` alone reads, but for what is the same along each sum; its reader."""
+def _peeled(writer: Writer, equation: Equation, atom: Atom, taken: Taken) -> Atom:
+    """A value that nothing else reads, but for what is the same along each sum."""
     while len(taken) < MOST:
-        made = writer.made_here(atom, mul, div, reader=reader)
+        made = writer.sole_use_definition(atom, mul, div)
         found = None if made is None else _steady(made, equation)
         if made is None or found is None:
             break
         atom, factor = found
         taken.append((made.primitive, factor))
-        writer.drop(made)
-        reader = made
-    return atom, reader
+    return atom
 
 
 def _numerator(
@@ -85,7 +81,7 @@ def _numerator(
     that is not there then. Others may read a / t, and need that less then.
     """
     given, other = product.inputs[position], product.inputs[1 - position]
-    made, partner = writer.made_by(given, div), writer.made_by(other, div)
+    made, partner = writer.definition(given, div), writer.definition(other, div)
     if made is None or partner is None or partner.inputs[1] is not made.inputs[1]:
         return given
     if product.primitive is not mul or not made.backward == equation.backward > 0:
@@ -99,7 +95,7 @@ def _numerator(
 
 def _known_sum(writer: Writer, equation: Equation, taken: Taken) -> Atom | None:
     """sum(x), where that is known, for sum(x * r) or sum(x / r); `taken` gets what is done by r."""
-    made = writer.made_by(equation.inputs[0], mul, div)
+    made = writer.definition(equation.inputs[0], mul, div)
     found = None if made is None else _steady(made, equation)
     if made is None or found is None:
         return None
@@ -141,29 +137,26 @@ def _one_each(writer: Writer, equation: Equation, factor: Atom) -> Atom:
 def _reshaped(writer: Writer, equation: Equation) -> Atom | None:
     """The quotient of what has another shape, where the divisor is known in that."""
     (quotient,) = equation.inputs
-    made = writer.made_here(quotient, div)
+    made = writer.sole_use_definition(quotient, div)
     if made is None or any(a.type != quotient.type for a in made.inputs):
         return None
     x, y = made.inputs
     divisor = writer.known(equation, reshape, y, **equation.params)
     if divisor is None:
         return None
-    writer.drop(made)
     return writer.add(equation, div, writer.add(equation, reshape, x, **equation.params), divisor)
 
 
 def _one_divisor(writer: Writer, equation: Equation) -> Atom | None:
     """a / t - b / t as (a - b) / t, of quotients that nothing else reads."""
     whole = equation.outputs[0].type
-    made = [writer.made_here(a, div) for a in equation.inputs]
+    made = [writer.sole_use_definition(a, div) for a in equation.inputs]
     first, second = made
     if first is None or second is None or not doubles(*equation.inputs):
         return None
     (a, t), (b, divisor) = first.inputs, second.inputs
     if t is not divisor or whole not in (a.type, b.type):
         return None
-    writer.drop(first)
-    writer.drop(second)
     return writer.add(equation, div, writer.add(equation, equation.primitive, a, b), t)
 
 
@@ -172,27 +165,33 @@ def _known_quotient(writer: Writer, equation: Equation) -> Atom | None:
     if not doubles(*equation.inputs):
         return None
     for position, atom in enumerate(equation.inputs):
-        made = writer.made_here(atom, div)
+        made = writer.sole_use_definition(atom, div)
         if made is None:
             continue
         a, t = made.inputs
         quotient = writer.known(equation, div, equation.inputs[1 - position], t)
-        if quotient is not None and not writer.only_here(quotient):
-            writer.drop(made)
+        if quotient is not None and not writer.is_single_use(quotient):
             return writer.add(equation, mul, a, quotient)
     return None
 
 
 OUT_OF_SUM = Rule(
-    (reduce_sum,),
+    made(reduce_sum),
     "sum(x * r) is sum(x) * r for what is the same along a row",
     _out_of_sum,
+    "the sum overflows or vanishes; what a division by the largest element protects",
     (mul, div),
 )
-RESHAPED_QUOTIENT = Rule((reshape,), "one shape of a divisor for two", _reshaped, (div,))
-ONE_DIVISOR = Rule((add, sub), "a / t - b / t is (a - b) / t", _one_divisor, (div,))
+RESHAPED_QUOTIENT = Rule(made(reshape), "one shape of a divisor for two", _reshaped, of=(div,))
+ONE_DIVISOR = Rule(
+    made((add, sub)), "a / t - b / t is (a - b) / t", _one_divisor, "a - b overflows", (div,)
+)
 KNOWN_QUOTIENT = Rule(
-    (mul,), "(a / t) * y is a * (y / t) where that is known", _known_quotient, (div,)
+    made(mul),
+    "(a / t) * y is a * (y / t) where that is known",
+    _known_quotient,
+    "0 / 0, 0 * inf",
+    (div,),
 )
 
 __all__ = ["KNOWN_QUOTIENT", "ONE_DIVISOR", "OUT_OF_SUM", "RESHAPED_QUOTIENT"]

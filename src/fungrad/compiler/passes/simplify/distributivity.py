@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fungrad.compiler.passes.rewriter import DEEP, Rule, Writer, doubles
+from fungrad.compiler.passes.patterns import Rule, made
+from fungrad.compiler.passes.rewriter import DEEP, Writer, doubles
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.elementwise.family import add, mul, sub
 
@@ -22,7 +23,7 @@ def _factored(writer: Writer, equation: Equation) -> Atom | None:
     if not doubles(*equation.outputs):
         return None
     products: list[Equation] = []
-    first, second = (_factors(writer, atom, None, products) for atom in equation.inputs)
+    first, second = (_factors(writer, atom, products) for atom in equation.inputs)
     both = (a for a in first if isinstance(a, Variable) and any(a is b for b in second))
     factor = next(both, None)
     if factor is None or not products:
@@ -31,8 +32,6 @@ def _factored(writer: Writer, equation: Equation) -> Atom | None:
     numbers = [_number(rest) for rest in rests]
     if None in numbers and not all(rests):
         return None
-    for product in products:
-        writer.drop(product)
     like = max(products, key=lambda product: product.backward)  # the last walk that asks for it
     if None not in numbers:
         one, other = numbers
@@ -47,11 +46,10 @@ def _twice(writer: Writer, equation: Equation) -> Atom | None:
     if not doubles(*equation.inputs):
         return None
     for total, y in (equation.inputs, equation.inputs[::-1]):
-        made = writer.made_here(total, add)
+        made = writer.sole_use_definition(total, add)
         if made is None or not any(y is a for a in made.inputs) or isinstance(y, Literal):
             continue
         (x,) = _without(y, made.inputs)
-        writer.drop(made)
         return writer.add(equation, add, x, writer.add(equation, mul, y, Literal(2.0)))
     return None
 
@@ -59,16 +57,15 @@ def _twice(writer: Writer, equation: Equation) -> Atom | None:
 def _factors(
     writer: Writer,
     atom: Atom,
-    reader: Equation | None,
     products: list[Equation],
     deep: int = DEEP,
 ) -> list[Atom]:
-    """What a value that `reader` alone reads is the product of; `products` takes the equations."""
-    made = writer.made_here(atom, mul, reader=reader) if deep else None
+    """What a value that nothing else reads is the product of; `products` takes the equations."""
+    made = writer.sole_use_definition(atom, mul) if deep else None
     if made is None or any(isinstance(a, Variable) and a.type != atom.type for a in made.inputs):
         return [atom]
     products.append(made)
-    inner = [_factors(writer, a, made, products, deep - 1) for a in made.inputs]
+    inner = [_factors(writer, a, products, deep - 1) for a in made.inputs]
     return [factor for factors in inner for factor in factors]
 
 
@@ -92,7 +89,13 @@ def _product(writer: Writer, equation: Equation, factors: Iterable[Atom]) -> Ato
     return result
 
 
-TWICE = Rule((add,), "(x + y) + y is x + 2 * y", _twice, (add,))
-FACTORED = Rule((add, sub), "x * a + x * b is x * (a + b)", _factored, (mul,))
+TWICE = Rule(made(add), "(x + y) + y is x + 2 * y", _twice, "2 * y overflows", (add,))
+FACTORED = Rule(
+    made((add, sub)),
+    "x * a + x * b is x * (a + b)",
+    _factored,
+    "a + b overflows or cancels: inf or 0 for a number, 0 for NaN, or NaN for an infinity",
+    (mul,),
+)
 
 __all__ = ["FACTORED", "TWICE"]

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.rewriter import CONSTANT, Rule, Writer, exchanged, simplified_by
+from fungrad.compiler.passes.patterns import CONSTANT, Rule, Value, made, rule
+from fungrad.compiler.passes.rewriter import Writer, exchanged, simplified_by
+from fungrad.compiler.passes.simplify import arithmetic, slice_of_slice
+from fungrad.compiler.passes.simplify import select as choices
 from fungrad.compiler.passes.simplify.blas_and_power_forms import KERNELS, setting
 from fungrad.compiler.passes.simplify.common_divisors import RESHAPED_QUOTIENT
 from fungrad.compiler.passes.simplify.merge_adjacent_slices import filled
-from fungrad.compiler.passes.simplify.negation import SIGNS
 from fungrad.compiler.passes.simplify.reassociating_rules import REGROUPED
-from fungrad.compiler.passes.simplify.select import chosen_before, chosen_between, chosen_twice
-from fungrad.compiler.passes.simplify.slice_of_slice import BOXES
-from fungrad.compiler.passes.value_facts import floats, loose, real, unsigned, with_zeros_added
+from fungrad.compiler.passes.value_facts import loose, unsigned, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.reassociation import regrouping
-from fungrad.primitives.elementwise.family import add, broadcast_shapes, div, mul, neg, select, sub
+from fungrad.primitives.elementwise.family import add, broadcast_shapes, neg, sub
 from fungrad.primitives.movement.gather import Index, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -36,68 +36,23 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
 
-
-def _number(atom: Atom) -> Any:
-    """The value of a literal, None for a variable."""
-    return atom.value if isinstance(atom, Literal) else None
-
-
-def _is(atom: Atom, number: float) -> bool:
-    return isinstance(atom, Literal) and bool(atom.value == number)
-
-
-def _same(x: Atom, equation: Equation) -> Atom | None:
-    """x, where it is all that the equation gives, type included."""
-    return x if x.type == equation.outputs[0].type else None
-
-
-def _inexact(equation: Equation) -> bool:
-    return equation.outputs[0].type.inexact
-
+X = Value("x")
+IN_ORDER = "all elements in their order: a reshape"
+_UNIFORM = (CONSTANT, broadcast_to, full)
+"""What may have made an array of one value."""
 
 # --- what changes nothing -------------------------------------------------------------------------
 
 
-def _times_one(writer: Writer, equation: Equation) -> Atom | None:
-    x, y = equation.inputs
-    if not real(*equation.outputs):
-        return None
-    return _same(x, equation) if _is(y, 1) else _same(y, equation) if _is(x, 1) else None
+@rule(made((convert, reshape, broadcast_to), X), "to what it is already")
+def nothing_done(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
+    return x
 
 
-def _nothing_done(writer: Writer, equation: Equation) -> Atom | None:
-    return _same(equation.inputs[0], equation)
-
-
-def _axes_in_order(writer: Writer, equation: Equation) -> Atom | None:
+@rule(made(transpose, X), "axes in their order")
+def axes_in_order(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     axes = equation.params["axes"]
-    return _same(equation.inputs[0], equation) if tuple(axes) == tuple(sorted(axes)) else None
-
-
-# --- scaling --------------------------------------------------------------------------------------
-
-
-def _power_of_two(number: Any) -> bool:
-    """Whether a number is one, and it and its reciprocal are of no extreme size."""
-    if type(number) not in (int, float) or number == 0 or not math.isfinite(number):
-        return False
-    return abs(math.frexp(number)[0]) == 0.5 and 2.0**-64 <= abs(number) <= 2.0**64
-
-
-def _double(writer: Writer, equation: Equation) -> Atom | None:
-    x, y = equation.inputs
-    twice = x is y and floats(*equation.outputs)
-    return writer.add(equation, mul, x, Literal(2.0)) if twice else None
-
-
-def _over_power_of_two(writer: Writer, equation: Equation) -> Atom | None:
-    x, y = equation.inputs
-    if not isinstance(y, Literal) or not _power_of_two(y.value) or not floats(x):
-        return None
-    limits = np.finfo(x.type.dtype)
-    if not limits.tiny <= min(abs(y.value), 1.0 / abs(y.value)):
-        return None  # of half precision: it, or its reciprocal, is not there, or has too few bits
-    return writer.add(equation, mul, x, Literal(1.0 / y.value))
+    return x if tuple(axes) == tuple(sorted(axes)) else None
 
 
 # --- arrays of one value --------------------------------------------------------------------------
@@ -107,10 +62,10 @@ def _uniform(writer: Writer, atom: Atom) -> Literal | None:
     """The one value that all elements of an array have, where it is known."""
     if isinstance(atom, Literal):
         return atom
-    made = writer.made_by(atom, broadcast_to, full)
+    made = writer.definition(atom, broadcast_to, full)
     if made is None:
         return _of_constant(writer.constant(atom))
-    value = made.params["value"] if not made.inputs else _number(made.inputs[0])
+    value = made.params["value"] if not made.inputs else getattr(made.inputs[0], "value", None)
     return None if value is None else Literal(atom.type.dtype.type(value))
 
 
@@ -126,6 +81,7 @@ def _of_constant(value: Any) -> Literal | None:
     return Literal(first)
 
 
+@rule(made(()), "a number for an array of that number", of=(Literal, *_UNIFORM))
 def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
     """An elementwise equation reads a number in place of an array of that number."""
     inputs = equation.inputs
@@ -156,6 +112,7 @@ def _folded(writer: Writer, equation: Equation, values: list[Literal]) -> Atom |
     return writer.add(equation, broadcast_to, Literal(value), shape=type_.shape)
 
 
+@rule(made((reshape, transpose, broadcast_to)), "one value, moved about", of=_UNIFORM)
 def _moved_uniform(writer: Writer, equation: Equation) -> Atom | None:
     found = _uniform(writer, equation.inputs[0])
     if found is None or isinstance(equation.inputs[0], Literal):
@@ -164,11 +121,12 @@ def _moved_uniform(writer: Writer, equation: Equation) -> Atom | None:
     return writer.add(equation, broadcast_to, found, shape=shape) if shape else found
 
 
+@rule(made(()), "NumPy broadcasts by itself", of=(broadcast_to,))
 def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
     """NumPy broadcasts by itself: the equation reads what was broadcast, where its shape stays."""
     inputs = equation.inputs
     for position, atom in enumerate(inputs):
-        made = writer.made_by(atom, broadcast_to)
+        made = writer.definition(atom, broadcast_to)
         if made is None:
             continue
         source = made.inputs[0]
@@ -176,7 +134,7 @@ def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
         if source.type.weak or source.type.dtype != atom.type.dtype:
             continue
         if _shape(tried) == equation.outputs[0].type.shape:
-            writer.pass_by(atom)
+            writer.release(atom)
             inputs = tried
     if inputs is equation.inputs:
         return None
@@ -190,21 +148,15 @@ def _shape(inputs: Any) -> tuple[int, ...]:
 # --- shapes and places ----------------------------------------------------------------------------
 
 
-def _reshaped_twice(writer: Writer, equation: Equation) -> Atom | None:
-    made = writer.made_by(equation.inputs[0], reshape)
-    if made is None:
-        return None
-    writer.pass_by(equation.inputs[0])
-    return writer.add(equation, reshape, made.inputs[0], **equation.params)
+@rule(made(reshape, made(reshape, X)), "only the last shape counts")
+def reshaped_twice(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
+    return writer.add(equation, reshape, x, **equation.params)
 
 
-def _transposed_twice(writer: Writer, equation: Equation) -> Atom | None:
-    made = writer.made_by(equation.inputs[0], transpose)
-    if made is None:
-        return None
-    writer.pass_by(equation.inputs[0])
-    axes = tuple(made.params["axes"][a] for a in equation.params["axes"])
-    return writer.add(equation, transpose, made.inputs[0], axes=axes)
+@rule(made(transpose, made(transpose, X, name="inner")), "one permutation for two")
+def transposed_twice(writer: Writer, equation: Equation, inner: Equation, x: Atom) -> Atom | None:
+    axes = tuple(inner.params["axes"][a] for a in equation.params["axes"])
+    return writer.add(equation, transpose, x, axes=axes)
 
 
 def _all_in_order(index: Index, size: int, read: int) -> bool:
@@ -213,22 +165,23 @@ def _all_in_order(index: Index, size: int, read: int) -> bool:
     return size == read and all(step is None or step > 0 for step in steps)
 
 
-def _reads_all(writer: Writer, equation: Equation) -> Atom | None:
-    x, *arrays = equation.inputs
+@rule(made(getitem, X), IN_ORDER)
+def reads_all(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     shape = equation.outputs[0].type.shape
-    if arrays or not _all_in_order(equation.params["index"], x.type.size, math.prod(shape)):
+    if not _all_in_order(equation.params["index"], x.type.size, math.prod(shape)):
         return None
     return writer.add(equation, reshape, x, shape=shape)
 
 
-def _writes_all(writer: Writer, equation: Equation) -> Atom | None:
-    values, *arrays = equation.inputs
+@rule(made(scatter, X), IN_ORDER)
+def writes_all(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     shape = equation.params["shape"]
-    if arrays or not _all_in_order(equation.params["index"], math.prod(shape), values.type.size):
+    if not _all_in_order(equation.params["index"], math.prod(shape), x.type.size):
         return None
-    return writer.add(equation, reshape, values, shape=shape)
+    return writer.add(equation, reshape, x, shape=shape)
 
 
+@rule(made((add, sub)), "the zeros of a scatter are not added", of=(scatter,))
 def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
     """A sum with an array that is zero but for a part, or a difference: only that part is added.
 
@@ -241,8 +194,6 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
         return None
     first, second = [_in_place(writer, a) for a in (x, y)]
     if first is not None and second is not None and first.params == second.params:
-        writer.drop(first)
-        writer.drop(second)
         values = writer.add(equation, equation.primitive, first.inputs[0], second.inputs[0])
         return writer.add(equation, scatter, values, **first.params)
     if second is None:
@@ -254,7 +205,6 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
         if not (loose(writer, equation) or unsigned(writer, x) or unsigned(writer, values)):
             return None
         x = with_zeros_added(writer, equation, x)
-    writer.drop(second)
     if minus:
         values = writer.add(equation, neg, values)
     return writer.add(equation, index_add, x, values, index=second.params["index"])
@@ -262,46 +212,23 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
 
 def _in_place(writer: Writer, atom: Atom) -> Equation | None:
     """The scatter by slices that has made a value for the equation in hand alone."""
-    made = writer.made_here(atom, scatter)
+    made = writer.sole_use_definition(atom, scatter)
     return made if made is not None and len(made.inputs) == 1 else None
 
 
-_UNIFORM = (CONSTANT, broadcast_to, full)
-"""What may have made an array of one value."""
-
 RULES = (
-    Rule((mul,), "x * 1 is x", _times_one, (Literal,)),
-    Rule((convert, reshape, broadcast_to), "to what it is already", _nothing_done),
-    Rule((transpose,), "axes in their order", _axes_in_order),
-    Rule((reshape,), "only the last shape counts", _reshaped_twice, (reshape,)),
-    Rule((transpose,), "one permutation for two", _transposed_twice, (transpose,)),
-    Rule((getitem,), "all elements in their order: a reshape", _reads_all),
-    Rule((scatter,), "all elements in their order: a reshape", _writes_all),
-    *BOXES,
-    Rule((reshape, transpose, broadcast_to), "one value, moved about", _moved_uniform, _UNIFORM),
-    *SIGNS,
-    Rule((select,), "what is not chosen need not be made", chosen_twice, (select,)),
-    Rule(
-        (select,), "what is done to a choice is done to what is chosen", chosen_before, (neg, mul)
-    ),
-    Rule((add,), "what is chosen here and there is chosen between", chosen_between, (select,)),
-    Rule((add,), "x + x is x * 2", _double),
-    Rule((div,), "x / 8 is x * 0.125", _over_power_of_two, (Literal,)),
-    Rule((add, sub), "the zeros of a scatter are not added", _added_in_place, (scatter,)),
-    Rule((index_add,), "zeros that slices cover: the slices", filled, (index_add, scatter)),
-    RESHAPED_QUOTIENT,
-)
-ELEMENTWISE = (
-    Rule((), "a number for an array of that number", _of_uniform, (Literal, *_UNIFORM)),
-    Rule((), "NumPy broadcasts by itself", _without_broadcasts, (broadcast_to,)),
-)
+    nothing_done, axes_in_order, reshaped_twice, transposed_twice, reads_all, writes_all,
+    *slice_of_slice.RULES, _moved_uniform, *arithmetic.RULES, *choices.RULES, _added_in_place,
+    filled, RESHAPED_QUOTIENT,
+)  # fmt: skip
+ELEMENTWISE = (_of_uniform, _without_broadcasts)
 
 
 def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
     found: dict[Any, tuple[Rule, ...]] = {}
-    for rule in rules:
-        for primitive in rule.primitives:
-            found[primitive] = (*found.get(primitive, ()), rule)
+    for one in rules:
+        for primitive in one.pattern.primitives:
+            found[primitive] = (*found.get(primitive, ()), one)
     return found
 
 

@@ -1,32 +1,23 @@
-"""Rules for products of matrices: what is turned, negated or added is done to the smaller,
-or not at all.
+"""Rules for products of matrices, which are transposed and added on the side of the operands.
 
-Signs leave products and become differences there. A product that is turned is the product of the
+A product that is turned is the product of the
 turned factors; two of the same factor that are added are one: both equal to rounding.
 """
 
 from __future__ import annotations
 
-from fungrad.compiler.passes.rewriter import SMALL, Rule, Writer, doubles
+from fungrad.compiler.passes.patterns import Rule, made
+from fungrad.compiler.passes.rewriter import SMALL, Writer, doubles
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise.family import add, neg, sub
+from fungrad.primitives.elementwise.family import add, sub
 from fungrad.primitives.movement.reshape_broadcast_cast import transpose
-
-
-def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
-    """What a value is the negation of, where the negation was made for nothing else: it is gone."""
-    made = writer.made_here(atom, neg)
-    if made is None or not atom.type.inexact:
-        return None  # integers wrap
-    writer.drop(made)
-    return made.inputs[0]
 
 
 def _turned(writer: Writer, equation: Equation) -> Atom | None:
     """The turned product, of which nothing else reads what it was."""
     (product,), axes = equation.inputs, equation.params["axes"]
-    made = writer.made_here(product, dot_general)
+    made = writer.sole_use_definition(product, dot_general)
     if made is None or not product.type.inexact:
         return None
     x, y = made.inputs
@@ -45,26 +36,26 @@ def _one_product(writer: Writer, equation: Equation) -> Atom | None:
     if not equation.outputs[0].type.shape:
         return None  # numbers cost less to add up than vectors
     for x, y, swapped in ((left, right, False), (right, left, True)):
-        second = _alone(writer, y, None)
+        second = _alone(writer, y)
         if second is None or (swapped and equation.primitive is sub):
             continue
-        first = _alone(writer, x, None)
+        first = _alone(writer, x)
         if first is not None:
             return _together(writer, equation, first, second)
-        outer = writer.made_here(x, add)
+        outer = writer.sole_use_definition(x, add)
         if outer is None or any(a.type != x.type for a in outer.inputs):
             continue
         for term, rest in (outer.inputs, outer.inputs[::-1]):
-            first = _alone(writer, term, outer)
+            first = _alone(writer, term)
             found = first and _together(writer, equation, first, second)
             if found:
                 return writer.add(equation, add, rest, found)
     return None
 
 
-def _alone(writer: Writer, atom: Atom, reader: Equation | None) -> Equation | None:
-    """The product of doubles that a value is, if one equation alone reads it."""
-    made = writer.made_here(atom, dot_general, reader=reader)
+def _alone(writer: Writer, atom: Atom) -> Equation | None:
+    """The product of doubles that a value is, if nothing else reads it."""
+    made = writer.sole_use_definition(atom, dot_general)
     return made if made is not None and doubles(atom) else None
 
 
@@ -84,7 +75,13 @@ def _together(writer: Writer, equation: Equation, first: Equation, second: Equat
     return None
 
 
-TURNED = Rule((transpose,), "(x @ y).T is y.T @ x.T", _turned, (dot_general,))
-ONE = Rule((add, sub), "x @ a + y @ a is (x + y) @ a", _one_product, (dot_general,))
+TURNED = Rule(made(transpose), "(x @ y).T is y.T @ x.T", _turned, of=(dot_general,))
+ONE = Rule(
+    made((add, sub)),
+    "x @ a + y @ a is (x + y) @ a",
+    _one_product,
+    "x + y overflows or cancels; the sign of 0",
+    (dot_general,),
+)
 
-__all__ = ["ONE", "TURNED", "opposite_of"]
+__all__ = ["ONE", "TURNED"]

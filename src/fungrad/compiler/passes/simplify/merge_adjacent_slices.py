@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from fungrad.compiler.passes.patterns import made, rule
 from fungrad.compiler.passes.rewriter import SMALL, Renaming, Writer, applied, renamed, rewired
 from fungrad.compiler.passes.simplify.slice_of_slice import box
 from fungrad.compiler.passes.value_facts import positive_zero, unsigned, with_zeros_added
@@ -55,6 +56,7 @@ def one_slice(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | No
     return (axis, before, stop) if before < stop else None
 
 
+@rule(made(index_add), "zeros that slices cover: the slices", of=(index_add, scatter))
 def filled(writer: Writer, equation: Equation) -> Atom | None:
     """Zeros to which slices are added that cover them, each once: the slices, side by side.
 
@@ -65,8 +67,8 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
     if _covered(writer, equation) != output.type.size:
         return None
     while inner.primitive is index_add:
-        found = writer.made_by(inner.inputs[0], index_add, scatter)
-        if found is None or not writer.only_for(found, inner is equation):
+        found = writer.sole_use_definition(inner.inputs[0], index_add, scatter)
+        if found is None:
             return None
         chain.append(found)
         inner = found
@@ -86,8 +88,6 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
         return None
     if any(places[i][1] != end for i, end in zip(order, ends, strict=False)):
         return None
-    for made in chain[1:]:
-        writer.drop(made)
     values, last = _after_zeros(writer, chain)
     wide = [_with_axis(writer, equation, values[i], output, places[i]) for i in order]
     return last(writer.add(equation, concatenate, *wide, axis=axis))
@@ -108,9 +108,8 @@ def _after_zeros(
         return [*values, own], lambda whole: whole
     if not unsigned(writer, own):
         return [*(with_zeros_added(writer, like, value) for value in values), own], lambda w: w
-    made = writer.made_here(own, add)
+    made = writer.sole_use_definition(own, add)
     if made is not None and positive_zero(made.inputs[1]):
-        writer.drop(made)
         own = made.inputs[0]
     return [*values, own], lambda whole: with_zeros_added(writer, like, whole)
 
@@ -124,7 +123,7 @@ def _covered(writer: Writer, equation: Equation) -> int:
     while found is not None:
         adds = found.primitive is index_add
         size += found.inputs[adds].type.size
-        found = writer.made_by(found.inputs[0], index_add, scatter) if adds else None
+        found = writer.definition(found.inputs[0], index_add, scatter) if adds else None
         if found is not None and id(found.outputs[0]) in writer.covered:
             size += writer.covered[id(found.outputs[0])]
             break
@@ -149,8 +148,6 @@ def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
         rows[first % shape[0]] = place
     if len(rows) != shape[0] or len(chain) != shape[0]:
         return None
-    for made in chain[1:]:
-        writer.drop(made)
     values, last = _after_zeros(writer, chain)
     return last(writer.add(chain[0], stack, *(values[rows[i]] for i in range(shape[0]))))
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fungrad.compiler.passes.rewriter import DEEP, Rule, Writer
+from fungrad.compiler.passes.patterns import Rule, made
+from fungrad.compiler.passes.rewriter import DEEP, Writer
+from fungrad.compiler.passes.simplify.arithmetic import SIGNS_OF_ZERO
 from fungrad.compiler.passes.simplify.blas_and_power_forms import factors
 from fungrad.compiler.passes.simplify.common_divisors import KNOWN_QUOTIENT, ONE_DIVISOR, OUT_OF_SUM
 from fungrad.compiler.passes.simplify.distributivity import FACTORED, TWICE
 from fungrad.compiler.passes.simplify.matmul import ONE
-from fungrad.compiler.passes.simplify.negation import LOOSE
 from fungrad.compiler.passes.simplify.scalar_factors import (
     BY_SMALLER,
     DOUBLED_BELOW,
@@ -39,8 +40,8 @@ def _as_dots(writer: Writer, equation: Equation) -> Atom | None:
         return None
     sums: dict[bool, list[Atom]] = {True: [], False: []}
     rest: dict[bool, list[Atom]] = {True: [], False: []}
-    for plus, term, reader in _terms(writer, x, None):
-        dot = _dot(writer, equation, term, reader)
+    for plus, term in _terms(writer, x):
+        dot = _dot(writer, equation, term)
         (rest if dot is None else sums)[plus].append(term if dot is None else dot)
     if not any(sums.values()):
         return None
@@ -53,27 +54,23 @@ def _as_dots(writer: Writer, equation: Equation) -> Atom | None:
     return writer.add(equation, neg, _combined(writer, equation, sums[False], []))
 
 
-def _terms(
-    writer: Writer, x: Atom, reader: Equation | None
-) -> Iterator[tuple[bool, Atom, Equation | None]]:
-    """The terms of a sum that `reader` alone reads, each with its sign and what reads it."""
-    waiting = [(True, x, reader)]
+def _terms(writer: Writer, x: Atom) -> Iterator[tuple[bool, Atom]]:
+    """The terms of a sum that nothing else reads, each with its sign."""
+    waiting = [(True, x)]
     while waiting:
-        plus, atom, by = waiting.pop()
-        made = writer.made_here(atom, add, sub, neg, reader=by)
+        plus, atom = waiting.pop()
+        made = writer.sole_use_definition(atom, add, sub, neg)
         if made is None or any(a.type != x.type for a in made.inputs):
-            yield plus, atom, by
+            yield plus, atom
             continue
         signs = (not plus,) if made.primitive is neg else (plus, (made.primitive is add) is plus)
         inner = zip(signs, made.inputs, strict=True)
-        waiting += [(sign, a, made) for sign, a in inner][::-1]
+        waiting += [*inner][::-1]
 
 
-def _dot(
-    writer: Writer, equation: Equation, x: Atom, reader: Equation | None, deep: int = DEEP
-) -> Atom | None:
-    """The sum of what `reader` alone reads, if it is a product of vectors, or a multiple of one."""
-    made = writer.made_here(x, mul, power, square, reader=reader)
+def _dot(writer: Writer, equation: Equation, x: Atom, deep: int = DEEP) -> Atom | None:
+    """The sum of what nothing else reads, if it is a product of vectors, or a multiple of one."""
+    made = writer.sole_use_definition(x, mul, power, square)
     both = None if made is None else factors(made)
     if made is None or both is None or not deep:
         return None
@@ -84,7 +81,7 @@ def _dot(
     y, number = (z, y) if isinstance(y, Literal) else (y, z)
     if not isinstance(number, Literal) or not abs(number.value) >= 1 or y.type != x.type:
         return None  # what is scaled down may be too large to be added up before
-    dot = _dot(writer, equation, y, made, deep - 1)
+    dot = _dot(writer, equation, y, deep - 1)
     return None if dot is None else writer.add(equation, mul, dot, number)
 
 
@@ -99,13 +96,18 @@ def _combined(
 
 
 REGROUPED = (
-    *LOOSE,
+    *SIGNS_OF_ZERO,
     ONE_FACTOR,
     BY_SMALLER,
     DOUBLED_BELOW,
     KNOWN_QUOTIENT,
     OUT_OF_SUM,
-    Rule((reduce_sum,), "sum(x * y + z) is x . y + sum(z)", _as_dots),
+    Rule(
+        made(reduce_sum),
+        "sum(x * y + z) is x . y + sum(z)",
+        _as_dots,
+        "products are not rounded before they are added; inf - inf in two sums",
+    ),
     ONE,
     TWICE,
     FACTORED,

@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from fungrad.compiler.passes.rewriter import DEEP, Rule, Writer, doubles, exchanged
+from fungrad.compiler.passes.patterns import Rule, made
+from fungrad.compiler.passes.rewriter import DEEP, Writer, doubles, exchanged
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import div, mul
 
@@ -18,11 +19,11 @@ from fungrad.primitives.elementwise.family import div, mul
 def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
     """x * c * d as x * cd for two numbers; what overflows on the way alone no longer does."""
     inner = scaled(*equation.inputs)
-    made = None if inner is None else writer.made_by(inner[0], mul)
+    made = None if inner is None else writer.definition(inner[0], mul)
     first = None if made is None else scaled(*made.inputs)
     dtype = equation.outputs[0].type.dtype
     if inner is not None and first is None and doubles(*equation.inputs, *equation.outputs):
-        first = _unscaled(writer, equation, inner[0], None)
+        first = _unscaled(writer, equation, inner[0])
     if inner is None or first is None or first[0].type.dtype != dtype or dtype.char in "gG":
         return None  # of long doubles Python's product has too few digits
     factor, limits = first[1] * inner[1], np.finfo(dtype)
@@ -32,19 +33,18 @@ def _one_factor(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _unscaled(
-    writer: Writer, equation: Equation, atom: Atom, reader: Equation | None, deep: int = DEEP
+    writer: Writer, equation: Equation, atom: Atom, deep: int = DEEP
 ) -> tuple[Atom, float] | None:
-    """What products and quotients that `reader` alone reads are a multiple of, and the number."""
-    made = writer.made_here(atom, mul, div, reader=reader)
+    """What products and quotients that nothing else reads are a multiple of, and the number."""
+    made = writer.sole_use_definition(atom, mul, div)
     if made is None or not deep:
         return None
     found = scaled(*made.inputs) if made.primitive is mul else None
     if found is not None:
         return found if found[0].type == atom.type else None
     for position in range(2 if made.primitive is mul else 1):
-        found = _unscaled(writer, equation, made.inputs[position], made, deep - 1)
+        found = _unscaled(writer, equation, made.inputs[position], deep - 1)
         if found is not None:
-            writer.drop(made)
             inputs = exchanged(made.inputs, position, found[0])
             return writer.add(equation, made.primitive, *inputs), found[1]
     return None
@@ -53,14 +53,13 @@ def _unscaled(
 def _doubled_below(writer: Writer, equation: Equation) -> Atom | None:
     """x / (y * 2) as x / y * 0.5, whose number may meet others."""
     x, y = equation.inputs
-    made = writer.made_here(y, mul)
+    made = writer.sole_use_definition(y, mul)
     found = None if made is None else scaled(*made.inputs)
     if made is None or found is None or math.frexp(found[1])[0] not in (0.5, -0.5):
         return None
     whole = found[0].type == equation.outputs[0].type
     if not whole or not doubles(*equation.inputs, *equation.outputs):
         return None
-    writer.drop(made)
     if isinstance(x, Literal):
         return writer.add(equation, div, Literal(x.value / found[1]), found[0])
     quotient = writer.add(equation, div, x, found[0])
@@ -81,7 +80,7 @@ def _by_smaller(writer: Writer, equation: Equation) -> Atom | None:
     if not doubles(*equation.outputs):
         return None
     for x, y in (equation.inputs, equation.inputs[::-1]):
-        made = writer.made_here(x, mul)
+        made = writer.sole_use_definition(x, mul)
         if made is None:
             continue
         factors = (y, *made.inputs)
@@ -93,13 +92,13 @@ def _by_smaller(writer: Writer, equation: Equation) -> Atom | None:
         if y is large or scaled(large, number) is None or not doubles(small, large):
             continue  # in x * (r * c) the number is where it should be
         if large.type == equation.outputs[0].type and small.type.size < large.type.size:
-            writer.drop(made)
             return writer.add(equation, mul, writer.add(equation, mul, small, number), large)
     return None
 
 
-ONE_FACTOR = Rule((mul,), "x * 3 * 5 is x * 15", _one_factor, (mul, div))
-BY_SMALLER = Rule((mul,), "x * r * 3 is x * (r * 3) for small r", _by_smaller, (mul,))
-DOUBLED_BELOW = Rule((div,), "x / (y * 2) is x / y * 0.5", _doubled_below, (mul,))
+LOST = "a number that overflows or vanishes on the way, or no longer does so"
+ONE_FACTOR = Rule(made(mul), "x * 3 * 5 is x * 15", _one_factor, LOST, (mul, div))
+BY_SMALLER = Rule(made(mul), "x * r * 3 is x * (r * 3) for small r", _by_smaller, LOST, (mul,))
+DOUBLED_BELOW = Rule(made(div), "x / (y * 2) is x / y * 0.5", _doubled_below, LOST, (mul,))
 
 __all__ = ["BY_SMALLER", "DOUBLED_BELOW", "ONE_FACTOR", "scaled"]

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fungrad.compiler.passes.rewriter import Rule, Writer
+from fungrad.compiler.passes.patterns import Value, made, rule
+from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.value_facts import loose, unsigned
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.movement.gather import Index, expanded, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import pad, slice_axis
 from fungrad.primitives.movement.scatter import index_add
 
+X = Value("x")
 Widths = Sequence[tuple[int, int]]
 """How much a box leaves out before it and behind it, along each axis."""
 
@@ -44,68 +46,65 @@ def _within(outer: Widths, inner: Widths) -> Index:
     return _index([(a + before, b + after) for (a, b), (before, after) in both])
 
 
-def _as_slice(writer: Writer, equation: Equation) -> Atom | None:
-    (x,), axis = equation.inputs, equation.params["axis"]
-    start, stop = equation.params["start"], equation.params["stop"]
+@rule(made(slice_axis, X), "a stretch of an axis is a slice")
+def stretch_of_axis(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
+    axis, start, stop = (equation.params[key] for key in ("axis", "start", "stop"))
     index = _index([(0, 0)] * axis + [(start, x.type.shape[axis] - stop)])
     return writer.add(equation, getitem, x, index=index)
 
 
-def _as_scatter(writer: Writer, equation: Equation) -> Atom | None:
+@rule(made(pad, X), "zeros around an array: a slice of zeros")
+def pad_as_scatter(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     shape, index = equation.outputs[0].type.shape, _index(equation.params["widths"])
-    return writer.add(equation, scatter, equation.inputs[0], index=index, shape=shape)
+    return writer.add(equation, scatter, x, index=index, shape=shape)
 
 
-def _sliced_twice(writer: Writer, equation: Equation) -> Atom | None:
-    (part, *_) = equation.inputs
-    made = writer.made_by(part, getitem)
-    outer = None if made is None else box(made.params["index"], made.inputs[0].type.shape)
+@rule(made(getitem), "a slice of a slice is one", of=(getitem,))
+def slice_of_slice(writer: Writer, equation: Equation) -> Atom | None:
+    part = equation.inputs[0]
+    made_by = writer.definition(part, getitem)
+    outer = None if made_by is None else box(made_by.params["index"], made_by.inputs[0].type.shape)
     inner = box(equation.params["index"], part.type.shape)
-    if made is None or outer is None or inner is None:
+    if made_by is None or outer is None or inner is None:
         return None
-    writer.pass_by(part)
-    return writer.add(equation, getitem, made.inputs[0], index=_within(outer, inner))
+    writer.release(part)
+    return writer.add(equation, getitem, made_by.inputs[0], index=_within(outer, inner))
 
 
-def _scattered_twice(writer: Writer, equation: Equation) -> Atom | None:
+@rule(made((scatter, index_add)), "zeros around zeros", of=(scatter,))
+def scatter_of_scatter(writer: Writer, equation: Equation) -> Atom | None:
     """scatter(scatter(x)) as a scatter of x, and so a scatter that is added to an array."""
     *before, part = equation.inputs[: 2 if equation.primitive is index_add else 1]
     if before and not (loose(writer, equation) or unsigned(writer, before[0])):
         return None
-    made, shape = writer.made_by(part, scatter), equation.outputs[0].type.shape
-    inner = None if made is None else box(made.params["index"], part.type.shape)
+    made_by, shape = writer.definition(part, scatter), equation.outputs[0].type.shape
+    inner = None if made_by is None else box(made_by.params["index"], part.type.shape)
     outer = box(equation.params["index"], shape)
-    if made is None or outer is None or inner is None:
+    if made_by is None or outer is None or inner is None:
         return None
-    writer.pass_by(part)
+    writer.release(part)
     params = {**equation.params, "index": _within(outer, inner)}
-    return writer.add(equation, equation.primitive, *before, made.inputs[0], **params)
+    return writer.add(equation, equation.primitive, *before, made_by.inputs[0], **params)
 
 
-def _sliced_before(writer: Writer, equation: Equation) -> Atom | None:
+@rule(made(getitem), "what is not in a slice need not be made")
+def slice_before(writer: Writer, equation: Equation) -> Atom | None:
     """f(x, y)[1:] as f(x[1:], y[1:]), where f is done element by element and read there alone."""
     whole = equation.inputs[0]
-    made: Any = writer.made_here(whole)
-    if made is None or made.primitive.partials is None or made.primitive.multiple:
+    made_by: Any = writer.sole_use_definition(whole)
+    if made_by is None or made_by.primitive.partials is None or made_by.primitive.multiple:
         return None
     if box(equation.params["index"], whole.type.shape) is None:
         return None
-    if any(a.type.shape not in ((), whole.type.shape) for a in made.inputs):
+    if any(a.type.shape not in ((), whole.type.shape) for a in made_by.inputs):
         return None
-    writer.drop(made)
     parts = [
         writer.add(equation, getitem, atom, **equation.params) if atom.type.shape else atom
-        for atom in made.inputs
+        for atom in made_by.inputs
     ]
-    return writer.add(made, made.primitive, *parts, **made.params)
+    return writer.add(made_by, made_by.primitive, *parts, **made_by.params)
 
 
-BOXES = (
-    Rule((slice_axis,), "a stretch of an axis is a slice", _as_slice),
-    Rule((pad,), "zeros around an array: a slice of zeros", _as_scatter),
-    Rule((getitem,), "a slice of a slice is one", _sliced_twice, (getitem,)),
-    Rule((getitem,), "what is not in a slice need not be made", _sliced_before),
-    Rule((scatter, index_add), "zeros around zeros", _scattered_twice, (scatter,)),
-)
+RULES = (stretch_of_axis, pad_as_scatter, slice_of_slice, slice_before, scatter_of_scatter)
 
-__all__ = ["BOXES", "box"]
+__all__ = ["RULES", "box"]

@@ -1,0 +1,164 @@
+"""Rewriting rules as data: a pattern of equations, a guard, and what takes the pattern's place.
+
+    X, Y = Value("x"), Value("y")
+
+    @rule(made((add, sub), X, once(neg, Y)), "x + -y is x - y")
+    def _(writer, equation, x, y): ...
+
+`made(mul, X, Y)` is a value that `mul` gives, in either order of its operands; `once` is one that
+nothing else reads, so that it is not computed after the rewriting. A rule is called with what the
+names stand for, for each way in which the pattern matches, until it gives the replacement. Which
+values lose a use, and which gain one, is the rewriter's work. Knows the IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from fungrad.ir.graph import Atom, Equation, Literal, PrimitiveLike
+from fungrad.support.record import Record
+
+CONSTANT = "constant"
+"""What has made a constant of the Graph."""
+Names = dict[str, Any]
+
+
+class Writer(Protocol):
+    """What patterns ask of what writes the Graph, and keeps count of the uses of values."""
+
+    def definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None: ...
+    def is_single_use(self, atom: Atom) -> bool: ...
+    def release(self, atom: Atom) -> None: ...
+    def mark(self) -> int: ...
+    def restore(self, mark: int) -> None: ...
+
+
+class Value(Record):
+    """Any value; the same one wherever the name stands."""
+
+    name: str
+
+
+class Number(Record):
+    """A literal number, equal to `value` where that is given."""
+
+    name: str
+    value: float | None = None
+
+
+class Made(Record):
+    """What one of some primitives makes of operands; of any, where none are given.
+
+    `once` says that nothing else may read it; `name` is what its equation is called.
+    """
+
+    primitives: tuple[PrimitiveLike, ...]
+    operands: tuple[Pattern, ...]
+    once: bool
+    name: str
+
+
+Pattern = Value | Number | Made
+
+
+def made(primitives: Any, *operands: Pattern, name: str = "") -> Made:
+    """A value that one of the primitives makes."""
+    several = primitives if isinstance(primitives, tuple) else (primitives,)
+    return Made(several, operands, False, name)
+
+
+def once(primitives: Any, *operands: Pattern, name: str = "") -> Made:
+    """The same of a value that nothing else reads."""
+    return made(primitives, *operands, name=name)._replace(once=True)
+
+
+class Rule(Record):
+    """A rewriting of the equations that match a pattern.
+
+    `replace(writer, equation, **names)` gives the atom that the output is equal to, or None.
+    `loses` says what may change, of rules that hold in exact arithmetic only. `of` are the
+    primitives of which one has to have made an operand (a `Literal`, a `CONSTANT`), if there are
+    any: no other equation is asked. `guard` has to hold for the equation.
+    """
+
+    pattern: Made
+    reason: str
+    replace: Callable[..., Atom | None]
+    loses: str = ""
+    of: tuple[Any, ...] = ()
+    guard: Callable[[Equation], bool] | None = None
+
+    def applied(self, writer: Writer, equation: Equation) -> Atom | None:
+        """The replacement of an equation's output, where the rule holds."""
+        if self.guard is not None and not self.guard(equation):
+            return None
+        for names in _operands(writer, self.pattern, equation, (), {}):
+            mark = writer.mark()
+            found = self.replace(writer, equation, **names)
+            if found is not None and found.type == equation.outputs[0].type:
+                return found
+            writer.restore(mark)
+        return None
+
+
+def rule(
+    pattern: Made, reason: str, *, loses: str = "", of: Sequence[Any] = (),
+    guard: Callable[[Equation], bool] | None = None,
+) -> Callable[[Callable[..., Atom | None]], Rule]:  # fmt: skip
+    """Makes a rule of the function that gives the replacement."""
+    makers = set(of)
+    for operand in pattern.operands:
+        if isinstance(operand, Made):
+            makers.update(operand.primitives)
+        elif isinstance(operand, Number):
+            makers.add(Literal)
+    return lambda replace: Rule(pattern, reason, replace, loses, tuple(makers), guard)
+
+
+Waiting = tuple[tuple[Pattern, Atom], ...]
+
+
+def _matches(writer: Writer, waiting: Waiting, names: Names) -> Iterator[Names]:
+    """What names stand for, for each way in which values match their patterns."""
+    if not waiting:
+        yield names
+        return
+    (pattern, atom), *others = waiting
+    rest = tuple(others)
+    if isinstance(pattern, Made):
+        equation = writer.definition(atom, *pattern.primitives)
+        if equation is None or (pattern.once and not writer.is_single_use(atom)):
+            return
+        mark = writer.mark()
+        writer.release(atom)
+        yield from _operands(writer, pattern, equation, rest, names)
+        writer.restore(mark)
+        return
+    if isinstance(pattern, Number):
+        if not isinstance(atom, Literal):
+            return
+        if pattern.value is not None and not bool(atom.value == pattern.value):
+            return
+    if names.get(pattern.name, atom) is atom:
+        yield from _matches(writer, rest, {**names, pattern.name: atom})
+
+
+def _operands(
+    writer: Writer, pattern: Made, equation: Equation, rest: Waiting, names: Names
+) -> Iterator[Names]:
+    """The same of the operands of an equation, in both orders where these are as good."""
+    if pattern.name:
+        names = {**names, pattern.name: equation}
+    operands, inputs = pattern.operands, equation.inputs
+    if not operands:
+        yield from _matches(writer, rest, names)
+    elif len(operands) == len(inputs):
+        yield from _matches(writer, (*zip(operands, inputs, strict=True), *rest), names)
+        alike = inputs[0] is inputs[-1] or all(isinstance(o, Value) for o in operands)
+        if equation.primitive.commutative and not alike:
+            pairs = zip(operands, inputs[::-1], strict=True)
+            yield from _matches(writer, (*pairs, *rest), names)
+
+
+__all__ = ["CONSTANT", "Made", "Number", "Rule", "Value", "made", "once", "rule"]

@@ -1,0 +1,164 @@
+"""Rules for products, quotients, powers and signs that give the same numbers for every float.
+
+With rounding, NaN, infinities and the signs of zeros: x * 1 is x, -a * b is -(a * b), x / 8 is
+x * 0.125; but x * 0 is not 0. Those that lose the sign of a zero say so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.passes.patterns import Number, Value, made, once, rule
+from fungrad.compiler.passes.rewriter import Writer, exchanged
+from fungrad.compiler.passes.value_facts import floats, gives_floats, gives_real
+from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
+from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape, transpose
+
+X, Y, C = Value("x"), Value("y"), Number("c")
+SIGN = "the sign of 0"
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+@rule(made(mul, X, Number("one", 1)), "x * 1 is x", guard=gives_real)
+def times_one(writer: Writer, equation: Equation, x: Atom, one: Literal) -> Atom | None:
+    return x
+
+
+@rule(made(mul, X, Number("c", -1)), "x * -1 is -x")
+def times_minus_one(writer: Writer, equation: Equation, x: Atom, c: Literal) -> Atom | None:
+    alike = x.type.dtype == equation.outputs[0].type.dtype
+    return writer.add(equation, neg, x) if alike and floats(x) else None
+
+
+@rule(made(add, X, X), "x + x is x * 2", guard=gives_floats)
+def double(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
+    return writer.add(equation, mul, x, Literal(2.0))
+
+
+@rule(made(div, X, C), "x / 8 is x * 0.125")
+def over_power_of_two(writer: Writer, equation: Equation, x: Atom, c: Literal) -> Atom | None:
+    if not _power_of_two(c.value) or not floats(x):
+        return None
+    limits = np.finfo(x.type.dtype)
+    if not limits.tiny <= min(abs(c.value), 1.0 / abs(c.value)):
+        return None  # of half precision: it, or its reciprocal, is not there, or has too few bits
+    return writer.add(equation, mul, x, Literal(1.0 / c.value))
+
+
+def _power_of_two(number: Any) -> bool:
+    """Whether a number is one, and it and its reciprocal are of no extreme size."""
+    if type(number) not in (int, float) or number == 0 or not math.isfinite(number):
+        return False
+    return abs(math.frexp(number)[0]) == 0.5 and 2.0**-64 <= abs(number) <= 2.0**64
+
+
+# --- signs ----------------------------------------------------------------------------------------
+
+
+def _opposite(atom: Atom) -> Literal | None:
+    """The number of the other sign; None where its dtype has none, as of the integer 0."""
+    if not isinstance(atom, Literal):
+        return None
+    value: Any = atom.value
+    signed = atom.type.inexact or (type(value) is int and value != 0)
+    return Literal(-value) if signed else None
+
+
+@rule(made(neg, made(neg, X)), "- -x is x")
+def twice_negated(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
+    return x
+
+
+@rule(made(neg, once((mul, div), name="scaled")), "-(x * 2) is x * -2", guard=gives_floats)
+def scaled_negatively(writer: Writer, equation: Equation, scaled: Equation) -> Atom | None:
+    """-(x * c) is x * -c, and -(c / x) is -c / x, for a number c."""
+    first, second = scaled.inputs
+    number = _opposite(second)
+    if number is not None:
+        return writer.add(equation, scaled.primitive, first, number)
+    number = _opposite(first)
+    return None if number is None else writer.add(equation, scaled.primitive, number, second)
+
+
+def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
+    """What a value is the negation of, where the negation was made for nothing else."""
+    if not atom.type.inexact:
+        return None  # integers wrap
+    negation = writer.sole_use_definition(atom, neg)
+    return None if negation is None else negation.inputs[0]
+
+
+@rule(made((mul, div)), "-x * y is -(x * y)", guard=gives_floats, of=(neg,))
+def factor_negated(writer: Writer, equation: Equation) -> Atom | None:
+    """-x * y is -(x * y), and -x * c is x * -c for a number c."""
+    for position, atom in enumerate(equation.inputs):
+        positive = opposite_of(writer, atom)
+        if positive is None:
+            continue
+        inputs = exchanged(equation.inputs, position, positive)
+        number = _opposite(inputs[1 - position])
+        if number is not None:
+            inputs = exchanged(inputs, 1 - position, number)
+            return writer.add(equation, equation.primitive, *inputs)
+        return writer.add(equation, neg, writer.add(equation, equation.primitive, *inputs))
+    return None
+
+
+@rule(made((add, sub)), "x + -y is x - y", of=(neg,))
+def minus(writer: Writer, equation: Equation) -> Atom | None:
+    """x - y for x + -y. The imaginary zero of a real y would be subtracted from a complex x."""
+    x, y = equation.inputs
+    if len({a.type.dtype.kind == "c" for a in equation.inputs}) > 1:
+        return None
+    positive = opposite_of(writer, y)
+    if positive is not None:
+        return writer.add(equation, sub if equation.primitive is add else add, x, positive)
+    positive = opposite_of(writer, x) if equation.primitive is add else None
+    return None if positive is None else writer.add(equation, sub, y, positive)
+
+
+def _negated_behind(writer: Writer, equation: Equation) -> Atom | None:
+    positive = opposite_of(writer, equation.inputs[0])
+    if positive is None:
+        return None
+    inner = writer.add(equation, equation.primitive, positive, **equation.params)
+    return writer.add(equation, neg, inner)
+
+
+@rule(made((reshape, transpose)), "-x, moved about", of=(neg,))
+def moved_negated(writer: Writer, equation: Equation) -> Atom | None:
+    return _negated_behind(writer, equation)
+
+
+@rule(made(reduce_sum), "sum(-x) is -sum(x)", of=(neg,), loses=SIGN)
+def negated_sum(writer: Writer, equation: Equation) -> Atom | None:
+    return _negated_behind(writer, equation)
+
+
+@rule(made(neg, once((add, sub), X, Y, name="total")), "-(x - y) is y - x", loses=SIGN)
+def sum_negated(
+    writer: Writer, equation: Equation, total: Equation, x: Atom, y: Atom
+) -> Atom | None:
+    """-(x - y) is y - x, and -(x + c) is -c - x, for a number c."""
+    if not equation.outputs[0].type.inexact:
+        return None
+    if total.primitive is sub:
+        return writer.add(equation, sub, y, x)
+    if isinstance(x, Literal):
+        x, y = y, x
+    number = _opposite(y)
+    return None if number is None else writer.add(equation, sub, number, x)
+
+
+RULES = (
+    times_one, twice_negated, scaled_negatively, times_minus_one, factor_negated, minus,
+    moved_negated, double, over_power_of_two,
+)  # fmt: skip
+SIGNS_OF_ZERO = (sum_negated, negated_sum)
+
+__all__ = ["RULES", "SIGNS_OF_ZERO", "opposite_of"]

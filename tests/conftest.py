@@ -1,5 +1,5 @@
-"""Fixtures: of the command line's tests (a module's `functions` is the path of a user's file), and
-of what is compiled with sums and products regrouped.
+"""The tier of fast tests, and fixtures: of the command line's tests (a module's `functions` is the
+path of a user's file), and of what is compiled with sums and products regrouped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,17 @@ import pytest
 
 import fungrad as fg
 from fungrad.cli.main import main
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Marks as `fast` the first case of every test that is not marked `slow`."""
+    seen = set()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name not in seen and item.get_closest_marker("slow") is None:
+            seen.add(name)
+            item.add_marker(pytest.mark.fast)
 
 
 @pytest.fixture

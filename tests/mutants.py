@@ -23,6 +23,6 @@ class Mutant(NamedTuple):
 
 def of(file: str, tests: tuple[str, ...], *changes: tuple[str, str, str]) -> tuple[Mutant, ...]:
     """The mutants of a file that the same tests have to kill: what is broken, old, new of each."""
-    part = file.removesuffix(".py").split("/")[-1]
+    part = "/".join(file.removesuffix(".py").split("/")[-2:])
     return tuple([Mutant(f"{part}: {n}", file, old, new, tests)
                   for n, old, new in changes])  # fmt: skip

@@ -295,7 +295,7 @@ def test_the_page_needs_nothing_else_and_nothing_breaks_out_of_it():
 def test_dagre_comes_with_its_licence():
     text = Picture(nasty_graph()).to_html()
     assert "Chris Pettitt" in text
-    folder = importlib.resources.files("fungrad.inspect").joinpath("page")
+    folder = importlib.resources.files("fungrad.inspect.draw").joinpath("page")
     assert "Permission is hereby granted" in folder.joinpath("dagre.LICENSE.txt").read_text()
 
 

@@ -238,3 +238,11 @@ def test_functions_of_pythons_numbers_give_numpys_numbers(name, number):
         if type(number) is float and name not in ("where", "clip"):
             primal = fg.jvp(beside, args, args)[0]
             assert [x.dtype for x in primal] == [x.dtype for x in want]
+
+
+@pytest.mark.parametrize("power", [0.5, -0.5, -1.5, 0.75])
+def test_the_slope_of_a_power_of_pythons_zero_is_numpys(power):
+    with np.errstate(all="ignore"):
+        found = fg.grad(lambda x: x**power)(0.0)
+        assert found == power * np.float64(0.0) ** (power - 1.0)
+        assert fg.jit(fg.grad(lambda x: x**power))(0.0) == found

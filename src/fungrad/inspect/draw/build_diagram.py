@@ -63,7 +63,7 @@ def family(equation: Equation) -> str:
         return "reduce"
     parts = primitive.module.removeprefix("fungrad.").split(".")
     for name, modules in FAMILIES.items():
-        if any(part.startswith(modules) for part in parts):
+        if any(part in modules for part in parts):
             return name
     return "pointwise" if primitive.partials is not None else "other"
 

@@ -130,9 +130,9 @@ def _power_by_base(z: Any, x: Any, y: Any) -> Any:
             return 0.0 if y == 0 else 1.0
         if y == 2:
             return Times(2.0, x)
-        return x ** (y - 1) * y
+        return power(x, y - 1) * y
     corner = np.logical_and(x == 0, y == 0)
-    return y * select(corner, 1.0, x) ** (y - 1.0)
+    return y * power(select(corner, 1.0, x), y - 1.0)
 
 
 def _power_by_exponent(z: Any, x: Any, y: Any) -> Any:

@@ -94,3 +94,70 @@ def test_structural_primitives_of_users_are_pure_where_they_say_so():
         primitive = extend.structural(name, eval=run, pure=pure)
         outer = fg.make_jaxpr(lambda x, p=primitive: p(x, graph=graph)[0])(1.0)
         assert [is_pure(e) for e in outer.equations] == [pure]
+
+
+# --- a function that NumPy lacks: one declaration of six lines -----------------------------
+
+exp10 = extend.elementwise(
+    "exp10",
+    lambda x: np.power(10.0, x),
+    partials=[lambda y, x: y * np.log(10.0)],
+    inline=True,
+)
+
+
+def test_a_new_function_has_derivatives_and_batches():
+    fg.testing.check_grads(exp10, [np.linspace(-1.0, 1.0, 5)], order=2)
+    rows = np.linspace(-1.0, 1.0, 6).reshape(2, 3)
+    np.testing.assert_array_equal(fg.vmap(exp10)(rows), 10.0**rows)
+    np.testing.assert_allclose(fg.grad(fg.grad(exp10))(0.5), 10**0.5 * np.log(10.0) ** 2)
+
+
+def test_a_new_function_is_fused_as_numpys_are():
+    def f(op):
+        return lambda x: np.sum(op(np.sin(x)) * 2.0 + x)
+
+    x = np.linspace(-1.0, 1.0, 100_000)
+    new = fg.jit(f(exp10)).lower(x)
+    assert "power(k11, b0, out=b0)" in new.source
+    assert new.source == fg.jit(f(lambda x: np.power(10.0, x))).lower(x).source
+    assert fg.jit(f(exp10))(x) == fg.jit(f(lambda x: np.power(10.0, x)))(x)
+    gradient, plain = fg.jit(fg.grad(f(exp10)))(x), fg.grad(f(exp10))(x)
+    np.testing.assert_allclose(gradient, plain, rtol=1e-13)
+
+
+def test_a_new_function_leaves_loops_and_runs_on_numbers():
+    def f(x, xs):
+        return lax.scan(lambda c, x: (c * 0.5 + exp10(x), c), x, xs)
+
+    graph = optimised(fg.make_jaxpr(f)(XS[0], XS))
+    (loop,) = [e for e in graph.equations if e.primitive.name == "scan"]
+    assert [e.primitive.name for e in loop.params["body"].equations] == ["mul", "add"]
+    assert "pow(10.0, x0_0)" in fg.jit(lambda x: exp10(x) * 2.0).lower(1.5).source
+    assert fg.jit(lambda x: exp10(x) * 2.0)(1.5) == 2.0 * 10.0**1.5
+
+
+def test_a_new_function_is_counted_and_exported():
+    x = np.ones(30)
+    found = fg.jit(lambda x: exp10(x) + 1.0).lower(x).cost()
+    assert (found.flops, found.transcendentals, found.unknown) == (30, 30, {})
+    text = fg.to_source(lambda x: exp10(x) + 1.0, x)
+    assert "10.0**x" in text and "exp10" not in text
+    assert extend.elementwise("tripled", lambda x: 3 * x, partials=[3], cost=1).cost == 1
+
+
+def test_lines_of_users_are_kept_where_a_function_is_taken_in():
+    graph = optimised(fg.make_jaxpr(lambda x: exp10(x))(1.0))
+    assert [(e.primitive.name, e.source.file) for e in graph.equations] == [("power", __file__)]
+    (equation,) = graph.equations
+    here = test_lines_of_users_are_kept_where_a_function_is_taken_in.__code__.co_firstlineno
+    assert equation.source.line == here + 1
+
+
+def test_what_cannot_be_recorded_says_whose_eval_it_is():
+    branching = extend.elementwise(
+        "branching", lambda x: x if np.all(x > 0) else -x, partials=[None], inline=True
+    )
+    assert branching(1.0) == 1.0
+    with pytest.raises(fg.errors.FungradError, match="eval of `branching`, declared inline"):
+        fg.jit(branching)(np.ones(3))

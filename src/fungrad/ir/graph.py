@@ -29,6 +29,7 @@ class PrimitiveLike(Protocol):
     cost: Any
     view: bool
     commutative: bool
+    inline: bool
 
     @property
     def ufunc(self) -> Any:

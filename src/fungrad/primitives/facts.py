@@ -64,6 +64,7 @@ class Facts(TypedDict, total=False):
     view: bool
     commutative: bool
     scalar: ScalarForm | str
+    inline: bool
     kink: Callable[..., Any]
 
 
@@ -73,6 +74,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "view": False,
         "commutative": False,
         "scalar": None,
+        "inline": False,
         "kink": None,
     }
 )

@@ -109,15 +109,17 @@ class Primitive:
         numbers rounds by their order).
       scalar: what it does to numbers, a `ScalarForm` or the name of its operation, where it is
         elementwise and a program of numbers can have it.
+      inline: whether `eval` is written with functions of NumPy's that a trace can record: compiled
+        programs run those in its place, and so fuse, count, write and export what it does.
       kink: `kink(*args, **params)`, where values sit at which it has no one derivative (see
         docs/kinks.md): booleans, one for each such place.
     """
 
     __slots__ = (
         "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
-        "eval", "forward", "jvp", "keep", "kink", "module", "moves", "multiple", "name",
-        "partials", "plain", "pure", "reads", "scalar", "simple", "type", "undo", "view",
-        "vjp",
+        "eval", "forward", "inline", "jvp", "keep", "kink", "module", "moves", "multiple",
+        "name", "partials", "plain", "pure", "reads", "scalar", "simple", "type", "undo",
+        "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -209,6 +211,7 @@ class Primitive:
     view: bool
     commutative: bool
     scalar: ScalarForm | None
+    inline: bool
     kink: Rule | None
 
     def __call__(self, *args: Any, **params: Any) -> Any:

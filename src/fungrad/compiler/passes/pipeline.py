@@ -19,6 +19,7 @@ from fungrad.compiler.passes.rewriter import (
     copied,
     is_pure,
     key_of,
+    placed,
     renamed,
     renewed,
     rewired,
@@ -33,6 +34,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.reassociation import chosen, regrouping
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import kept, pruned
+from fungrad.tracing.graph_trace import stage
 
 FOLDED = 1 << 16
 """The most elements of a value that is computed when a function is compiled."""
@@ -151,6 +153,50 @@ def _is_call(equation: Equation) -> bool:
     return equation.primitive is call and not equation.params.get("quiet")
 
 
+def expand(graph: Graph) -> Graph:
+    """Puts what `eval` does in the place of the primitives that are declared `inline`: a compiled
+    program, which asks for no derivatives of them any more, has their parts to fuse and to write.
+    """
+    if not any(e.primitive.inline for e in graph.equations):
+        return graph
+    constants, equations = list(graph.constants), list[Equation]()
+    names: Renaming = {}
+    for equation in graph.equations:
+        read = rewired(equation, names)
+        inner = _inside(read) if read.primitive.inline else None
+        if inner is None:
+            equations.append(read)
+            continue
+        constants += inner.constants
+        local: Renaming = {id(v): a for v, a in zip(inner.inputs, read.inputs, strict=True)}
+        for e in inner.equations:
+            equations.append(
+                placed(read, e.primitive, renamed(e.inputs, local), e.outputs, e.params)
+            )
+        found = renamed(inner.outputs, local)
+        names.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
+    return graph.replace(
+        constants=tuple(constants),
+        equations=tuple(equations),
+        outputs=renamed(graph.outputs, names),
+    )
+
+
+def _inside(equation: Equation) -> Graph | None:
+    """The Graph of what a primitive's `eval` does; None where its types would be others."""
+    primitive: Any = equation.primitive
+    types = [atom.type for atom in equation.inputs]
+
+    def run(*args: Any) -> Any:
+        made = primitive.eval(*args, **equation.params)
+        return list(made) if primitive.multiple else [made]
+
+    names = [f"argument {i}" for i in range(len(types))]
+    graph = stage(run, types, names, lambda: f"eval of `{primitive.name}`, declared inline")
+    same = graph.output_types == [v.type for v in equation.outputs]
+    return expand(inline(graph)) if same else None
+
+
 def erase_stops(graph: Graph) -> Graph:
     """Reads through stop_gradient, which is the identity on values."""
     if not any(map(_is_stop, graph.equations)):
@@ -228,7 +274,7 @@ def lighten(graph: Graph) -> Graph:
     """Drops what loops need not carry, and computes before them what does not change in them."""
 
     def body_passes(body: Graph) -> Graph:
-        body = simplified(thinned(erase_stops(inline(body))))
+        body = simplified(thinned(erase_stops(expand(inline(body)))))
         return in_one(forwarded(body, arrays=False))
 
     return _lightened(graph, body_passes)
@@ -256,6 +302,7 @@ def settle(graph: Graph) -> Graph:
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     inline,
+    expand,
     settle,
     erase_stops,
     pruned,
@@ -288,4 +335,13 @@ def optimised(graph: Graph) -> Graph:
     return result
 
 
-__all__: list[Any] = ["PASSES", "erase_stops", "fold", "inline", "lighten", "optimised", "settle"]
+__all__: list[Any] = [
+    "PASSES",
+    "erase_stops",
+    "expand",
+    "fold",
+    "inline",
+    "lighten",
+    "optimised",
+    "settle",
+]

@@ -44,7 +44,7 @@ class TileWriter(Protocol):
 class _InPlaceOfPrimitive:
     """What two equations that are done together have for their primitive."""
 
-    multiple = effect = cuts = view = commutative = False
+    multiple = effect = cuts = view = commutative = inline = False
     pure = True
     ufunc = eval = cost = None
 

@@ -33,6 +33,7 @@ FOLDERS = (
     "debugging",
     "rematerialisation",
     "implicit",
+    "compiler.cost_model",
     "compiler.passes",
     "compiler.lowering",
     "compiler",

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.pipeline import PASSES, inline, optimised
 from fungrad.compiler.passes.rewriter import Writer, simplified_by
 from fungrad.compiler.passes.simplify import blas_and_power_forms
@@ -1145,14 +1146,14 @@ def test_a_call_that_does_something_is_expanded_each_time():
 
 
 def test_calls_stay_calls_where_they_would_be_too_many_equations(monkeypatch):
-    monkeypatch.setattr("fungrad.compiler.passes.pipeline.EXPANDED", 100)
+    monkeypatch.setattr(costs, "expanded_equations", 100)
     x = np.linspace(0.0, 1.0, 3)
     f, whole = (twofold(9, lambda x, k=k: x * 0.5 ** next(k)) for k in map(itertools.count, (2, 2)))
     graph = fg.make_jaxpr(f)(x)
     assert 0 < len(inline(graph).equations) <= 100
-    monkeypatch.setattr("fungrad.compiler.passes.pipeline.EXPANDED", 1 << 17)
+    monkeypatch.setattr(costs, "expanded_equations", 1 << 17)
     assert len(inline(fg.make_jaxpr(whole)(x)).equations) > 1_000
-    monkeypatch.setattr("fungrad.compiler.passes.pipeline.EXPANDED", 100)
+    monkeypatch.setattr(costs, "expanded_equations", 100)
     np.testing.assert_array_equal(f(x), whole(x))
     for transform in (lambda f: fg.grad(lambda x: np.sum(f(x))), fg.vmap, fg.jacobian):
         np.testing.assert_allclose(fg.jit(transform(f))(x), transform(f)(x))

@@ -9,8 +9,8 @@ import pytest
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.array_lowering import ArrayLowering
-from fungrad.compiler.passes.loops import loop_fission
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.tree_util import tree_leaves, tree_map
 
@@ -539,7 +539,7 @@ def test_stacks_that_are_too_large_are_not_made(monkeypatch):
     start, xs = np.eye(9), np.ones((50, 9))
     _, (loop,) = loops_of(f, start, xs)
     assert "mul" not in names(loop.params["body"])
-    monkeypatch.setattr(loop_fission, "FREE", 10)
+    monkeypatch.setattr(costs, "free_stack", 10)
     _, (loop,) = loops_of(f, start, xs)
     assert "mul" in names(loop.params["body"])
 
@@ -571,7 +571,7 @@ def test_as_much_leaves_a_loop_as_may_be_stacked(monkeypatch):
     args = numbers(7)[assembled]
     counts = []
     for free in (1 << 17, 0):
-        monkeypatch.setattr(loop_fission, "FREE", free)
+        monkeypatch.setattr(costs, "free_stack", free)
         g = fg.grad(lambda *args: assembled(lax.scan, *args), (0, 1, 2))
         _, (_, back) = loops_of(g, *args)
         counts.append(names(optimised(back.params["body"])).count("mul"))

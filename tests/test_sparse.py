@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fungrad as fg
-from fungrad.compiler.passes.jacobian_sparsity import rules
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.jacobian_sparsity.diagonal_matrix import (
     COLUMNS,
     ROWS,
@@ -31,8 +31,8 @@ PAIR = RNG.normal(size=(8, 7))
 @pytest.fixture
 def everywhere(monkeypatch):
     """Small matrices are thinned, too, and those of many diagonals."""
-    monkeypatch.setattr(rules, "SMALLEST", 1)
-    monkeypatch.setattr(rules, "FOR_A_DIAGONAL", 0)
+    monkeypatch.setattr(costs, "basis", 1)
+    monkeypatch.setattr(costs, "diagonal", 0)
 
 
 VECTORS = {
@@ -170,8 +170,8 @@ def test_several_arguments(everywhere):
 @given(programs(scalar=False, max_steps=6))
 @settings(max_examples=40, deadline=None)
 def test_random_programs(program):
-    before = rules.SMALLEST, rules.FOR_A_DIAGONAL
-    rules.SMALLEST, rules.FOR_A_DIAGONAL = 1, 0
+    before = costs.basis, costs.diagonal
+    costs.basis, costs.diagonal = 1, 0
     try:
         argnums = tuple(range(len(program.args)))
         for transform in (fg.jacfwd, fg.jacrev):
@@ -180,7 +180,7 @@ def test_random_programs(program):
             for block, other in zip(found, expected, strict=True):
                 np.testing.assert_allclose(block, other, rtol=1e-9, atol=1e-9)
     finally:
-        rules.SMALLEST, rules.FOR_A_DIAGONAL = before
+        costs.basis, costs.diagonal = before
 
 
 def largest(jacobian, *args):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.patterns import CONSTANT, Rule
 from fungrad.ir.graph import (
     Atom,
@@ -24,18 +25,6 @@ from fungrad.ir.graph import (
 )
 from fungrad.ir.reassociation import regrouping
 from fungrad.retracing.graph_transforms import effectful, kept
-
-SMALL = 1 << 11
-"""Arrays of no more elements cost more to call NumPy for than to compute."""
-COMPARED = 1 << 16  # bytes of a constant that is compared with others
-DEEP = 8
-"""How many equations up a rule looks that calls itself for what an equation reads: Python's stack
-ends, and so does what is gained.
-"""
-NESTED = 4
-"""How many rules may write one for another. Without an end, those along a chain of equations write
-all of it anew for each of them.
-"""
 
 Renaming = dict[int, Atom]
 Replace = Callable[[Equation], Equation | tuple[Atom, ...]]
@@ -243,7 +232,7 @@ class Writer:
     def write(self, equation: Equation) -> tuple[Atom, ...]:
         """The outputs of an equation, or what they are equal to."""
         reads = self._reads
-        rules = self._rules_for(equation) if self._writing < NESTED else ()
+        rules = self._rules_for(equation) if self._writing < costs.nested_rules else ()
         if rules:  # they find the equation gone
             self._writing += 1
             for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
@@ -335,7 +324,7 @@ def _equal_constants(graph: Graph) -> Renaming:
     for variable, value in graph.constants:
         if type(value) is not np.ndarray or value.dtype.hasobject:
             continue
-        if value.nbytes <= COMPARED:
+        if value.nbytes <= costs.compared_constant:
             known = first.setdefault((variable.type, value.tobytes()), variable)
             if known is not variable:
                 names[id(variable)] = known

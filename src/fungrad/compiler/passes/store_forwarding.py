@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import (
-    SMALL,
     Renaming,
     applied,
     copied,
@@ -267,7 +267,7 @@ class _Forwarder:
         root = chain.root
         first, last = places[0], places[-1]
         beside = chain.axes == 1 and last - first < len(places)
-        many = len(places) >= FEW or chain.size > SMALL
+        many = len(places) >= FEW or chain.size > costs.small_array
         if len(places) > 1 and (beside or (self.arrays and many)):
             values = self._side_by_side(like, chain, [found[place] for place in places])
             if beside:

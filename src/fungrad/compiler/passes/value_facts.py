@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.rewriter import DEEP, Writer, doubles
+from fungrad.compiler.cost_model import costs
+from fungrad.compiler.passes.rewriter import Writer, doubles
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import add, mul, select, sub
 from fungrad.primitives.elementwise.ufuncs import abs as absolute
@@ -67,7 +68,7 @@ def _unsigned(value: Any) -> bool:
     return not np.any(np.signbit(parts) & (np.abs(parts) < _HALF))
 
 
-def unsigned(writer: Writer, atom: Atom, deep: int = DEEP) -> bool:
+def unsigned(writer: Writer, atom: Atom, deep: int = costs.searched_operands) -> bool:
     """Whether no element of a value is -0.0, as far as that is known."""
     if not atom.type.inexact or id(atom) in writer.unsigned:
         return True

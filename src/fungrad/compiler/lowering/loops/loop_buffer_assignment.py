@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop, Operand
 from fungrad.compiler.lowering.liveness import AliasLiveness
 from fungrad.compiler.lowering.program import (
@@ -27,7 +28,6 @@ from fungrad.compiler.lowering.program import (
     Value,
     View,
 )
-from fungrad.compiler.passes.rewriter import SMALL
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.support.record import Record
@@ -122,7 +122,7 @@ class LoopMemory(ArrayLowering):
         ones are not.
         """
         found, size = self.value(atom), math.prod(shape)
-        if atom in self.fixed and size <= SMALL:
+        if atom in self.fixed and size <= costs.small_array:
             repeat = self.constant("broadcast_to", np.broadcast_to)
             return self.hoisted_view(found, f"{repeat}({{0}}, {shape}).copy()")
         if atom in self.fixed or atom.type.weak or size > TINY:

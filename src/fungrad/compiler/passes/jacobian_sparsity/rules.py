@@ -1,5 +1,7 @@
 """Matrices of Jacobians and Hessians stay diagonals as long as they are zero elsewhere.
 
+Without it the Hessian of Rosenbrock's function of 100 numbers takes 4.4 times the time.
+
 The basis that a Jacobian pushes (or pulls) through a function is a diagonal. Elementwise functions,
 slices and sums keep diagonals diagonals, so that only those are computed, at the cost of the
 function instead of that of all columns; a product with a matrix scales its rows. What has no rule
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.jacobian_sparsity.diagonal_matrix import (
     COLUMNS,
     ROWS,
@@ -29,11 +32,6 @@ from fungrad.primitives.elementwise.family import add, div, mul, neg, select, su
 from fungrad.primitives.movement.gather import Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import convert, reduce_sum, transpose
 from fungrad.primitives.movement.stack_iota import basis
-
-SMALLEST = 1 << 11
-"""Elements of a basis below which NumPy computes all columns as fast as one."""
-FOR_A_DIAGONAL = 1 << 10
-"""Elements of a matrix that take as long as one more diagonal."""
 
 
 def thinned(graph: Graph) -> Graph:
@@ -54,7 +52,7 @@ def thinned(graph: Graph) -> Graph:
         found: Found = None
         rule = _RULES.get(equation.primitive)
         if equation.primitive is basis:
-            if output.type.size < SMALLEST:
+            if output.type.size < costs.basis:
                 constants.append((output, computed_now(equation, ())))
                 continue
             found = _of_basis(output.type, equation.params["start"])
@@ -62,7 +60,7 @@ def thinned(graph: Graph) -> Graph:
             found = rule(writer, inputs, output.type, **equation.params)
         if isinstance(found, Diagonals):
             writer.diagonals[id(output)] = found
-            if (len(found.values) - 1) * FOR_A_DIAGONAL > output.type.size:
+            if (len(found.values) - 1) * costs.diagonal > output.type.size:
                 writer.written(output)
         elif found is not None:
             names[id(output)] = found

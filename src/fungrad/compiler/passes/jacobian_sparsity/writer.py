@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.jacobian_sparsity.diagonal_matrix import (
     COLUMNS,
     ROWS,
@@ -22,10 +23,6 @@ from fungrad.primitives.movement.gather import Index, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, reshape
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
-
-LOOKED_AT = 1 << 16
-"""The most elements of a constant that is searched for others than zeros."""
-
 
 Found = Diagonals | Atom | None
 """What a rule gives: diagonals, an array, or None where diagonals have to be written out first."""
@@ -146,7 +143,9 @@ class DiagonalWriter:
         if made is not None:
             return not made.params["value"] if made.primitive is full else self.zero(made.inputs[0])
         value = self.writer.constant(atom)
-        return type(value) is np.ndarray and value.size <= LOOKED_AT and not value.any()
+        return (
+            type(value) is np.ndarray and value.size <= costs.searched_constant and not value.any()
+        )
 
     def along(self, x: Atom, diagonals: Diagonals) -> Callable[[Diagonal], Atom]:
         """The elements of an array, broadcast to the shape of diagonals, along each of those."""

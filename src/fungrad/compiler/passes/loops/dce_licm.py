@@ -1,5 +1,8 @@
 """Loops carry no more than they need, and compute once what does not change in them.
 
+Without it the value of an LSTM costs 1.54 times as much (calls and elements of `ablation`), and a
+batch of Newton iterations 1.40 times.
+
 A carry that reaches no output that is read is dropped, with the stacks and inputs that go with it;
 what a body computes of its constants alone stands before the loop, and is computed where the loop
 makes a step. Knows the structural primitives `scan`, `while_loop` and `switch`; the bodies have

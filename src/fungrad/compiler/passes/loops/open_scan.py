@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import (
-    SMALL,
     Renaming,
     applied,
     copied,
@@ -27,11 +27,6 @@ from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.movement.reshape_broadcast_cast import convert
 from fungrad.retracing.graph_transforms import batch, effectful, pruned
-
-LARGEST = 1 << 22
-"""The most elements of a stack that is made so that an equation can leave a loop."""
-_ELEMENTS = 64
-_NUMBER, _CALL, _STEP = 30, 400, 300  # nanoseconds
 
 
 class Loop:
@@ -201,7 +196,7 @@ def computed(
 
 def small(equation: Equation) -> bool:
     """Whether calling NumPy costs more than what an equation computes."""
-    return all(a.type.size <= SMALL for a in (*equation.inputs, *equation.outputs))
+    return all(a.type.size <= costs.small_array for a in (*equation.inputs, *equation.outputs))
 
 
 def movable(equation: Equation) -> bool:
@@ -214,12 +209,12 @@ def movable(equation: Equation) -> bool:
 
 def on_numbers(body: Graph) -> bool:
     """Whether a body is so small that Python's numbers do it faster than arrays."""
-    numbers, arrays = 0.0, float(_STEP)
+    numbers, arrays = 0.0, float(costs.scan_step)
     for equation in body.equations:
         primitive: Any = equation.primitive
         atoms = (*equation.inputs, *equation.outputs)
         if primitive.module == "fungrad.primitives.linalg.solve" or any(
-            a.type.size > _ELEMENTS for a in atoms
+            a.type.size > costs.scalar_elements for a in atoms
         ):
             return False
         if equation.primitive.view:
@@ -232,9 +227,9 @@ def on_numbers(body: Graph) -> bool:
                 * equation.outputs[0].type.size
                 * math.prod(x.shape[i] for i in equation.params["contract"][0])
             )
-        numbers += _NUMBER * work
-        arrays += _CALL
+        numbers += costs.scalar_operation * work
+        arrays += costs.numpy_call
     return numbers <= arrays
 
 
-__all__ = ["LARGEST", "Loop", "computed", "movable", "on_numbers", "small"]
+__all__ = ["Loop", "computed", "movable", "on_numbers", "small"]

@@ -1,5 +1,7 @@
 """A scan leaves few stacks to another that reads them, as the way back of a gradient does.
 
+It gains memory, not time: fewer stacks cross between the two.
+
 What only the second needs, and what it can have of other stacks by a little arithmetic, it computes
 itself. Knows what scans are made of.
 """

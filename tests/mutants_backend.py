@@ -303,7 +303,7 @@ MUTANTS = (
          "fits = dtype in (np.float64, np.float32)"),
     ),
     *of(
-        "compiler/lowering/scalar/scalar_program.py", ("test_jit.py", "test_backend.py", "test_programs.py"),
+        "compiler/lowering/scalar/python_emitter.py", ("test_jit.py", "test_backend.py", "test_programs.py"),
         ("an overflow of Python's is raised", "(ZeroDivisionError, OverflowError, ValueError, IndexError)", "(ZeroDivisionError, ValueError, IndexError)"),
         ("a division by zero is raised", "(ZeroDivisionError, OverflowError, ValueError, IndexError)", "(OverflowError, ValueError, IndexError)"),
     ),

@@ -1,4 +1,4 @@
-"""Programs on numbers: what Python's arithmetic gives is what the arrays' program gives."""
+"""Scalar programs: what Python's arithmetic gives is what the program on arrays gives."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ from samples import SAMPLES
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.lowering.backend import build
-from fungrad.compiler.lowering.scalar import scalar_codegen, scalar_control_flow, scalar_program
+from fungrad.compiler.lowering.scalar import (
+    control_flow_rules,
+    emitter,
+    python_emitter,
+    scalar_program,
+    scalarise,
+)
 from fungrad.compiler.lowering.scalar.scalar_program import program
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.primitives.elementwise.family import elementwise
+from fungrad.primitives.facts import ScalarForm
 from fungrad.primitives.primitive import primitives
 from fungrad.testing import programs as random_programs
 
@@ -28,10 +36,15 @@ def refuse(*args):
     raise AssertionError("the program gave up")
 
 
+def free(patch):
+    """Makes scalar programs cost less than nothing."""
+    patch.setattr(scalar_program, "COSTS", scalar_program.COSTS._replace(transfer=-1e12))
+
+
 def forced(graph, instead=refuse):
-    """The program on numbers whatever it costs; None where there is none."""
+    """The scalar program whatever it costs; None where there is none."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scalar_program, "_CALL", -1e12)
+        free(patch)
         return program(graph, instead)
 
 
@@ -201,7 +214,7 @@ def test_integers_do_not_wrap_silently():
 
 
 def test_float32_and_large_arrays_are_left_to_arrays():
-    for x in (np.ones(3, np.float32), np.ones(scalar_codegen.SIZE + 1), np.ones(2, complex)):
+    for x in (np.ones(3, np.float32), np.ones(emitter.SIZE + 1), np.ones(2, complex)):
         assert forced(optimised(fg.make_jaxpr(lambda x: np.sin(x) * x)(x))) is None
 
 
@@ -221,26 +234,92 @@ def test_a_trail_is_read_by_the_other_program_too():
     want = fg.grad(f)(3.0)
     graph = optimised(fg.make_jaxpr(fg.grad(f))(3.0))
     with pytest.MonkeyPatch.context() as patch:
-        plain = scalar_codegen.structural.copy()
-        for primitive in plain:
-            if primitive.name.endswith("_pullback"):
-                patch.delitem(scalar_codegen.structural, primitive)
-        patch.setattr(scalar_program, "_CALL", -1e12)
+        rules = control_flow_rules.RULES
+        forward = {p: rule for p, rule in rules.items() if not p.name.endswith("_pullback")}
+        assert len(forward) < len(rules)
+        patch.setattr(control_flow_rules, "RULES", forward)
+        free(patch)
         mixed = build(graph)
     np.testing.assert_allclose(mixed(3.0)[0], want, rtol=1e-13)
     assert not calls
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.pad(x, (2, 0)) + np.pad(x, (0, 2)),
+        lambda x: np.pad(x, (1, 0)) @ np.array([1, 2, 3, 4]),
+        lambda x: np.sum(np.pad(x, 1)),
+        lambda x: np.cumsum(np.pad(x, 1)),
+        lambda x: np.pad(x, 1) * 2 + x[0],
+        lambda x: np.pad(x, 1) - np.pad(x, 1)[::-1],
+    ],
+)
+def test_zeros_of_padding_are_of_the_dtype_that_is_padded(f):
+    """Integers that no float holds: a zero of floats would round them."""
+    x = np.array([2**53 + 1, 5, 7])
+    graph = optimised(fg.make_jaxpr(f)(x))
+    np.testing.assert_array_equal(forced(graph)(x)[0], f(x))
+
+
+def _softening(name, scalar):
+    def slope(y, x):
+        return 1.0 / (x * x + 1.0) / np.sqrt(x * x + 1.0)
+
+    return elementwise(name, lambda x: x / np.sqrt(x * x + 1.0), partials=[slope], scalar=scalar)
+
+
+def _composed(apply, x):
+    return apply("div", x, apply("sqrt", apply("add", apply("square", x), 1.0)))
+
+
+def test_declared_primitives_have_a_scalar_form():
+    """A form put together of operations, one of a single operation, none, and one unknown."""
+    softened = _softening("softened", ScalarForm(_composed, "f"))
+    exponential = elementwise(
+        "exponential", lambda x: np.exp(x), partials=[lambda y, x: y], scalar="exp"
+    )
+
+    def f(x):
+        return np.sum(softened(x) * exponential(x[::-1]))
+
+    x = np.array([0.3, -0.9, 2.0])
+    for g in (f, fg.grad(f), lambda x: fg.jvp(fg.grad(f), (x,), (x,))[1]):
+        agrees(g, x)
+    for other in (_softening("plain_softened", None), _softening("odd", ScalarForm("no_such"))):
+        assert forced(optimised(fg.make_jaxpr(other)(x))) is None
+        np.testing.assert_array_equal(fg.jit(other)(x), other(x))
+    agrees(softened, np.arange(3))  # computed in floats
+
+
+def test_what_is_dearer_is_refused_before_a_line_is_written(monkeypatch):
+    x = np.linspace(0.1, 0.9, 40)
+    matrix = np.linspace(-1.0, 1.0, 64).reshape(8, 8)
+    repeated = lambda f: lambda x: lax.fori_loop(0, 5, lambda i, c: f(c), x)  # noqa: E731
+    cases = [
+        (np.sin, x),
+        (lambda x: x + x * 2.0, x),
+        (lambda x: matrix @ x, x[:8]),
+        (repeated(lambda c: np.cos(c) * 0.5), x),
+        (repeated(lambda c: matrix @ c), x[:8]),
+    ]
+    graphs = [optimised(fg.make_jaxpr(f)(x)) for f, x in cases]
+    assert all(forced(graph) is not None for graph in graphs)
+    assert all(program(graph, refuse) is None for graph in graphs)
+    monkeypatch.setattr(scalarise.Scalariser, "graph", None)
+    assert all(program(graph, refuse) is None for graph in graphs)
+
+
 def test_what_is_too_long_is_refused_before_a_line_is_written(monkeypatch):
     def f(x):
-        for _ in range(scalar_codegen.LINES // scalar_codegen.SIZE + 1):
+        for _ in range(python_emitter.LINES // emitter.SIZE + 1):
             x = np.sin(x)
         return x
 
-    xs = np.linspace(0.0, 1.0, scalar_codegen.SIZE)
+    xs = np.linspace(0.0, 1.0, emitter.SIZE)
     short, long = (optimised(fg.make_jaxpr(f)(x)) for x in (xs[:2], xs))
     assert scalar_program.program(short, f) is not None
-    monkeypatch.setattr(scalar_codegen.Writer, "equation", None)
+    monkeypatch.setattr(scalarise.Scalariser, "graph", None)
     assert scalar_program.program(long, f) is None
     np.testing.assert_array_equal(fg.jit(f)(xs), f(xs))
 
@@ -281,9 +360,8 @@ def test_many_threads_call_one_program():
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 3, 7])
 def test_long_stacks_are_arrays_filled_by_chunks(reverse, length, monkeypatch):
-    monkeypatch.setattr(scalar_control_flow, "LISTED", 1)
-    monkeypatch.setattr(scalar_program, "LISTED", 1)
-    monkeypatch.setattr(scalar_control_flow, "CHUNK", 3)
+    monkeypatch.setattr(python_emitter, "LISTED", 1)
+    monkeypatch.setattr(python_emitter, "CHUNK", 3)
 
     def f(y, xs):
         def step(c, x):

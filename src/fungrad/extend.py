@@ -18,6 +18,7 @@ from fungrad.primitives.contraction.dot_general import multilinear as multilinea
 from fungrad.primitives.elementwise.family import Masked as Masked
 from fungrad.primitives.elementwise.family import Over as Over
 from fungrad.primitives.elementwise.family import elementwise as elementwise
+from fungrad.primitives.facts import ScalarForm as ScalarForm
 from fungrad.primitives.primitive import Primitive as Primitive
 from fungrad.primitives.primitive import general as general
 from fungrad.primitives.primitive import linear as linear

@@ -43,8 +43,9 @@ class ScalarForm:
     """What an elementwise primitive does to numbers, one of each argument.
 
     Attributes:
-      operation: the name of an operation of scalar programs ("mul", "select"), or of a function of
-        C's mathematical library ("atan2", "erf").
+      operation: the name of an operation of scalar programs ("mul", "select"), of a function of C's
+        mathematical library ("atan2", "erf"), or a function `operation(apply, *numbers)` that puts
+        it together of those: `apply("mul", x, 2.0)`.
       kinds: the kinds of numbers of which it gives what the primitive does of arrays: "f" floats,
         "i" integers, "b" truth values. Where floats are among the operands or the result, it
         computes in floats.
@@ -52,7 +53,7 @@ class ScalarForm:
 
     __slots__ = ("kinds", "operation")
 
-    def __init__(self, operation: str, kinds: str = "fib") -> None:
+    def __init__(self, operation: str | Callable[..., Any], kinds: str = "fib") -> None:
         self.operation = operation
         self.kinds = kinds
 

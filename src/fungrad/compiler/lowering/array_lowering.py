@@ -30,8 +30,7 @@ from fungrad.compiler.lowering.program import (
     value,
 )
 from fungrad.compiler.lowering.program_text import defined
-from fungrad.compiler.lowering.scalar.scalar_codegen import structural
-from fungrad.compiler.lowering.scalar.scalar_program import of_equation
+from fungrad.compiler.lowering.scalar.scalar_program import of_equation, structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.primitives.elementwise.family import ARITHMETIC
 from fungrad.primitives.movement.gather import scatter
@@ -251,7 +250,7 @@ class ArrayLowering:
         if not equation.params:
             return self.constant(primitive.name, primitive.eval)
         steps = functools.partial(primitive.eval, **equation.params)
-        loop = of_equation(equation, steps) if structural.of(primitive) else None
+        loop = of_equation(equation, steps) if structural(primitive) else None
         if loop is None:
             loop = self.lower_loop(equation, self._donated, True)
         return self.constant(primitive.name, loop or steps)

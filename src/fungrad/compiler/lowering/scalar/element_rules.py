@@ -1,0 +1,255 @@
+"""Movement, indexing, reductions and contractions of scalarised arrays: rules of the walk.
+
+Knows the walk and the primitives that are written here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.scalar.emitter import (
+    BOOL,
+    FLOAT,
+    Elements,
+    Unsupported,
+    Value,
+    boxed,
+)
+from fungrad.compiler.lowering.scalar.planning import Rule, Write
+from fungrad.compiler.lowering.scalar.scalarise import Scalariser, elementwise
+from fungrad.ir.graph import Equation, Literal
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.ufuncs import power
+from fungrad.primitives.movement.gather import ARRAY, getitem, indexed, scatter
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    concatenate,
+    flip,
+    pad,
+    reduce_sum,
+    reshape,
+    slice_axis,
+    transpose,
+)
+from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.stack_iota import iota, stack, unstack
+from fungrad.primitives.primitive import full
+from fungrad.primitives.reduction.cumulative import cumprod, cumsum
+from fungrad.primitives.reduction.reduce import (
+    reduce_all,
+    reduce_any,
+    reduce_max,
+    reduce_min,
+    reduce_prod,
+)
+
+
+def _power(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    """As NumPy: a number as the exponent is looked at, elements of an array are not."""
+    base, exponent = equation.inputs
+    known: Any = exponent.value if isinstance(exponent, Literal) else None
+    operation = {2: "square", -1: "reciprocal", 0.5: "sqrt"}.get(known, "power")
+    if operation != "power":
+        inputs = inputs[:1]
+    elif exponent.type.shape == () != base.type.shape:
+        operation = "power_by_scalar"
+    return elementwise(walk, equation, inputs, operation)
+
+
+# --- movement -------------------------------------------------------------------------------------
+
+
+def _moved(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    primitive: Any = equation.primitive
+    found = primitive.eval(*inputs, **equation.params)
+    return [boxed(part) for part in (found if primitive.multiple else [found])]
+
+
+def _stack(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    return [np.stack(inputs)]
+
+
+def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    x, *arrays = inputs
+    index = equation.params["index"]
+    if not arrays:
+        return [boxed(x[index.entries])]
+    if len(arrays) != 1 or arrays[0].shape or index.entries[0] != ARRAY:
+        raise Unsupported("an index array")
+    if any(entry != slice(None) for entry in index.entries[1:]):
+        raise Unsupported("an index array among others")
+    result = np.empty(x.shape[1:], object)
+    for place in np.ndindex(*result.shape):
+        walk.pay(walk.costs.operation + walk.costs.pick * len(x))
+        result[place] = walk.emitter.pick(list(x[(slice(None), *place)]), arrays[0][()])
+    return [result]
+
+
+def _value(x: Elements) -> Any:
+    """What is assigned to a part of an object array: NumPy would store a 0-d array as it is."""
+    return x if x.ndim else x[()]
+
+
+def _scatter(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    if len(inputs) > 1:
+        raise Unsupported("a scatter by index arrays")
+    result = walk.zeros(equation.outputs[0].type)
+    result[equation.params["index"].entries] = _value(inputs[0])
+    return [result]
+
+
+def _index_set(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    if len(inputs) > 2:
+        raise Unsupported("writing by index arrays")
+    result = inputs[0].copy()
+    result[equation.params["index"].entries] = _value(inputs[1])
+    return [result]
+
+
+def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    if len(inputs) > 2:
+        raise Unsupported("writing by index arrays")
+    result, dtype = inputs[0].copy(), equation.outputs[0].type.dtype
+    flat = result.reshape(-1)
+    places = np.arange(result.size).reshape(result.shape)[equation.params["index"].entries]
+    for place, value in zip(np.ravel(places), inputs[1].reshape(-1), strict=True):
+        flat[place] = walk.total([flat[place], value], "add", dtype)
+    return walk.checked(result, dtype)
+
+
+def _pad(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    primitive: Any = equation.primitive
+    positions = np.arange(1, inputs[0].size + 1).reshape(inputs[0].shape)
+    places = primitive.eval(positions, **equation.params)
+    result = walk.zeros(equation.outputs[0].type)
+    filled = places > 0
+    result[filled] = inputs[0].reshape(-1)[places[filled] - 1]
+    return [result]
+
+
+def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    if inputs:
+        raise Unsupported("places that are not known")
+    primitive: Any = equation.primitive
+    return [walk.constants(primitive.eval(**equation.params), equation.outputs[0].type)]
+
+
+# --- reductions and contractions ------------------------------------------------------------------
+
+
+def _reduction(operation: str, start: Any = None) -> Rule:
+    """Elements put together along axes; `start` is what is given for none."""
+
+    def write(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+        x, axes = inputs[0], equation.params["axes"]
+        before, after = equation.inputs[0].type.dtype, equation.outputs[0].type.dtype
+        first = None
+        if start is not None:
+            first = walk.emitter.constant(after.type(start).item(), after)
+        rest = [i for i in range(x.ndim) if i not in axes]
+        count = math.prod([x.shape[i] for i in axes])
+        rows = x.transpose((*rest, *axes)).reshape(*[x.shape[i] for i in rest], count)
+        result = np.empty(rows.shape[:-1], object)
+        for place in np.ndindex(*result.shape):
+            parts = list(rows[place])
+            if before != after:  # one part alone would stay of its own kind
+                parts = [first, *parts]
+            elif operation == "add" and after == FLOAT:
+                parts = [*parts, walk.zero(FLOAT)]  # so NumPy's sums begin
+            result[place] = walk.total(parts, operation, after) if parts else first
+        grows = operation in ("add", "mul")
+        return walk.checked(result, after) if grows else [result]
+
+    def least(equation: Equation) -> int:
+        return max(equation.inputs[0].type.size - equation.outputs[0].type.size, 0)
+
+    return Rule(write, least=least)
+
+
+def _cumulative(operation: str) -> Write:
+    def write(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+        axis, reverse = equation.params["axis"], equation.params.get("reverse", False)
+        result, dtype = inputs[0].copy(), equation.outputs[0].type.dtype
+        rows = np.moveaxis(result, axis, 0)
+        rows = rows[::-1] if reverse else rows
+        for i in range(1, len(rows)):
+            for place in np.ndindex(*rows.shape[1:]):
+                pair = [rows[(i - 1, *place)], rows[(i, *place)]]
+                rows[(i, *place)] = walk.total(pair, operation, dtype)
+        return walk.checked(result, dtype)
+
+    return write
+
+
+def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    x, y = inputs
+    dtype = equation.outputs[0].type.dtype
+    if dtype == BOOL:
+        raise Unsupported("a sum of logical values, which is one")
+    contract, batch = equation.params["contract"], equation.params["batch"]
+    free_x = [i for i in range(x.ndim) if i not in (*contract[0], *batch[0])]
+    free_y = [i for i in range(y.ndim) if i not in (*contract[1], *batch[1])]
+    left = x.transpose((*batch[0], *free_x, *contract[0]))
+    right = y.transpose((*batch[1], *free_y, *contract[1]))
+    ahead = len(batch[0])
+    rows, columns = ahead + len(free_x), ahead + len(free_y)
+    result = np.empty((*left.shape[:rows], *right.shape[ahead:columns]), object)
+    for place in np.ndindex(*result.shape):
+        first, second = left[place[:rows]], right[(*place[:ahead], *place[rows:])]
+        pairs = zip(np.ravel(boxed(first)), np.ravel(boxed(second)), strict=True)
+        terms = [(a, b) for a, b in pairs if not _vanishes(a, b)]
+        if not terms and dtype != FLOAT:
+            result[place] = walk.zero(dtype)
+            continue
+        walk.pay(walk.costs.operation * 2 * (len(terms) + (dtype == FLOAT)))
+        result[place] = walk.emitter.sum_of_products(terms, dtype)
+    return walk.checked(result, dtype)
+
+
+def _least_dot(equation: Equation) -> int:
+    contracted = [equation.inputs[0].type.shape[i] for i in equation.params["contract"][0]]
+    products: int = math.prod(contracted) * equation.outputs[0].type.size
+    return 2 * products
+
+
+def _vanishes(a: Value, b: Value) -> bool:
+    """Whether a product is 0.0 or -0.0, which a sum that begins with 0.0 does not see."""
+    first, second = (a, b) if a.zero else (b, a)
+    return first.zero and second.number is not None and math.isfinite(second.number)
+
+
+RULES: Mapping[Any, Rule] = {
+    power: Rule(_power),
+    reshape: Rule(_moved, moves=True),
+    transpose: Rule(_moved, moves=True),
+    broadcast_to: Rule(_moved, moves=True),
+    flip: Rule(_moved, moves=True),
+    slice_axis: Rule(_moved, moves=True),
+    concatenate: Rule(_moved, moves=True),
+    getitem: Rule(_getitem, moves=True),
+    stack: Rule(_stack),
+    unstack: Rule(_moved),
+    scatter: Rule(_scatter, zeros=True),
+    index_set: Rule(_index_set),
+    index_add: Rule(_index_add),
+    pad: Rule(_pad, zeros=True),
+    full: Rule(_known),
+    iota: Rule(_known),
+    indexed: Rule(_known),
+    reduce_any: _reduction("logical_or", False),
+    reduce_all: _reduction("logical_and", True),
+    reduce_sum: _reduction("add", 0.0),
+    reduce_prod: _reduction("mul", 1.0),
+    reduce_max: _reduction("maximum"),
+    reduce_min: _reduction("minimum"),
+    cumsum: Rule(_cumulative("add")),
+    cumprod: Rule(_cumulative("mul")),
+    dot_general: Rule(_dot, least=_least_dot),
+}
+"""Of primitives that act on elements by their position, how they are written."""
+
+__all__ = ["RULES"]

@@ -1,0 +1,188 @@
+"""What the scalarising walk asks of a target language, and what passes between the two.
+
+The walk (scalarise.py) decides which operations on numbers a Graph takes; an Emitter writes them.
+Knows NumPy's dtypes; knows no primitive, and no syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from fungrad.support.record import Record
+
+FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+DTYPES = (FLOAT, INT, BOOL)
+TAPE = np.dtype(object)
+Block = Callable[[], None]
+Elements = Any
+"""An object array of Values."""
+SIZE = 64
+"""The largest number of elements of an array that is taken apart."""
+
+
+class Unsupported(Exception):
+    """This Graph has no scalar program; it is run on arrays."""
+
+
+class Value:
+    """A number, or a tape, of the program that is written.
+
+    Attributes:
+      handle: what stands for it in the target language; equal for equal values alone.
+      dtype: one of float64, int64, bool; object for a tape.
+      number: the number itself where it is a constant, else None.
+      zero: whether it is a zero that padding or a scatter left: adding it changes nothing, but for
+        the sign of a zero.
+    """
+
+    __slots__ = ("dtype", "handle", "number", "zero")
+
+    def __init__(
+        self, handle: Any, dtype: np.dtype[Any], number: Any = None, zero: bool = False
+    ) -> None:
+        self.handle = handle
+        self.dtype = dtype
+        self.number = number
+        self.zero = zero
+
+
+class Rows(Protocol):
+    """Memory with a row of `width` numbers for each step of a scan; filling it costs `cost`."""
+
+    width: int
+    cost: float
+
+
+class Stack(Record):
+    """An array that is read row by row: some columns of Rows."""
+
+    rows: Any
+    type: Any
+    start: int
+    width: int
+
+
+def shaped(values: Sequence[Value], shape: tuple[int, ...]) -> Elements:
+    """Values as an array."""
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found.reshape(shape)
+
+
+def boxed(value: Any) -> Elements:
+    """A value as an array: what NumPy takes out of one is bare."""
+    return value if isinstance(value, np.ndarray) else shaped([value], ())
+
+
+def flattened(values: Sequence[Any]) -> list[Value]:
+    """All elements of some values, one after the other."""
+    for value in values:
+        if isinstance(value, Stack):
+            raise Unsupported("a stack that is read as a whole")
+    return [part for value in values for part in value.reshape(-1)]
+
+
+class Costs(Record):
+    """Nanoseconds, by which a program on numbers or one on arrays is chosen.
+
+    Those of numbers are CPython's: `timeit` of the statement on local names, in a loop that is
+    subtracted. Those of arrays are NumPy's on ten doubles.
+    """
+
+    operation: float = 28  # v = x + y, of benchmarks.cases' Lorenz and ode (5 doubles)
+    absolute: float = 35  # v = abs(x)
+    power: float = 40  # v = pow(x, y)
+    conversion: float = 50  # v = float(x)
+    function: float = 55  # v = sin(x), of the module math
+    pick: float = 8  # each element of (a, b, c)[i]
+    assign: float = 4  # each name of a, b = c, d
+    append: float = 40  # each number that goes through a list into an array
+    transfer: float = 300  # x.ravel().tolist(), or array((a, b))
+    element: float = 25  # each element of those
+    movement: float = 150  # a view
+    ufunc: float = 450  # np.add(x, y)
+    step: float = 1_500  # a step of a loop on arrays, besides its equations
+    trips: int = 10  # how often the body of a loop of unknown length is assumed to run
+
+
+class Emitter(Protocol):
+    """Writes operations on numbers in the order of its calls."""
+
+    longest: int
+    """The most operations that a program may have."""
+
+    def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Value:
+        """A known number."""
+
+    def cost(self, operation: str, dtypes: Sequence[np.dtype[Any]], computed: Any = None) -> float:
+        """Nanoseconds of an operation on operands of these dtypes, done in dtype `computed`.
+
+        Raises:
+          Unsupported: where there is no such operation.
+        """
+
+    def apply(self, operation: str, operands: Sequence[Value], computed: Any, result: Any) -> Value:
+        """The result, of dtype `result`, of an operation that is done in dtype `computed`: operands
+        are converted to float64 where it is that (the condition of "select" is not).
+        """
+
+    def sum_of_products(self, pairs: Sequence[tuple[Value, Value]], dtype: Any) -> Value:
+        """x0 * y0 + x1 * y1 + ..., from left to right; of floats a zero is added, as BLAS does."""
+
+    def pick(self, column: Sequence[Value], index: Value) -> Value:
+        """The element at an index that is known when the program runs."""
+
+    def check_overflow(self, value: Value) -> None:
+        """Gives up where an integer is not what arithmetic in 64 bits makes it."""
+
+    def variables(self, dtypes: Sequence[np.dtype[Any]]) -> list[Value]:
+        """New variables, which `assign` and blocks that read rows or tapes set."""
+
+    def assign(self, variables: Sequence[Value], values: Sequence[Value]) -> None:
+        """Sets variables, all at once: the values may be variables among them."""
+
+    def while_loop(self, condition: Callable[[], Value], body: Block) -> None:
+        """A loop of unknown length; both blocks write what they do."""
+
+    def branch(self, index: Value, branches: Sequence[Block]) -> None:
+        """Runs the first branch whose position is at least the index; the last one else."""
+
+    def rows(self, length: int, dtypes: Sequence[np.dtype[Any]], reverse: bool) -> Any:
+        """Memory for the rows that a scan makes; those of a reversed one, last row first."""
+
+    def table(self, rows: Sequence[Sequence[Value]], width: int) -> Any:
+        """Rows that hold these values."""
+
+    def unpack(self, rows: Any, variables: Sequence[Sequence[Value | None]]) -> None:
+        """Sets variables, a sequence for each row, to all numbers of rows; None is not read."""
+
+    def scan(
+        self, length: int, reverse: bool, reads: Sequence[Any], makes: Any, step: Block
+    ) -> None:
+        """A loop of known length. `reads` has pairs of Rows and, for each of their columns, the
+        variable that a step finds it in, or None; `makes` are the Rows that `step` appends to.
+        """
+
+    def append(self, rows: Any, values: Sequence[Value]) -> None:
+        """Appends the row of this step of a scan."""
+
+    def tape(self, types: Sequence[Any], single: bool) -> Value:
+        """An empty tape, for records of values of these Types; a single one, or many."""
+
+    def push(self, tape: Value, values: Sequence[Value]) -> None:
+        """Appends a record to a tape."""
+
+    def pop(self, tape: Value, variables: Sequence[Value]) -> None:
+        """Sets variables to the only record of a tape."""
+
+    def unwind(self, tape: Value, variables: Sequence[Value], step: Block) -> None:
+        """A loop over the records of a tape, the last one first, each found in the variables."""
+
+
+__all__ = [
+    "BOOL", "DTYPES", "FLOAT", "INT", "SIZE", "TAPE", "Block", "Costs", "Elements", "Emitter",
+    "Rows", "Stack", "Unsupported", "Value", "boxed", "flattened", "shaped",
+]  # fmt: skip

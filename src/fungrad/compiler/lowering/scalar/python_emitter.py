@@ -1,0 +1,421 @@
+"""Writes scalar programs as Python's text: a local name for each number.
+
+What Python does otherwise than NumPy raises (a division by zero, an overflow, a root of a negative
+number, an integer beyond 64 bits), and the program on arrays does the work from the start. Rounding
+is that of the C library where NumPy has loops of its own: 1 ulp.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.program_text import defined
+from fungrad.compiler.lowering.scalar.emitter import (
+    BOOL,
+    DTYPES,
+    FLOAT,
+    INT,
+    SIZE,
+    TAPE,
+    Block,
+    Costs,
+    Stack,
+    Unsupported,
+    Value,
+    flattened,
+    shaped,
+)
+from fungrad.compiler.lowering.scalar.scalar_runtime import CHUNK, Trail, rows, trail_of
+from fungrad.control_flow.tape_type import TRAIL, as_trail
+from fungrad.support.record import Record
+
+DEEPEST = 18
+"""The most blocks in each other: Python has no more than 20. What is outside is run on arrays then,
+and what is inside by programs of its own."""
+LINES = 4_000
+"""The most lines that a program may have."""
+LISTED = 50_000
+"""The largest number of elements of a stack that is held as a list; larger ones are arrays."""
+HELD = 1 << 26
+"""The largest number of elements of a stack that a program holds."""
+_LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_FUNCTIONS = {name: getattr(math, name) for name in (
+    "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "hypot", "cbrt", "exp2",
+    "isfinite", "isinf", "copysign", "fmod", "erf",
+)}  # fmt: skip
+_NAMES = {
+    **_FUNCTIONS, "inf": math.inf, "nan": math.nan, "pow": math.pow, "array": np.array,
+    "empty": np.empty, "float64": np.float64, "int64": np.int64, "bool_": np.bool_,
+    "islice": itertools.islice, "Trail": Trail, "trail_of": trail_of, "as_trail": as_trail,
+    "rows": rows,
+}  # fmt: skip
+"""What programs call, by the names that they use."""
+_CASTS = {FLOAT: "float", INT: "int", BOOL: "bool"}
+_SCALARS = {FLOAT: "float64", INT: "int64", BOOL: "bool_"}
+
+
+class Spelling(Record):
+    """An operation as Python's text.
+
+    Attributes:
+      text: the expression, a template of its operands.
+      cost: the field of Costs.
+      widens: whether integers have to be made floats where floats are computed with.
+    """
+
+    text: str
+    cost: str = "operation"
+    widens: bool = True
+
+
+SPELLINGS: dict[str, Spelling] = {
+    "neg": Spelling("-{0}"),
+    "add": Spelling("{0} + {1}"),
+    "sub": Spelling("{0} - {1}"),
+    "mul": Spelling("{0} * {1}"),
+    "div": Spelling("{0} / {1}"),
+    "remainder": Spelling("{0} % {1}"),
+    "square": Spelling("{0} * {0}"),
+    "reciprocal": Spelling("1.0 / {0}"),
+    "power": Spelling("pow({0}, {1})", "power"),
+    "power_by_scalar": Spelling("sqrt({0}) if {1} == 0.5 else pow({0}, {1})", "power"),
+    "positive": Spelling("{0}"),
+    "abs": Spelling("abs({0})", "absolute"),
+    "number": Spelling("float({0})"),
+    "convert": Spelling("", "conversion", widens=False),  # by the dtype of the result
+    "lt": Spelling("{0} < {1}"),
+    "le": Spelling("{0} <= {1}"),
+    "gt": Spelling("{0} > {1}"),
+    "ge": Spelling("{0} >= {1}"),
+    "eq": Spelling("{0} == {1}"),
+    "ne": Spelling("{0} != {1}"),
+    "isnan": Spelling("{0} != {0}"),
+    "attains": Spelling("{0} == {1} or ({0} != {0} and {1} != {1})"),
+    "logical_and": Spelling("bool({0} and {1})"),
+    "logical_or": Spelling("bool({0} or {1})"),
+    "logical_not": Spelling("not {0}"),
+    "select": Spelling("{1} if {0} else {2}"),
+    "maximum": Spelling("{0} if {0} > {1} or {0} != {0} else {1}"),  # of two zeros the second
+    "minimum": Spelling("{0} if {0} < {1} or {0} != {0} else {1}"),
+    **{
+        name: Spelling(f"{name}({{0}}, {{1}})" if name in ("atan2", "hypot", "copysign", "fmod")
+                       else f"{name}({{0}})", "function", widens=False)
+        for name in _FUNCTIONS
+    },
+}  # fmt: skip
+_CONVERSIONS = {FLOAT: "float({0})", INT: "int({0})", BOOL: "({0} != 0)"}
+
+
+class PythonRows(Record):
+    """A list with a tuple for each step, or a matrix; `last_first` says in which order."""
+
+    name: str
+    length: int
+    width: int
+    last_first: bool = False
+    array: bool = False
+    cost: float = 0.0
+    part: str = ""
+    """Where an array is filled by parts, the list that the steps append to."""
+
+
+class PythonEmitter:
+    """The lines of a program; see `Emitter` for what the methods write.
+
+    Args:
+      costs: see `Costs`.
+    """
+
+    longest = LINES
+
+    def __init__(self, costs: Costs) -> None:
+        self.lines: list[str] = []
+        self.used: set[str] = set()
+        self._costs = costs
+        self._prices = {name: getattr(costs, s.cost) for name, s in SPELLINGS.items()}
+        self._namespace: dict[str, Any] = dict(_NAMES)
+        self._arguments: list[tuple[str, Any, Any]] = []
+        self._indent = 1
+        self._count = 0
+
+    # --- lines and names ----------------------------------------------------------------------
+
+    def _line(self, text: str) -> None:
+        if len(self.lines) >= LINES:
+            raise Unsupported("too long")
+        self.lines.append("    " * self._indent + text)
+
+    def _fresh(self) -> str:
+        self._count += 1
+        return f"v{self._count}"
+
+    def _named(self, expression: str, dtype: Any) -> Value:
+        self._count += 1
+        name = f"v{self._count}"
+        self._line(f"{name} = {expression}")
+        return Value(name, dtype)
+
+    def _read(self, values: Sequence[Value]) -> list[str]:
+        texts = [value.handle for value in values]
+        self.used.update(texts)
+        return texts
+
+    def _row(self, values: Sequence[Value | None]) -> str:
+        texts = ["_" if value is None else value.handle for value in values]
+        self.used.update(texts)
+        return "(" + "".join(f"{text}, " for text in texts) + ")"
+
+    def _block(self, head: str, write: Block) -> None:
+        if self._indent == DEEPEST:
+            raise Unsupported("too many blocks in each other")
+        self._line(head)
+        self._indent += 1
+        before = len(self.lines)
+        write()
+        if len(self.lines) == before:
+            self._line("pass")
+        self._indent -= 1
+
+    # --- operations ---------------------------------------------------------------------------
+
+    def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Value:
+        return Value(f"({number!r})" if number < 0 else repr(number), dtype, number, zero)
+
+    def cost(self, operation: str, dtypes: Sequence[np.dtype[Any]], computed: Any = None) -> float:
+        found = self._prices.get(operation)
+        if found is None:
+            raise Unsupported(operation)
+        if computed == FLOAT and SPELLINGS[operation].widens:
+            operands = dtypes[1:] if operation == "select" else dtypes
+            return float(found) + self._costs.operation * sum(t != FLOAT for t in operands)
+        return float(found)
+
+    def apply(self, operation: str, operands: Sequence[Value], computed: Any, result: Any) -> Value:
+        texts = [value.handle for value in operands]
+        self.used.update(texts)
+        spelling = SPELLINGS[operation]
+        if computed == FLOAT and spelling.widens:
+            for i, value in enumerate(operands):
+                if (
+                    value.dtype is not FLOAT
+                    and value.dtype != FLOAT
+                    and (i or operation != "select")
+                ):
+                    texts[i] = f"float({texts[i]})"
+        template = _CONVERSIONS[result] if operation == "convert" else spelling.text
+        return self._named(template.format(*texts), result)
+
+    def sum_of_products(self, pairs: Sequence[tuple[Value, Value]], dtype: Any) -> Value:
+        terms = [" * ".join(self._read(pair)) for pair in pairs]
+        terms += ["0.0"] if dtype == FLOAT else []
+        return self._named(" + ".join(terms), dtype)
+
+    def pick(self, column: Sequence[Value], index: Value) -> Value:
+        place = self._read([index])[0]
+        return self._named(f"({', '.join(self._read(column))},)[{place}]", column[0].dtype)
+
+    def check_overflow(self, value: Value) -> None:
+        name = self._read([value])[0]
+        self._line(f"if not {_LOWEST} <= {name} <= {_HIGHEST}: raise OverflowError")
+
+    # --- variables and blocks -----------------------------------------------------------------
+
+    def variables(self, dtypes: Sequence[np.dtype[Any]]) -> list[Value]:
+        return [Value(self._fresh(), dtype) for dtype in dtypes]
+
+    def assign(self, variables: Sequence[Value], values: Sequence[Value]) -> None:
+        left = ", ".join([variable.handle for variable in variables])
+        self._line(f"{left} = {', '.join(self._read(values))}")
+
+    def while_loop(self, condition: Callable[[], Value], body: Block) -> None:
+        def step() -> None:
+            go = self._read([condition()])[0]
+            self._line(f"if not {go}: break")
+            body()
+
+        self._block("while True:", step)
+
+    def branch(self, index: Value, branches: Sequence[Block]) -> None:
+        last = len(branches) - 1
+        for i, write in enumerate(branches):
+            test = f"if {self._read([index])[0]} <= {i}:" if i < last else "else:"
+            self._block("if True:" if last == 0 else "el" * (0 < i < last) + test, write)
+
+    # --- stacks -------------------------------------------------------------------------------
+
+    def rows(self, length: int, dtypes: Sequence[np.dtype[Any]], reverse: bool) -> PythonRows:
+        width = len(dtypes)
+        array = length * width > LISTED
+        if length * width > HELD or (array and any(t != FLOAT for t in dtypes)):
+            raise Unsupported("a long stack")
+        name = self._fresh()
+        if not array:
+            return PythonRows(name, length, width, reverse)
+        cost = self._costs.append * length * width
+        return PythonRows(name, length, width, reverse, True, cost, self._fresh())
+
+    def table(self, rows: Sequence[Sequence[Value]], width: int) -> PythonRows:
+        name = self._fresh()
+        self._line(f"{name} = [{', '.join(self._row(row) for row in rows)}]")
+        return PythonRows(name, len(rows), width)
+
+    def unpack(self, rows: PythonRows, variables: Sequence[Sequence[Value | None]]) -> None:
+        self.used.add(rows.name)
+        shown = [
+            f"({', '.join('_' if v is None else v.handle for v in row)},)" for row in variables
+        ]
+        self._line(f"{', '.join(reversed(shown) if rows.last_first else shown)}, = {rows.name}")
+
+    def append(self, rows: PythonRows, values: Sequence[Value]) -> None:
+        row = self._row(values)
+        self._line(f"{rows.part} += {row}" if rows.array else f"{rows.name}.append({row})")
+
+    def scan(
+        self,
+        length: int,
+        reverse: bool,
+        reads: Sequence[tuple[PythonRows, Sequence[Value | None]]],
+        makes: PythonRows | None,
+        step: Block,
+    ) -> None:
+        sources, targets = [], []
+        for source, columns in reads:
+            self.used.add(source.name)
+            forward = source.last_first == reverse
+            if source.array:
+                sources.append(f"rows({source.name})" if forward else f"rows({source.name}[::-1])")
+            else:
+                sources.append(source.name if forward else f"reversed({source.name})")
+            targets.append(self._row(columns))
+        target, given = ", ".join(targets) or "_", ", ".join(sources) or f"range({length})"
+        given = f"zip({given})" if len(sources) > 1 else given
+        if makes is None or not makes.array:
+            if makes is not None:
+                self._line(f"{makes.name} = []")
+            self._block(f"for {target} in {given}:", step)
+            return
+        at, steps = self._fresh(), self._fresh()
+        self._line(f"{makes.name} = empty(({length}, {makes.width}))")
+        self._line(f"{steps} = iter({given})")
+
+        def chunk() -> None:
+            self._line(f"{makes.part} = []")
+            self._block(f"for {target} in islice({steps}, {CHUNK}):", step)
+            part = f"{makes.name}[{at} : {at} + {CHUNK}]"
+            self._line(f"{part} = array({makes.part}).reshape(-1, {makes.width})")
+
+        self._block(f"for {at} in range(0, {length}, {CHUNK}):", chunk)
+
+    # --- tapes --------------------------------------------------------------------------------
+
+    def tape(self, types: Sequence[Any], single: bool) -> Value:
+        constant = f"k{len(self._namespace)}"
+        self._namespace[constant] = tuple(types)
+        return self._named(f"Trail({constant}, {single})", TAPE)
+
+    def push(self, tape: Value, values: Sequence[Value]) -> None:
+        self._line(f"{self._read([tape])[0]}.rows.append({self._row(values)})")
+
+    def pop(self, tape: Value, variables: Sequence[Value]) -> None:
+        self._line(f"{self._row(variables)} = {self._read([tape])[0]}.rows[0]")
+
+    def unwind(self, tape: Value, variables: Sequence[Value], step: Block) -> None:
+        target = self._row(variables) if variables else "_"
+        self._block(f"for {target} in reversed({self._read([tape])[0]}.rows):", step)
+
+    # --- arguments, results, the function -----------------------------------------------------
+
+    def argument(self, type_: Any) -> Any:
+        """What stands for the next argument: its elements, or a Stack of its rows if it has many.
+
+        Raises:
+          Unsupported: where it is of another dtype than numbers have, or too long.
+        """
+        name = f"x{len(self._arguments)}"
+        found: Any
+        if type_ == TRAIL:
+            found = shaped([Value(f"{name}_t", TAPE)], ())
+        elif type_.dtype not in DTYPES or type_.size > HELD:
+            raise Unsupported(str(type_))
+        elif type_.size > SIZE:
+            length = type_.shape[0]
+            width = type_.size // length
+            rows = PythonRows(f"{name}r", length, width, array=type_.size > LISTED)
+            found = Stack(rows, type_, 0, width)
+        else:
+            values = [Value(f"{name}_{i}", type_.dtype) for i in range(type_.size)]
+            found = shaped(values, type_.shape)
+        self._arguments.append((name, type_, found))
+        return found
+
+    def taken_apart(self) -> list[tuple[Any, str]]:
+        """For each argument that is read its Type, and the line that makes numbers of it."""
+        found = []
+        for name, type_, value in self._arguments:
+            if isinstance(value, Stack):
+                parts, rows = [value.rows.name], value.rows
+                line = f"{rows.name} = {name}.reshape({rows.length}, {rows.width})"
+                line += "" if rows.array else ".tolist()"
+            else:
+                parts = [part.handle for part in flattened([value])]
+                if type_ == TRAIL:
+                    line = f"{name}_t = trail_of({name})"
+                elif type_.shape == ():
+                    line = f"{name}_0 = {_CASTS[type_.dtype]}({name})"
+                else:
+                    line = f"{', '.join(parts)}, = {name}.ravel().tolist()"
+            if not self.used.isdisjoint(parts):
+                found.append((type_, line))
+        return found
+
+    def result(self, value: Any, type_: Any) -> str:
+        """The expression that makes an output of its elements, or of its Stack."""
+        if isinstance(value, Stack):
+            rows, columns = value.rows, f"{value.start}:{value.start + value.width}"
+            self.used.add(rows.name)
+            if rows.array:
+                order = "::-1" if rows.last_first else ":"
+                return f"{rows.name}[{order}, {columns}].copy().reshape({type_.shape})"
+            found = f"reversed({rows.name})" if rows.last_first else rows.name
+            part = f"[row[{columns}] for row in {found}]"
+            return f"array({part}, '{type_.dtype.name}').reshape({type_.shape})"
+        parts = self._read(flattened([value]))
+        if type_ == TRAIL:
+            return f"as_trail({parts[0]})"
+        if type_.shape == ():
+            return parts[0] if type_.weak else f"{_SCALARS[type_.dtype]}({parts[0]})"
+        made = f"array(({''.join(f'{p}, ' for p in parts)}), '{type_.dtype.name}')"
+        return made if len(type_.shape) == 1 else f"{made}.reshape({type_.shape})"
+
+    def function(
+        self, name: str, begin: Sequence[str], results: Sequence[str], instead: Any
+    ) -> Callable[..., Sequence[Any]]:
+        """The function of the lines.
+
+        Args:
+          name: is shown in tracebacks.
+          begin: the lines that come first.
+          results: the expressions that it returns.
+          instead: the function of the same arguments that does the work where this gives up.
+        """
+        given = ", ".join(argument for argument, _, _ in self._arguments)
+        text = [
+            f"def run({given}):",
+            "    try:",
+            *(f"        {line}" for line in begin),
+            *(f"    {line}" for line in self.lines),
+            f"        return [{', '.join(results)}]",
+            "    except (ZeroDivisionError, OverflowError, ValueError, IndexError):",
+            f"        return instead({given})",
+        ]
+        self._namespace["instead"] = instead
+        return defined("\n".join(text), f"<scalarised {name}>", self._namespace)
+
+
+__all__ = ["CHUNK", "HELD", "LINES", "LISTED", "SPELLINGS", "PythonEmitter", "PythonRows"]

@@ -1,0 +1,70 @@
+"""What Python's scalar programs call when they run: tapes, and the rows of long stacks.
+
+Knows the opaque value that holds a tape, and NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.control_flow.tape_type import as_trail
+
+CHUNK = 4_096
+"""Steps whose rows are put into an array, or taken from it, together."""
+
+
+def rows(matrix: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows of a matrix as numbers of Python's, a chunk at a time."""
+    for start in range(0, len(matrix), CHUNK):
+        numbers = iter(matrix[start : start + CHUNK].ravel().tolist())
+        yield from zip(*[numbers] * matrix.shape[1], strict=True)
+
+
+class Trail:
+    """The tape of a loop: a tuple of numbers for each step, with the Types that they stand for.
+
+    The program on arrays reads it, too: iterated, it gives the residuals of each step as arrays.
+    """
+
+    __slots__ = ("rows", "single", "types")
+
+    def __init__(self, types: Sequence[Any], single: bool = False) -> None:
+        self.types = types
+        self.single = single
+        self.rows: list[Any] = []
+
+    def arrays(self, row: Sequence[Any]) -> list[Any]:
+        """The residuals of a step as the program on arrays wants them."""
+        result, start = [], 0
+        for type_ in self.types:
+            part = row[start : start + type_.size]
+            start += type_.size
+            if type_.dtype == object:
+                result.append(as_trail(part[0]))
+            else:
+                result.append(np.array(part, type_.dtype).reshape(type_.shape)[()])
+        return result
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.arrays(self.rows[0])) if self.single else map(self.arrays, self.rows)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return map(self.arrays, reversed(self.rows))
+
+
+def trail_of(value: Any) -> Trail:
+    """The Trail in an opaque value.
+
+    Raises:
+      ValueError: where it is the tape of a program on arrays, which has to read it then.
+    """
+    found = value[()] if isinstance(value, np.ndarray) else value
+    if type(found) is not Trail:
+        raise ValueError("the residuals of another program")
+    return found
+
+
+__all__ = ["CHUNK", "Trail", "rows", "trail_of"]

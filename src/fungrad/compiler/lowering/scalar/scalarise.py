@@ -1,0 +1,237 @@
+"""Scalarisation: a Graph of small arrays as operations on numbers, one for each element.
+
+A value of the Graph is an object array of `Value`s, so that moving elements costs nothing. A Graph
+is planned first (planning.py), then walked once: rules call an Emitter, which writes the program.
+Knows the IR, and rules and emitters as parameters; knows no target language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.scalar.emitter import (
+    BOOL,
+    DTYPES,
+    INT,
+    Costs,
+    Elements,
+    Emitter,
+    Unsupported,
+    Value,
+    flattened,
+    shaped,
+)
+from fungrad.compiler.lowering.scalar.planning import (
+    Planner,
+    Rule,
+    Structural,
+    check,
+    computed_in,
+)
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+
+GROWING = frozenset(("add", "sub", "mul", "neg", "square", "abs", "convert"))
+"""Operations that may give an integer beyond 64 bits."""
+LOGICAL = frozenset(
+    ("lt", "le", "gt", "ge", "eq", "ne", "attains", "isnan", "isinf", "isfinite", "logical_and",
+     "logical_or", "logical_not")
+)  # fmt: skip
+_LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+class Scalariser:
+    """The walk of one Graph, with all Graphs in it.
+
+    Args:
+      emitter: what writes the operations.
+      rules: of primitives that act on elements by position (movement, reductions, contractions).
+      structural: of a primitive its Structural, None where it holds no Graph.
+      costs: see `Costs`.
+    """
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        rules: Mapping[Any, Rule],
+        structural: Callable[[Any], Structural | None],
+        costs: Costs,
+    ) -> None:
+        self.emitter = emitter
+        self.cost = 0.0
+        self.costs = costs
+        self.plans = Planner(emitter, elementwise, rules, structural, costs)
+        self._weight = 1
+        self._zeros = {t: emitter.constant(t.type(0).item(), t, True) for t in DTYPES}
+
+    # --- Graphs -------------------------------------------------------------------------------
+
+    def graph(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """Writes the equations of a Graph, and gives its outputs.
+
+        Args:
+          graph: the Graph.
+          inputs: for each input its Elements, or a Stack.
+        """
+        plan = self.plans.plan(graph)
+        graph = plan.graph
+        values: dict[Any, Any] = dict(zip(graph.inputs, inputs, strict=True))
+        for variable, constant in graph.constants:
+            values[variable] = self.constants(constant, variable.type)
+
+        def read(atom: Atom) -> Any:
+            if isinstance(atom, Literal):
+                return self.constants(atom.value, atom.type)
+            return values[atom]
+
+        for equation, write in zip(graph.equations, plan.rules, strict=True):
+            found = [read(atom) for atom in equation.inputs]
+            if self.plans.structural(equation.primitive) is None:
+                found = [self.whole(x) for x in found]
+            values.update(zip(equation.outputs, write(self, equation, found), strict=True))
+        return [read(atom) for atom in graph.outputs]
+
+    def repeated(self, length: int | None, write: Callable[[], None]) -> None:
+        """Calls `write`; what it writes is run `length` times, None where that is not known."""
+        before = self._weight
+        self._weight = before * self.plans.times(length)
+        write()
+        self._weight = before
+
+    # --- values -------------------------------------------------------------------------------
+
+    def constants(self, value: Any, type_: Any) -> Elements:
+        """The elements of a known array."""
+        check(type_)
+        if type(value) is int and not _LOWEST <= value <= _HIGHEST:
+            raise Unsupported("an integer of more than 64 bits")
+        numbers = np.asarray(value, type_.dtype).reshape(-1).tolist()
+        return shaped([self.emitter.constant(n, type_.dtype) for n in numbers], type_.shape)
+
+    def zero(self, dtype: Any) -> Value:
+        """A zero that is known to be one."""
+        return self._zeros[dtype]
+
+    def zeros(self, type_: Any) -> Elements:
+        """Zeros that are known to be some."""
+        found = np.empty(type_.shape, object)
+        found[...] = self.zero(type_.dtype)
+        return found
+
+    def variables(self, type_: Any) -> Elements:
+        """New variables, as the elements of a value of a Type."""
+        if type_.dtype != object:  # the tape of an inner loop
+            check(type_)
+        return shaped(self.emitter.variables([type_.dtype] * type_.size), type_.shape)
+
+    def assign(self, variables: Sequence[Elements], values: Sequence[Any]) -> None:
+        """Sets the variables of some values to the elements of others, all at once."""
+        changed = [
+            (variable, value)
+            for variable, value in zip(flattened(variables), flattened(values), strict=True)
+            if variable.handle != value.handle
+        ]
+        if changed:
+            self.cost += self.costs.assign * len(changed)
+            self.emitter.assign(*zip(*changed, strict=True))
+
+    def initialised(self, values: Sequence[Any], types: Sequence[Any]) -> list[Elements]:
+        """New variables that hold some values."""
+        found = [self.variables(type_) for type_ in types]
+        self.assign(found, values)
+        return found
+
+    def whole(self, value: Any) -> Elements:
+        """The elements of a value; of a Stack too, if they are few."""
+        if isinstance(value, np.ndarray):
+            return value
+        check(value.type)
+        found = self.variables(value.type)
+        before = [None] * value.start
+        after = [None] * (value.rows.width - value.start - value.width)
+        rows = found.reshape(value.type.shape[0], value.width)
+        if len(rows):
+            self.emitter.unpack(value.rows, [[*before, *row, *after] for row in rows])
+        return found
+
+    # --- operations ---------------------------------------------------------------------------
+
+    def pay(self, cost: float) -> None:
+        """Counts the cost of an operation that is written here."""
+        self.cost += cost * self._weight
+
+    def apply(
+        self, operation: str, operands: Sequence[Value], computed: Any, result: Any, cost: float
+    ) -> Value:
+        """An operation; sums and differences of zeros are nothing."""
+        if operation == "add" and all(x.zero for x in operands):
+            return operands[0]
+        if operation == "sub" and operands[1].zero:
+            return operands[0]
+        self.cost += cost * self._weight
+        return self.emitter.apply(operation, operands, computed, result)
+
+    def total(self, parts: Sequence[Value], operation: str, dtype: Any) -> Value:
+        """The parts put together by an operation, one after the other.
+
+        Of zeros one is added: it makes 0.0 of -0.0.
+        """
+        if operation == "add" and any(x.zero for x in parts):
+            parts = [*(x for x in parts if not x.zero), self._zeros[dtype]]
+        result = parts[0]
+        for part in parts[1:]:
+            self.cost += self.costs.operation * self._weight
+            result = self.emitter.apply(operation, (result, part), dtype, dtype)
+        return result
+
+    def checked(self, values: Elements, dtype: Any) -> list[Elements]:
+        """A result of arithmetic: integers among it are checked, where Python's grow."""
+        if dtype == INT:
+            for value in values.reshape(-1):
+                if value.number is None:
+                    self.cost += self.costs.operation * self._weight
+                    self.emitter.check_overflow(value)
+        return [values]
+
+
+def elementwise(
+    walk: Scalariser, equation: Equation, inputs: list[Elements], operation: str = ""
+) -> list[Elements]:
+    """Applies a primitive's scalar form to each element, or the operation that is given."""
+    primitive: Any = equation.primitive
+    computed = computed_in(equation)
+    form, result = primitive.scalar.operation, equation.outputs[0].type.dtype
+    spread = np.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
+    places = zip(*[x.reshape(-1) for x in spread], strict=True)
+    if callable(form):
+        found = [composed(walk, form, parts, computed) for parts in places]
+    else:
+        cost, operation = walk.plans.price(equation, form, computed), operation or form
+        if operation in ("add", "sub"):
+            found = [walk.apply(operation, parts, computed, result, cost) for parts in places]
+        else:
+            apply = walk.emitter.apply
+            found = [apply(operation, parts, computed, result) for parts in places]
+            walk.pay(cost * len(found))
+    elements = shaped(found, spread[0].shape)
+    return walk.checked(elements, result) if form in GROWING else [elements]
+
+
+def composed(
+    walk: Scalariser, form: Callable[..., Value], parts: Sequence[Value], computed: Any
+) -> Value:
+    """A scalar form that is put together of operations."""
+    emitter = walk.emitter
+
+    def apply(operation: str, *operands: Any) -> Value:
+        given = [x if isinstance(x, Value) else emitter.constant(x, computed) for x in operands]
+        result = BOOL if operation in LOGICAL else computed
+        cost = emitter.cost(operation, [x.dtype for x in given], computed)
+        return walk.apply(operation, given, computed, result, cost)
+
+    return form(apply, *parts)
+
+
+__all__ = ["Scalariser", "composed", "elementwise"]

@@ -783,3 +783,19 @@ def test_a_loop_of_reads_takes_linear_memory_at_order_2():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n * n * 8  # an array for each read on the way back, held by the outer tape
+
+
+def test_the_order_in_memory_of_what_numbers_and_arrays_read_at_once():
+    """It is found by a small example, which has no element 5."""
+
+    def written(part):
+        flat = part.ravel()
+        flat[0] = 7.0
+        return part, flat
+
+    x = np.arange(72.0).reshape(6, 4, 3)
+    for f in (lambda x: x[5, 1:, [-1, 0, 1]], lambda x: x[[1, 5], 2:, 2], lambda x: x[4, :, [2]]):
+        for found, expected in zip(
+            fg.jit(lambda x, f=f: written(f(x)))(x), written(f(x)), strict=True
+        ):
+            np.testing.assert_array_equal(found, expected)

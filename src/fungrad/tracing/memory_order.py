@@ -148,7 +148,10 @@ def _read(equation: Equation, given: Sequence[Strides]) -> Strides | None:
     index, x = equation.params["index"], equation.inputs[0].type
     if len(equation.inputs) == 1:
         return _dummy(x.shape, given[0])[index.entries].strides  # type: ignore[no-any-return]
-    return _by_example(equation, given)
+    entries = [
+        0 if type(e) is int else slice(None) if type(e) is slice else e for e in index.entries
+    ]
+    return _by_example(equation, given, {"index": type(index)(tuple(entries))})  # in small arrays
 
 
 def _broadcast(equation: Equation, given: Sequence[Strides]) -> Strides:
@@ -171,7 +174,9 @@ def _like_first(equation: Equation, given: Sequence[Strides]) -> Strides:
     return dense(shape, axes_of(shape, given[0]))
 
 
-def _by_example(equation: Equation, given: Sequence[Strides]) -> Strides | None:
+def _by_example(
+    equation: Equation, given: Sequence[Strides], params: dict[str, Any] | None = None
+) -> Strides | None:
     """The strides of what the primitive gives of small arrays that lie in the same order."""
     shape = equation.outputs[0].type.shape
     inputs = [a.type for a in equation.inputs]
@@ -184,7 +189,7 @@ def _by_example(equation: Equation, given: Sequence[Strides]) -> Strides | None:
         return None
     small = [example(t.shape, s, t.dtype) for t, s in zip(inputs, given, strict=True)]
     with np.errstate(all="ignore"):
-        found = np.asarray(equation.primitive.eval(*small, **equation.params))
+        found = np.asarray(equation.primitive.eval(*small, **(params or equation.params)))
     if found.ndim != len(shape):
         return None
     return dense(shape, axes_of(tuple([min(n, 2) for n in shape]), found.strides))

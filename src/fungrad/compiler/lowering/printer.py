@@ -103,9 +103,12 @@ class _Printer:
             assert isinstance(loop, While)
             head, reuse = f"while {self.expression(loop.condition)}:", True
         carried = {v: self.name(v) for v, _ in loop.moves}
-        kept = {v for v in loop.inputs if v not in carried}
         free, self.free = self.free, []
-        lines = self.block(loop.body, {*kept, *(v for _, v in loop.moves)}, reuse)
+        kept: list[Value] = []
+        if reuse:
+            kept = [v for v in loop.inputs if v not in carried]
+            kept += [following for _, following in loop.moves]
+        lines = self.block(loop.body, kept, reuse)
         pairs = [(carried[v], self.name(following)) for v, following in loop.moves]
         pairs = [pair for pair in pairs if pair[0] != pair[1]]
         self.names.update(carried)

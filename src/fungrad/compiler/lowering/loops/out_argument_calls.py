@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.lowering.array_lowering import placed
 from fungrad.compiler.lowering.liveness import by_ufunc
 from fungrad.compiler.lowering.loops.loop_buffer_assignment import (
     COLUMN,
@@ -21,7 +22,7 @@ from fungrad.compiler.lowering.loops.loop_buffer_assignment import (
     ViewForm,
 )
 from fungrad.compiler.lowering.numpy_expressions import as_ufunc
-from fungrad.compiler.lowering.program import Copy, Value, View
+from fungrad.compiler.lowering.program import Call, Copy, Value, View
 from fungrad.ir.graph import Equation, Variable
 from fungrad.primitives.contraction.dot_general import dot_general, scales
 from fungrad.primitives.linalg import lapack_calls
@@ -60,9 +61,13 @@ def _ufunc(equation: Equation, memory: LoopMemory) -> OutCall:
             operands[i] = memory.broadcast(atom, shape)
     called = memory.constant(ufunc.__name__, ufunc)
     keyword = "out=" if ufunc.__name__ in _KEYWORD else ""
-    fields = ", ".join([f"{{{i}}}" for i in range(len(operands))])
-    text = f"{called}({fields}, {keyword}{{{len(operands)}}})"
-    return OutCall(lambda out: memory.write(text, operands, out), may_alias_input=True)
+
+    def emit(out: Value) -> None:
+        (*fields, target), inputs = placed([*operands, out])
+        text = f"{called}({', '.join(fields)}, {keyword}{target})"
+        memory.nodes.append(Call(text, inputs, out=out))
+
+    return OutCall(emit, may_alias_input=True)
 
 
 def _product(equation: Equation, memory: LoopMemory) -> OutCall:

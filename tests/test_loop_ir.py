@@ -1,0 +1,162 @@
+"""The loop IR, its printer and what a compiled function shows of it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad import lax
+from fungrad.compiler.lowering.printer import printed
+from fungrad.compiler.lowering.program import (
+    Call,
+    Expression,
+    For,
+    Free,
+    Iterator,
+    Program,
+    Return,
+    Value,
+    While,
+    listed,
+    value,
+)
+
+
+def run(program, **namespace):
+    """The function that a program prints."""
+    exec(printed(program), namespace)
+    return namespace[program.name]
+
+
+def define(text, *inputs):
+    """A new value, and the node that defines it."""
+    found = Value()
+    return found, Call(text, inputs, [found])
+
+
+def test_names_of_dead_values_are_used_again_and_live_ones_kept():
+    x, y = Value(), Value()
+    a, first = define("{0} + {1}", x, y)
+    b, second = define("{0} * {1}", a, a)
+    c, third = define("{0} - {1}", b, y)
+    program = Program(
+        "f", [x, y], [first, second, third, Return(listed([value(c), value(y)]))], {}, True
+    )
+    assert run(program)(5.0, 3.0) == [61.0, 3.0]
+    text = printed(program)
+    assert set(re.findall(r"v\d+", text)) == {"v0", "v1"}
+    assert "del" not in text
+
+
+def test_what_nothing_reads_is_dropped_at_once():
+    x = Value()
+    _, made = define("np.zeros_like({0})", x)
+    text = printed(Program("f", [x], [made, Return(value(x))], {}, True))
+    assert text == "def f(v0):\n    v1 = np.zeros_like(v0)\n    del v1\n    return v0"
+
+
+def test_carries_move_all_at_once():
+    x, y = Value(), Value()
+    loop = For(3, [], [], [(x, y), (y, x)])
+    program = Program("f", [x, y], [loop, Return(listed([value(x), value(y)]))], {})
+    assert run(program)(1, 2) == [2, 1]
+    assert "    for _ in range(3):\n        v0, v1 = v1, v0\n" in printed(program)
+
+
+def test_iterators_that_nothing_reads_are_dropped():
+    x, xs, ys = Value(), Value("x_"), Value("x_")
+    row, unread = Value(), Value()
+    total, add = define("{0} + {1}", x, row)
+    iterators = [Iterator((row,), value(xs).then("[::-1]")), Iterator((unread,), value(ys))]
+    loop = For(2, iterators, [add], [(x, total)])
+    program = Program("f", [x, xs, ys], [loop, Return(value(x))], {})
+    assert "in x_0[::-1]:" in printed(program)
+    assert run(program)(0, [1, 2], None) == 3
+    assert loop.inputs.count(ys) == 0 and {x, xs} <= set(loop.inputs)
+
+
+def test_a_while_loop_keeps_what_the_next_iteration_reads():
+    step, x, unread = Value(), Value(), Value()
+    a, first = define("{0} + {1}", x, step)
+    b, second = define("{0} * 2", a)
+    c, third = define("{0} - {1}", b, a)
+    condition = Expression("{} < 100 and {} >= 0", (x, unread))
+    body = [Free([unread]), first, second, third]
+    loop = While(condition, body, [(x, b), (unread, c)])
+    program = Program("f", [step, x, unread], [loop, Return(listed([value(x), value(unread)]))], {})
+
+    def expected(step, x, other):
+        while x < 100 and other >= 0:
+            x, other = 2 * (x + step), x + step
+        return [x, other]
+
+    assert run(program)(3, 1, 0) == expected(3, 1, 0)
+    assert run(program)(3, 200, 7) == [200, 7]
+    assert printed(program).count("del ") == 1  # names of the rest are handed on
+
+
+def test_the_kind_of_each_node_can_be_shown():
+    x = Value()
+    y, made = define("{0}.T", x)
+    program = Program("f", [x], [made, Return(value(y))], {}, True)
+    assert printed(program, kinds=True).splitlines()[1:] == [
+        "    Call    v0 = v0.T",
+        "    Return  return v0",
+    ]
+
+
+# --- what a compiled function shows ---------------------------------------------------------------
+
+
+def test_the_program_shows_the_bodies_of_loops_and_branches():
+    def f(w, xs):
+        def step(h, x):
+            h = np.tanh(w @ h + x)
+            return lax.cond(x[0] > 0, lambda h: h * 2, np.sin, h), h
+
+        h, ys = lax.scan(step, np.zeros(100), xs)
+        return lax.while_loop(lambda c: c[0] < 10.0, lambda c: np.sin(c) + 2.0 * c, h), ys
+
+    text = fg.jit(f).lower(np.eye(100), np.ones((30, 100))).program
+    assert "# scan of run\n" in text and "Call    tanh(" in text and "Move    " in text
+    assert "def branches0(v0):\n    Call    v0 = sin(v0)" in text
+    assert "# body of run\n" in text and "# cond of run\n" in text
+
+
+def test_the_program_and_the_source_have_the_same_lines():
+    def f(x, xs):
+        return lax.scan(lambda c, x: (np.sin(c) * x, c[::-1]), x, xs)
+
+    lowered = fg.jit(f).lower(np.ones(300), np.ones((9, 300)))
+    kinds = ("Alloc", "View", "Call", "Copy", "Acquire", "Release", "Move", "Free", "Return")
+    lines = []
+    for line in lowered.program.splitlines():
+        kind = line.split()[0] if line.strip() else ""
+        lines.append(line.replace(f"{kind:<8}", "", 1) if kind in kinds else line)
+    assert "\n".join(lines) == lowered.source
+
+
+@pytest.mark.parametrize("where", ["scan", "while", "branch", "alone"])
+def test_clusters_are_found_wherever_they_run(where):
+    def fused(x):
+        return np.sin(x) * np.exp(x) + x
+
+    def f(x):
+        if where == "scan":
+            return lax.scan(lambda c, _: (fused(c), None), x, None, length=3)[0]
+        if where == "while":
+            return lax.while_loop(lambda c: c[0] < 2.0, fused, x)
+        if where == "branch":
+            return lax.cond(x[0] > 0, fused, np.cos, x)
+        return fused(x)
+
+    (cluster,) = fg.jit(f).lower(np.ones(100_000)).clusters
+    assert cluster.length == 100_000
+    assert [e.primitive.name for e in cluster.equations] == ["sin", "exp", "mul", "add"]
+    assert repr(cluster).startswith(
+        "cluster of 4 equations on 100000 rows:\n{ lambda a:f64[100000]. let"
+    )
+    assert fg.jit(f).lower(np.ones(100)).clusters == ()

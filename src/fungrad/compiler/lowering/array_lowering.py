@@ -91,7 +91,7 @@ class ArrayLowering:
         self.symbols = Symbols()
         self.constant = self.symbols.constant
         self.nodes: list[Any] = []
-        self.values: dict[Variable, Value] = {v: Value() for v in graph.inputs}
+        self.values: dict[Atom, Value] = {v: Value() for v in graph.inputs}
         self.globals: dict[Value, str] = {}
         """The constants of the Graph, with their names."""
         for variable, array in graph.constants:
@@ -169,6 +169,10 @@ class ArrayLowering:
         Beside arrays a number is an array without axes: NumPy converts one of Python's each time.
         So is a complex one beside a number of NumPy's, of which Python would make one of its own.
         """
+        try:
+            return [self.values[atom] for atom in equation.inputs]
+        except KeyError:  # a number is among them
+            pass
         output = equation.outputs[0].type if equation.primitive in ARITHMETIC else None
         if output is None or not output.inexact or output.weak:
             return [self.read(atom) for atom in equation.inputs]
@@ -217,7 +221,7 @@ class ArrayLowering:
         if text is None:
             text = f"{self._function(equation)}({', '.join(fields)})"
         outputs = [self.value(v) for v in equation.outputs]
-        self.nodes.append(Call(text, inputs, outputs, unpack=primitive.multiple))
+        self.nodes.append(Call(text, inputs, outputs, None, primitive.multiple))
 
     def add_in_place(self, equation: Equation, operands: Sequence[Operand]) -> bool:
         """Adds to a part of an array in its place, if nothing else reads that."""

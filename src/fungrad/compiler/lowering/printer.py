@@ -84,10 +84,10 @@ class _Printer:
         """The lines of a node."""
         if isinstance(node, Loop):
             return self.loop(node)
-        names = self.names
-        inputs = [names.get(v) or self.name(v) for v in node.inputs]
-        line = node.line(inputs, [names.get(v) or self.name(v) for v in node.outputs])
-        return [self.line(type(node).__name__, line)]
+        names, name = self.names, self.name
+        inputs = [names.get(v) or name(v) for v in node.inputs]
+        line = node.line(inputs, [names.get(v) or name(v) for v in node.outputs])
+        return [self.line(type(node).__name__, line) if self.kinds else line]
 
     def line(self, kind: str, text: str) -> str:
         """A line, behind the kind of its node where that is shown."""

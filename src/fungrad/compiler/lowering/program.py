@@ -27,14 +27,12 @@ class Value:
       rows: of a row, the expression of the stack that the loop iterates over.
     """
 
-    __slots__ = ("memory", "rows", "stem", "views")
+    __slots__ = ("memory", "rows", "stem")
 
     def __init__(self, stem: str = "v", memory: str = FRESH, rows: Expression | None = None):
         self.stem = stem
         self.memory = memory
         self.rows = rows
-        self.views: dict[str, Value] = {}
-        """Views of it that stand outside of the loop, by their text."""
 
     @property
     def invariant(self) -> bool:
@@ -116,7 +114,9 @@ class Call(Node):
         out: Value | None = None,
         unpack: bool = False,
     ) -> None:
-        super().__init__(text, inputs, outputs)
+        self.text = text
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
         self.out = out
         self.unpack = unpack
         """Whether the outputs come as a sequence."""

@@ -75,6 +75,8 @@ class LoopMemory(ArrayLowering):
         self.assigned: dict[Variable, tuple[Any, Value]] = {}
         """The buffers in use, with shape and dtype, by what stands there."""
         self.free: dict[Any, list[Value]] = {}
+        self._views: dict[tuple[Value, str], Value] = {}
+        """Views that stand outside of the body, by what they view and how."""
         self._broadcasts: dict[tuple[Variable, tuple[int, ...]], Value] = {}
         """Where values stand as broadcasting repeats them."""
 
@@ -97,9 +99,9 @@ class LoopMemory(ArrayLowering):
         """A view, before the loop, of what is the same memory in all iterations; one for each
         text.
         """
-        found = source.views.get(text)
+        found = self._views.get((source, text))
         if found is None:
-            found = source.views[text] = Value("h_", INVARIANT)
+            found = self._views[source, text] = Value("h_", INVARIANT)
             self.preheader.append(View(text, [source], [found]))
         return found
 
@@ -111,10 +113,10 @@ class LoopMemory(ArrayLowering):
             return self.hoisted_view(source, f"{{0}}{form.one}"), ""
         if source.rows is None:
             return source, form.one
-        found = source.views.get(form.one)
+        found = self._views.get((source, form.one))
         if found is None:
             found = self.row(source.rows.then(form.stacked), source.stem)
-            source.views[form.one] = found
+            self._views[source, form.one] = found
         return found, ""
 
     def broadcast(self, atom: Variable, shape: tuple[int, ...]) -> Value:

@@ -15,7 +15,7 @@ import fungrad as fg
 from fungrad.compiler.lowering.scalar import scalar_program
 from fungrad.compiler.lowering.scalar.emitter import DTYPES
 from fungrad.compiler.lowering.scalar.planning import computed_in
-from fungrad.extend import elementwise, linear
+from fungrad.extend import elementwise, general, linear
 from fungrad.ir.graph import Equation, Literal, Variable
 from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
 from fungrad.primitives.primitive import Primitive
@@ -178,6 +178,16 @@ def law_inline(primitive: Primitive, sample: Sample) -> int:
     return 1
 
 
+def law_reduces(primitive: Primitive, sample: Sample) -> int:
+    """The ufunc reduces the axes to the same bits."""
+    if primitive.reduces is None:
+        return 0
+    (expected,) = run(primitive, sample.args, sample.params)
+    found = primitive.reduces.reduce(sample.args[0], axis=sample.params["axes"])
+    assert same_bits(found, expected), f"{primitive.name} is no reduction by that"
+    return 1
+
+
 MADE = ("bitcast", "complex_of", "to_discrete")
 """What converts: its elements are not those of its inputs, nor near them."""
 
@@ -189,6 +199,7 @@ LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
     "kink": law_kink,
     "scalar": law_scalar,
     "inline": law_inline,
+    "reduces": law_reduces,
 }
 HOLDING = {
     "view": 10,
@@ -245,15 +256,24 @@ WRONG: dict[str, tuple[Primitive, tuple]] = {
     "inline": (
         elementwise("grown", lambda x: x + next(CALLS), partials=[1], inline=True), (X,)
     ),
+    "reduces": (
+        general(
+            "summed", eval=lambda x, axes: np.sum(x), type=lambda x, axes: x, reduces=np.maximum
+        ),
+        (X,),
+    ),
     "cost": (elementwise("thrice", lambda x: 3.0 * x, partials=[3], cost=0), (X + 0.1,)),
 }  # fmt: skip
+
+
+PARAMS = {"reduces": {"axes": (0,)}}
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_wrong_fact_is_noticed(law):
     primitive, args = WRONG[law]
     with pytest.raises(AssertionError, match=primitive.name):
-        LAWS[law](primitive, Sample(primitive.name, args, {}))
+        LAWS[law](primitive, Sample(primitive.name, args, PARAMS.get(law, {})))
 
 
 def test_a_fact_that_there_is_not_is_an_error():

@@ -30,6 +30,7 @@ class PrimitiveLike(Protocol):
     view: bool
     commutative: bool
     inline: bool
+    reduces: Any
 
     @property
     def ufunc(self) -> Any:

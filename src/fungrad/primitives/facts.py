@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 
+import numpy as np
+
 from fungrad.ir.graph import Equation
 
 
@@ -65,6 +67,7 @@ class Facts(TypedDict, total=False):
     view: bool
     commutative: bool
     scalar: ScalarForm | str
+    reduces: np.ufunc
     inline: bool
     kink: Callable[..., Any]
 
@@ -75,6 +78,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "view": False,
         "commutative": False,
         "scalar": None,
+        "reduces": None,
         "inline": False,
         "kink": None,
     }

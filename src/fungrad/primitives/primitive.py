@@ -109,6 +109,7 @@ class Primitive:
         numbers rounds by their order).
       scalar: what it does to numbers, a `ScalarForm` or the name of its operation, where it is
         elementwise and a program of numbers can have it.
+      reduces: the ufunc by which it reduces `axes` of its only argument, as `ufunc.reduce` does.
       inline: whether `eval` is written with functions of NumPy's that a trace can record: compiled
         programs run those in its place, and so fuse, count, write and export what it does.
       kink: `kink(*args, **params)`, where values sit at which it has no one derivative (see
@@ -118,8 +119,8 @@ class Primitive:
     __slots__ = (
         "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
         "eval", "forward", "inline", "jvp", "keep", "kink", "module", "moves", "multiple",
-        "name", "partials", "plain", "pure", "reads", "scalar", "simple", "type", "undo",
-        "view", "vjp",
+        "name", "partials", "plain", "pure", "reads", "reduces", "scalar", "simple", "type",
+        "undo", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -211,6 +212,7 @@ class Primitive:
     view: bool
     commutative: bool
     scalar: ScalarForm | None
+    reduces: np.ufunc | None
     inline: bool
     kink: Rule | None
 

@@ -23,14 +23,12 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     concatenate,
     convert,
-    reduce_sum,
     reshape,
     to_discrete,
     transpose,
 )
 from fungrad.primitives.movement.stack_iota import iota, stack
 from fungrad.primitives.primitive import full
-from fungrad.primitives.reduction.reduce import reduce_all, reduce_any, reduce_max, reduce_min
 from fungrad.source_export.constants import Values, shape_text
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -44,8 +42,10 @@ _SAFE: dict[Any, str] = {
 """What Python's floats do as NumPy's: they give infinities, and raise nothing."""
 
 _REDUCTIONS = {
-    reduce_sum: "sum", reduce_max: "max", reduce_min: "min", reduce_any: "any", reduce_all: "all",
+    np.add: "sum", np.maximum: "max", np.minimum: "min", np.logical_or: "any",
+    np.logical_and: "all",
 }  # fmt: skip
+"""What NumPy calls a reduction by a ufunc."""
 
 
 def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
@@ -56,7 +56,7 @@ def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str
         kinds = {t.dtype.kind for t in types}
         floats = "f" in kinds and kinds <= {*"fi"}
         return _SAFE[primitive].format(*arguments) if floats and primitive in _SAFE else None
-    function = _REDUCTIONS.get(primitive)
+    function = _REDUCTIONS.get(primitive.reduces)
     if function is not None and not types[0].weak:
         axes = equation.params["axes"]
         if len(axes) == types[0].ndim:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.fusion.clustering import Region
-from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import select
@@ -23,7 +22,7 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.support.record import Record
 
 _OWN = (
-    dot_general, select, concatenate, stack, scatter, index_add, solve, inv, cholesky, *REDUCTIONS,
+    dot_general, select, concatenate, stack, scatter, index_add, solve, inv, cholesky,
 )  # fmt: skip
 _NOTHING: frozenset[Variable] = frozenset()
 
@@ -39,7 +38,12 @@ def by_ufunc(equation: Equation) -> bool:
 
 def owns(step: Equation | Region) -> bool:
     """Whether what a step makes is no view of what it reads."""
-    return isinstance(step, Region) or step.primitive in _OWN or by_ufunc(step)
+    return (
+        isinstance(step, Region)
+        or step.primitive in _OWN
+        or step.primitive.reduces is not None
+        or by_ufunc(step)
+    )
 
 
 class _Access(Record):

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS
 from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general, scales
@@ -75,7 +74,7 @@ def expressed(equation: Equation, arguments: Sequence[str], constant: Constant) 
     if operator is not None:
         weak = all(atom.type.weak for atom in equation.inputs)
         return None if weak and primitive in _CHECKED else operator.format(*arguments)
-    ufunc = REDUCTIONS.get(primitive)
+    ufunc = primitive.reduces
     if ufunc is not None:
         return _reduced(equation, ufunc, arguments[0], constant)
     write = WRITTEN.of(primitive)

@@ -161,6 +161,7 @@ def cost_of_reduction(equation: Equation) -> int:
 
 reduce_sum: Primitive = linear(
     "reduce_sum",
+    reduces=np.add,
     cost=cost_of_reduction,
     moves=True,
     eval=lambda x, *, axes: np.add.reduce(x, axis=axes),

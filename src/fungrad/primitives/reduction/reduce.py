@@ -94,6 +94,7 @@ def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
         name,
         cost=cost_of_reduction,
         kink=ties,
+        reduces=ufunc,
         eval=lambda x, *, axes: ufunc.reduce(x, axes),
         type=_type_by_example(ufunc, needs_items=True),
         jvp=jvp,
@@ -287,6 +288,7 @@ def _truth(name: str, ufunc: np.ufunc) -> Primitive:
     primitive = general(
         name,
         cost=cost_of_reduction,
+        reduces=ufunc,
         eval=lambda x, *, axes: ufunc.reduce(x, axes),
         type=_type_by_example(ufunc),
         batch=_batch_axes(lambda: primitive),

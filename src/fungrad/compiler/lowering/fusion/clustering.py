@@ -15,7 +15,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from fungrad.compiler.lowering.fusion import gather_concat_roll
 from fungrad.compiler.lowering.fusion.output_slices import Part, Readers, put_together
 from fungrad.compiler.lowering.fusion.row_access import (
-    REDUCTIONS,
     axis_of,
     elementwise,
     form,
@@ -151,7 +150,7 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
             return None, 0
         inputs = tuple(axis_of(a.type.shape, type_.shape, axis) for a in equation.inputs)
         return Form(inputs, axis), type_.shape[axis]
-    if equation.primitive in REDUCTIONS:
+    if equation.primitive.reduces is not None:
         type_ = equation.inputs[0].type
         axis = _row_axis(type_.shape) if type_.size >= LARGE else None
         if axis is not None and (axis not in equation.params["axes"] or type_.size >= ALONE):

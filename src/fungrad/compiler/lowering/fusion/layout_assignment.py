@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.compiler.lowering.fusion import gather_concat_roll
 from fungrad.compiler.lowering.fusion.clustering import Region
 from fungrad.compiler.lowering.fusion.output_slices import rows_of
-from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS, multiplies
+from fungrad.compiler.lowering.fusion.row_access import multiplies
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
 from fungrad.primitives.facts import is_view
 
@@ -74,7 +74,7 @@ def _loops(region: Region, step: int, columns: bool) -> tuple[int, int]:
     for equation, how in zip(region.equations, region.forms, strict=True):
         primitive: Any = equation.primitive
         read = [(a.type.shape, axis) for a, axis in zip(equation.inputs, how.inputs, strict=True)]
-        if primitive in REDUCTIONS:
+        if primitive.reduces is not None:
             (((space, axis),), reduced) = read, equation.params["axes"]
             shapes = [space, tuple([1 if i in reduced else n for i, n in enumerate(space)])]
         elif is_view(equation) or how.output == ENDED or gather_concat_roll.moves(equation):

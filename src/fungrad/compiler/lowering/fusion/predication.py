@@ -46,7 +46,7 @@ class _InPlaceOfPrimitive:
 
     multiple = effect = cuts = view = commutative = inline = False
     pure = True
-    ufunc = eval = cost = None
+    ufunc = eval = cost = reduces = None
 
     def __init__(self, name: str) -> None:
         self.name = name

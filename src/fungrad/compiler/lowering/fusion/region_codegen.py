@@ -19,7 +19,6 @@ from fungrad.compiler.lowering.fusion import layout_assignment
 from fungrad.compiler.lowering.fusion.clustering import Region
 from fungrad.compiler.lowering.fusion.in_place_outputs import part_name
 from fungrad.compiler.lowering.fusion.output_slices import Part, filled, reach, rows_of
-from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
 from fungrad.compiler.lowering.fusion.tile_codegen import Block
 from fungrad.compiler.lowering.program_text import defined
@@ -251,7 +250,7 @@ def _totals(writer: Block) -> list[str]:
     names = {id(parts[0].value): f"o{i}" for i, parts in enumerate(writer.region.made)}
     for position, variable in enumerate(writer.sums):
         name = names[variable]
-        ufunc = REDUCTIONS.get(by_variable[variable].primitive, np.add)
+        ufunc = by_variable[variable].primitive.reduces or np.add
         place = f", out={name}" * bool(by_variable[variable].outputs[0].type.shape)
         both = f"{writer.function(ufunc.__name__, ufunc)}({name}, part[{position}]{place})"
         lines.append(f"{name} = parts[0][{position}]")

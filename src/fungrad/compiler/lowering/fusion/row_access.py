@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fungrad.compiler.lowering.fusion import gather_concat_roll
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
 from fungrad.ir.graph import Equation
@@ -21,23 +19,14 @@ from fungrad.primitives.movement.gather import expanded, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     convert,
-    reduce_sum,
     reshape,
     to_discrete,
     transpose,
 )
-from fungrad.primitives.reduction.reduce import reduce_all, reduce_any, reduce_max, reduce_min
 from fungrad.runtime.blas_threads import single_blas, single_in_regions
 from fungrad.runtime.kernels.matmul import one_thread
 from fungrad.runtime.thread_pool import num_threads
 
-REDUCTIONS: dict[Any, np.ufunc] = {
-    reduce_sum: np.add,
-    reduce_max: np.maximum,
-    reduce_min: np.minimum,
-    reduce_any: np.logical_or,
-    reduce_all: np.logical_and,
-}
 CASTS = (convert, to_discrete)
 MATRIX, SIDE, SUM = 65_536, 1_024, 32_768
 """The most elements and the longest side of a matrix that rows are multiplied with in blocks, which
@@ -82,7 +71,7 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | 
     axis = axes[0] if len(equation.inputs) == 1 else None
     if axis is None:
         return None
-    if primitive in REDUCTIONS:
+    if primitive.reduces is not None:
         reduced = equation.params["axes"]
         after = ENDED if axis in reduced else axis - sum(a < axis for a in reduced)
         return Form((axis,), after)
@@ -202,7 +191,6 @@ _MOVED: dict[Any, Callable[[Equation, int], int | None]] = {
 
 __all__ = [
     "CASTS",
-    "REDUCTIONS",
     "axis_of",
     "elementwise",
     "form",

@@ -26,7 +26,6 @@ from fungrad.compiler.lowering.fusion.in_place_outputs import Targets
 from fungrad.compiler.lowering.fusion.predication import Masking, joined, sum_where
 from fungrad.compiler.lowering.fusion.row_access import (
     CASTS,
-    REDUCTIONS,
     matrix_first,
     multiplies,
 )
@@ -162,7 +161,7 @@ class Block:
             self._join(equation, how, arguments)
         elif is_view(equation):
             self._view(equation, how, arguments[0])
-        elif primitive.ufunc or primitive in REDUCTIONS or primitive in CASTS:
+        elif primitive.ufunc or primitive.reduces is not None or primitive in CASTS:
             if primitive.ufunc is not None:  # it may write over what it reads
                 self.buffers.release(equation.inputs)
             target = self.place[id(variable)] = self.target(variable, how.output)
@@ -209,7 +208,7 @@ class Block:
 
     def _end(self, equation: Equation, text: str) -> None:
         """Adds what `text` makes of a block to what it makes of others."""
-        ufunc = REDUCTIONS.get(equation.primitive, np.add)
+        ufunc = equation.primitive.reduces or np.add
         called = self.function(ufunc.__name__, ufunc)
         name = self.sums.setdefault(id(equation.outputs[0]), f"s{len(self.sums)}")
         place = f", out={name}" * bool(equation.outputs[0].type.shape)  # an array of its own
@@ -265,7 +264,7 @@ class Block:
             return self.masking.summed(equation, self.forms[id(equation)], arguments)
         if equation.primitive is dot_general:
             return f"{self.function('dot', dot)}({', '.join(arguments)})"
-        ufunc = REDUCTIONS[equation.primitive]
+        ufunc = equation.primitive.reduces
         called = self.function(ufunc.__name__, ufunc)
         return f"{called}.reduce({arguments[0]}, {equation.params['axes']})"
 
@@ -343,7 +342,7 @@ class Block:
         primitive: Any = equation.primitive
         if primitive in CASTS:
             self.lines.append(f"copyto({target}, {arguments[0]}, casting='unsafe')")
-        elif primitive in REDUCTIONS:
+        elif primitive.reduces is not None:
             self._reduce(equation, arguments[0], target)
         else:
             ufunc, arguments = as_ufunc(equation, arguments)
@@ -353,7 +352,7 @@ class Block:
     def _reduce(self, equation: Equation, source: str, target: str) -> None:
         """A reduction of rows; extrema of real numbers by their places."""
         (x,), (variable,), axes = equation.inputs, equation.outputs, equation.params["axes"]
-        shape, ufunc = x.type.shape, REDUCTIONS[equation.primitive]
+        shape, ufunc = x.type.shape, equation.primitive.reduces
         called = self.function(ufunc.__name__, ufunc)
         real = x.type.dtype.char in "fd" and not self.columns and setting() != "numpy"
         last = real and axes == (len(shape) - 1,)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fungrad.compiler.lowering.fusion import row_access
 from fungrad.compiler.lowering.fusion.clustering import Region
-from fungrad.compiler.lowering.fusion.row_access import REDUCTIONS, multiplies
+from fungrad.compiler.lowering.fusion.row_access import multiplies
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
 from fungrad.ir.graph import Equation
 from fungrad.primitives.elementwise.family import ARITHMETIC
@@ -71,7 +71,7 @@ def _cost(equation: Equation) -> int:
     primitive: Any = equation.primitive
     if is_view(equation):
         return 0
-    if primitive in REDUCTIONS:
+    if primitive.reduces is not None:
         return int(equation.inputs[0].type.size)
     quick = primitive in ARITHMETIC or primitive.partials is None or primitive.degree == "linear"
     return _work(equation) * (1 if quick else SLOW)

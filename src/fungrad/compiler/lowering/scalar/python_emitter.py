@@ -30,6 +30,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
     flattened,
     shaped,
 )
+from fungrad.compiler.lowering.scalar.python_operations import CONVERSIONS, FUNCTIONS, SPELLINGS
 from fungrad.compiler.lowering.scalar.scalar_runtime import CHUNK, Trail, rows, trail_of
 from fungrad.control_flow.tape_type import TRAIL, as_trail
 from fungrad.support.record import Record
@@ -44,13 +45,8 @@ LISTED = 50_000
 HELD = 1 << 26
 """The largest number of elements of a stack that a program holds."""
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-_FUNCTIONS = {name: getattr(math, name) for name in (
-    "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "hypot", "cbrt", "exp2",
-    "isfinite", "isinf", "copysign", "fmod", "erf",
-)}  # fmt: skip
 _NAMES = {
-    **_FUNCTIONS, "inf": math.inf, "nan": math.nan, "pow": math.pow, "array": np.array,
+    **FUNCTIONS, "inf": math.inf, "nan": math.nan, "pow": math.pow, "array": np.array,
     "empty": np.empty, "float64": np.float64, "int64": np.int64, "bool_": np.bool_,
     "islice": itertools.islice, "Trail": Trail, "trail_of": trail_of, "as_trail": as_trail,
     "rows": rows,
@@ -58,58 +54,6 @@ _NAMES = {
 """What programs call, by the names that they use."""
 _CASTS = {FLOAT: "float", INT: "int", BOOL: "bool"}
 _SCALARS = {FLOAT: "float64", INT: "int64", BOOL: "bool_"}
-
-
-class Spelling(Record):
-    """An operation as Python's text.
-
-    Attributes:
-      text: the expression, a template of its operands.
-      cost: the field of Costs.
-      widens: whether integers have to be made floats where floats are computed with.
-    """
-
-    text: str
-    cost: str = "operation"
-    widens: bool = True
-
-
-SPELLINGS: dict[str, Spelling] = {
-    "neg": Spelling("-{0}"),
-    "add": Spelling("{0} + {1}"),
-    "sub": Spelling("{0} - {1}"),
-    "mul": Spelling("{0} * {1}"),
-    "div": Spelling("{0} / {1}"),
-    "remainder": Spelling("{0} % {1}"),
-    "square": Spelling("{0} * {0}"),
-    "reciprocal": Spelling("1.0 / {0}"),
-    "power": Spelling("pow({0}, {1})", "power"),
-    "power_by_scalar": Spelling("sqrt({0}) if {1} == 0.5 else pow({0}, {1})", "power"),
-    "positive": Spelling("{0}"),
-    "abs": Spelling("abs({0})", "absolute"),
-    "number": Spelling("float({0})"),
-    "convert": Spelling("", "conversion", widens=False),  # by the dtype of the result
-    "lt": Spelling("{0} < {1}"),
-    "le": Spelling("{0} <= {1}"),
-    "gt": Spelling("{0} > {1}"),
-    "ge": Spelling("{0} >= {1}"),
-    "eq": Spelling("{0} == {1}"),
-    "ne": Spelling("{0} != {1}"),
-    "isnan": Spelling("{0} != {0}"),
-    "attains": Spelling("{0} == {1} or ({0} != {0} and {1} != {1})"),
-    "logical_and": Spelling("bool({0} and {1})"),
-    "logical_or": Spelling("bool({0} or {1})"),
-    "logical_not": Spelling("not {0}"),
-    "select": Spelling("{1} if {0} else {2}"),
-    "maximum": Spelling("{0} if {0} > {1} or {0} != {0} else {1}"),  # of two zeros the second
-    "minimum": Spelling("{0} if {0} < {1} or {0} != {0} else {1}"),
-    **{
-        name: Spelling(f"{name}({{0}}, {{1}})" if name in ("atan2", "hypot", "copysign", "fmod")
-                       else f"{name}({{0}})", "function", widens=False)
-        for name in _FUNCTIONS
-    },
-}  # fmt: skip
-_CONVERSIONS = {FLOAT: "float({0})", INT: "int({0})", BOOL: "({0} != 0)"}
 
 
 class PythonRows(Record):
@@ -208,7 +152,7 @@ class PythonEmitter:
                     and (i or operation != "select")
                 ):
                     texts[i] = f"float({texts[i]})"
-        template = _CONVERSIONS[result] if operation == "convert" else spelling.text
+        template = CONVERSIONS[result] if operation == "convert" else spelling.text
         return self._named(template.format(*texts), result)
 
     def sum_of_products(self, pairs: Sequence[tuple[Value, Value]], dtype: Any) -> Value:
@@ -418,4 +362,4 @@ class PythonEmitter:
         return defined("\n".join(text), f"<scalarised {name}>", self._namespace)
 
 
-__all__ = ["CHUNK", "HELD", "LINES", "LISTED", "SPELLINGS", "PythonEmitter", "PythonRows"]
+__all__ = ["HELD", "LINES", "LISTED", "PythonEmitter", "PythonRows"]

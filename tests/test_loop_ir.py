@@ -160,3 +160,14 @@ def test_clusters_are_found_wherever_they_run(where):
         "cluster of 4 equations on 100000 rows:\n{ lambda a:f64[100000]. let"
     )
     assert fg.jit(f).lower(np.ones(100)).clusters == ()
+
+
+def test_a_while_loop_writes_over_its_carry_and_not_over_its_argument():
+    def f(x):
+        return lax.while_loop(lambda c: c[0] < 10.0, lambda c: np.sin(c) + 2.0 * c, x)
+
+    x = np.linspace(0.5, 1.0, 100_000)
+    before, compiled = x.copy(), fg.jit(f)
+    assert "while cond(" in compiled.lower(x).source
+    np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12)
+    np.testing.assert_array_equal(x, before)

@@ -111,7 +111,6 @@ class _Printer:
         lines = self.block(loop.body, kept, reuse)
         pairs = [(carried[v], self.name(following)) for v, following in loop.moves]
         pairs = [pair for pair in pairs if pair[0] != pair[1]]
-        self.names.update(carried)
         self.free = free
         if pairs:
             sides = [", ".join(side) for side in zip(*pairs, strict=True)]

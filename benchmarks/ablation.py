@@ -61,7 +61,7 @@ TOGETHER = {
     "rules: signs": ("- -x", "-(x * 2)", "x * -1", "-x * y", "x + -y", "-x, moved"),
     "rules: choices": ("what is not chosen", "what is done to a choice", "what is chosen here"),
     "rules: slices": ("a stretch of an axis", "zeros around an", "a slice of a", "what is not in",
-                      "zeros around zeros"),
+                      "zeros around zeros", "zeros stay"),
     "rules: scatters": ("the zeros of a scatter", "zeros that slices"),
     "rules: uniform": ("one value, moved", "a number for an array"),
     "rules: shapes": ("to what it is", "axes in their", "only the last", "one permutation",

@@ -107,6 +107,8 @@ MUTANTS = (
     ),
     *of(
         "compiler/passes/simplify/slice_of_slice.py", RULES,
+        ("a factor that half precision has not", "abs(a.value) <= largest for a", "abs(a.value) < math.inf for a"),
+        ("a negative factor keeps zeros", " and not np.signbit(value)", ""),
         ("-0.0 outlives zeros that are added",
          "if before and not (loose(writer, equation) or unsigned(writer, before[0])):", "if False:"),
         ("the end of an outer box is forgotten", "(a + before, b + after)", "(a + before, after)"),

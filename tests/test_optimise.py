@@ -64,6 +64,9 @@ EXAMPLES = {
     "zeros around zeros": (
         lambda x: np.pad(np.pad(x, ((0, 1), (2, 0))), ((1, 0), (0, 3))), (MATRIX,), ["scatter"],
     ),
+    "zeros stay": (
+        lambda x: 2.5 * np.pad(x, ((0, 1), (2, 0))), (MATRIX,), ["mul", "scatter"],
+    ),
     "one value, moved about": (
         lambda x: x + fg.grad(lambda z: np.sum(np.reshape(z, (6,)) * 2.0))(x), (MATRIX,), ["add"],
     ),
@@ -182,6 +185,11 @@ FORBIDDEN = {
         (lambda x: (lambda y: (y, y[1:]))(np.sin(x)), MATRIX), (lambda x: (x * x[0])[1:], MATRIX),
     ],
     "zeros around zeros": [(lambda x: x.at[1:4].add(np.pad(x[:2], (0, 1))), OTHER)],
+    "zeros stay": [
+        (lambda x: -np.pad(x, 1), OTHER), (lambda x: np.pad(x, 1) * -2.0, OTHER),
+        (lambda x: np.pad(x, 1) * -0.0, OTHER), (lambda x: np.pad(x, 1) * np.inf, OTHER),
+        (lambda x: np.pad(x, 1) * 2j, OTHER), (lambda x: np.pad(x, 1) * 65536.0, HALF),
+    ],
     "one value, moved about": [
         (lambda x: np.reshape(np.broadcast_to(x[0], (6,)), (2, 3)), OTHER),
     ],

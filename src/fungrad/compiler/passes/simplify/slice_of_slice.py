@@ -10,13 +10,17 @@ element by element.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fungrad.compiler.passes.patterns import Value, made, rule
-from fungrad.compiler.passes.rewriter import Writer
+from fungrad.compiler.passes.rewriter import Writer, exchanged
 from fungrad.compiler.passes.value_facts import loose, unsigned
-from fungrad.ir.graph import Atom, Equation
+from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.primitives.elementwise.family import mul, neg
 from fungrad.primitives.movement.gather import Index, expanded, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import pad, slice_axis
 from fungrad.primitives.movement.scatter import index_add
@@ -107,6 +111,41 @@ def slice_before(writer: Writer, equation: Equation) -> Atom | None:
     return writer.add(made_by, made_by.primitive, *parts, **made_by.params)
 
 
-RULES = (stretch_of_axis, pad_as_scatter, slice_of_slice, slice_before, scatter_of_scatter)
+@rule(made((neg, mul)), "zeros stay", of=(scatter,))
+def scatter_behind(writer: Writer, equation: Equation) -> Atom | None:
+    """c * scatter(x) as scatter(c * x) for a finite number c from 0.0 on, of which 0.0 * c is 0.0;
+    and where the sign of a zero does not count also for others, and -scatter(x).
+
+    Without it the reassociated gradient of a total variation takes 1.55 times the time.
+    """
+    dtype = equation.outputs[0].type.dtype
+    # As a double: half precision ends at 65504.
+    largest = float(np.finfo(dtype).max) if dtype.kind in "fc" else math.inf
+    for position, whole in enumerate(equation.inputs):
+        made_by = writer.definition(whole, scatter)
+        if made_by is None or box(made_by.params["index"], whole.type.shape) is None:
+            continue
+        others = [a for i, a in enumerate(equation.inputs) if i != position]
+        if not all(isinstance(a, Literal) and abs(a.value) <= largest for a in others):
+            continue
+        if not (writer.regroup or (others and all(_keeps_zero(a) for a in others))):
+            continue
+        writer.release(whole)
+        inputs = exchanged(equation.inputs, position, made_by.inputs[0])
+        part = writer.add(equation, equation.primitive, *inputs)
+        return writer.add(equation, scatter, part, **made_by.params)
+    return None
+
+
+def _keeps_zero(atom: Atom) -> bool:
+    """Whether it is a number of which the product with 0.0 is 0.0."""
+    value = atom.value if isinstance(atom, Literal) else None
+    return isinstance(value, (int, float, np.floating)) and not np.signbit(value)
+
+
+RULES = (
+    stretch_of_axis, pad_as_scatter, slice_of_slice, slice_before, scatter_of_scatter,
+    scatter_behind,
+)  # fmt: skip
 
 __all__ = ["RULES", "box"]

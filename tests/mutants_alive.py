@@ -8,7 +8,6 @@ _OPEN = "open: no program was found yet in which it is another"
 
 ALIVE: dict[str, str] = {
     "simplify/exact_identities: weak numbers are folded": _TYPE,
-    "simplify/negation: the dtype of a product is ignored": _TYPE,
     "simplify/merge_adjacent_slices: slices that overlap are one": _COST,
     "loops/residual_rematerialisation: dear equations are computed again": _COST,
     "loops/residual_rematerialisation: a value is larger than what it replaces": _COST,
@@ -18,8 +17,6 @@ ALIVE: dict[str, str] = {
         (
             "simplify/merge_adjacent_slices: what is added to zeros keeps -0.0",
             "passes/rewriter: 0.0 and -0.0 are one parameter",
-            "passes/rewriter: other readers of a chain are ignored",
-            "passes/rewriter: the type of what is found",
             "passes/pipeline: weak values are folded",
             "loops/reassociation: two negations are one",
             "loops/loop_fission: a term of another type leaves",

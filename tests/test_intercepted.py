@@ -19,7 +19,8 @@ from fungrad.interception.numpy_functions import BY_OTHERS, INTERCEPTED, MAKERS,
 from fungrad.tracing.trace import Tracer
 
 NAMES = {*INTERCEPTED, *MAKERS, *MAY_BE_OLD, *BY_OTHERS[np], "vectorize"}
-ORIGINALS = {name: getattr(np, name) for name in NAMES if hasattr(np, name)}
+# A dict that a traced function names is a space of names, whose functions are replaced.
+ORIGINALS = types.MappingProxyType({n: getattr(np, n) for n in NAMES if hasattr(np, n)})
 
 
 def untouched():

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import threading
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ import pytest
 import fungrad as fg
 from fungrad.errors import AbstractValueError, ArgumentError
 
-ORIGINALS = {name: value for name, value in vars(math).items() if callable(value)}
+# A dict that a traced function names is a space of names, whose functions are replaced.
+ORIGINALS = MappingProxyType({n: value for n, value in vars(math).items() if callable(value)})
 
 ARGS = {
     "acosh": (1.3,), "atan2": (0.3, -0.7), "copysign": (0.3, -0.7), "fmod": (-7.3, 2.1),

@@ -8,6 +8,7 @@ import functools
 import importlib
 import subprocess
 import sys
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -24,11 +25,12 @@ integrate, interpolate, linalg, ndimage, signal, special, stats = (
         "integrate", "interpolate", "linalg", "ndimage", "signal", "special", "stats",
     )
 )  # fmt: skip
-ORIGINALS = {
+# A dict that a traced function names is a space of names, whose functions are replaced.
+ORIGINALS = MappingProxyType({
     (part, name): getattr(importlib.import_module(f"scipy.{part}"), name, None)
     for part, names in TABLE.items()
     for name in names.split()
-}
+})  # fmt: skip
 bound_norm, bound_inv = stats.norm, linalg.inv
 
 X = np.array([0.3, 0.7, 1.1])

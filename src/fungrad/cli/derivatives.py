@@ -74,7 +74,7 @@ class Flat:
 def leaf_labels(structure: pytree.TreeDef) -> list[str]:
     """The readable names of the leaves of a dict of arguments.
 
-    >>> leaf_labels(trees.structure({"w": [1.0, {"a": 2.0}]}))
+    >>> leaf_labels(pytree.structure({"w": [1.0, {"a": 2.0}]}))
     ['w[0]', "w[1]['a']"]
     """
     return [path[2:].replace("']", "", 1) for path in pytree.paths(structure)]

@@ -27,6 +27,7 @@ from fungrad.numpy import (
 from fungrad.numpy.mutation import assignment, flat, memory, writing_functions
 from fungrad.numpy.protocol import array_api, plain_numbers
 from fungrad.numpy.protocol.result_order import copied
+from fungrad.primitives.primitive import Later
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, registry
@@ -90,6 +91,8 @@ def _ufunc_method(function: Callable[..., Any]) -> Callable[..., Any]:
 def install() -> None:
     """Puts the methods on Tracer; first those that `np.sin` of an object array calls."""
     for ufunc in registry.ufuncs:
+        if isinstance(ufunc, Later):  # of SciPy, whose ufuncs have no loops of objects
+            continue
         if "O" in "".join(ufunc.types) and ufunc.nout == 1 and ufunc.nin <= 2:
             setattr(Tracer, ufunc.__name__, _ufunc_method(ufunc))
     for methods in (*[module.METHODS for module in _MODULES], METHODS):

@@ -261,6 +261,7 @@ scatter: Primitive = Primitive(
     ],
     batch=_batch_scatter,
     keep=lambda args: [typeof(args[0]), *args[1:]],
+    moves=True,
 )
 """`scatter(values, *arrays, index=, shape=)`: zeros, with the values added at x[index]."""
 

@@ -321,6 +321,7 @@ def check_elementwise(name, args):
         same(plain(fg.vmap(f)(*ones)), np.stack([expected] * 2), f"{name} under vmap")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNARY)
 @QUICK
 @given(data=st.data())

@@ -440,6 +440,7 @@ def printed(program):
     return done.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     before(scipy.__version__, 1, 17),
     reason="SciPy before 1.17 follows the standard in fewer of these functions",
@@ -448,6 +449,7 @@ def test_functions_of_scipy_run_on_traced_values_as_they_are():
     assert len(printed(SCIPY)) == 14
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     before(scipy.__version__, 1, 17) or before(version("scikit-learn"), 1, 9),
     reason="scikit-learn before 1.9 follows the standard in fewer of these functions",

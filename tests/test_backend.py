@@ -497,6 +497,7 @@ def test_number_of_threads_is_checked():
             thread_pool.set_num_threads(wrong)
 
 
+@pytest.mark.slow
 @given(programs(scalar=False))
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_random_programs_in_tiny_blocks(program):

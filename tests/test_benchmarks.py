@@ -78,6 +78,7 @@ def test_names_are_unique_and_leave_arguments_alone():
         assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)), case.name
 
 
+@pytest.mark.slow
 def test_every_candidate_takes_turns(monkeypatch):
     monkeypatch.setattr(timing, "settle", lambda: False)
     order = []
@@ -89,6 +90,7 @@ def test_every_candidate_takes_turns(monkeypatch):
     assert len(slow["a"]) == timing.LEAST
 
 
+@pytest.mark.slow
 def test_a_burst_begins_when_other_threads_are_at_rest(monkeypatch):
     used = iter([0.0, 0.010, 0.010, 0.020, 0.020, 0.0201])  # two busy looks, one idle
     now = iter(x * 0.01 for x in range(100))
@@ -142,6 +144,7 @@ def test_verdicts():
     assert bars.of_gradients([]) == bars.of_first([]) == bars.of_memory([]) == []
 
 
+@pytest.mark.slow
 def test_peaks_count_arrays():
     size = 100_000
     once = staging.peak(lambda x: x + 1.0, (np.ones(size),))
@@ -165,6 +168,7 @@ def test_loops_over_elements_give_the_same_both_ways(capsys, monkeypatch):
     assert lstm["f"]() > 0 and [g.shape for g in lstm["gradient"]()] == [(4, 56), (3, 14)]
 
 
+@pytest.mark.slow
 def test_command_line(capsys):
     options = command.options(["newton", "--quick", "--json", "--library", "none"])
     assert {case.name.partition(" ")[0] for case in suite.wanted(options)} == {"Newton"}

@@ -201,6 +201,7 @@ def summed(f):
     return lambda x: sum(np.sum(leaf) for leaf in fg.tree_util.tree_leaves(f(x)))
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(PROGRAMS, POINTS)
 def test_paths_have_the_values_and_derivatives_of_plain_python(statements, points):

@@ -220,6 +220,7 @@ def residual_bytes(f, *args):
     return held
 
 
+@pytest.mark.slow
 def test_bytes_between_the_passes():
     x = np.ones(20_000)
     plain = residual_bytes(elementwise, x)
@@ -231,6 +232,7 @@ def test_bytes_between_the_passes():
     assert residual_bytes(fg.jit(fg.checkpoint(elementwise)), x) < 4.4 * x.nbytes
 
 
+@pytest.mark.slow
 def test_peak_of_a_chain_of_checkpoints():
     x = np.ones(20_000)
 
@@ -311,6 +313,7 @@ def test_it_is_seen_in_the_ir_and_pickles():
     assert_close(fg.evaluate(loaded, W), fg.evaluate(graph, W))
 
 
+@pytest.mark.slow
 def test_memory_of_repeated_gradients_does_not_grow():
     f = fg.grad(lambda x: np.sum(fg.checkpoint(elementwise)(x)))
     x = np.ones(1000)
@@ -449,6 +452,7 @@ def test_random_numbers_that_are_drawn_again_raise():
         fg.grad(g)(1.0)
 
 
+@pytest.mark.slow
 def test_large_arrays_that_are_made_inside_are_not_held_between_the_runs():
     c = np.ones(100_000)
 

@@ -638,6 +638,7 @@ def test_help_has_examples(run, command):
     assert max(map(len, out.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_the_module_runs_as_a_program(functions):
     command = [sys.executable, "-m", "fungrad", "grad", f"{functions}:product", *X, *Y]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -649,6 +650,7 @@ def test_version(run):
     assert code == 0 and out.startswith("fungrad 0.")
 
 
+@pytest.mark.slow
 def test_rich_renders_the_same_content(functions):
     pytest.importorskip("rich")
     command = [sys.executable, "-m", "fungrad", "grad", f"{functions}:product", *X, *Y, "--check"]

@@ -324,6 +324,7 @@ def test_progress_by_rich(monkeypatch):
     assert "working" in sys.stderr.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["cost", "profile", "bench"])
 def test_rich_renders_the_same_content(functions, command):
     pytest.importorskip("rich")

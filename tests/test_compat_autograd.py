@@ -649,6 +649,7 @@ print(grad(lambda x: np.sum(x**2))(3.0), sys.argv[1:], __name__)
 """
 
 
+@pytest.mark.slow
 def test_programs_and_modules_run_with_it(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "fungrad.compat.autograd"]

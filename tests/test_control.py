@@ -200,6 +200,7 @@ PYTHON_TRANSFORMS = {
 }
 
 
+@pytest.mark.slow
 @each_program
 @pytest.mark.parametrize("mix", list(itertools.permutations(TRANSFORMS, 3)), ids="-".join)
 def test_three_deep_mixes(name, mix):
@@ -511,6 +512,7 @@ def _deep(kind, depth):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fori_loop", "scan", "cond"])
 @pytest.mark.parametrize("depth", [18, 21])
 def test_more_loops_in_each_other_than_blocks_of_pythons(kind, depth):

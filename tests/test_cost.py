@@ -45,6 +45,7 @@ def loop(count):
     return g
 
 
+@pytest.mark.slow
 def test_a_straight_loop_of_100_000_operations_differentiates():
     assert sys.getrecursionlimit() < 50_000
     count = 50_000  # of two operations each
@@ -64,6 +65,7 @@ def test_the_tape_holds_one_record_for_each_equation():
         assert len(list(trace.tape.records())) == 2 * count
 
 
+@pytest.mark.slow
 def test_the_garbage_collector_has_nothing_to_do_with_the_tape():
     def objects(count):
         trace = VjpTrace(EVAL, lambda: "the test")
@@ -139,6 +141,7 @@ def test_a_value_used_in_many_places_costs_one_visit():
     assert len(fg.make_jaxpr(fg.grad(g))(1.0).equations) < 60 * 5
 
 
+@pytest.mark.slow
 def test_memory_of_repeated_gradients_does_not_grow():
     big = np.linspace(0.0, 1.0, 10_000)
 

@@ -280,6 +280,7 @@ WITHOUT_RULE = frozenset(
 """Primitives whose operations nobody counts; a new one gets a rule, or stands here."""
 
 
+@pytest.mark.slow
 def test_every_primitive_has_a_rule_or_is_known_to_have_none():
     unknown = set()
     for name, graph, _ in graphs():

@@ -54,6 +54,7 @@ def scheduler(request: Any) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("scheduler")
 @pytest.mark.parametrize("chunk", [100, 530, 7])
 def test_equal_to_in_memory(chunk: int) -> None:
@@ -143,6 +144,7 @@ def test_large_closures_are_warned_of() -> None:
         fg.dask.value_and_grad(lambda w, x: np.sum(x @ w) + np.sum(large))
 
 
+@pytest.mark.slow
 def test_workers_of_a_cluster() -> None:
     distributed = pytest.importorskip("distributed")
     want = fg.value_and_grad(logistic)(W, X, Y)

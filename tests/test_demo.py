@@ -36,6 +36,7 @@ def test_the_claims_do_not_depend_on_the_seed(seed):
         assert all(claim.holds for claim in result.claims), result
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_it_found(capsys):
     assert main(["demo"]) == 0
     out = capsys.readouterr().out

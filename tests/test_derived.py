@@ -566,6 +566,7 @@ def losses():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", losses())
 def test_linear_maps_of_gradients_of_loops_and_branches_are_transposed(name):
     f = losses()[name]

@@ -37,6 +37,7 @@ PAGES = {
 RUN = [name for name, text in PAGES.items() if ">>>" in text and name not in ELSEWHERE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUN)
 def test_the_examples_give_what_they_say(name, monkeypatch):
     needed = NEEDS.get(name, "numpy")

@@ -145,6 +145,7 @@ def test_graphs_inside_of_equations_nest_and_are_made_once():
     assert groups == {"branches[0]", "branches[1]", "cond", "body"}
 
 
+@pytest.mark.slow
 def test_every_primitive_at_every_sample_is_drawn():
     for name, graph, sample in graphs():
         found = diagram(graph)

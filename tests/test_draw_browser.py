@@ -96,6 +96,7 @@ def point(browser, text):
     actions.perform()
 
 
+@pytest.mark.slow
 def test_forward_stands_left_of_backward_and_backward_goes_up(visit):
     browser = visit(fg.draw(fg.grad(loss))(*ARGS))
     places = {title: (x, y) for title, x, y in shown(browser)}
@@ -211,6 +212,7 @@ def test_dark_and_light(visit):
     assert body.value_of_css_property("background-color") != light
 
 
+@pytest.mark.slow
 def test_five_thousand_equations_open_with_a_few_dozen_boxes(visit):
     def f(x):
         for _ in range(1000):

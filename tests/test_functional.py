@@ -149,6 +149,7 @@ def test_delete_and_insert():
     agrees(lambda x, y: np.insert(x, [1, 2], y, axis=1), M, values((3, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 2, 5, -1, -5])
 def test_places_to_insert_at_and_delete_may_be_traced(place):
     x, m, i = np.arange(5.0), values((3, 5)), np.int64(place)

@@ -70,6 +70,7 @@ def test_what_no_tolerance_covers_is_left_out(oracle, seed):
     assert not verdict(oracle, generate(seed), seed)
 
 
+@pytest.mark.slow
 def test_a_few_hundred_programs_agree():
     tally = campaign(seeds("tests", 0, 400))
     assert not tally.found, "\n".join(map(str, tally.found))
@@ -77,6 +78,7 @@ def test_a_few_hundred_programs_agree():
     assert agreed == {name for name, (weight, _) in ORACLES.items() if weight}
 
 
+@pytest.mark.slow
 def test_a_few_hundred_programs_agree_with_their_walked_graphs():
     tally = campaign(seeds("tests", 0, 300, compiler=True))
     assert not tally.found, "\n".join(map(str, tally.found))
@@ -85,6 +87,7 @@ def test_a_few_hundred_programs_agree_with_their_walked_graphs():
     assert "compiled" in str(tally) and "compiled" not in str(plain)
 
 
+@pytest.mark.slow
 def test_the_command_runs_in_several_processes():
     command = [sys.executable, "-m", "tests.fuzz", "--seed", "jobs", "--n", "20", "--jobs", "2"]
     root = Path(__file__).parents[1]

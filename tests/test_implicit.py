@@ -220,6 +220,7 @@ def in_loop(f):
     return lambda x, y: f(x * 1.0, y) + f(x * 1.1, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_solvers_of_a_root_close_over_what_is_differentiated(transform):
     apply = TRANSFORMS[transform]

@@ -229,6 +229,7 @@ def read_often(x, reads, masked):
     return total.real
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
 @pytest.mark.parametrize("seed", range(3))
@@ -658,6 +659,7 @@ def indices(draw_from):
     return shape, tuple(entries)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(indices())
 def test_any_index(case):
@@ -768,6 +770,7 @@ def test_what_no_read_names_stays_exactly_zero_in_batches():
         np.testing.assert_allclose(fg.vmap(fg.grad(f))(x[None])[0], [1.5, 0.0, 1.0])
 
 
+@pytest.mark.slow
 def test_a_loop_of_reads_takes_linear_memory_at_order_2():
     def f(x):
         total = 0.0

@@ -312,6 +312,7 @@ with sklearn.config_context(array_api_dispatch=True):
 """
 
 
+@pytest.mark.slow
 def test_kernels_of_scikit_learn_by_the_array_api():
     pytest.importorskip("sklearn")
     environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": os.pathsep.join(sys.path)}

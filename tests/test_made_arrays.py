@@ -394,6 +394,7 @@ def test_what_is_no_view_sees_nothing():
     same_as_numpy(f, X)
 
 
+@pytest.mark.slow
 def test_views_that_are_gone_are_not_kept():
     def f(x):
         a = np.zeros(3)
@@ -540,6 +541,7 @@ def test_an_array_that_is_kept_is_of_the_outside_for_the_next_transform():
     np.testing.assert_array_equal(kept[0], [2.0, 2.0, 2.0])
 
 
+@pytest.mark.slow
 def test_it_keeps_no_trace_alive():
     kept, traces = [], []
 

@@ -6,6 +6,7 @@ import pytest
 from mutation import UNMUTATED, survivors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(UNMUTATED))
 def test_every_mutant_is_caught(name):
     count, alive = survivors([name])

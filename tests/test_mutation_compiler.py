@@ -33,16 +33,19 @@ def test_each_mutant_is_another_program():
     assert set(ALIVE) <= set(BY_NAME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mutant_is_killed(name):
     assert killed(BY_NAME[name])
 
 
+@pytest.mark.slow
 def test_what_is_no_mutant_survives():
     mutant = BY_NAME[ERROR_FUNCTION]
     assert not killed(mutant._replace(new=mutant.old))
 
 
+@pytest.mark.slow
 def test_tests_that_do_not_run_say_nothing():
     with package() as folder, pytest.raises(NotRun):
         passes(folder, ("test_shelf.py::test_that_is_not_there",))

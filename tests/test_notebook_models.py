@@ -83,6 +83,7 @@ def test_the_m_step_by_gradients_is_the_closed_form_and_climbs(mixture):
         assert m.log_likelihood(after, x) > m.log_likelihood(start, x)
 
 
+@pytest.mark.slow
 def test_the_stopped_e_step_keeps_nothing(mixture):
     m, start, x = mixture
 
@@ -136,6 +137,7 @@ def test_the_chains_gradient_and_m_step(chain):
     assert all(np.max(np.abs(slope)) < 1e-10 for slope in at_top.values())
 
 
+@pytest.mark.slow
 def test_the_chains_stopped_e_step_keeps_nothing(chain):
     m, theta, x = chain
     e_step = m.posteriors(theta, x)
@@ -180,6 +182,7 @@ def test_the_partition_function_is_the_sum_over_all_images(machine):
     assert abs(m.log_partition_annealed(w, w["visible"], draw) - exact) < 0.1
 
 
+@pytest.mark.slow
 def test_the_stopped_sampler_keeps_nothing_however_long(machine):
     m, w, data, draw = machine
 
@@ -220,6 +223,7 @@ def test_an_attack_stays_in_its_box_and_harms(attacked, steps):
     assert m.loss(w, moved, labels) > m.loss(w, images, labels)
 
 
+@pytest.mark.slow
 def test_the_stopped_attack_keeps_nothing_and_the_other_grows(attacked):
     m, w, images, labels = attacked
     held = {
@@ -283,6 +287,7 @@ def test_both_gradients_of_the_difference_are_the_formulas(stop):
     assert close(found, m.td_gradient_by_hand(w, features, rewards, following, 0.8, stop))
 
 
+@pytest.mark.slow
 def test_a_target_network_has_no_gradient_and_the_target_no_memory():
     m, draw = model(7), generator()
     w = [{"slopes": draw.normal(size=s), "bias": np.zeros(s[1])} for s in ((2, 6), (6, 3))]

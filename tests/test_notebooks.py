@@ -85,6 +85,7 @@ def test_loops_are_marked_as_one():
     assert len(inside) == 2 and all(line.startswith("┃") for line in inside)
 
 
+@pytest.mark.slow
 def test_held_bytes_are_those_of_the_residuals():
     x = np.ones(1000)
     assert held_bytes(lambda x: np.sum(np.sin(np.exp(x))), x) >= 2 * x.nbytes

@@ -131,6 +131,7 @@ def test_values_gradients_and_hessians(name):
     )
 
 
+@pytest.mark.slow
 @given(random_programs(scalar=False))
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_random_programs(random_program):

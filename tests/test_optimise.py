@@ -914,6 +914,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", LONG)
 def test_programs_may_be_longer_than_pythons_stack(name, dtype):

@@ -244,6 +244,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["spawn", "joblib"])
 def test_other_processes(how, tmp_path):
     script = tmp_path / "script.py"

@@ -5,6 +5,7 @@ number.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 import fungrad as fg
@@ -28,6 +29,7 @@ def gradient(f, program):
     return fg.grad(f, argnums=tuple(range(len(program.args))))
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_jit_commutes_with_grad(program):
@@ -37,6 +39,7 @@ def test_jit_commutes_with_grad(program):
     close(fg.jit(gradient(fg.jit(program), program))(*program.args), expected)
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_jit_commutes_with_jvp_and_vmap(program):
@@ -54,6 +57,7 @@ def test_jit_commutes_with_jvp_and_vmap(program):
     )
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_jit_commutes_with_second_derivatives(program):
@@ -68,6 +72,7 @@ def test_jit_commutes_with_second_derivatives(program):
     close(fg.jit(second(program))(*program.args), expected, 1e-8)
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_checkpoint_changes_no_number(program):
@@ -77,6 +82,7 @@ def test_checkpoint_changes_no_number(program):
     close(fg.jit(gradient(fg.checkpoint(program), program))(*program.args), expected, 1e-12)
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_a_scan_is_the_loop(program):
@@ -111,6 +117,7 @@ def test_a_scan_is_the_loop(program):
         close([pushed], [sum(np.sum(g) for g in expected)], 1e-8)
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_a_branch_is_the_function(program):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 import fungrad as fg
@@ -29,12 +30,14 @@ def directions(program):
     return tuple(random.uniform(0.5, 1.5, np.shape(x)) for x in program.args)
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_both_modes_agree_with_finite_differences_to_order_two(program):
     check_grads(program, program.args, order=2, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @given(programs(scalar=False))
 @BUDGET
 def test_so_do_programs_of_many_outputs(program):
@@ -52,6 +55,7 @@ def test_reverse_is_the_transpose_of_forward(program):
         assert gradient.shape == arg.shape and gradient.dtype == arg.dtype
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_forward_over_reverse_is_reverse_over_forward(program):
@@ -63,6 +67,7 @@ def test_forward_over_reverse_is_reverse_over_forward(program):
         close(left, right)
 
 
+@pytest.mark.slow
 @given(programs(scalar=False))
 @BUDGET
 def test_a_staged_program_is_the_program(program):
@@ -74,6 +79,7 @@ def test_a_staged_program_is_the_program(program):
     assert np.shape(staged) == np.shape(eager) == graph.output_types[0].shape
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_a_staged_gradient_is_the_gradient(program):
@@ -97,6 +103,7 @@ def test_a_batch_is_the_loop(program):
     close(fg.vmap(program, in_axes=axes)(*some), loop)
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_a_batch_of_gradients_is_the_gradient_of_the_batch(program):
@@ -110,6 +117,7 @@ def test_a_batch_of_gradients_is_the_gradient_of_the_batch(program):
         close(a, np.stack(c))
 
 
+@pytest.mark.slow
 @given(programs())
 @BUDGET
 def test_a_stopped_argument_has_no_derivative_and_changes_no_other(program):

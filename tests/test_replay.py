@@ -159,6 +159,7 @@ def test_graphs_are_taken_while_code_runs():
     assert harvest.harvested(lambda: fg.grad(np.sin)(1.0)) == []
 
 
+@pytest.mark.slow
 def test_two_source_trees_in_turns(recorded, capsys):
     src = str(Path(fg.__file__).parents[1])
     asked = ["compare", src, str(recorded), "chain", "ruled", "--rounds", "1"]

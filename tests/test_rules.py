@@ -21,6 +21,7 @@ def test_no_rule_is_missing():
     assert set(missing_rules("fungrad.")) <= set(LOOPED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [name for name in CHECKS if name != "rules_exist"])
 @pytest.mark.parametrize("name", sorted(set(OURS) & set(SAMPLES)))
 def test_primitive(name, check):
@@ -53,6 +54,7 @@ def costs():
             yield sample, plain, both
 
 
+@pytest.mark.slow
 def test_a_gradient_costs_at_most_five_times_the_function():
     rows = list(costs())
     assert len(rows) > 500

@@ -61,6 +61,7 @@ def same(a: Any, b: Any) -> bool:
 # -- Graphs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_sample_of_every_primitive_comes_back_or_is_refused_by_name():
     refused = set()
     for name, graph, sample in graphs():
@@ -234,6 +235,7 @@ print(float(loss(params)).hex(), float(fg.grad(loss)(params)["w"].sum()).hex(), 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["fungrad", "pickle"])
 def test_another_process_loads_calls_differentiates_and_maps(form, tmp_path):
     exported = fg.export(model)(PARAMS, X, scale=2.0)
@@ -482,6 +484,7 @@ def test_any_change_of_the_content_gives_a_graph_or_a_clear_error(path):
     assert outcomes["refused"] > outcomes["loaded"] > 0  # names and scopes may be anything
 
 
+@pytest.mark.slow
 def test_a_primitive_of_your_own_is_found_once_it_is_declared(tmp_path):
     (tmp_path / "mine_for_saving.py").write_text(
         "import numpy as np\nfrom fungrad.extend import elementwise\n"

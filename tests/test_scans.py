@@ -330,6 +330,7 @@ def test_a_sum_that_a_scan_carries_keeps_its_dtype(dtype):
     close(fg.jit(lambda *args: f(lax.scan, *args))(start, xs), f(steps, start, xs), rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_body_of_more_equations_than_python_calls_inside_of_each_other():
     def f(scan, start, xs):
         def step(c, x):

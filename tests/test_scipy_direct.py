@@ -165,6 +165,7 @@ def test_a_mistake_that_has_nothing_to_do_with_traced_values():
     assert not getattr(caught.value, "__notes__", ())
 
 
+@pytest.mark.slow
 def test_scipys_own_dispatch():
     """With SCIPY_ARRAY_API=1 SciPy asks the namespace of a traced value for its functions."""
     script = (

@@ -189,6 +189,7 @@ def test_derivatives_of_b_splines():
 METHODS = ("linear", "nearest", "slinear", "cubic", "quintic")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_grids(method):
     grid = points(7), points(6, 1), -points(8, 2)

@@ -74,6 +74,7 @@ def test_a_system_without_equations_and_an_interval_without_length():
     assert staged(np.array([2.0])).tolist() == [[2.0]]
 
 
+@pytest.mark.slow
 def test_dense_output():
     times = np.array([[0.1, 0.7], [1.9, 0.0]])
     for method in METHODS:
@@ -141,6 +142,7 @@ def test_by_everything(gradient, span):
     check_grads(final, [1.3, START, 1.1], order=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gradient", "method"), [("direct", "RK45"), ("adjoint", "RK45"), ("direct", "RK23")]
 )
@@ -155,6 +157,7 @@ def test_second_order(gradient, method):
     check_grads(final, [1.3, START], order=2, **loose)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_without_t_eval(gradient):
     def final(stiffness, y0, end):
@@ -199,6 +202,7 @@ def loss(stiffness, y0, method="RK45", gradient="direct", tolerance=1e-9):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"])
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_all_transforms_agree(method, gradient):
@@ -226,6 +230,7 @@ def test_all_transforms_agree(method, gradient):
     np.testing.assert_allclose(pushed, expected[0] + expected[1] @ START, rtol=rtol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_what_the_function_closes_over(gradient):
     def of_tree(p):
@@ -256,6 +261,7 @@ def test_values_are_the_same_under_derivatives():
         np.testing.assert_allclose(fg.vjp(f, 1.3)[0], plain, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_stiff_problem_by_the_adjoint():
     # Robertson's kinetics; the derivative by the first rate against central differences.
     def kinetics(t, y, rates):

@@ -130,6 +130,7 @@ def test_scipy_is_not_imported_for_what_can_do_without():
     ]
 
 
+@pytest.mark.slow
 def test_a_graph_of_scipy_functions_is_pickled():
     script = (
         "import pickle, sys, fungrad as fg, scipy.special as sp\n"

@@ -424,6 +424,7 @@ def test_scipys_own_without_a_counterpart_and_the_users_mistakes():
     assert not hasattr(caught.value, "__notes__")
 
 
+@pytest.mark.slow
 def test_scipy_stats_comes_only_when_needed():
     script = (
         "import sys, numpy as np, fungrad as fg\n"

@@ -82,6 +82,7 @@ def missing(dense: np.ndarray, pattern: Any) -> bool:
     return bool(np.any((dense != 0) & ~np.isnan(dense) & ~pattern.toarray()))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", sorted(checks.OURS))
 def test_patterns_hold_what_differs_from_zero(name: str) -> None:

@@ -211,6 +211,7 @@ def _program(random, shape):
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_random_programs(shape):
     random = np.random.default_rng(len(shape))

@@ -48,6 +48,7 @@ def test_every_public_function_is_counted_or_excluded_with_a_reason():
     assert not uncounted()  # of numpy.linalg and numpy.fft
 
 
+@pytest.mark.slow
 def test_at_least_98_percent_work_on_traced_values(rows):
     works, counted = support_table.coverage(rows)
     print(f"{works} of {counted} functions of NumPy work on traced values")

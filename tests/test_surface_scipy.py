@@ -38,6 +38,7 @@ def test_every_function_has_a_call_or_a_reason():
     assert not uncounted()
 
 
+@pytest.mark.slow
 def test_no_check_of_any_function_fails(tables):
     bad = {n: row for rows in tables.values() for n, row in rows.items() if "no:" in str(row)}
     assert not bad

@@ -212,6 +212,7 @@ def test_programs_run_and_print_as_their_source(program):
     assert repr(program).startswith("def program(x0")
 
 
+@pytest.mark.slow
 def test_programs_vary():
     sources = []
 
@@ -229,6 +230,7 @@ def test_programs_vary():
     assert np.mean([source.count("\n") - 2 for source in sources]) > 4
 
 
+@pytest.mark.slow
 def test_without_hypothesis():
     script = (
         "import sys\n"

@@ -20,6 +20,7 @@ from benchmarks import third_party
 from benchmarks.third_party_cases import PACKAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 @pytest.mark.filterwarnings("ignore")
 def test_no_derivative_of_a_package_is_wrong(package):

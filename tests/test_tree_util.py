@@ -32,6 +32,7 @@ class Point(NamedTuple):
     y: Any
 
 
+@pytest.mark.slow
 @given(TREES)
 def test_flatten_and_unflatten(tree):
     leaves, treedef = fg.tree_flatten(tree)

@@ -14,13 +14,13 @@ from fungrad.tracing import interception
 
 if TYPE_CHECKING:
     from fungrad.compiler import branch_guards
-    from fungrad.compiler.passes.simplify import blas_and_power_forms as kernels
-    from fungrad.runtime import blas_threads as blas
-    from fungrad.runtime import thread_pool as threads
+    from fungrad.compiler.passes.simplify import blas_and_power_forms
+    from fungrad.runtime import blas_threads, thread_pool
 else:
     branch_guards = Module("fungrad.compiler.branch_guards")
-    blas, threads = Module("fungrad.runtime.blas_threads"), Module("fungrad.runtime.thread_pool")
-    kernels = Module("fungrad.compiler.passes.simplify.blas_and_power_forms")
+    blas_threads = Module("fungrad.runtime.blas_threads")
+    thread_pool = Module("fungrad.runtime.thread_pool")
+    blas_and_power_forms = Module("fungrad.compiler.passes.simplify.blas_and_power_forms")
 
 
 class Config:
@@ -40,11 +40,11 @@ class Config:
         >>> fg.config.num_threads = 1
         >>> fg.config.num_threads = before
         """
-        return threads.num_threads()
+        return thread_pool.num_threads()
 
     @num_threads.setter
     def num_threads(self, count: int) -> None:
-        threads.set_num_threads(count)
+        thread_pool.set_num_threads(count)
 
     @property
     def blas_threads(self) -> int | None:
@@ -54,11 +54,11 @@ class Config:
         products are small, or where the work is shared among threads or processes already. Needs
         threadpoolctl, which the extra `blas` brings; None where no BLAS is found.
         """
-        return blas.blas_threads()
+        return blas_threads.blas_threads()
 
     @blas_threads.setter
     def blas_threads(self, count: int) -> None:
-        blas.set_blas_threads(count)
+        blas_threads.set_blas_threads(count)
 
     @property
     def kernels(self) -> str:
@@ -70,11 +70,11 @@ class Config:
         >>> fg.config.kernels
         'auto'
         """
-        return kernels.setting()
+        return blas_and_power_forms.setting()
 
     @kernels.setter
     def kernels(self, value: str) -> None:
-        kernels.choose(value)
+        blas_and_power_forms.choose(value)
 
     @property
     def reassociate(self) -> bool:

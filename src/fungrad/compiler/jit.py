@@ -43,24 +43,24 @@ from fungrad.transforms.arguments.binding import (
 from fungrad.transforms.arguments.static_arguments import Static, check_static, joined
 
 if TYPE_CHECKING:
-    from fungrad.compiler.lowering import backend as straight
-    from fungrad.runtime import buffer_pool as pool
-    from fungrad.runtime import stack_reuse as shelf
+    from fungrad.compiler.lowering import backend
+    from fungrad.runtime import buffer_pool, stack_reuse
 else:
-    pool, shelf = Module("fungrad.runtime.buffer_pool"), Module("fungrad.runtime.stack_reuse")
-    straight = Module("fungrad.compiler.lowering.backend")
+    buffer_pool = Module("fungrad.runtime.buffer_pool")
+    stack_reuse = Module("fungrad.runtime.stack_reuse")
+    backend = Module("fungrad.compiler.lowering.backend")
 
 
 class _StraightLine(Backend):
-    """The backend `straight`, imported with the first Graph that is compiled."""
+    """The backend of compiler/lowering, imported with the first Graph that is compiled."""
 
     def compile(self, graph: Graph) -> Runner:
-        return straight.StraightLine().compile(graph)
+        return backend.StraightLine().compile(graph)
 
     def loop(
         self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
     ) -> Runner | None:
-        return straight.StraightLine().loop(primitive, types, params, steps)
+        return backend.StraightLine().loop(primitive, types, params, steps)
 
 
 use(_StraightLine())
@@ -345,8 +345,8 @@ def clear_caches() -> None:
     """
     for jitted in list(_all):
         jitted.cache_clear()
-    pool.clear()
-    shelf.clear()
+    buffer_pool.clear()
+    stack_reuse.clear()
 
 
 def jit(

@@ -14,11 +14,11 @@ from fungrad.support.lazy import Module
 from fungrad.support.record import Record
 
 if TYPE_CHECKING:
-    from fungrad.compiler.lowering import backend as straight
-    from fungrad.compiler.passes import pipeline as passes
+    from fungrad.compiler.lowering import backend
+    from fungrad.compiler.passes import pipeline
 else:
-    passes = Module("fungrad.compiler.passes.pipeline")
-    straight = Module("fungrad.compiler.lowering.backend")
+    pipeline = Module("fungrad.compiler.passes.pipeline")
+    backend = Module("fungrad.compiler.lowering.backend")
 
 
 class CacheInfo(Record):
@@ -57,7 +57,7 @@ class Lowered:
     @property
     def optimised(self) -> Graph:
         """The Graph that is run."""
-        return passes.optimised(self.graph)
+        return pipeline.optimised(self.graph)
 
     @property
     def clusters(self) -> tuple[Any, ...]:
@@ -72,7 +72,7 @@ class Lowered:
             c:f64[100000] = mul b a
           in (c,) },)
         """
-        return tuple([cluster for part in self.parts for cluster in straight.clusters(part)])
+        return tuple([cluster for part in self.parts for cluster in backend.clusters(part)])
 
     @property
     def program(self) -> str:
@@ -100,14 +100,14 @@ class Lowered:
                 Move    v0, n_0 = n_0, v0
             Return  return [v0]
         """
-        return "\n\n".join([straight.programs(part) for part in self.parts])
+        return "\n\n".join([backend.programs(part) for part in self.parts])
 
     @property
     def source(self) -> str:
         """The Python program that is run; behind it what it calls, each under its name: clusters,
         which go tile by tile, loops, branches.
         """
-        return "\n\n".join([straight.source(part) for part in self.parts])
+        return "\n\n".join([backend.source(part) for part in self.parts])
 
     def cost(self) -> Any:
         """What a call costs, counted without running it.

@@ -167,6 +167,7 @@ def _stacked(column: Sequence[Any]) -> Any:
 
 
 def missing_rule(call: Call, kind: str, positions: Sequence[int]) -> MissingRuleError:
+    """The error for a primitive without a VJP, or JVP, for arguments that are differentiated."""
     return MissingRuleError(
         f"{describe(call.function.f)} was made an autograd primitive, but no {kind} is defined for "
         f"its argument {', '.join(map(str, positions))}{user_line()}. Give one by "

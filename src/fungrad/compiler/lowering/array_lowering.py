@@ -169,10 +169,9 @@ class ArrayLowering:
         Beside arrays a number is an array without axes: NumPy converts one of Python's each time.
         So is a complex one beside a number of NumPy's, of which Python would make one of its own.
         """
-        try:
-            return [self.values[atom] for atom in equation.inputs]
-        except KeyError:  # a number is among them
-            pass
+        known: list[Operand] = [self.values[a] for a in equation.inputs if a in self.values]
+        if len(known) == len(equation.inputs):  # no number is among them
+            return known
         output = equation.outputs[0].type if equation.primitive in ARITHMETIC else None
         if output is None or not output.inexact or output.weak:
             return [self.read(atom) for atom in equation.inputs]

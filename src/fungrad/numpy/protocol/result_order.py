@@ -52,9 +52,7 @@ def in_order(x: Tracer, order: str | None) -> Any:
     axes = _axes(x, order)
     if strides is None:
         return link(fresh(laid(x, axes)), x, Apart(None))
-    wanted = dense(shape, axes)
-    same = all(n == 1 or s == w for n, s, w in zip(shape, strides, wanted, strict=True))
-    if same or 0 in shape:
+    if 0 in shape or _is_dense(shape, strides, axes):
         return x
     copy = fresh(laid(x, axes))
     return link(copy, x, Apart(rows)) if rows else copy
@@ -77,7 +75,12 @@ def by_columns_only(x: Tracer) -> bool:
     shape = x.shape
     if strides is None or one_order(shape):
         return False
-    wanted = dense(shape, range(len(shape))[::-1])
+    return _is_dense(shape, strides, range(len(shape))[::-1])
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> bool:
+    """Whether an array lies without gaps, its axes in an order."""
+    wanted = dense(tuple(shape), axes)
     return all(n == 1 or s == w for n, s, w in zip(shape, strides, wanted, strict=True))
 
 

@@ -37,6 +37,7 @@ FOLDERS = (
     "compiler.cost_model",
     "compiler.passes",
     "compiler.lowering",
+    "compiler.native",
     "compiler",
     "tree_util",
     "tree_parts",

@@ -1,0 +1,487 @@
+"""LLVM IR as text: modules, functions, and the values that their instructions make.
+
+A Function is written line by line, in the order of its calls. Its values have a number of lanes: 1
+for scalars, more for vectors. Arithmetic carries no fast-math flag, so that add, sub, mul, div and
+sqrt are NumPy's to the bit; only elementary functions use `fma`. Knows no Graph and no primitive.
+
+>>> module = Module()
+>>> code = Function(module, "twice", "double", [("double", "x")])
+>>> code.ret(code.add(code.parameters[0], code.parameters[0]))
+>>> print(module.text())
+define double @twice(double %x) {
+entry:
+  %v1 = fadd double %x, %x
+  ret double %v1
+}
+<BLANKLINE>
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+FLOATS = ("double", "float")
+_SHORT = {"double": "f64", "float": "f32", "ptr": "p0"}
+_OF_FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
+RARELY = '!0 = !{!"branch_weights", i32 1, i32 2000}'
+
+
+class Value:
+    """A value of a function.
+
+    Attributes:
+      text: its name, or the constant.
+      type: the LLVM type of a lane: double, float, i64, i32, i8, i1, ptr.
+      lanes: how many there are.
+    """
+
+    __slots__ = ("lanes", "text", "type")
+
+    def __init__(self, text: str, type: str, lanes: int = 1) -> None:
+        self.text = text
+        self.type = type
+        self.lanes = lanes
+
+    @property
+    def full(self) -> str:
+        """The type of all lanes."""
+        return of_lanes(self.type, self.lanes)
+
+    def __str__(self) -> str:
+        return f"{self.full} {self.text}"
+
+
+Operand = Any
+"""A Value, or a number of Python's, which takes the type of its neighbour."""
+
+
+def of_lanes(type: str, lanes: int) -> str:
+    """The LLVM type of so many lanes."""
+    return type if lanes == 1 else f"<{lanes} x {type}>"
+
+
+def literal(number: Any, type: str) -> str:
+    """A number as LLVM writes it: floats by their bits, single ones as doubles of that value."""
+    if type == "double":
+        return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
+    if type == "float":
+        single = struct.unpack("<f", struct.pack("<f", _within_single(float(number))))[0]
+        return literal(single, "double")
+    if type == "i1":
+        return "true" if number else "false"
+    return str(int(number))
+
+
+def _within_single(number: float) -> float:
+    """A number that `struct` packs as a single one: beyond its range it is infinite."""
+    if abs(number) < 3.4028235677973366e38 or number != number:
+        return number
+    return float("inf") if number > 0 else float("-inf")
+
+
+class Module:
+    """Functions, declarations and globals that are compiled together.
+
+    Attributes:
+      functions: the Functions, by name.
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Function] = {}
+        self._lines: dict[str, None] = {}
+
+    def declare(self, line: str) -> None:
+        """A declaration, global or piece of metadata, written once."""
+        self._lines.setdefault(line)
+
+    def text(self) -> str:
+        """The module as LLVM reads it."""
+        parts = [function.text() for function in self.functions.values()]
+        return "\n".join([*self._lines, *parts])
+
+
+class Function:
+    """A function that is being written.
+
+    Args:
+      module: receives it, and the declarations of what it calls.
+      name: its symbol.
+      result: the LLVM type that it returns; "void".
+      parameters: their LLVM types, of all lanes, and names.
+      lanes: of the vectors that `constant`, `load`, `splat` make unless told otherwise.
+      attributes: what stands before `define`'s type, such as "internal".
+
+    Attributes:
+      parameters: as Values.
+      lanes: how many lanes vectors have.
+      block: the label of the basic block that is written.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        name: str,
+        result: str,
+        parameters: Sequence[tuple[str, str]],
+        *,
+        lanes: int = 1,
+        attributes: str = "",
+    ) -> None:
+        self.module = module
+        self.name = name
+        self.lanes = lanes
+        self.block = "entry"
+        self.parameters = [_parameter(type, name) for type, name in parameters]
+        given = ", ".join([f"{type} %{name}" for type, name in parameters])
+        before = f"{attributes} " if attributes else ""
+        self._head = f"define {before}{result} @{name}({given}) {{"
+        self._variables: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+        module.functions[name] = self
+
+    def __len__(self) -> int:
+        """How many lines there are."""
+        return len(self._lines)
+
+    def text(self) -> str:
+        """The function as LLVM reads it; variables are made at its begin."""
+        return "\n".join([self._head, "entry:", *self._variables, *self._lines, "}\n"])
+
+    # Lines, names and basic blocks.
+
+    def raw(self, line: str) -> None:
+        """An instruction that makes no value."""
+        self._lines.append("  " + line)
+
+    def new(self, text: str, type: str, lanes: int | None = None) -> Value:
+        """The value that an instruction makes."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {text}")
+        return Value(name, type, self.lanes if lanes is None else lanes)
+
+    def label(self, wish: str = "b") -> str:
+        """A new name for a basic block."""
+        self._count += 1
+        return f"{wish}{self._count}"
+
+    def begin(self, label: str) -> None:
+        """Begins a basic block; the one before must have ended in a branch."""
+        self._lines.append(f"{label}:")
+        self.block = label
+
+    def goto(self, label: str) -> None:
+        self.raw(f"br label %{label}")
+
+    def branch(self, condition: Value, yes: str, no: str, rare: bool = False) -> None:
+        """Goes to one of two blocks; `rare` says that the first is hardly ever taken."""
+        weights = ""
+        if rare:
+            self.module.declare(RARELY)
+            weights = ", !prof !0"
+        self.raw(f"br i1 {condition.text}, label %{yes}, label %{no}{weights}")
+
+    def phi(self, arms: Sequence[tuple[Value, str]]) -> Value:
+        """The value of the block that control came from."""
+        first = arms[0][0]
+        found = ", ".join([f"[ {value.text}, %{label} ]" for value, label in arms])
+        return self.new(f"phi {first.full} {found}", first.type, first.lanes)
+
+    def ret(self, value: Value | None = None) -> None:
+        self.raw("ret void" if value is None else f"ret {value}")
+
+    # Control flow by blocks that write what they do.
+
+    def while_loop(self, condition: Callable[[], Value], body: Callable[[], None]) -> None:
+        """A loop; its state lives in variables."""
+        head, inside, done = (self.label(w) for w in ("while", "do", "done"))
+        self.goto(head)
+        self.begin(head)
+        self.branch(condition(), inside, done)
+        self.begin(inside)
+        body()
+        self.goto(head)
+        self.begin(done)
+
+    def for_range(
+        self, start: Operand, stop: Operand, body: Callable[[Value], None], step: int = 1
+    ) -> None:
+        """`body(i)` for the i64 i from start until below stop."""
+        counter = self.variable("i64")
+        self.set(counter, self.of(start, "i64", 1))
+
+        def below() -> Value:
+            return self.compare("slt", self.get(counter), self.of(stop, "i64", 1))
+
+        def once() -> None:
+            i = self.get(counter)
+            body(i)
+            self.set(counter, self.new(f"add nsw i64 {i.text}, {step}", "i64", 1))
+
+        self.while_loop(below, once)
+
+    def if_else(
+        self,
+        condition: Value,
+        then: Callable[[], None],
+        otherwise: Callable[[], None] | None = None,
+    ) -> None:
+        """Runs one of two blocks."""
+        yes, no, done = (self.label(w) for w in ("then", "else", "end"))
+        self.branch(condition, yes, no if otherwise else done)
+        self.begin(yes)
+        then()
+        self.goto(done)
+        if otherwise is not None:
+            self.begin(no)
+            otherwise()
+            self.goto(done)
+        self.begin(done)
+
+    def rarely(
+        self, mask: Value, fast: Sequence[Value], slow: Callable[[], Sequence[Value]]
+    ) -> list[Value]:
+        """`slow()` where any lane of a mask is set, else `fast`; the first is hardly ever taken.
+
+        `slow` gives the fast values for lanes that the mask leaves out: no value may depend on its
+        neighbours.
+        """
+        yes, end, before = self.label("slow"), self.label("end"), self.block
+        self.branch(self.any(mask), yes, end, rare=True)
+        self.begin(yes)
+        other = slow()
+        after = self.block
+        self.goto(end)
+        self.begin(end)
+        return [self.phi([(x, before), (y, after)]) for x, y in zip(fast, other, strict=True)]
+
+    # Variables and memory.
+
+    def variable(self, type: str, lanes: int = 1) -> Value:
+        """A variable of this function, as a pointer; registers hold it after the passes."""
+        self._count += 1
+        name = f"%m{self._count}"
+        self._variables.append(f"  {name} = alloca {of_lanes(type, lanes)}")
+        return Value(name, _Pointer(type, lanes), 1)
+
+    def get(self, variable: Value) -> Value:
+        kind = variable.type
+        assert isinstance(kind, _Pointer)
+        return self.new(f"load {of_lanes(kind.to, kind.of)}, ptr {variable.text}", kind.to, kind.of)
+
+    def set(self, variable: Value, value: Value) -> None:
+        self.raw(f"store {value}, ptr {variable.text}")
+
+    def at(self, pointer: Value, index: Operand, type: str = "i8") -> Value:
+        """The pointer to element `index` (i64) of an array of scalars of this type."""
+        index = self.of(index, "i64", 1)
+        return self.new(f"getelementptr {type}, ptr {pointer.text}, i64 {index.text}", "ptr", 1)
+
+    def load(self, pointer: Value, type: str, lanes: int | None = None, align: int = 0) -> Value:
+        """The lanes at a pointer; elements are aligned to themselves unless told otherwise."""
+        lanes = self.lanes if lanes is None else lanes
+        align = align or size_of(type)
+        text = f"load {of_lanes(type, lanes)}, ptr {pointer.text}, align {align}"
+        return self.new(text, type, lanes)
+
+    def store(self, value: Value, pointer: Value, align: int = 0) -> None:
+        self.raw(f"store {value}, ptr {pointer.text}, align {align or size_of(value.type)}")
+
+    # Constants and lanes.
+
+    def constant(self, number: Any, type: str, lanes: int | None = None) -> Value:
+        """A number in all lanes."""
+        lanes = self.lanes if lanes is None else lanes
+        text = literal(number, type)
+        return Value(text if lanes == 1 else f"splat ({type} {text})", type, lanes)
+
+    def of(self, x: Operand, type: str, lanes: int) -> Value:
+        """An operand as a Value."""
+        return x if isinstance(x, Value) else self.constant(x, type, lanes)
+
+    def splat(self, x: Value) -> Value:
+        """A scalar in all lanes."""
+        if self.lanes == 1 or x.lanes > 1:
+            return x
+        full = of_lanes(x.type, self.lanes)
+        one = self.new(f"insertelement {full} poison, {x}, i32 0", x.type)
+        mask = f"<{self.lanes} x i32> zeroinitializer"
+        return self.new(f"shufflevector {one}, {full} poison, {mask}", x.type)
+
+    def iota(self, type: str = "i64") -> Value:
+        """0, 1, 2, ... along the lanes."""
+        if self.lanes == 1:
+            return self.constant(0, type)
+        numbers = ", ".join([f"{type} {literal(n, type)}" for n in range(self.lanes)])
+        return Value(f"<{numbers}>", type, self.lanes)
+
+    def lane(self, x: Value, place: int) -> Value:
+        """One lane as a scalar."""
+        if x.lanes == 1:
+            return x
+        return self.new(f"extractelement {x}, i32 {place}", x.type, 1)
+
+    def any(self, mask: Value) -> Value:
+        """Whether a mask is set in any lane."""
+        return mask if mask.lanes == 1 else self._reduced("or", mask)
+
+    def all(self, mask: Value) -> Value:
+        """Whether a mask is set in all lanes."""
+        return mask if mask.lanes == 1 else self._reduced("and", mask)
+
+    def _reduced(self, how: str, mask: Value) -> Value:
+        name = f"llvm.vector.reduce.{how}.v{mask.lanes}i1"
+        self.module.declare(f"declare i1 @{name}({mask.full})")
+        return self.new(f"call i1 @{name}({mask})", "i1", 1)
+
+    # Arithmetic. Numbers of Python's take the type of the other operand.
+
+    def both(self, x: Operand, y: Operand) -> tuple[Value, Value]:
+        """Two operands as Values of one type."""
+        known = x if isinstance(x, Value) else y
+        return self.of(x, known.type, known.lanes), self.of(y, known.type, known.lanes)
+
+    def binary(self, instruction: str, x: Operand, y: Operand) -> Value:
+        """Any instruction of two operands and their type: "fdiv", "and", "shl", "sdiv", ..."""
+        x, y = self.both(x, y)
+        return self.new(f"{instruction} {x}, {y.text}", x.type, x.lanes)
+
+    def _arithmetic(self, name: str, x: Operand, y: Operand) -> Value:
+        known = x if isinstance(x, Value) else y
+        return self.binary(_OF_FLOATS[name] if known.type in FLOATS else name, x, y)
+
+    def add(self, x: Operand, y: Operand) -> Value:
+        """x + y; integers wrap, as in the next two."""
+        return self._arithmetic("add", x, y)
+
+    def sub(self, x: Operand, y: Operand) -> Value:
+        return self._arithmetic("sub", x, y)
+
+    def mul(self, x: Operand, y: Operand) -> Value:
+        return self._arithmetic("mul", x, y)
+
+    def div(self, x: Operand, y: Operand) -> Value:
+        """x / y of floats."""
+        return self.binary("fdiv", x, y)
+
+    def neg(self, x: Value) -> Value:
+        if x.type in FLOATS:
+            return self.new(f"fneg {x}", x.type, x.lanes)
+        return self.sub(0, x)
+
+    def fma(self, x: Operand, y: Operand, z: Operand) -> Value:
+        """x * y + z, rounded once; for elementary functions alone."""
+        return self.intrinsic("fma", [x, y, z])
+
+    def fabs(self, x: Value) -> Value:
+        return self.intrinsic("fabs", [x])
+
+    def sqrt(self, x: Value) -> Value:
+        return self.intrinsic("sqrt", [x])
+
+    def copysign(self, x: Operand, y: Operand) -> Value:
+        """The magnitude of x with the sign of y."""
+        return self.intrinsic("copysign", [x, y])
+
+    def intrinsic(self, name: str, operands: Sequence[Operand]) -> Value:
+        """`llvm.<name>` of operands of one type, which it returns."""
+        known = next(x for x in operands if isinstance(x, Value))
+        values = [self.of(x, known.type, known.lanes) for x in operands]
+        suffix = _SHORT.get(known.type, known.type)
+        lanes = "" if known.lanes == 1 else f"v{known.lanes}"
+        full = f"llvm.{name}.{lanes}{suffix}"
+        types = ", ".join([value.full for value in values])
+        self.module.declare(f"declare {known.full} @{full}({types})")
+        given = ", ".join([str(value) for value in values])
+        return self.new(f"call {known.full} @{full}({given})", known.type, known.lanes)
+
+    def compare(self, predicate: str, x: Operand, y: Operand) -> Value:
+        """A mask: of floats by "oeq", "olt", "une", "uno", ...; of integers "eq", "slt", ..."""
+        x, y = self.both(x, y)
+        instruction = "fcmp" if x.type in FLOATS else "icmp"
+        return self.new(f"{instruction} {predicate} {x}, {y.text}", "i1", x.lanes)
+
+    def select(self, mask: Value, x: Operand, y: Operand) -> Value:
+        """x where a mask is set, else y; both are computed. One of them must be a Value."""
+        x, y = self.both(x, y)
+        return self.new(f"select {mask}, {x}, {y}", x.type, x.lanes)
+
+    def convert(self, instruction: str, x: Value, type: str) -> Value:
+        """A conversion: "sitofp", "fpext", "fptrunc", "zext", "trunc", "bitcast", ..."""
+        return self.new(f"{instruction} {x} to {of_lanes(type, x.lanes)}", type, x.lanes)
+
+    def as_integer(self, x: Value) -> Value:
+        """The bits of a float."""
+        return self.convert("bitcast", x, "i64" if x.type == "double" else "i32")
+
+    def as_float(self, x: Value) -> Value:
+        """The float that has these bits."""
+        return self.convert("bitcast", x, "double" if x.type == "i64" else "float")
+
+    def polynomial(self, coefficients: Sequence[float], x: Value) -> Value:
+        """c0 + c1 x + c2 x**2 + ... by Horner's scheme, fused."""
+        *rest, last = coefficients
+        y = self.constant(last, x.type, x.lanes)
+        for coefficient in reversed(rest):
+            y = self.fma(y, x, coefficient)
+        return y
+
+    # Calls.
+
+    def call(self, symbol: str, result: str, operands: Sequence[Value]) -> Value:
+        """A call of a function of scalars; a void one gives a Value that must not be read."""
+        types = ", ".join([value.full for value in operands])
+        if symbol not in self.module.functions:
+            self.module.declare(f"declare {result} @{symbol}({types})")
+        given = ", ".join([str(value) for value in operands])
+        if result == "void":
+            self.raw(f"call void @{symbol}({given})")
+            return Value("poison", result)
+        return self.new(f"call {result} @{symbol}({given})", result, 1)
+
+    def call_lanes(self, symbol: str, operands: Sequence[Value]) -> Value:
+        """A function of scalars, lane by lane."""
+        first = operands[0]
+        if first.lanes == 1:
+            return self.call(symbol, first.type, operands)
+        result = Value("poison", first.type, first.lanes)
+        for place in range(first.lanes):
+            one = self.call(symbol, first.type, [self.lane(x, place) for x in operands])
+            result = self.new(
+                f"insertelement {result}, {one}, i32 {place}", first.type, first.lanes
+            )
+        return result
+
+
+class _Pointer(str):
+    """The type `ptr` of a variable, and what it points to."""
+
+    __slots__ = ("of", "to")
+    to: str
+    of: int
+
+    def __new__(cls, to: str, of: int) -> _Pointer:
+        made = super().__new__(cls, "ptr")
+        made.to = to
+        made.of = of
+        return made
+
+
+def size_of(type: str) -> int:
+    """Bytes of a scalar in memory."""
+    return {"double": 8, "i64": 8, "ptr": 8, "float": 4, "i32": 4, "i16": 2}.get(type, 1)
+
+
+def _parameter(type: str, name: str) -> Value:
+    if type.startswith("<"):
+        lanes, _, lane = type[1:-1].partition(" x ")
+        return Value("%" + name, lane, int(lanes))
+    return Value("%" + name, type)
+
+
+__all__ = [
+    "FLOATS", "Function", "Module", "Operand", "Value", "literal", "of_lanes", "size_of",
+]  # fmt: skip

@@ -74,7 +74,8 @@ def test_every_sample(name):
         module.function(graph, "f")
         text = module.text("", "made.npz")
         assert "fungrad" not in text
-        assert max(map(len, text.split("\n"))) <= 100
+        code = [line for line in text.split("\n") if not {*line} & {*"\"'"}]  # no messages
+        assert max(map(len, code)) <= 100
         with np.errstate(all="ignore"):
             found = run(text, "f", arrays)(*sample.args)
             expected = fg.evaluate(optimised(graph), *sample.args)
@@ -502,6 +503,6 @@ def slope(rate, xs):
         j = h * i
         k = h * rate
         l = g + j
-        g, h = l, k
+        g, h = (l, k)
     return g
 '''

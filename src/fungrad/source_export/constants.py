@@ -1,7 +1,7 @@
 """Values as expressions of a module that knows nothing of fungrad.
 
-NumPy's and Python's own go by their names, numbers and arrays are written out, large arrays kept
-beside, functions copied (inlined_functions.py). What cannot be written raises `NotWritable`.
+NumPy's and Python's own values go by their names, numbers and short arrays are written out, large
+arrays are kept beside, functions are copied (inlined_functions.py). `NotWritable` for all others.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fungrad.primitives.primitive import Primitive
 LARGE = 200
 """Arrays of more elements are not written as text."""
 
-_BUILTINS = frozenset(dir(builtins))
 _HOMES = {"_zeta": "scipy.special", "_riemann_zeta": "scipy.special"}
+_LIBRARIES = {"numpy", "scipy"} | sys.stdlib_module_names
 
 
 class NotWritable(Exception):
@@ -42,7 +42,7 @@ class Values:
     """
 
     def __init__(self, arrays: dict[str, Any] | None) -> None:
-        self.imports: dict[str, str] = {}
+        self.imports: dict[str, str] = {"np": "import numpy as np"}
         self.texts: dict[str, str] = {}
         self.arrays = arrays
         self.taken: set[str] = set()
@@ -52,11 +52,11 @@ class Values:
     # --- names ----------------------------------------------------------------------------------
 
     def fresh(self, wished: str) -> str:
-        """A name of the module that no other has: no letters, which are those of values."""
+        """A name of the module that no other has, of more than the letters that values get."""
         wished = re.sub(r"\W", "", wished) or "function"
         wished = wished if not wished[0].isdigit() else f"_{wished}"
         name, count = wished, 1
-        while name in self.taken or name in _BUILTINS or short(name):
+        while name in self.taken or hasattr(builtins, name) or _short(name):
             count += 1
             name = f"{wished}_{count}"
         self.taken.add(name)
@@ -78,63 +78,49 @@ class Values:
 
     def value(self, wished: str, value: Any) -> str:
         """The expression that stands for a value; its definition is added where it needs one."""
+        kind = type(value)
+        if kind in (bool, int, float, str, bytes, type(None), type(Ellipsis), slice, range):
+            return _finite(repr(value)) if kind is float else repr(value)
+        if kind is complex:
+            return f"complex({_finite(repr(value.real))}, {_finite(repr(value.imag))})"
         if isinstance(value, np.generic):
             return self._scalar(value)
-        if type(value) in (bool, int, str, bytes, type(None)):
-            return _quoted(value) if type(value) is str else repr(value)
-        if type(value) in (float, complex):
-            return self._number(value)
-        if value is Ellipsis:
-            return "..."
-        if type(value) in (tuple, list):
-            inner = ", ".join(self.value(wished, item) for item in value)
-            if type(value) is list:
-                return f"[{inner}]"
-            return f"({inner},)" if len(value) == 1 else f"({inner})"
-        if type(value) is slice:
-            return f"slice({', '.join(map(repr, (value.start, value.stop, value.step)))})"
-        if type(value) is range:
-            return repr(value)
-        if type(value) is frozenset:
+        if kind is tuple:
+            return f"({''.join(f'{self.value(wished, item)}, ' for item in value)})"
+        if kind is list:
+            return f"[{', '.join(self.value(wished, item) for item in value)}]"
+        if kind is frozenset:
             return f"frozenset({self.value(wished, tuple(sorted(value, key=repr)))})"
-        if type(value) is dict:
+        if kind is dict:
             pairs = (f"{self.value(wished, k)}: {self.value(wished, v)}" for k, v in value.items())
             return f"{{{', '.join(pairs)}}}"
         return self._named(wished, value)
 
-    def _number(self, value: Any) -> str:
-        if type(value) is complex:
-            return f"complex({self._number(value.real)}, {self._number(value.imag)})"
-        if value != value:
-            return f"{self.np()}.nan"
-        if value in (float("inf"), -float("inf")):
-            return f"{'-' * (value < 0)}{self.np()}.inf"
-        return repr(value)
-
     def _scalar(self, value: Any) -> str:
         if value.dtype.kind not in "fciub" or value.dtype.char == "G":
             raise NotWritable(f"the value {value!r}")
-        if value.dtype.char == "g":
-            return f'{self.np()}.longdouble("{value!s}")'
-        if value.dtype.char in "ef" and np.isfinite(value):
-            return f"{self.dtype(value.dtype)}({value!s})"
-        return f"{self.dtype(value.dtype, 'np.bool_')}({self.value('c', value.item())})"
+        if value.dtype.kind == "c":
+            return f"{self.dtype(value.dtype)}({self.value('c', value.item())})"
+        return repr(value) if value.dtype.char == "g" else _finite(repr(value))
 
     def dtype(self, dtype: np.dtype[Any], boolean: str = "bool") -> str:
         """What one writes for a dtype in a call of NumPy."""
-        np_ = self.np()
         if dtype == np.bool_:
             return boolean
         if dtype.kind == "O":
             return "object"
         found = getattr(np, dtype.name, None)
         if dtype.isnative and isinstance(found, type) and np.dtype(found) == dtype:
-            return f"{np_}.{dtype.name}"
-        return f'{np_}.dtype("{dtype.str}")'
+            return f"np.{dtype.name}"
+        return f'np.dtype("{dtype.str}")'
+
+    def dtype_after(self, dtype: np.dtype[Any], argument: str = "") -> str:
+        """The last argument of what makes an array: nothing where that is of float64."""
+        return "" if dtype == np.float64 else f", {argument}{self.dtype(dtype)}"
 
     def _named(self, wished: str, value: Any) -> str:
         if isinstance(value, np.dtype):
-            text = self.dtype(value, "bool")
+            text = self.dtype(value)
             return text if "dtype(" in text else f"np.dtype({text})"
         if isinstance(value, np.ndarray):
             return self.array(wished, value)
@@ -157,17 +143,12 @@ class Values:
             return self.function(wished, plain)
         raise NotWritable(f"{described(value)}, which is no NumPy")
 
-    def np(self) -> str:
-        """NumPy's name."""
-        return self.module(np)
-
     def module(self, module: types.ModuleType) -> str:
         """The name under which a module is imported."""
         name = module.__name__
         if name.split(".")[0] == "fungrad":
             raise NotWritable(f"the module {name}")
         if name.split(".")[0] == "numpy":
-            self.imports["np"] = "import numpy as np"
             return f"np{name[5:]}"
         self.imports[name] = f"import {name}"
         return name
@@ -192,7 +173,7 @@ class Values:
         for home in homes:
             module = None if home.split(".")[0] == "fungrad" else sys.modules.get(home)
             if module is not None and home != "__main__" and getattr(module, name, None) is value:
-                if getattr(module, "__file__", None) is None or _installed(home):
+                if getattr(module, "__file__", None) is None or home.split(".")[0] in _LIBRARIES:
                     return f"{self.module(module)}.{name}"
         return ""
 
@@ -204,9 +185,9 @@ class Values:
             if value.shape == () and value[()] is None:
                 return "None"
             raise NotWritable("an array of objects")
-        short_text = self._regular(value)
-        if short_text or value.size <= LARGE:
-            return short_text or self._listed(value)
+        text = self._regular(value)
+        if text or value.size <= LARGE:
+            return text or self._listed(value)
         if self.arrays is None:
             raise TooLarge(f"an array of {value.size} elements (shape {value.shape})")
         name, new = self.once(("array", id(value)), wished, value)
@@ -215,42 +196,37 @@ class Values:
         return name
 
     def _listed(self, value: Any) -> str:
-        if value.dtype.char in "gG" or value.dtype.kind not in "fciub":
-            raise NotWritable(f"an array of dtype {value.dtype}")
-        brief = value.dtype.char in "ef"
-        flat = value.ravel() if brief else value.ravel().tolist()
-        if value.dtype.kind in "fc":
-            items = [self._number(float(str(x)) if brief else x) for x in flat]
-        else:
-            items = [repr(x) for x in flat]
-        inferred = value.dtype in (np.float64, np.int64, np.complex128, np.bool_)
-        dtype = "" if inferred and value.size else f", {self.dtype(value.dtype)}"
-        text = f"np.array({_nested(items, value.shape)}{dtype})"
-        return text if value.size else f"np.zeros({value.shape}{dtype})"
+        dtype, shape = value.dtype, value.shape
+        if dtype.char in "gG" or dtype.kind not in "fciub":
+            raise NotWritable(f"an array of dtype {dtype}")
+        if not value.size:
+            return f"np.zeros({shape}{self.dtype_after(dtype)})"
+        if dtype.kind == "c":  # a number `1-0j` of Python's has no negative zero
+            parts = np.ascontiguousarray(value).ravel().view(value.real.dtype)
+            return f"{self._listed(parts)}.view({self.dtype(dtype)}).reshape({shape})"
+        if dtype.char in "ef":  # 0.1 in place of the float64 that is as much
+            value = np.array([float(str(x)) for x in value.ravel()]).reshape(shape)
+        last = "" if dtype in (np.int64, np.bool_) else self.dtype_after(dtype)
+        return f"np.array({_finite(repr(value.tolist()))}{last})"
 
     def _regular(self, value: Any) -> str:
         """`np.eye(3)`, `np.arange(5.0)`, `np.full(...)`, where an array is that to the bit."""
-        self.np()
         if value.size < 3 or value.dtype.kind not in "fiu" or value.dtype.char == "g":
             return ""
-        bits, first = value.tobytes(), value.ravel()[0]
-        dtype = "" if value.dtype == np.float64 else f", {self.dtype(value.dtype)}"
-        if bits == np.full(value.shape, first, value.dtype).tobytes():
-            if first in (0, 1) and not np.signbit(first):
-                return f"np.{'ones' if first else 'zeros'}({shape_text(value.shape)}{dtype})"
-            return f"np.full({shape_text(value.shape)}, {self._number(first.item())}{dtype})"
-        n = value.shape[0]
-        kind = f", dtype={dtype[2:]}" if dtype else ""
-        folded = f".reshape({value.shape})"
-        if value.size == n * n and bits == np.eye(n, dtype=value.dtype).tobytes():
-            return f"np.eye({n}{kind})" + (folded if value.ndim != 2 else "")
-        if bits == np.arange(value.size, dtype=value.dtype).tobytes():
-            end = float(value.size) if value.dtype == np.float64 else value.size
-            return f"np.arange({end}{kind})" + (folded if value.ndim != 1 else "")
+        shape, n = shape_text(value.shape), value.shape[0]
+        last, named = self.dtype_after(value.dtype), self.dtype_after(value.dtype, "dtype=")
+        end = float(value.size) if value.dtype == np.float64 else value.size
+        first = _finite(repr(value.ravel()[0].item()))
+        texts = [f"np.zeros({shape}{last})", f"np.ones({shape}{last})"]
+        texts += [f"np.full({shape}, {first}{last})", f"np.arange({end}{named})"]
+        texts += [f"np.eye({n}{named})"] * (value.size == n * n)
+        for text in texts:
+            made = eval(text, {"np": np})
+            if made.tobytes() == value.tobytes():
+                return text if made.shape == value.shape else f"{text}.reshape({value.shape})"
         return ""
 
-    # --- what inlined_functions.py writes
-    # ------------------------------------------------------------------
+    # --- what inlined_functions.py writes ---------------------------------------------------------
 
     def function(self, wished: str, function: Any) -> str:
         """The name of a function, whose text is added."""
@@ -261,13 +237,14 @@ class Values:
         raise NotImplementedError
 
 
-def short(name: str) -> bool:
+def _short(name: str) -> bool:
     """Whether a name is one that values may get."""
     return keyword.iskeyword(name) or re.fullmatch("[a-z]{1,3}", name) is not None
 
 
-def _installed(home: str) -> bool:
-    return home.split(".")[0] in {"numpy", "scipy"} | sys.stdlib_module_names
+def _finite(text: str) -> str:
+    """The text of floats as an expression, which needs NumPy's names for nan and inf."""
+    return re.sub(r"\b(nan|inf)\b", r"np.\1", text)
 
 
 def described(value: Any) -> str:
@@ -276,24 +253,9 @@ def described(value: Any) -> str:
     return f"`{name}`" if type(name) is str else f"a {type(value).__name__}"
 
 
-def _quoted(text: str) -> str:
-    shown = repr(text)
-    if shown[0] == "'" and '"' not in shown:
-        return f'"{shown[1:-1]}"'
-    return shown
-
-
 def shape_text(shape: tuple[int, ...]) -> str:
     """A shape as one writes it in a call: `3` for one axis."""
     return str(shape[0]) if len(shape) == 1 else str(shape)
 
 
-def _nested(items: list[str], shape: tuple[int, ...]) -> str:
-    if not shape:
-        return items[0]
-    width = len(items) // shape[0] if shape[0] else 0
-    rows = [_nested(items[i * width : (i + 1) * width], shape[1:]) for i in range(shape[0])]
-    return f"[{', '.join(rows)}]"
-
-
-__all__ = ["LARGE", "NotWritable", "TooLarge", "Values", "described", "shape_text", "short"]
+__all__ = ["LARGE", "NotWritable", "TooLarge", "Values", "described", "shape_text"]

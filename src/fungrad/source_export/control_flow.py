@@ -68,12 +68,12 @@ def started(names: Sequence[str], texts: Sequence[str]) -> Lines:
 
 def packed(texts: Sequence[str]) -> str:
     """A tuple."""
-    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+    return f"({''.join(f'{text}, ' for text in texts)})"
 
 
 def target(names: Sequence[str]) -> str:
     """The names that a tuple is taken apart into."""
-    return ", ".join(names) + "," * (len(names) == 1)
+    return "".join(f"{name}, " for name in names)
 
 
 def _outputs(f: Statements, equation: Equation) -> Lines:
@@ -81,8 +81,7 @@ def _outputs(f: Statements, equation: Equation) -> Lines:
 
 
 def _zeros(f: Statements, type_: Any) -> str:
-    kind = "" if type_.dtype == "float64" else f", {f.values.dtype(type_.dtype)}"
-    return f"np.zeros({shape_text(type_.shape)}{kind})"
+    return f"np.zeros({shape_text(type_.shape)}{f.values.dtype_after(type_.dtype)})"
 
 
 # --- Graphs that are just run ---------------------------------------------------------------------
@@ -134,9 +133,8 @@ def _scan(f: Statements, equation: Equation, arguments: Lines) -> Lines:
     i = f.local("step")
     lines = started(state, arguments[constants : constants + n])
     for name, variable in zip(stacks, equation.outputs[n:], strict=False):
-        type_ = variable.type
-        kind = "" if type_.dtype == "float64" else f", {f.values.dtype(type_.dtype)}"
-        lines.append(f"{name} = np.empty({shape_text(type_.shape)}{kind})")
+        kind = f.values.dtype_after(variable.type.dtype)
+        lines.append(f"{name} = np.empty({shape_text(variable.type.shape)}{kind})")
     rows, inputs = _rows(f, params["body"], constants + n, arguments[constants + n :], i)
     body, results = f.inlined(params["body"], [*arguments[:constants], *state, *inputs])
     body += [f"{name}[{i}] = {text}" for name, text in zip(stacks, results[n:], strict=True)]

@@ -1,41 +1,29 @@
 """Functions and classes of ours, copied from their files into a module without fungrad.
 
-The text stays as it is but for annotations, decorators and `# noqa`s, which go, and for the names
-it does not bind, which become what they stand for. Knows Python's syntax; knows no primitive.
+Their syntax trees stay as they are but for annotations and decorators, which go, and for the names
+that they do not bind, which become what they stand for. Knows Python's syntax; knows no primitive.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
+import functools
 import inspect
 import re
 import sys
-import textwrap
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, zeros
 from fungrad.source_export.constants import NotWritable, Values, described
-from fungrad.source_export.line_breaking import wrapped
-from fungrad.source_export.python_syntax import (
-    File,
-    end_of,
-    file_at,
-    file_of,
-    narrowed,
-    node_of,
-    parameters_of,
-    start_of,
-    stored,
-    with_defaults,
-    with_heads,
-)
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of, typeof
 
 MISSING = object()
-_INSTEAD = {shape_of: ".shape", typeof: ".asarray", zeros: ".zeros_like"}
+_INSTEAD = {shape_of: "np.shape", typeof: "np.asarray", zeros: "np.zeros_like", Type: "np.empty"}
 """What does the same for arrays, with `np.empty` in place of a Type."""
 _ENGINE = (
     "fungrad.tracing",
@@ -44,7 +32,8 @@ _ENGINE = (
     "fungrad.retracing",
     "fungrad.support.pytree",
 )
-_NOTES = re.compile(r" *# (?:fmt: \w+|type: ignore.*|noqa.*)$", re.MULTILINE)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
 
 
 class Copies(Values):
@@ -52,305 +41,229 @@ class Copies(Values):
 
     def function(self, wished: str, function: Any) -> str:
         """The name of a function, whose text is added."""
-        if function in _INSTEAD:
-            return self.np() + _INSTEAD[function]
         code = function.__code__
-        if function.__module__.startswith(_ENGINE):
-            raise NotWritable(f"{described(function)} of fungrad when it runs")
-        name = code.co_name if code.co_name != "<lambda>" else wished
-        name, new = self.once(("function", id(function)), name, function)
-        if not new:
-            return name
-        file, captured = file_of(code), {}
-        for free, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            captured[free] = cell.cell_contents
-        node = node_of(file, function)
-        edits = Edits(self, file, captured, function.__globals__)
-        kept = edits.kept_decorators(node)
-        edits.visit(node)
-        if isinstance(node, ast.Lambda):
-            arguments = ast.unparse(node.args)
-            body = ast.unparse(ast.parse(f"({edits.text(node.body)})", mode="eval"))
-            text = f"def {name}({arguments}):\n" + "\n".join(wrapped(f"return {body}", "    "))
-        else:
-            text = edits.text(node).replace(f"def {node.name}(", f"def {name}(", 1)
-            text = kept + with_heads(text)
-        self.define(name, narrowed(text))
-        return name
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        captured = dict(zip(code.co_freevars, cells, strict=True))
+        is_lambda = code.co_name == "<lambda>"
+        return self._copied(function, wished if is_lambda else code.co_name, captured)
 
     def type(self, type_: Any) -> str:
         """The name of a class, whose text is added."""
-        if type_ is Type:
-            return f"{self.np()}.empty"
-        if type_.__module__.startswith(_ENGINE):
-            raise NotWritable(f"{described(type_)} of fungrad when it runs")
-        module = sys.modules.get(type_.__module__)
-        name, new = self.once(("class", id(type_)), type_.__name__, type_)
+        return self._copied(type_, type_.__name__, {})
+
+    def _copied(self, value: Any, wished: str, captured: Mapping[str, Any]) -> str:
+        if value in _INSTEAD:
+            return _INSTEAD[value]
+        if value.__module__.startswith(_ENGINE):
+            raise NotWritable(f"{described(value)} of fungrad when it runs")
+        name, new = self.once(("copy", id(value)), wished, value)
         if new:
-            file = file_of(type_)
-            found = [n for n in file.tree.body
-                     if isinstance(n, ast.ClassDef) and n.name == type_.__name__]  # fmt: skip
-            if not found or "." in type_.__qualname__:
-                raise NotWritable(f"{described(type_)}, whose source was not found")
-            edits = Edits(self, file, {}, vars(module))
-            edits.visit(found[0])
-            text = edits.text(found[0])
-            self.define(
-                name, with_heads(text.replace(f"class {type_.__name__}", f"class {name}", 1))
-            )
+            home = vars(inspect.getmodule(value)) if isinstance(value, type) else value.__globals__
+            node = _Inliner(self, captured, home).visit(copy.deepcopy(_syntax(value)))
+            if isinstance(node, ast.Lambda):
+                self.define(name, f"{name} = {ast.unparse(node)}")
+            else:
+                node.name = name
+                self.define(name, ast.unparse(ast.fix_missing_locations(node)))
         return name
 
-    def named(self, name: str, value: Any, home: dict[str, Any]) -> str:
-        """What a global name of a module is written as: constants keep their definition."""
-        if type(value) in (bool, type(None)):
-            return repr(value)
-        constant = not callable(value) and not inspect.ismodule(value)
-        constant = constant and not isinstance(value, Primitive)
+    def constant(self, name: str, value: Any, home: Mapping[str, Any]) -> str:
+        """What a module calls by a name: numbers, tuples and arrays keep that."""
         try:
-            if not constant:
-                return self.value(name, value)
-        except NotWritable:
-            if _assigned(name, home) is None:
+            text = self.value(name, value)
+        except NotWritable:  # a table too large, or what has no text: written as it is made
+            node, home = _assigned(name, home)
+            if node is None:
                 raise
-        assigned = _assigned(name, home)
-        origin = home if assigned is None else assigned[2]
-        own, new = self.once(("global", origin.get("__name__"), name), name)
+            text = ast.unparse(_Inliner(self, {}, home).visit(copy.deepcopy(node)))
+        else:
+            if re.fullmatch(r"[\w.]+", text) and not text[0].isdigit():
+                return text
+        own, new = self.once(("constant", name, text), name)
         if new:
-            if assigned is None or type(value) in (dict, list):
-                text = self.value(name, value)
-            else:
-                file, node, space = assigned
-                edits = Edits(self, file, {}, space)
-                edits.visit(node)
-                text = edits.text(node)
-            self.define(own, "\n".join(wrapped(f"{own} = {text}")))
+            self.define(own, f"{own} = {text}")
         return own
 
 
-def _assigned(name: str, home: dict[str, Any]) -> tuple[File, ast.expr, dict[str, Any]] | None:
-    """The expression that a module assigns to a name, or that the one it is imported from does."""
-    path = home.get("__file__")
-    if not path:
-        return None
-    file = file_at(path)
-    for node in file.tree.body:
+# --- the syntax of a function in its file ---------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(path: str) -> ast.Module:
+    return ast.parse(Path(path).read_bytes())
+
+
+def _syntax(value: Any) -> Any:
+    """The syntax tree of a function, lambda or class; NotWritable where there is no file."""
+    try:
+        tree = _parsed(str(inspect.getsourcefile(value)))
+    except (TypeError, OSError):
+        raise NotWritable(f"{described(value)}, whose source is not at hand") from None
+    found = [node for node in ast.walk(tree) if _is_syntax_of(node, value)]
+    if not found:
+        raise NotWritable(f"{described(value)}, whose source was not found")
+    return found[0]
+
+
+def _is_syntax_of(node: Any, value: Any) -> bool:
+    if isinstance(value, type):
+        return isinstance(node, ast.ClassDef) and node.name == value.__qualname__
+    code = value.__code__
+    if not isinstance(node, ast.Lambda if code.co_name == "<lambda>" else ast.FunctionDef):
+        return False
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    if first != code.co_firstlineno:
+        return False
+    if isinstance(node, ast.FunctionDef):
+        return bool(node.name == code.co_name)
+    made = compile(ast.Expression(node), "<lambda>", "eval").co_consts
+    same = next(c for c in made if inspect.iscode(c))
+    read = {*same.co_names, *same.co_freevars}  # names of the enclosing function are global here
+    return bool(
+        same.co_varnames == code.co_varnames and read == {*code.co_names, *code.co_freevars}
+    )
+
+
+def _assigned(name: str, home: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """The expression that a module, or the one it imports from, assigns to a name; that module."""
+    for node in _parsed(home["__file__"]).body if "__file__" in home else ():
         if isinstance(node, ast.ImportFrom) and node.level == 0:
             for alias in node.names:
                 if (alias.asname or alias.name) == name and node.module in sys.modules:
                     return _assigned(alias.name, vars(sys.modules[node.module]))
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if [t.id for t in targets if isinstance(t, ast.Name)] == [name]:
-            value: Any = getattr(node, "value", None)
-            return None if value is None else (file, value, home)
-    return None
+            return getattr(node, "value", None), home
+    return None, home
 
 
-# --- what changes in a text -----------------------------------------------------------------------
+def _bound(scope: ast.AST) -> set[str]:
+    """The names that a scope binds, not those that the scopes inside of it bind."""
+    found: set[str] = set()
+    todo = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler)) and node.name:
+            found.add(node.name)
+        if not isinstance(node, _SCOPES):
+            todo += ast.iter_child_nodes(node)
+    return found
 
 
-class Edits(ast.NodeVisitor):
-    """What has to be put in place of which stretches of a source file."""
+class _Inliner(ast.NodeTransformer):
+    """Puts what they stand for in place of the names that a function does not bind."""
 
     def __init__(
-        self, values: Copies, file: File, captured: dict[str, Any], home: dict[str, Any]
+        self, values: Copies, captured: Mapping[str, Any], home: Mapping[str, Any]
     ) -> None:
         self.values = values
-        self.file = file
         self.captured = captured
         self.home = home
-        self._root: Any = None
-        self._bound: list[set[str]] = []
-        self._changes: list[tuple[tuple[int, int], tuple[int, int], str]] = []
-
-    def text(self, node: Any) -> str:
-        """The changed text of a node, its first line at the margin."""
-        start, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
-        result, place = b"", start
-        for begin, stop, new in sorted(self._changes):
-            if begin >= place and stop <= end:
-                result += self._between(place, begin) + new.encode()
-                place = stop
-        whole = (result + self._between(place, end)).decode()
-        whole = _NOTES.sub("", whole)
-        return textwrap.dedent(" " * node.col_offset + whole)
-
-    def _between(self, begin: tuple[int, int], end: tuple[int, int]) -> bytes:
-        lines = list(self.file.lines[begin[0] - 1 : end[0]])
-        lines[-1] = lines[-1][: end[1]]
-        lines[0] = lines[0][begin[1] :]
-        return b"".join(lines)
-
-    def _change(self, node: Any, new: str) -> None:
-        self._cut((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset), new)
-
-    def _cut(self, begin: tuple[int, int], end: tuple[int, int], new: str) -> None:
-        self._changes.append((begin, end, new))
-
-    def kept_decorators(self, node: Any) -> str:
-        """The lines of those decorators of a function that are functools'; the others go."""
-        self._root = node
-        kept = ""
-        for decorator in getattr(node, "decorator_list", ()):
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if getattr(self.static(called), "__module__", "") == "functools":
-                self.visit(decorator)
-                kept += f"@{self.text(decorator)}\n"
-        return kept
+        self._scopes: list[set[str]] = []
 
     # --- names ------------------------------------------------------------------------------------
 
-    def static(self, node: ast.AST) -> Any:
+    def _static(self, node: ast.AST) -> Any:
         """The value that a name or an attribute of one has in its module; MISSING if local."""
         if isinstance(node, ast.Name):
-            if any(node.id in names for names in self._bound):
+            if any(node.id in names for names in self._scopes):
                 return MISSING
             return self.captured.get(node.id, self.home.get(node.id, MISSING))
         if isinstance(node, ast.Attribute):
-            base = self.static(node.value)
+            base = self._static(node.value)
             return MISSING if base is MISSING else getattr(base, node.attr, MISSING)
         return MISSING
 
-    def visit_Name(self, node: ast.Name) -> None:
-        value = self.static(node)
-        if value is MISSING or not isinstance(node.ctx, ast.Load):
-            return
-        if node.id in self.captured:
-            text = self.values.value(node.id, value)
-        else:
-            text = self.values.named(node.id, value, self.home)
-        if text != node.id:
-            text = self._unbound(text)
-            self._change(node, f"({text})" if text.startswith("-") else text)
-
-    def _unbound(self, text: str) -> str:
-        """A global name; another one for it where a local of the function has that."""
-        local: set[str] = set().union(*self._bound)
+    def _expression(self, text: str) -> ast.expr:
+        """A text as syntax; by another name where a local of the function has that."""
+        local: set[str] = set().union(*self._scopes)
         while re.fullmatch(r"[\w.]+", text) and text.split(".")[0] in local:
             alias, new = self.values.once(("alias", text), text.replace(".", "_"))
             if new:
                 self.values.define(alias, f"{alias} = {text}")
             text = alias
-        return text
+        return ast.parse(text, mode="eval").body
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        base = self.static(node.value)
-        value = self.static(node)
-        if base is MISSING or value is MISSING or not _is_namespace(base):
-            self.generic_visit(node)
-        elif inspect.ismodule(base):
-            text = self.values.named(node.attr, value, vars(base))
-            self._change(node, self._unbound(text))
-        else:
-            self._change(node, self._unbound(self.values.value(node.attr, value)))
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self._static(node)
+        if value is MISSING or not isinstance(node.ctx, ast.Load):
+            return node
+        if node.id in self.captured:
+            return self._expression(self.values.value(node.id, value))
+        return self._expression(self.values.constant(node.id, value, self.home))
 
-    def visit_Call(self, node: ast.Call) -> None:
-        called = self.static(node.func)
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        value, base = self._static(node), self._static(node.value)
+        if value is MISSING or not _is_namespace(base):
+            return self.generic_visit(node)
+        home = vars(base) if inspect.ismodule(base) else {}
+        return self._expression(self.values.constant(node.attr, value, home))
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        called = self._static(node.func)
         name = getattr(called, "__qualname__", "")
         if called is user_line:
-            self._change(node, '""')
-        elif name == "cast" and called.__module__ == "typing":
-            self._cut(start_of(node), start_of(node.args[1]), "")
-            self._cut(end_of(node.args[1]), end_of(node), "")
-            self.visit(node.args[1])
-        elif name == "scipy_module" and isinstance(node.args[0], ast.Constant):
-            self._change(node, self.values.module(called(node.args[0].value)))
-        else:
-            self.generic_visit(node)
+            return ast.Constant("")
+        if name == "cast" and called.__module__ == "typing":
+            return self.visit(node.args[1])
+        if name == "scipy_module" and isinstance(node.args[0], ast.Constant):
+            return self._expression(self.values.module(called(node.args[0].value)))
+        return self.generic_visit(node)
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        # Before Python 3.12 the parts of an f-string have no places of their own.
-        source = self._between(start_of(node), end_of(node)).decode()
-        if "{user_line()}" in source:
-            self._change(node, source.replace("{user_line()}", ""))
-            return
-        new = ast.fix_missing_locations(_Parts(self).visit(copy.deepcopy(node)))
-        text = ast.unparse(new)
-        if text != ast.unparse(node):
-            self._change(node, text if '"' in text else f'f"{text[2:-1]}"')
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        new: Any = self.generic_visit(node)
+        return new.value if isinstance(new.value, ast.Constant) else new
 
     # --- scopes -----------------------------------------------------------------------------------
 
-    def _inside(self, bound: set[str], nodes: Any) -> None:
-        self._bound.append(bound)
-        for node in nodes:
-            self.visit(node)
-        self._bound.pop()
+    def _inside(self, node: Any) -> Any:
+        self._scopes.append(_bound(node))
+        node = self.generic_visit(node)
+        self._scopes.pop()
+        return node
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._defaults(node.args)
-        self._inside(set(parameters_of(node.args)), [node.body])
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _inside
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._defaults(node.args)
-        for argument, default in with_defaults(node.args):
-            if argument.annotation is not None:
-                column = argument.col_offset + len(argument.arg.encode())
-                self._cut((argument.lineno, column), end_of(argument.annotation), "")
-                if default is not None:
-                    self._cut(end_of(argument.annotation), start_of(default), "=")
-        if node.returns is not None:
-            line, column = start_of(node.returns)
-            before = self.file.lines[line - 1][:column].rstrip()
-            self._cut((line, len(before[:-2].rstrip())), end_of(node.returns), "")
-        for decorator in node.decorator_list if node is not self._root else ():
-            self.visit(decorator)
-        first: Any = node.body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-            said = str(first.value.value).strip().split("\n")[0]
-            self._change(first, f'"""{said}"""')
-        bound = set(parameters_of(node.args)) | stored(node.body)
-        self._inside(bound, node.body)
+    def visit_Lambda(self, node: Any) -> Any:
+        defaults = node.args.defaults, node.args.kw_defaults
+        node.args.defaults, node.args.kw_defaults = [], []
+        node = self._inside(node)
+        node.args.defaults, node.args.kw_defaults = (
+            [None if default is None else self.visit(default) for default in some]
+            for some in defaults
+        )
+        return node
 
-    def _defaults(self, arguments: ast.arguments) -> None:
-        for default in (*arguments.defaults, *arguments.kw_defaults):
-            if default is not None:
-                self.visit(default)
+    def visit_FunctionDef(self, node: Any) -> Any:
+        kept = [self.visit(d) for d in node.decorator_list if self._scopes or self._is_cache(d)]
+        node.decorator_list, node.returns = [], None
+        if ast.get_docstring(node) is not None:
+            node.body[0].value.value = node.body[0].value.value.strip().split("\n")[0]
+        node = self.visit_Lambda(node)
+        node.decorator_list = kept
+        return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for base in node.bases:
-            self.visit(base)
-        for inner in node.body:
-            if isinstance(inner, ast.AnnAssign) and inner.value is None:
-                self._change(inner.annotation, "object")
-            else:
-                self.visit(inner)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is None:
-            self._change(node, "pass")
-            return
-        self._cut(end_of(node.target), start_of(node.value), " = ")
-        self.visit(node.value)
-
-    def _comprehension(self, node: Any) -> None:
-        bound = {n.id for g in node.generators for n in ast.walk(g.target)
-                 if isinstance(n, ast.Name)}  # fmt: skip
-        self._inside(bound, ast.iter_child_nodes(node))
-
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
-
-
-class _Parts(ast.NodeTransformer):
-    """The same for the parts of an f-string."""
-
-    def __init__(self, edits: Edits) -> None:
-        self.edits = edits
-
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
-        if isinstance(node.value, ast.Call) and self.edits.static(node.value.func) is user_line:
-            return ast.Constant("")
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        node.decorator_list = []
         return self.generic_visit(node)
 
-    def visit_Name(self, node: ast.Name) -> Any:
-        value = self.edits.static(node)
-        if value is MISSING:
+    def _is_cache(self, node: Any) -> bool:
+        called = self._static(node.func if isinstance(node, ast.Call) else node)
+        return getattr(called, "__module__", "") == "functools"
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if node.value is None:
+            node.annotation = ast.Name("object")
             return node
-        if node.id in self.edits.captured:
-            text = self.edits.values.value(node.id, value)
-        else:
-            text = self.edits.values.named(node.id, value, self.edits.home)
-        return ast.parse(text, mode="eval").body
+        return ast.Assign([node.target], self.visit(node.value), lineno=node.lineno)
 
 
 def _is_namespace(value: Any) -> bool:

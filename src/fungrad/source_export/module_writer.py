@@ -6,7 +6,9 @@ What is neither is a function of ours, copied into the module (inlined_functions
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,11 +32,11 @@ from fungrad.primitives.movement.scatter import (
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.rematerialisation.policies import named
 from fungrad.source_export.constants import NotWritable, TooLarge, shape_text
-from fungrad.source_export.control_flow import STATEMENTS
+from fungrad.source_export.control_flow import STATEMENTS, indented, packed, target
 from fungrad.source_export.inlined_functions import Copies
-from fungrad.source_export.line_breaking import block
-from fungrad.source_export.numpy_phrases import bare, index_text, literal, phrased
+from fungrad.source_export.numpy_phrases import index_text, literal, phrased
 
+WIDTH = 88
 DEEPEST = 16
 """The most loops and branches in each other in one function."""
 
@@ -48,14 +50,13 @@ class Module:
 
     def __init__(self, arrays: dict[str, Any] | None = None) -> None:
         self.values = Copies(arrays)
-        self.values.np()
         self.functions: list[str] = []
 
     def text(self, head: str = "", stored: str = "") -> str:
         """The module.
 
         Args:
-          head: its docstring, with its quotes.
+          head: its docstring.
           stored: the file of the large arrays, beside the module.
         """
         values, loaded = self.values, []
@@ -69,17 +70,12 @@ class Module:
         lines = sorted(values.imports.values())
         if re.search(r"\bnp\.", used) is None:
             lines.remove("import numpy as np")
-        foreign = [line for line in lines if line.startswith(("import numpy", "import scipy"))]
-        groups = ([line for line in lines if line not in foreign], foreign)
-        imports = "\n\n".join("\n".join(group) for group in groups if group)
-        text = "\n\n".join(part for part in (head, imports, block(loaded, "")) if part)
-        before: bool | None = None
-        for definition in (*values.texts.values(), *self.functions):
-            long = definition.startswith(("def ", "class ", "@"))
-            text += "\n\n\n" if before or long else "\n" if before is False else "\n\n"
-            text += definition
-            before = long
-        return text + "\n"
+        lines.sort(key=lambda line: line.startswith(("import numpy", "import scipy")))
+        doc = [f'"""{head}"""'] * bool(head)
+        top = ["\n".join(part) for part in (doc, lines, loaded) if part]
+        parts = ["\n\n".join(top), *values.texts.values(), *self.functions]
+        text = "\n\n\n".join(part for part in parts if part)
+        return "\n".join(map(_folded, text.split("\n"))) + "\n"
 
     def function(
         self,
@@ -117,21 +113,40 @@ class Module:
         given = list(parameters) or [function.name(v) for v in graph.inputs]
         body = [*unpacked, *function.constants(graph), *function.body(graph)]
         results = [function.result(graph, atom) for atom in graph.outputs]
-        made = returned(results) if returned else f"({', '.join(results)}{',' * bool(results)})"
+        made = returned(results) if returned else packed(results)
         body = merged([*body, f"return {made}"])[:-1]
         if body and body[-1].startswith(f"{made} = "):
             body[-1] = f"return {body[-1].partition(' = ')[2]}"
         else:
             body.append(f"return {made}")
-        lines = block([f"def {name}({', '.join(given)}):"], "")
-        quoted = [f'"""{doc[0]}', *doc[1:], '"""'] if len(doc) > 1 else [f'"""{"".join(doc)}"""']
-        head = "\n".join(f"    {line}".rstrip() for line in quoted) + "\n" if doc else ""
-        self.functions.append(f"{lines}\n{head}{block([f'    {b}' for b in body], '')}")
+        tree = ast.parse("\n".join([f"def {name}({', '.join(given)}):", *indented(body)]))
+        if doc:
+            said = "\n".join(["", *indented(doc[1:]), "    "]) if doc[1:] else ""
+            said = re.sub(" +\n", "\n", doc[0] + said)
+            tree.body[0].body.insert(0, ast.Expr(ast.Constant(said)))  # type: ignore[attr-defined]
+        self.functions.append(ast.unparse(tree))
         return name
 
     def part(self, graph: Graph) -> str:
         """Writes a function for a Graph of which there are too many in each other; its name."""
         return self.function(graph, self.values.fresh("part"))
+
+
+def _folded(line: str) -> str:
+    """A long line as several, where these still are one statement."""
+    if len(line) <= WIDTH or "'" in line or '"' in line:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    folded = "\n".join(
+        textwrap.wrap(
+            line, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        )
+    )
+    try:
+        whole = ast.parse(textwrap.dedent(folded))
+    except SyntaxError:
+        return line
+    return folded if len(whole.body) == 1 else line
 
 
 _NAMED = re.compile(r"( *)(\w+) = (\w+)")
@@ -257,8 +272,8 @@ class Function:
         graph = optimised(graph)
         if self._depth == DEEPEST and any(True for e in graph.equations for _ in inner_graphs(e)):
             names = [self.letter() for _ in graph.outputs]
-            results = f"{', '.join(names)}{',' * (len(names) == 1)} = " if names else ""
-            called = f"{self._part(graph)}({', '.join(map(bare, arguments))})"
+            results = f"{target(names)} = " if names else ""
+            called = f"{self._part(graph)}({', '.join(arguments)})"
             return [results + called], names
         self._depth += 1
         for variable in [v for e in graph.equations for v in e.outputs]:
@@ -281,14 +296,11 @@ class Function:
             self.read(atom, types[:i] + types[i + 1 :] if plain else ())
             for i, atom in enumerate(equation.inputs)
         ]
-        if equation.primitive is select:
-            arguments = [bare(text) for text in arguments]
         text = self._expression(equation, arguments)
         if not equation.primitive.multiple:
             return [f"{self.name(equation.outputs[0])} = {text}"]
         results = [self.name(v) for v in equation.outputs]
-        comma = "," * (len(results) == 1)
-        return [f"{', '.join(results)}{comma} = {text}" if results else text]
+        return [f"{target(results)} = {text}" if results else text]
 
     def _expression(self, equation: Equation, arguments: list[str]) -> str:
         primitive: Any = equation.primitive
@@ -303,7 +315,6 @@ class Function:
             operator = OF_INTEGERS.get(primitive)
             if operator is not None:
                 return operator.format(*arguments)
-        arguments = [bare(a) for a in arguments]
         if any(isinstance(p, Graph) for p in equation.params.values()):
             raise NotWritable("to run a Graph in a way of its own")
         if primitive.ufunc is not None:
@@ -337,8 +348,7 @@ def _indexed(f: Function, equation: Equation, arguments: list[str]) -> list[str]
 def _scatter(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
     values, *arrays = arguments
     result, index = f.name(equation.outputs[0]), equation.params["index"]
-    dtype = equation.outputs[0].type.dtype
-    kind = "" if dtype == np.float64 else f", {f.values.dtype(dtype)}"
+    kind = f.values.dtype_after(equation.outputs[0].type.dtype)
     begin = f"{result} = np.zeros({shape_text(equation.params['shape'])}{kind})"
     place = index_text(index, arrays)
     if index.unique or not any(a.type.shape for a in equation.inputs[1:]):

@@ -6,7 +6,6 @@ expression (numpy_expressions.py), or is a call. Knows primitives and Types.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +14,7 @@ import numpy as np
 from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise import family as arithmetic
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.movement.gather import ARRAY, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -33,14 +30,6 @@ from fungrad.source_export.constants import Values, shape_text
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-_SAFE: dict[Any, str] = {
-    arithmetic.neg: "-{0}",
-    arithmetic.add: "{0} + {1}",
-    arithmetic.sub: "{0} - {1}",
-    arithmetic.mul: "{0} * {1}",
-}
-"""What Python's floats do as NumPy's: they give infinities, and raise nothing."""
-
 _REDUCTIONS = {
     np.add: "sum", np.maximum: "max", np.minimum: "min", np.logical_or: "any",
     np.logical_and: "all",
@@ -51,15 +40,10 @@ _REDUCTIONS = {
 def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
     """The phrase for an equation's only output; None where there is none."""
     primitive: Any = equation.primitive
-    types = [atom.type for atom in equation.inputs]
-    if primitive in (*_SAFE, power) and all(t.weak for t in types):
-        kinds = {t.dtype.kind for t in types}
-        floats = "f" in kinds and kinds <= {*"fi"}
-        return _SAFE[primitive].format(*arguments) if floats and primitive in _SAFE else None
     function = _REDUCTIONS.get(primitive.reduces)
-    if function is not None and not types[0].weak:
+    if function is not None and not equation.inputs[0].type.weak:
         axes = equation.params["axes"]
-        if len(axes) == types[0].ndim:
+        if len(axes) == equation.inputs[0].type.ndim:
             return f"np.{function}({arguments[0]})"
         return f"np.{function}({arguments[0]}, axis={axes[0] if len(axes) == 1 else axes})"
     write = _PHRASES.get(primitive)
@@ -75,11 +59,6 @@ def literal(atom: Literal, others: Sequence[Any], values: Values) -> str:
         value = float(value)
     text = values.value("c", value)
     return f"({text})" if text.startswith("-") else text
-
-
-def bare(text: str) -> str:
-    """An argument of a call: a negative number needs no brackets there."""
-    return text[1:-1] if text.startswith("(-") else text
 
 
 # --- shapes, casts --------------------------------------------------------------------------------
@@ -149,12 +128,12 @@ def _discrete(equation: Equation, arguments: Sequence[str], values: Values) -> s
 def _select(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
     if equation.outputs[0].type.shape or equation.outputs[0].type.weak:
         return None
-    return f"np.where({', '.join(map(bare, arguments))})[()]"
+    return f"np.where({', '.join(arguments)})[()]"
 
 
 def _full(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
     shape, dtype, value = (equation.params[k] for k in ("shape", "dtype", "value"))
-    kind = "" if dtype == np.float64 else f", {values.dtype(dtype)}"
+    kind = values.dtype_after(dtype)
     if type(value) in PYTHON_SCALARS and value == 0 and not np.signbit(value):
         return f"np.zeros({shape_text(shape)}{kind})"
     if not (type(value) is float and dtype == np.float64):
@@ -222,13 +201,7 @@ def _dot(equation: Equation, arguments: Sequence[str], values: Values) -> str | 
     return f'np.einsum("{spec}", {", ".join(arguments)}, optimize=True)'
 
 
-def _power(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    simple = all(re.fullmatch(r"[\w.]+", text) is not None for text in arguments)
-    return "**".join(arguments) if simple else None
-
-
 _PHRASES: dict[Any, Any] = {
-    power: _power,
     reshape: _reshape,
     transpose: _transpose,
     broadcast_to: _broadcast,
@@ -243,4 +216,4 @@ _PHRASES: dict[Any, Any] = {
     dot_general: _dot,
 }
 
-__all__ = ["bare", "index_text", "literal", "phrased"]
+__all__ = ["index_text", "literal", "phrased"]

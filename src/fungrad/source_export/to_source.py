@@ -26,7 +26,7 @@ from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.arguments.binding import has_type, input_type
 
-HEAD = '"""Plain NumPy, written by fungrad.to_source."""'
+HEAD = "Plain NumPy, written by fungrad.to_source."
 _SPOKEN = {"bool", "complex", "int", "object", "range", "reversed", "slice"}
 _PYTHON = {"f": "float", "i": "int", "b": "bool", "c": "complex"}
 
@@ -301,7 +301,7 @@ def _doc(name: str, names: Sequence[str], staged: Staged, fixed: Sequence[Parame
     for title, items in (("Args", taken), ("Returns", given)):
         if items:
             lines += ["", f"{title}:", *[f"    {item}" for item in items]]
-    return [line.replace("\\", "\\\\") for line in lines]
+    return lines
 
 
 def _shown(value: Any) -> str:

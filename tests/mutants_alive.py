@@ -16,7 +16,7 @@ ALIVE: dict[str, str] = {
     **dict.fromkeys(
         (
             "simplify/merge_adjacent_slices: what is added to zeros keeps -0.0",
-            "passes/rewriter: 0.0 and -0.0 are one parameter",
+            "retracing/inlining: 0.0 and -0.0 are one parameter",
             "passes/pipeline: weak values are folded",
             "loops/reassociation: two negations are one",
             "loops/loop_fission: a term of another type leaves",

@@ -26,8 +26,10 @@ from fungrad.compiler.passes.simplify.exact_identities import (
     simplified,
 )
 from fungrad.compiler.passes.simplify.reassociating_rules import REGROUPED
+from fungrad.control_flow.call import shared
 from fungrad.ir.graph import Graph
 from fungrad.ir.reassociation import chosen
+from fungrad.retracing.graph_transforms import differentiate
 from fungrad.support import pytree
 from fungrad.testing import programs
 
@@ -1129,6 +1131,60 @@ def test_calls_in_calls_have_their_equations_in_common():
     factors = 2.0 ** np.arange(26)
     want = [math.comb(25, k) for k in range(26)] @ np.sin(factors[:, None] * x)
     np.testing.assert_allclose(f(x), want, rtol=1e-9)
+
+
+def residuals(f, *args):
+    """How many values the reverse mode of a called function keeps."""
+    (equation,) = fg.make_jaxpr(f)(*args).equations
+    forward = differentiate(shared(equation.params["graph"]), [True]).forward
+    return len(forward.outputs) - 1
+
+
+def test_calls_in_calls_have_their_residuals_in_common():
+    """2**depth calls are of depth + 1 arguments, and one residual each is enough."""
+    x = np.array([0.3, 0.001])
+    kept = [residuals(twofold(depth, lambda x: 2 * x), x) for depth in (6, 12, 24)]
+    assert kept == [7, 13, 25]
+    f = twofold(24, lambda x: 2 * x)
+    factors = 2.0 ** np.arange(25)
+    terms = [math.comb(24, k) for k in range(25)] * factors
+    np.testing.assert_allclose(
+        fg.grad(lambda x: np.sum(f(x)))(x), terms @ np.cos(factors[:, None] * x), rtol=1e-9
+    )
+    second = -(terms * factors) @ np.sin(factors[:, None] * x)
+    found = fg.jit(fg.hessian(lambda x: np.sum(f(x))))(x)
+    np.testing.assert_allclose(found, np.diag(second), rtol=1e-9)
+
+
+def test_calls_of_other_arguments_keep_residuals_of_their_own():
+    f = np.sin
+    for _ in range(6):
+        f = fg.jit(lambda x, g=f: g(np.sin(x)) + g(np.cos(x)))
+    assert residuals(f, 0.5) > 2**6
+    step = 1e-6
+    want = (f(0.5 + step) - f(0.5 - step)) / (2 * step)
+    np.testing.assert_allclose(fg.grad(f)(0.5), want, rtol=1e-6)
+
+
+def test_calls_of_few_equations_in_common_stay_calls_when_differentiated():
+    g = fg.jit(lambda x: fg.jit(np.sin)(x) + 1.0)
+    graph = fg.make_jaxpr(lambda x: g(x) * g(x + 1.0))(0.5)
+    assert shared(graph) is graph
+
+
+def test_calls_that_do_something_are_differentiated_each_time():
+    seen = []
+
+    @fg.jit
+    def inner(x):
+        fg.debug.callback(lambda x: seen.append(float(x)), x)
+        return np.sin(x)
+
+    f = inner
+    for _ in range(5):
+        f = fg.jit(lambda x, g=f: g(x) + g(x))
+    assert fg.grad(f)(0.5) == 32 * np.cos(0.5)
+    assert seen == [0.5] * 32
 
 
 def test_an_array_of_a_called_function_is_one_constant():

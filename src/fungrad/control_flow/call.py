@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.control_flow.tape_type import type_of
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.ir.reassociation import regrouping
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import batch, differentiate, kept, push
+from fungrad.retracing.inlining import Expansion, TooMany
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.batching import Unbatched
@@ -140,7 +141,7 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = Fa
         return results[:count], out_tangents
 
     def forward(args: Any, wanted: Any, *, graph: Graph, **params: Any) -> Any:
-        halves = differentiate(graph, [bool(w) for w in wanted])
+        halves = differentiate(shared(graph), [bool(w) for w in wanted])
         results = primitive(*args, graph=halves.forward, **params)
         count = len(graph.outputs)
         return results[:count], results[count:], [typeof(arg) for arg in args]
@@ -148,7 +149,7 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = Fa
     def vjp(
         cotangents: Any, residuals: Any, args: Any, wanted: Any, *, graph: Graph, **params: Any
     ) -> list[Any]:
-        halves = differentiate(graph, [bool(w) for w in wanted])
+        halves = differentiate(shared(graph), [bool(w) for w in wanted])
         given = [
             or_zero(c, t) for c, t in zip(cotangents, graph.output_types, strict=True) if t.inexact
         ]
@@ -189,3 +190,55 @@ call = structural("call", eval=_eval, pure=True)
 
 A quiet call computes what is partly thrown away (a branch not taken): NumPy shall not warn of it.
 """
+
+
+def is_call(equation: Equation) -> bool:
+    """Whether an equation does nothing but run a Graph."""
+    return equation.primitive is call and not equation.params.get("quiet")
+
+
+class _CallsOfCalls(Expansion):
+    """Expands the calls of Graphs that call others: what is left are the innermost calls."""
+
+    def called(self, equation: Equation) -> tuple[Atom, ...] | None:
+        if not _calls_calls(equation):
+            return None
+        return self.of(equation.params["graph"], equation.inputs)
+
+
+def _calls_calls(equation: Equation) -> bool:
+    return is_call(equation) and any(map(is_call, equation.params["graph"].equations))
+
+
+def _separate_size(graph: Graph) -> int:
+    """How many equations `_CallsOfCalls` has to look at, equal ones counted each time."""
+
+    def count() -> int:
+        return sum(
+            _separate_size(e.params["graph"]) if _calls_calls(e) else 1 for e in graph.equations
+        )
+
+    result: int = kept(graph, "separate size", count)
+    return result
+
+
+_ATTEMPTED = 1 << 12
+"""The most equations that are written to see whether calls have many in common."""
+
+
+def shared(graph: Graph) -> Graph:
+    """The Graph with calls of calls expanded and equal ones made once, where that halves what there
+    is to differentiate: `g(x) + g(2 * x)`, nested n deep, has 2**n residuals in calls of their own.
+    """
+
+    def make() -> Graph:
+        if not any(map(_calls_calls, graph.equations)):
+            return graph
+        try:
+            limit = min(_ATTEMPTED, _separate_size(graph) // 2)
+            return _CallsOfCalls(graph, limit).expanded(graph)
+        except TooMany:
+            return graph
+
+    result: Graph = kept(graph, "shared", make)
+    return result

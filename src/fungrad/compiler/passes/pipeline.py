@@ -19,10 +19,8 @@ from fungrad.compiler.passes.rewriter import (
     computed_now,
     copied,
     is_pure,
-    key_of,
     placed,
     renamed,
-    renewed,
     rewired,
     rewritten,
 )
@@ -30,96 +28,50 @@ from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.compiler.passes.simplify.exact_identities import simplified
 from fungrad.compiler.passes.simplify.merge_adjacent_slices import in_one
 from fungrad.compiler.passes.store_forwarding import forwarded
-from fungrad.control_flow.call import call
+from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.reassociation import chosen, regrouping
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import kept, pruned
+from fungrad.retracing.inlining import Expansion, TooMany
 from fungrad.tracing.graph_trace import stage
 
 
 def inline(graph: Graph) -> Graph:
     """Puts the equations of called Graphs in the place of the calls.
 
-    What is pure and reads the same as before is not written again, be it an equation or a call:
-    `g(x) + g(2 * x)`, nested n deep, has n**2 different ones among 2**n. A call stays a call where
-    the equations would be more than costs.expanded_equations.
+    What is pure and reads the same as before is not written again, be it an equation or a call. A
+    call stays a call where the equations would be more than costs.expanded_equations.
     """
-    if not any(map(_is_call, graph.equations)):
+    if not any(map(is_call, graph.equations)):
         return graph
-    expansion = _Expansion(graph)
-    outputs = expansion.of(graph, graph.inputs)
-    return graph.replace(
-        constants=tuple(expansion.constants.values()),
-        equations=tuple(expansion.equations),
-        outputs=outputs,
-    )
+    return _Calls(graph).expanded(graph)
 
 
-class _TooMany(Exception):
-    """Ends an attempt to expand a call."""
+class _Calls(Expansion):
+    """Expands every call that does not have too many equations."""
 
-
-class _Expansion:
-    """The equations of a Graph and of those that it calls, each pure one once."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.equations: list[Equation] = []
-        self.constants = {id(v): (v, value) for v, value in graph.constants}
-        """The constants of all Graphs, by the variables that they have there."""
-        self._known: dict[Any, tuple[Atom, ...]] = {}
-        """The outputs of equations and calls, by what these are."""
-        self._limit = math.inf
-
-    def of(self, graph: Graph, arguments: Sequence[Atom]) -> tuple[Atom, ...]:
-        """Writes the equations of a Graph for some arguments; its outputs."""
-        local: Renaming = {id(v): a for v, a in zip(graph.inputs, arguments, strict=True)}
-        for variable, value in graph.constants:
-            fresh, _ = self.constants.setdefault(id(variable), (Variable(variable.type), value))
-            local[id(variable)] = fresh
-        for equation in graph.equations:
-            read = rewired(equation, local)
-            key = self._key(read)
-            found = None if key is None else self._known.get(key)
-            if found is None:
-                found = self._called(read) if _is_call(read) else None
-                if found is None:
-                    found = self._written(read)
-                if key is not None:
-                    self._known[key] = found
-            local.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
-        return renamed(graph.outputs, local)
-
-    def _key(self, equation: Equation) -> Any:
-        return key_of(equation) if is_pure(equation) else None
-
-    def _written(self, equation: Equation) -> tuple[Atom, ...]:
-        if len(self.equations) >= self._limit:
-            raise _TooMany
-        new = renewed(equation, {})
-        self.equations.append(new)
-        return new.outputs
-
-    def _called(self, call: Equation) -> tuple[Atom, ...] | None:
-        """The outputs of a call whose equations are written; None where they are too many."""
-        inner = call.params["graph"]
+    def called(self, equation: Equation) -> tuple[Atom, ...] | None:
+        if not is_call(equation):
+            return None
+        inner = equation.params["graph"]
         if (
-            self._limit < math.inf
+            self.limit < math.inf
             or len(self.equations) + _expanded_size(inner) <= costs.expanded_equations
         ):
-            return self.of(inner, call.inputs)
-        before = len(self.equations), len(self.constants), len(self._known)
-        self._limit = min(costs.expanded_equations, before[0] + costs.attempted_equations)
+            return self.of(inner, equation.inputs)
+        before = len(self.equations), len(self.constants), len(self.known)
+        self.limit = min(costs.expanded_equations, before[0] + costs.attempted_equations)
         try:
-            return self.of(inner, call.inputs)
-        except _TooMany:
+            return self.of(inner, equation.inputs)
+        except TooMany:
             del self.equations[before[0] :]
-            for held, size in ((self.constants, before[1]), (self._known, before[2])):
+            for held, size in ((self.constants, before[1]), (self.known, before[2])):
                 while len(held) > size:
                     held.popitem()
             return None
         finally:
-            self._limit = math.inf
+            self.limit = math.inf
 
 
 def _called(equation: Equation) -> tuple[Any, ...]:
@@ -134,16 +86,12 @@ def _expanded_size(graph: Graph) -> int:
     """How many equations a Graph has with those of its calls, each different one taken once."""
 
     def count() -> int:
-        calls = {_called(e): e.params["graph"] for e in graph.equations if _is_call(e)}
-        others = sum(not _is_call(e) for e in graph.equations)
+        calls = {_called(e): e.params["graph"] for e in graph.equations if is_call(e)}
+        others = sum(not is_call(e) for e in graph.equations)
         return others + sum(map(_expanded_size, calls.values()))
 
     result: int = kept(graph, "expanded size", count)
     return result
-
-
-def _is_call(equation: Equation) -> bool:
-    return equation.primitive is call and not equation.params.get("quiet")
 
 
 def expand(graph: Graph) -> Graph:

@@ -14,70 +14,27 @@ import numpy as np
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.patterns import CONSTANT, Rule
-from fungrad.ir.graph import (
-    Atom,
-    Equation,
-    Graph,
-    Literal,
-    PrimitiveLike,
-    Variable,
-    inner_graphs,
-)
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
 from fungrad.ir.reassociation import regrouping
-from fungrad.retracing.graph_transforms import effectful, kept
+from fungrad.retracing.graph_transforms import effectful
+from fungrad.retracing.inlining import (
+    Renaming,
+    copied,
+    is_pure,
+    key_of,
+    placed,
+    renamed,
+    renewed,
+    rewired,
+)
 
-Renaming = dict[int, Atom]
 Replace = Callable[[Equation], Equation | tuple[Atom, ...]]
-
-
-def renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
-    """The atoms, or what stands for them by now; the same tuple where that is they."""
-    for atom in atoms:
-        if id(atom) in names:
-            return tuple([names.get(id(atom), atom) for atom in atoms])
-    return atoms
-
-
-def placed(
-    like: Equation,
-    primitive: PrimitiveLike,
-    inputs: tuple[Atom, ...],
-    outputs: tuple[Variable, ...],
-    params: dict[str, Any],
-) -> Equation:
-    """An equation that stands in the place of another: its line, scope and backward walks."""
-    return Equation(primitive, inputs, outputs, params, like.source, like.scope, like.backward)
-
-
-def copied(
-    equation: Equation,
-    inputs: tuple[Atom, ...],
-    outputs: tuple[Variable, ...],
-    params: dict[str, Any] | None = None,
-) -> Equation:
-    """The equation with other inputs and outputs, and other parameters where they are given."""
-    params = equation.params if params is None else params
-    return placed(equation, equation.primitive, inputs, outputs, params)
-
-
-def rewired(equation: Equation, names: Renaming) -> Equation:
-    """The equation with renamed inputs; itself where they are as they were."""
-    inputs = renamed(equation.inputs, names)
-    return equation if inputs is equation.inputs else copied(equation, inputs, equation.outputs)
 
 
 def applied(like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Equation:
     """An equation of a primitive with one output, in the place of another."""
     (type_,) = primitive.infer([atom.type for atom in inputs], params)
     return placed(like, primitive, inputs, (Variable(type_),), params)
-
-
-def renewed(equation: Equation, names: Renaming) -> Equation:
-    """The equation with renamed inputs and new outputs, which `names` has for the old ones then."""
-    outputs = tuple([Variable(v.type) for v in equation.outputs])
-    new = copied(equation, renamed(equation.inputs, names), outputs)
-    names.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
-    return new
 
 
 def exchanged(inputs: tuple[Atom, ...], position: int, atom: Atom) -> tuple[Atom, ...]:
@@ -99,20 +56,6 @@ def computed_now(equation: Equation, values: Sequence[Any]) -> Any:
     if issubclass(type(value), np.ndarray):
         value.flags.writeable = False
     return value
-
-
-def is_pure(equation: Equation) -> bool:
-    """Whether an equation, and each one in the Graphs that it runs, does nothing but give values
-    that depend on what it reads alone, and keeps nothing of that.
-    """
-    if not equation.primitive.pure or not equation.params:
-        return equation.primitive.pure
-    return all(map(_does_nothing_else, inner_graphs(equation)))
-
-
-def _does_nothing_else(graph: Graph) -> bool:
-    result: bool = kept(graph, "pure", lambda: all(map(is_pure, graph.equations)))
-    return result
 
 
 def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> Graph:
@@ -282,41 +225,6 @@ class Writer:
         return found
 
 
-def key_of(equation: Equation) -> Hashable:
-    """What two equations have in common when they compute the same; None where that cannot be
-    told.
-
-    Made of numbers and text where there are no parameters: the garbage collector passes over that.
-    """
-    atoms: list[Hashable] = [
-        (id(type(atom.value)), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
-        for atom in equation.inputs
-    ]
-    if equation.primitive.commutative and hash(atoms[0]) > hash(atoms[1]):
-        if equation.outputs[0].type.dtype.kind != "c":
-            atoms.reverse()
-    if not equation.params:
-        return (id(equation.primitive), *atoms)
-    params = tuple([(k, _part(v)) for k, v in equation.params.items()])
-    try:
-        hash(params)
-    except TypeError:
-        return None
-    return (id(equation.primitive), *atoms, params)
-
-
-def _part(value: Any) -> Hashable:
-    """What a parameter is known by: 0.0, -0.0, 0 and False are four."""
-    if isinstance(value, Graph):
-        return id(value)
-    if isinstance(value, (float, complex, np.generic)):
-        return (type(value), repr(value))
-    if type(value) is tuple:
-        return tuple(map(_part, value))
-    found: Hashable = (type(value), value)
-    return found
-
-
 def _equal_constants(graph: Graph) -> Renaming:
     """Small constants that are equal bit for bit, by the first of them."""
     names: Renaming = {}
@@ -343,3 +251,9 @@ def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph
             names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
     outputs = renamed(graph.outputs, names)
     return graph.replace(equations=tuple(writer.equations), outputs=outputs)
+
+
+__all__ = [
+    "Renaming", "Replace", "Writer", "applied", "computed_now", "copied", "doubles", "exchanged",
+    "is_pure", "key_of", "placed", "renamed", "renewed", "rewired", "rewritten", "simplified_by",
+]  # fmt: skip

@@ -1,0 +1,188 @@
+"""Equations that take the place of others: renamed, compared, and put where a call of their
+Graph stood.
+
+Knows the IR; which primitives call a Graph it is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.ir.graph import (
+    Atom,
+    Equation,
+    Graph,
+    Literal,
+    PrimitiveLike,
+    Variable,
+    inner_graphs,
+)
+from fungrad.retracing.graph_transforms import kept
+
+Renaming = dict[int, Atom]
+
+
+def renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
+    """The atoms, or what stands for them by now; the same tuple where that is they."""
+    for atom in atoms:
+        if id(atom) in names:
+            return tuple([names.get(id(atom), atom) for atom in atoms])
+    return atoms
+
+
+def placed(
+    like: Equation,
+    primitive: PrimitiveLike,
+    inputs: tuple[Atom, ...],
+    outputs: tuple[Variable, ...],
+    params: dict[str, Any],
+) -> Equation:
+    """An equation that stands in the place of another: its line, scope and backward walks."""
+    return Equation(primitive, inputs, outputs, params, like.source, like.scope, like.backward)
+
+
+def copied(
+    equation: Equation,
+    inputs: tuple[Atom, ...],
+    outputs: tuple[Variable, ...],
+    params: dict[str, Any] | None = None,
+) -> Equation:
+    """The equation with other inputs and outputs, and other parameters where they are given."""
+    params = equation.params if params is None else params
+    return placed(equation, equation.primitive, inputs, outputs, params)
+
+
+def rewired(equation: Equation, names: Renaming) -> Equation:
+    """The equation with renamed inputs; itself where they are as they were."""
+    inputs = renamed(equation.inputs, names)
+    return equation if inputs is equation.inputs else copied(equation, inputs, equation.outputs)
+
+
+def renewed(equation: Equation, names: Renaming) -> Equation:
+    """The equation with renamed inputs and new outputs, which `names` has for the old ones then."""
+    outputs = tuple([Variable(v.type) for v in equation.outputs])
+    new = copied(equation, renamed(equation.inputs, names), outputs)
+    names.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
+    return new
+
+
+def is_pure(equation: Equation) -> bool:
+    """Whether an equation, and each one in the Graphs that it runs, does nothing but give values
+    that depend on what it reads alone, and keeps nothing of that.
+    """
+    if not equation.primitive.pure or not equation.params:
+        return equation.primitive.pure
+    return all(map(_does_nothing_else, inner_graphs(equation)))
+
+
+def _does_nothing_else(graph: Graph) -> bool:
+    result: bool = kept(graph, "pure", lambda: all(map(is_pure, graph.equations)))
+    return result
+
+
+def key_of(equation: Equation) -> Hashable:
+    """What two equations have in common when they compute the same; None where that cannot be
+    told.
+
+    Made of numbers and text where there are no parameters: the garbage collector passes over that.
+    """
+    atoms: list[Hashable] = [
+        (id(type(atom.value)), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
+        for atom in equation.inputs
+    ]
+    if equation.primitive.commutative and hash(atoms[0]) > hash(atoms[1]):
+        if equation.outputs[0].type.dtype.kind != "c":
+            atoms.reverse()
+    if not equation.params:
+        return (id(equation.primitive), *atoms)
+    params = tuple([(k, _part(v)) for k, v in equation.params.items()])
+    try:
+        hash(params)
+    except TypeError:
+        return None
+    return (id(equation.primitive), *atoms, params)
+
+
+def _part(value: Any) -> Hashable:
+    """What a parameter is known by: 0.0, -0.0, 0 and False are four."""
+    if isinstance(value, Graph):
+        return id(value)
+    if isinstance(value, (float, complex, np.generic)):
+        return (type(value), repr(value))
+    if type(value) is tuple:
+        return tuple(map(_part, value))
+    found: Hashable = (type(value), value)
+    return found
+
+
+class TooMany(Exception):
+    """Ends an expansion that has more equations than its limit."""
+
+
+class Expansion:
+    """The equations of a Graph and of those that it calls, each pure one once.
+
+    `g(x) + g(2 * x)`, nested n deep, has n**2 different equations among 2**n. `called` says which
+    calls are expanded.
+    """
+
+    def __init__(self, graph: Graph, limit: float = math.inf) -> None:
+        self.limit = limit
+        self.equations: list[Equation] = []
+        self.constants = {id(v): (v, value) for v, value in graph.constants}
+        """The constants of all Graphs, by the variables that they have there."""
+        self.known: dict[Any, tuple[Atom, ...]] = {}
+        """The outputs of equations and calls, by what these are."""
+
+    def called(self, equation: Equation) -> tuple[Atom, ...] | None:
+        """The outputs of a call whose equations are written; None for what stays one equation."""
+        raise NotImplementedError
+
+    def expanded(self, graph: Graph) -> Graph:
+        """The Graph with its calls expanded.
+
+        Raises:
+          TooMany: where it has more equations than the limit.
+        """
+        outputs = self.of(graph, graph.inputs)
+        return graph.replace(
+            constants=tuple(self.constants.values()),
+            equations=tuple(self.equations),
+            outputs=outputs,
+        )
+
+    def of(self, graph: Graph, arguments: Sequence[Atom]) -> tuple[Atom, ...]:
+        """Writes the equations of a Graph for some arguments; its outputs."""
+        local: Renaming = {id(v): a for v, a in zip(graph.inputs, arguments, strict=True)}
+        for variable, value in graph.constants:
+            fresh, _ = self.constants.setdefault(id(variable), (Variable(variable.type), value))
+            local[id(variable)] = fresh
+        for equation in graph.equations:
+            read = rewired(equation, local)
+            key = key_of(read) if is_pure(read) else None
+            found = None if key is None else self.known.get(key)
+            if found is None:
+                found = self.called(read)
+                if found is None:
+                    found = self._written(read)
+                if key is not None:
+                    self.known[key] = found
+            local.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
+        return renamed(graph.outputs, local)
+
+    def _written(self, equation: Equation) -> tuple[Atom, ...]:
+        if len(self.equations) >= self.limit:
+            raise TooMany
+        new = renewed(equation, {})
+        self.equations.append(new)
+        return new.outputs
+
+
+__all__ = [
+    "Expansion", "Renaming", "TooMany", "copied", "is_pure", "key_of", "placed", "renamed",
+    "renewed", "rewired",
+]  # fmt: skip

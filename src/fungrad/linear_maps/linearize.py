@@ -204,7 +204,7 @@ def _linear_program(
     tangents = [
         trace.input(strong(typeof(p)), name) for p, name in zip(primals, names, strict=True)
     ]
-    values, pushed = trace.run(pushed_forward, f, primals, tangents, label, LinearizeTrace)
+    values, pushed = trace.run(lambda: pushed_forward(f, primals, tangents, label, LinearizeTrace))
     return (
         values,
         trace.graph([t for t in pushed if t is not None]),

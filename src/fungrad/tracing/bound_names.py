@@ -1,9 +1,10 @@
-"""Names that modules bound to replaced functions before (`from math import sqrt`).
+"""Places that hold replaced functions: names that modules bound before (`from math import sqrt`),
+cells of closures, default values, attributes, items of tables and lists.
 
 A function that is to be traced is read, and what it can call, by the names in the code: functions,
-modules, classes and instances that these names have in globals, closures and attributes. A global
-name, or key of a dict, found on the way that stands for a replaced function is written to while the
-transform traces.
+modules, classes and instances that these names have in globals, closures and attributes. A place
+found on the way that holds a replaced function is written to while the transform traces. What
+cannot be written to (a tuple, a partial) is held by a place itself, which gets another one.
 That is done once for a function. Code of NumPy, of fungrad and of Python's library is not read.
 """
 
@@ -11,16 +12,19 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
-from types import CodeType, FunctionType, MethodType, ModuleType
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-Binding = tuple[dict[Any, Any], Any, Any, Any]
-"""The globals of a module, or a table, a name in it, the function that it stands for, and ours."""
+Binding = tuple[Any, Any, Any, Any]
+"""What has the place (a dict, list, class, function or cell), the key or name of the place there,
+what it holds, and what takes its place."""
 Replaced = Callable[[Any], tuple[Any, Any] | None]
 """Gives a replaced function and ours for either of them, None for all else."""
+Known = Callable[[Any, Any], Binding | None]
+"""Gives the binding of a place that is written to at the moment."""
 
 UNREAD = frozenset(
     [*sys.stdlib_module_names, "fungrad", "numpy", "numba", "jax", "torch", "tensorflow",
@@ -38,26 +42,88 @@ def _read_by(module: Any) -> bool:
     return str(module).partition(".")[0] not in UNREAD
 
 
+def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
+    """What takes the place of a replaced function, or of a tuple, partial or static method that
+    holds one; None for all else.
+    """
+    kind = type(value)
+    if kind is not tuple and kind is not staticmethod and kind is not functools.partial:
+        pair = replaced(value)
+        return None if pair is None else pair[1]
+    if not depth:
+        return None
+    parts, named = _parts(value)
+    items = [(part, stand_in(part, replaced, depth - 1)) for part in (*parts, *named.values())]
+    if all(new is None for _, new in items):
+        return None
+    found = [old if new is None else new for old, new in items]
+    if kind is tuple:
+        return tuple(found)
+    made = kind(*found[: len(parts)], **dict(zip(named, found[len(parts) :], strict=True)))
+    if kind is functools.partial:
+        vars(made).update(vars(value))
+    return made
+
+
+def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a tuple, a partial or a static method is made of."""
+    if type(value) is tuple:
+        return value, {}
+    if type(value) is staticmethod:
+        return (value.__func__,), {}
+    return (value.func, *value.args), value.keywords
+
+
+def held_at(place: Any, key: Any) -> Any:
+    """What a place holds; None where there is nothing."""
+    try:
+        if type(place) in (dict, list):
+            return place[key]
+        return vars(place).get(key) if isinstance(place, type) else getattr(place, key)
+    except (LookupError, ValueError, AttributeError):  # a cell that is not filled, for one
+        return None
+
+
+def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
+    """Writes to a place, if it holds what it should and nobody else wrote to it."""
+    if held_at(place, key) is old:
+        if type(place) in (dict, list):
+            place[key] = new
+        elif isinstance(place, type):
+            type.__setattr__(place, key, new)
+        else:
+            setattr(place, key, new)
+
+
 class _Reader:
     """Reads what a function can call."""
 
-    def __init__(self, replaced: Replaced) -> None:
+    def __init__(self, replaced: Replaced, known: Known) -> None:
         self._replaced = replaced
+        self._known = known
         self._names: set[str] = set()
         """All names in the code read so far."""
-        self._spaces: list[Any] = []
-        """What has attributes: the dicts of modules, classes and instances."""
+        self._spaces: list[tuple[Any, Any, bool]] = []
+        """What has attributes: modules' and instances' dicts, classes; where it is written to."""
         self._seen: dict[int, Any] = {}
-        self._waiting: list[Any] = []
+        self._waiting: list[tuple[Any, bool]] = []
+        """What is to be read, and whether a call of the function finds it by its globals alone."""
         self.bindings: dict[tuple[int, Any], Binding] = {}
+        self.shared = True
+        """Whether all places that were found belong to every function of the same code."""
 
-    def read(self, f: Any) -> None:
-        """Reads a function and all that is reached from it."""
-        self._waiting.append(f)
+    def read(self, f: Any, made: Any) -> None:
+        """Reads a function, what fungrad made of it, and all that is reached from it."""
+        self.shared = stand_in(f, self._replaced) is None
+        self._held_by(made, f, False)
+        self._waiting.append((f, False))
         while self._waiting and len(self._seen) < MOST:
-            self._visit(self._waiting.pop())
+            self._visit(*self._waiting.pop())
 
-    def _visit(self, value: Any) -> None:
+    def _wait(self, shared: bool, *values: Any) -> None:
+        self._waiting += [(value, shared) for value in values]
+
+    def _visit(self, value: Any, shared: bool) -> None:
         if id(value) in self._seen or value is None:
             return
         self._seen[id(value)] = value
@@ -65,82 +131,152 @@ class _Reader:
         if kind is FunctionType:
             if _read_by(value.__module__):
                 self._code(value.__code__, value.__globals__)
-            self._waiting += _contents(value.__closure__ or ())
-            self._waiting += _defaults(value)
-            self._waiting.append(getattr(value, "__wrapped__", None))
+            own = not _is_ours(value)
+            for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+                if own and name != "__class__":  # which super() reads
+                    self._place(cell, "cell_contents", shared)
+                else:
+                    self._wait(shared, held_at(cell, "cell_contents"))
+            if value.__defaults__ and own:
+                self._place(value, "__defaults__", shared)
+            self._wait(shared, value.__kwdefaults__, getattr(value, "__wrapped__", None))
         elif kind is MethodType:
-            self._waiting += value.__func__, value.__self__
-        elif kind in (staticmethod, classmethod):
-            self._waiting.append(value.__func__)
+            self._wait(shared, value.__func__, value.__self__)
+        elif kind is classmethod:
+            self._wait(shared, value.__func__)
         elif kind is property:
-            self._waiting += value.fget, value.fset
+            self._wait(shared, value.fget, value.fset)
         elif isinstance(value, ModuleType):
             if _read_by(value.__name__):
-                self._space(vars(value))
+                names = vars(value)  # a module of another class may answer for them itself
+                self._space(names, names if type(value) is ModuleType else None, True)
         elif isinstance(value, type):
-            self._class(value)
-        elif isinstance(value, functools.partial):
-            self._waiting += value.func, *value.args
-        elif kind in (list, tuple, set, frozenset):
-            self._waiting += filter(callable, value)
-        elif kind is dict:
-            for key, item in list(value.items()):
-                if callable(item):
-                    self._bound(value, key)
+            self._class(value, shared)
+        elif kind is tuple or kind is staticmethod or isinstance(value, functools.partial):
+            parts, named = _parts(value)
+            self._wait(shared, *filter(_may_call, (*parts, *named.values())))
+        elif kind in (set, frozenset):
+            self._wait(shared, *filter(callable, value))
+        elif kind is dict or kind is list:
+            items = list(value.items()) if kind is dict else enumerate(value)
+            for key in [key for key, item in items if _may_call(item)]:
+                self._place(value, key, shared)
         else:
-            self._instance(value)
+            self._instance(value, shared)
 
-    def _instance(self, value: Any) -> None:
+    def _instance(self, value: Any, shared: bool) -> None:
         own = _attribute(value, "__dict__")
         if not _read_by(type(value).__module__):  # what a verb of fungrad made of a function
             wrapped = own.get("__wrapped__") if type(own) is dict else None
-            self._waiting += wrapped, _attribute(value, "func")
+            self._held_by(value, wrapped, shared)
+            self._wait(shared, wrapped, _attribute(value, "func"))
             return
-        self._waiting.append(type(value))
+        self._wait(shared, type(value))
         if type(own) is dict:
-            self._space(own)
+            self._space(own, own, shared)
 
-    def _class(self, value: type) -> None:
+    def _class(self, value: type, shared: bool) -> None:
         for base in value.__mro__:
             if (base is not value and id(base) in self._seen) or not _read_by(base.__module__):
                 continue
             self._seen[id(base)] = base
             own = vars(base)
-            self._space(own)  # and what is called without being named:
-            self._waiting += [own[n] for n in own if n[:2] == "__" and type(own[n]) is FunctionType]
+            self._space(own, base, shared)  # and what is called without being named:
+            called = [own[n] for n in own if n[:2] == "__" and type(own[n]) is FunctionType]
+            self._wait(shared, *called)
 
-    def _space(self, space: Any) -> None:
-        self._spaces.append(space)
-        self._waiting += [space[name] for name in self._names & space.keys()]
+    def _space(self, space: Any, place: Any, shared: bool) -> None:
+        self._spaces.append((space, place, shared))
+        for name in self._names & space.keys():
+            self._named(space, place, name, shared)
+
+    def _named(self, space: Any, place: Any, name: str, shared: bool) -> None:
+        if place is None:
+            self._wait(shared, space[name])
+        else:
+            self._place(place, name, shared)
 
     def _code(self, code: CodeType, names: dict[str, Any]) -> None:
         new = set(code.co_names) - self._names
         self._names |= new
-        for space in self._spaces if new else ():
-            self._waiting += [space[name] for name in new & space.keys()]
+        for space, place, shared in self._spaces if new else ():
+            for name in new & space.keys():
+                self._named(space, place, name, shared)
         for name in code.co_names:
-            self._global(names, name)
+            if name in names:
+                self._place(names, name, True)
         for constant in code.co_consts:
             if type(constant) is CodeType:
                 self._code(constant, names)
 
-    def _global(self, names: dict[str, Any], name: str) -> None:
-        if name in names:
-            self._bound(names, name)
-
-    def _bound(self, names: dict[Any, Any], name: Any) -> None:
-        found = self._replaced(names[name])
+    def _place(self, place: Any, key: Any, shared: bool) -> None:
+        """Looks at what a place holds."""
+        value = held_at(place, key)
+        found = self._known(place, key)
         if found is None:
-            self._waiting.append(names[name])
-        else:
-            self.bindings[id(names), name] = names, name, *found
+            new = stand_in(value, self._replaced)
+            if new is not None:
+                pair = self._replaced(value)
+                old = value if pair is None else pair[0]
+                if isinstance(place, type) and type(old) is BuiltinFunctionType:
+                    new = staticmethod(new)  # no method, as a builtin function is none
+                found = place, key, old, new
+        if found is not None:
+            self.bindings[id(place), key] = found
+            self.shared = self.shared and shared
+        self._wait(shared, value)
+
+    def _held_by(self, made: Any, value: Any, shared: bool) -> None:
+        """Looks at where what fungrad made of a replaced function holds that."""
+        if stand_in(value, self._replaced) is not None:
+            for place, key in _places_of(value, made, self._replaced):
+                self._place(place, key, shared)
 
 
-def bindings_of(f: Any, replaced: Replaced) -> list[Binding]:
-    """The global names of replaced functions that a function can call by."""
-    reader = _Reader(replaced)
-    reader.read(f)
-    return list(reader.bindings.values())
+def _places_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[Any, Any]]:
+    """The places that hold a value in a function or object which fungrad made of it, but for the
+    functions that take the place of others.
+    """
+    seen: dict[int, Any] = {}
+    waiting = [made]
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen[id(item)] = item
+        places: list[tuple[Any, Any]] = []
+        if type(item) is MethodType:
+            waiting.append(item.__self__)
+        elif type(item) is FunctionType:
+            places = [(cell, "cell_contents") for cell in item.__closure__ or ()]
+        elif type(own := _attribute(item, "__dict__")) is dict:
+            places = [(own, key) for key in own]
+        for place, key in places:
+            found = held_at(place, key)
+            if found is value:
+                yield place, key
+            elif type(found) is MethodType or (_is_ours(found) and replaced(found) is None):
+                waiting.append(found)
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether a function or an object is of fungrad, whatever it is dressed as."""
+    if type(value) is FunctionType:
+        return str(value.__globals__.get("__name__")).startswith("fungrad.")
+    return str(type(value).__module__).startswith("fungrad.")
+
+
+def _may_call(value: Any) -> bool:
+    return callable(value) or type(value) in (tuple, staticmethod)
+
+
+def bindings_of(f: Any, made: Any, replaced: Replaced, known: Known) -> tuple[list[Binding], bool]:
+    """The places of replaced functions that a function can call by, and whether they are those of
+    every function of its code. `made` is what fungrad made of it, and calls.
+    """
+    reader = _Reader(replaced, known)
+    reader.read(f, made)
+    return list(reader.bindings.values()), reader.shared
 
 
 def bindings_in(package: str, replaced: Replaced) -> list[Binding]:
@@ -181,25 +317,34 @@ class One:
         return id(self.code)
 
 
-_PLAIN = frozenset([float, int, bool, str, tuple, list, dict, type(None), np.ndarray, np.float64])
+_PLAIN = frozenset([float, int, bool, str, type(None), np.ndarray, np.float64])
 """Classes of values that call nothing."""
+_FEW = 32
+"""The most items of a table, list or tuple that tell functions of the same code apart."""
 
 
-def _kind_of(value: Any) -> Any:
+def _kind_of(value: Any, depth: int = 3) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return kind
     if kind is FunctionType:
+        if depth and value.__closure__:
+            held = _contents(value.__closure__)
+            return One(value.__code__), *[_kind_of(v, depth - 1) for v in held]
         return One(value.__code__)
     if kind is MethodType:
         return _kind_of(value.__func__), _kind_of(value.__self__)
-    if kind is ModuleType or issubclass(kind, type):
+    if kind is BuiltinFunctionType or kind is ModuleType or issubclass(kind, type):
         return value
+    if kind is dict or kind is list or kind is tuple:
+        items = list(value.values() if kind is dict else value) if len(value) <= _FEW else ()
+        return kind, *[_kind_of(v, depth - 1) for v in items if depth and _may_call(v)]
     if issubclass(kind, functools.partial):
-        return _kind_of(value.func)
+        return _kind_of(value.func), *[_kind_of(v) for v in value.args if _may_call(v)]
     own = _attribute(value, "__dict__")
-    if type(own) is dict and callable(value):
-        return kind, *[_kind_of(v) for v in own.values() if type(v) in (FunctionType, kind)]
+    if type(own) is dict:
+        calls = (FunctionType, BuiltinFunctionType, functools.partial, kind)
+        return kind, *[_kind_of(v, depth - 1) for v in own.values() if depth and type(v) in calls]
     return kind
 
 
@@ -253,4 +398,7 @@ def _users(f: Any) -> Any:
     return None
 
 
-__all__ = ["KEPT", "Binding", "bindings_in", "bindings_of", "key_of", "traced_function"]
+__all__ = [
+    "KEPT", "Binding", "bindings_in", "bindings_of", "exchange", "held_at", "key_of", "stand_in",
+    "traced_function",
+]  # fmt: skip

@@ -3,10 +3,10 @@
 NumPy calls no protocol for `np.asarray(tracer)`, and `math.sin` none at all. So the outermost trace
 gives such modules another class when it begins to run the user's function, whose properties take
 the place of the names, and gives them their own back when it ends. One assignment each way, however
-many names there are; a module's `__dict__` is left alone. Names that other modules bound before
-(`from math import sin`) are written to where the traced function can call by them. Knows modules
-and functions; `interception/numpy_functions.py`, `interception/math_functions.py` and
-`interception/scipy_functions.py` have the tables.
+many names there are; a module's `__dict__` is left alone. Other places that hold such a function
+(`from math import sin`, a closure over `math.sin`) are written to where the traced function can
+call by them. Knows modules and functions; `interception/numpy_functions.py`,
+`interception/math_functions.py` and `interception/scipy_functions.py` have the tables.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fungrad.tracing.bound_names import (
     Binding,
     bindings_in,
     bindings_of,
+    exchange,
     key_of,
     traced_function,
 )
@@ -61,8 +62,8 @@ _simple: dict[int, tuple[CodeType, int, list[Binding]]] = {}
 """The same of functions that close over nothing, by the identity of their code, with the number of
 their globals when they were read.
 """
-_written: list[Binding] = []
-"""The names that stand for functions of ours now."""
+_written: dict[tuple[int, Any], Binding] = {}
+"""The places that hold functions of ours now, by the identity of what has them and their key."""
 
 
 class State:
@@ -141,10 +142,11 @@ def replaced(value: Any) -> tuple[Any, Any] | None:
 def intercept(package: str) -> None:
     """Lets a package's own names of replaced functions stand for fungrad's while a transform runs.
 
-    A module that says `from math import sqrt` has a name of its own for that function. Such names
-    are found by reading the function that is transformed, and what it calls, by the names in the
-    code. Where they are not found (functions that are looked up by a string, kept in a list, or
-    written in a package of Python's library) an error names the package to be given here, once.
+    A module that says `from math import sqrt` has a name of its own for that function. Such names,
+    and closures, default values and attributes that hold one, are found by reading the function
+    that is transformed, and what it calls, by the names in the code. Where they are not found
+    (functions that are looked up by a string, or written in a package of Python's library) an error
+    names the package to be given here, once.
 
     Args:
       package: the name of a package or module, as in `import`. It may be imported later.
@@ -180,15 +182,21 @@ def _look_at_modules() -> None:
         _packages[package] = bindings_in(package, replaced)
 
 
-def _bindings_for(label: Callable[[], str]) -> list[Binding]:
-    """The names bound before that the function which a label describes can call by."""
+def _known(place: Any, key: Any) -> Binding | None:
+    return _written.get((id(place), key))
+
+
+def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
+    """The places bound before that the function which a label describes can call by. `made` is what
+    is run, which calls it.
+    """
     if type(label) is FunctionType and label.__closure__:  # mostly the user's function itself
         f = label.__closure__[0].cell_contents
         if type(f) is FunctionType and f.__closure__ is None:
             simple = _simple.get(id(f.__code__))
             if simple is not None and simple[1] == len(f.__globals__):
                 return simple[2]
-    f = traced_function(label)
+    f = traced_function(label) or traced_function(made)  # a label may be words alone
     if f is None:
         return []
     key = key_of(f)
@@ -197,51 +205,46 @@ def _bindings_for(label: Callable[[], str]) -> list[Binding]:
         if len(_found) >= KEPT:
             _found.clear()
             _simple.clear()
-        found = _found[key] = bindings_of(f, replaced)
+        found, shared = bindings_of(f, made, replaced, _known)
+        if not shared:
+            return found
+        _found[key] = found
     if len(key) == 2:
         _simple[id(key[0].code)] = key[0].code, key[1], found
     return found
 
 
-def begin(holder: Any) -> None:
+def begin(holder: Any, run: Any) -> None:
     """Replaces the functions, if `holder` is the first outermost trace that runs, and the names of
-    them that its function can call by.
+    them that its function can call by, which `run` calls.
     """
     with _lock:
         if State.on:
             if not _holders:
                 if State.modules != len(sys.modules):
                     _look_at_modules()
-                if _packages:
-                    for found in _packages.values():
-                        _written.extend(found)
-                _replace()
-            found = _bindings_for(holder.label)
+                for found in _packages.values():
+                    _use(found)
+                for module, replacing, _ in _modules:
+                    module.__class__ = replacing
+            found = _bindings_for(holder.label, run)
             if found:
-                _written.extend(found)
                 _use(found)
         _holders.add(holder)
 
 
-def _replace() -> None:
-    for module, replacing, _ in _modules:
-        module.__class__ = replacing
-    if _written:
-        _use(_written)
-
-
 def _use(bindings: list[Binding]) -> None:
-    for names, name, own, ours in bindings:
-        if names.get(name) is own:
-            names[name] = ours
+    for binding in bindings:
+        place, key, own, ours = binding
+        _written.setdefault((id(place), key), binding)
+        exchange(place, key, own, ours)
 
 
 def _restore() -> None:
     for module, _, own in _modules:
         module.__class__ = own
-    for names, name, own, ours in _written:
-        if names.get(name) is ours:  # and nobody else wrote to it
-            names[name] = own
+    for place, key, own, ours in _written.values():
+        exchange(place, key, ours, own)
 
 
 def pause() -> None:
@@ -256,7 +259,9 @@ def resume() -> None:
     with _lock:
         State.paused -= 1
         if _holders and State.on and not State.paused:
-            _replace()
+            for module, replacing, _ in _modules:
+                module.__class__ = replacing
+            _use(list(_written.values()))
 
 
 def end(holder: Any) -> None:

@@ -112,7 +112,7 @@ class Trace:
             finally:
                 _current.reset(token)
         try:
-            interception.begin(self)
+            interception.begin(self, f)
             token = _current.set(self)
             try:
                 return f(*args)

@@ -133,8 +133,7 @@ def _scan(walk: Scalariser, equation: Equation, inputs: list[Any]) -> list[Any]:
     start, xs = inputs[constants : constants + n], inputs[constants + n :]
     carry = walk.initialised([walk.whole(x) for x in start], body.input_types[constants:][:n])
     types = body.output_types[n:]
-    dtypes = [t.dtype for t in types for _ in range(t.size)]
-    made = emitter.rows(length, dtypes, reverse) if dtypes else None
+    made = emitter.rows(length, types, reverse) if any(t.size for t in types) else None
     rows = [walk.variables(t) for t in body.input_types[constants + n :]]
     reads = _read_columns(walk, xs, rows, length)
 

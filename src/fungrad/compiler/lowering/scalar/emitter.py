@@ -114,6 +114,10 @@ class Emitter(Protocol):
 
     longest: int
     """The most operations that a program may have."""
+    size: int
+    """The largest number of elements of an array that is taken apart."""
+    dtypes: Sequence[np.dtype[Any]]
+    """Of the numbers that it writes."""
 
     def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Value:
         """A known number."""
@@ -151,8 +155,10 @@ class Emitter(Protocol):
     def branch(self, index: Value, branches: Sequence[Block]) -> None:
         """Runs the first branch whose position is at least the index; the last one else."""
 
-    def rows(self, length: int, dtypes: Sequence[np.dtype[Any]], reverse: bool) -> Any:
-        """Memory for the rows that a scan makes; those of a reversed one, last row first."""
+    def rows(self, length: int, types: Sequence[Any], reverse: bool) -> Any:
+        """Memory for the rows that a scan makes, which hold values of these Types one after the
+        other; those of a reversed one, last row first.
+        """
 
     def table(self, rows: Sequence[Sequence[Value]], width: int) -> Any:
         """Rows that hold these values."""

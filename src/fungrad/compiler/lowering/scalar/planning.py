@@ -15,7 +15,6 @@ from fungrad.compiler.lowering.scalar.emitter import (
     DTYPES,
     FLOAT,
     INT,
-    SIZE,
     Costs,
     Emitter,
     Unsupported,
@@ -42,6 +41,19 @@ class Rule(Record):
     moves: bool = False
     least: Callable[[Equation], int] = lambda equation: 0
     zeros: bool = False
+
+
+class Elementwise(Record):
+    """How equations are written that do the same to each element.
+
+    Attributes:
+      price: of an emitter and an equation the nanoseconds of one element; None where it is no such
+        equation, or one that cannot be written.
+      write: the rule.
+    """
+
+    price: Callable[[Emitter, Equation], float | None]
+    write: Write
 
 
 class Structural(Record):
@@ -89,7 +101,7 @@ class Planner:
 
     Args:
       emitter: tells the cost of operations.
-      elementwise: the rule of a primitive that has a scalar form and no rule of its own.
+      elementwise: of equations whose primitives may have no rule of their own.
       rules: of primitives that act on elements by position (movement, reductions, contractions).
       structural: of a primitive its Structural, None where it holds no Graph.
       costs: see `Costs`.
@@ -98,7 +110,7 @@ class Planner:
     def __init__(
         self,
         emitter: Emitter,
-        elementwise: Write,
+        elementwise: Elementwise,
         rules: Mapping[Any, Rule],
         structural: Callable[[Any], Structural | None],
         costs: Costs,
@@ -125,11 +137,11 @@ class Planner:
     def _planned(self, graph: Graph) -> Plan:
         rules: list[Write] = []
         operations, cost, sums, zeros, arrays = 0, 0.0, 0.0, False, 0.0
-        costs = self._costs
+        costs, emitter = self._costs, self._emitter
         for equation in graph.equations:  # at once: the Graphs that others hold take longer
             if self.structural(equation.primitive) is None:
                 for variable in equation.outputs:
-                    check(variable.type)
+                    self.check(variable.type)
         for equation in graph.equations:
             primitive: Any = equation.primitive
             structural = self.structural(primitive)
@@ -143,18 +155,13 @@ class Planner:
                     step = costs.step if structural.loop and i == 0 else 0
                     arrays += times * (inner.arrays + step)
                 continue
-            rule = self._rules.get(primitive)
-            if rule is None and primitive.scalar is None:
-                raise Unsupported(primitive.name)
+            rule, each = self._rules.get(primitive), self._elementwise.price(emitter, equation)
             size = equation.outputs[0].type.size
             arrays += costs.movement if rule is not None and rule.moves else costs.ufunc
             zeros = zeros or (rule is not None and rule.zeros)
-            computed = computed_in(equation)
-            if computed is not None:
-                rules.append(self._elementwise if rule is None else rule.write)
-                operation = primitive.scalar.operation
-                each = 0.0 if callable(operation) else self.price(equation, operation, computed)
-                if operation in ("add", "sub"):
+            if each is not None:
+                rules.append(self._elementwise.write if rule is None else rule.write)
+                if primitive.name in ("add", "sub"):
                     sums += size * each
                 else:
                     operations, cost = operations + size, cost + size * each
@@ -163,7 +170,7 @@ class Planner:
                 sums += rule.least(equation) * costs.operation
             else:
                 raise Unsupported(primitive.name)
-            if operations > self._emitter.longest:
+            if operations > emitter.longest:
                 raise Unsupported("too long")
         return Plan(graph, rules, operations, cost, sums, zeros, arrays)
 
@@ -171,9 +178,10 @@ class Planner:
         """How often a body is run; None stands for a loop of unknown length."""
         return self._costs.trips if length is None else max(length, 1)
 
-    def price(self, equation: Equation, operation: str, computed: Any) -> float:
-        """What an operation on one element of each input of an equation costs."""
-        return self._emitter.cost(operation, [a.type.dtype for a in equation.inputs], computed)
+    def check(self, type_: Any) -> None:
+        """Refuses what is not a small array of the dtypes that programs on numbers have."""
+        if type_.dtype not in self._emitter.dtypes or type_.size > self._emitter.size:
+            raise Unsupported(str(type_))
 
 
 def computed_in(equation: Equation) -> Any:
@@ -198,10 +206,4 @@ def computed_in(equation: Equation) -> Any:
     return FLOAT if floats else INT if INT in operands else BOOL
 
 
-def check(type_: Any) -> None:
-    """Refuses what is not a small array of the dtypes that programs on numbers have."""
-    if type_.dtype not in DTYPES or type_.size > SIZE:
-        raise Unsupported(str(type_))
-
-
-__all__ = ["Plan", "Planner", "Rule", "Structural", "Write", "check", "computed_in"]
+__all__ = ["Elementwise", "Plan", "Planner", "Rule", "Structural", "Write", "computed_in"]

@@ -77,6 +77,8 @@ class PythonEmitter:
     """
 
     longest = LINES
+    size = SIZE
+    dtypes: Sequence[np.dtype[Any]] = DTYPES
 
     def __init__(self, costs: Costs) -> None:
         self.lines: list[str] = []
@@ -193,10 +195,10 @@ class PythonEmitter:
 
     # --- stacks -------------------------------------------------------------------------------
 
-    def rows(self, length: int, dtypes: Sequence[np.dtype[Any]], reverse: bool) -> PythonRows:
-        width = len(dtypes)
+    def rows(self, length: int, types: Sequence[Any], reverse: bool) -> PythonRows:
+        width = sum(t.size for t in types)
         array = length * width > LISTED
-        if length * width > HELD or (array and any(t != FLOAT for t in dtypes)):
+        if length * width > HELD or (array and any(t.dtype != FLOAT for t in types if t.size)):
             raise Unsupported("a long stack")
         name = self._fresh()
         if not array:

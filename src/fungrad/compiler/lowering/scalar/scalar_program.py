@@ -13,7 +13,7 @@ from fungrad.compiler.lowering.scalar.element_rules import RULES
 from fungrad.compiler.lowering.scalar.emitter import Costs, Unsupported
 from fungrad.compiler.lowering.scalar.planning import Structural
 from fungrad.compiler.lowering.scalar.python_emitter import PythonEmitter
-from fungrad.compiler.lowering.scalar.scalarise import Scalariser
+from fungrad.compiler.lowering.scalar.scalarise import FORMS, Scalariser
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.support.lazy import Module
 
@@ -57,7 +57,7 @@ def of_equation(equation: Equation, instead: Program) -> Program | None:
 
 def _written(graph: Graph, instead: Program) -> Program:
     emitter = PythonEmitter(COSTS)
-    walk = Scalariser(emitter, RULES, structural, COSTS)
+    walk = Scalariser(emitter, FORMS, RULES, structural, COSTS)
     given = [emitter.argument(v.type) for v in graph.inputs]
     plan = walk.plans.plan(graph)
     types = [atom.type for atom in graph.outputs]

@@ -14,7 +14,6 @@ import numpy as np
 
 from fungrad.compiler.lowering.scalar.emitter import (
     BOOL,
-    DTYPES,
     INT,
     Costs,
     Elements,
@@ -25,10 +24,10 @@ from fungrad.compiler.lowering.scalar.emitter import (
     shaped,
 )
 from fungrad.compiler.lowering.scalar.planning import (
+    Elementwise,
     Planner,
     Rule,
     Structural,
-    check,
     computed_in,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
@@ -47,6 +46,7 @@ class Scalariser:
 
     Args:
       emitter: what writes the operations.
+      elementwise: of equations that do the same to each element.
       rules: of primitives that act on elements by position (movement, reductions, contractions).
       structural: of a primitive its Structural, None where it holds no Graph.
       costs: see `Costs`.
@@ -55,6 +55,7 @@ class Scalariser:
     def __init__(
         self,
         emitter: Emitter,
+        elementwise: Elementwise,
         rules: Mapping[Any, Rule],
         structural: Callable[[Any], Structural | None],
         costs: Costs,
@@ -64,7 +65,7 @@ class Scalariser:
         self.costs = costs
         self.plans = Planner(emitter, elementwise, rules, structural, costs)
         self._weight = 1
-        self._zeros = {t: emitter.constant(t.type(0).item(), t, True) for t in DTYPES}
+        self._zeros = {t: emitter.constant(t.type(0).item(), t, True) for t in emitter.dtypes}
 
     # --- Graphs -------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class Scalariser:
 
     def constants(self, value: Any, type_: Any) -> Elements:
         """The elements of a known array."""
-        check(type_)
+        self.plans.check(type_)
         if type(value) is int and not _LOWEST <= value <= _HIGHEST:
             raise Unsupported("an integer of more than 64 bits")
         numbers = np.asarray(value, type_.dtype).reshape(-1).tolist()
@@ -123,7 +124,7 @@ class Scalariser:
     def variables(self, type_: Any) -> Elements:
         """New variables, as the elements of a value of a Type."""
         if type_.dtype != object:  # the tape of an inner loop
-            check(type_)
+            self.plans.check(type_)
         return shaped(self.emitter.variables([type_.dtype] * type_.size), type_.shape)
 
     def assign(self, variables: Sequence[Elements], values: Sequence[Any]) -> None:
@@ -147,7 +148,7 @@ class Scalariser:
         """The elements of a value; of a Stack too, if they are few."""
         if isinstance(value, np.ndarray):
             return value
-        check(value.type)
+        self.plans.check(value.type)
         found = self.variables(value.type)
         before = [None] * value.start
         after = [None] * (value.rows.width - value.start - value.width)
@@ -208,7 +209,7 @@ def elementwise(
     if callable(form):
         found = [composed(walk, form, parts, computed) for parts in places]
     else:
-        cost, operation = walk.plans.price(equation, form, computed), operation or form
+        cost, operation = price(walk.emitter, equation) or 0.0, operation or form
         if operation in ("add", "sub"):
             found = [walk.apply(operation, parts, computed, result, cost) for parts in places]
         else:
@@ -217,6 +218,24 @@ def elementwise(
             walk.pay(cost * len(found))
     elements = shaped(found, spread[0].shape)
     return walk.checked(elements, result) if form in GROWING else [elements]
+
+
+def price(emitter: Emitter, equation: Equation) -> float | None:
+    """Nanoseconds of one element, by the primitive's scalar form; None where it has none that does
+    what the equation does. Forms that are put together are priced as they are written.
+    """
+    computed = computed_in(equation)
+    if computed is None:
+        return None
+    primitive: Any = equation.primitive
+    form = primitive.scalar.operation
+    if callable(form):
+        return 0.0
+    return emitter.cost(form, [a.type.dtype for a in equation.inputs], computed)
+
+
+FORMS = Elementwise(price, elementwise)
+"""Elementwise equations by the scalar forms of their primitives."""
 
 
 def composed(
@@ -234,4 +253,4 @@ def composed(
     return form(apply, *parts)
 
 
-__all__ = ["Scalariser", "composed", "elementwise"]
+__all__ = ["FORMS", "Scalariser", "composed", "elementwise"]

@@ -345,45 +345,37 @@ def _indexed(f: Function, equation: Equation, arguments: list[str]) -> list[str]
     ]
 
 
-def _scatter(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    values, *arrays = arguments
+_UFUNCS: dict[Any, str] = {
+    scatter: "add",
+    index_set: "",
+    index_add: "add",
+    index_multiply: "multiply",
+    index_min: "minimum",
+    index_max: "maximum",
+}
+_IN_PLACE = {"": "=", "add": "+=", "multiply": "*="}
+
+
+def _written(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
     result, index = f.name(equation.outputs[0]), equation.params["index"]
-    kind = f.values.dtype_after(equation.outputs[0].type.dtype)
-    begin = f"{result} = np.zeros({shape_text(equation.params['shape'])}{kind})"
-    place = index_text(index, arrays)
-    if index.unique or not any(a.type.shape for a in equation.inputs[1:]):
-        return [begin, f"{result}[{place}] = {values}"]
-    return [begin, f"np.add.at({result}, {_as_tuple(place)}, {values})"]
-
-
-def _as_tuple(place: str) -> str:
-    """An index as it stands outside of brackets."""
-    return place if place.isidentifier() else f"np.index_exp[{place}]"
-
-
-_IN_PLACE = {"add": "+=", "multiply": "*="}
-
-
-def _written(ufunc: str) -> Any:
-    def write(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-        x, values, *arrays = arguments
-        index = equation.params["index"]
-        result, place = f.name(equation.outputs[0]), index_text(index, arrays)
-        begin = f'{result} = np.array({x}, order="C")'
-        repeated = any(a.type.shape for a in equation.inputs[2:])
-        if not ufunc:
-            values = f"np.ascontiguousarray({values})" if repeated else values
-            return [begin, f"{result}[{place}] = {values}"]
-        if index.unique or not repeated:
-            if (
-                ufunc in _IN_PLACE
-                and equation.inputs[1].type.dtype == equation.inputs[0].type.dtype
-            ):
-                return [begin, f"{result}[{place}] {_IN_PLACE[ufunc]} {values}"]
-            return [begin, f"{result}[{place}] = np.{ufunc}({result}[{place}], {values})"]
-        return [begin, f"np.{ufunc}.at({result}, {_as_tuple(place)}, {values})"]
-
-    return write
+    ufunc, given = _UFUNCS[equation.primitive], list(zip(arguments, equation.inputs, strict=True))
+    if equation.primitive is scatter:
+        kind = f.values.dtype_after(equation.outputs[0].type.dtype)
+        begin = f"np.zeros({shape_text(equation.params['shape'])}{kind})"
+    else:
+        begin = f'np.array({given.pop(0)[0]}, order="C")'
+    (values, written), *rest = given
+    place = index_text(index, [text for text, _ in rest])
+    repeated = any(atom.type.shape for _, atom in rest)
+    operator = _IN_PLACE.get(ufunc if written.type.dtype == equation.outputs[0].type.dtype else "-")
+    if not ufunc or (equation.primitive is scatter and (index.unique or not repeated)):
+        operator, values = "=", f"np.ascontiguousarray({values})" if repeated else values
+    elif repeated and not index.unique:
+        at = place if place.isidentifier() else f"np.index_exp[{place}]"
+        return [f"{result} = {begin}", f"np.{ufunc}.at({result}, {at}, {values})"]
+    elif operator is None:
+        operator, values = "=", f"np.{ufunc}({result}[{place}], {values})"
+    return [f"{result} = {begin}", f"{result}[{place}] {operator} {values}"]
 
 
 _STATEMENTS: dict[Any, Any] = {
@@ -391,12 +383,7 @@ _STATEMENTS: dict[Any, Any] = {
     stop_order: _same,
     named: _same,
     indexed: _indexed,
-    scatter: _scatter,
-    index_set: _written(""),
-    index_add: _written("add"),
-    index_multiply: _written("multiply"),
-    index_min: _written("minimum"),
-    index_max: _written("maximum"),
+    **dict.fromkeys(_UFUNCS, _written),
 }
 
 __all__ = ["Function", "Module"]

@@ -18,13 +18,10 @@ from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import ARRAY, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
-    concatenate,
     convert,
-    reshape,
     to_discrete,
-    transpose,
 )
-from fungrad.primitives.movement.stack_iota import iota, stack
+from fungrad.primitives.movement.stack_iota import iota
 from fungrad.primitives.primitive import full
 from fungrad.source_export.constants import Values, shape_text
 
@@ -66,38 +63,6 @@ def literal(atom: Literal, others: Sequence[Any], values: Values) -> str:
 
 def _strong(equation: Equation) -> bool:
     return not any(atom.type.weak for atom in equation.inputs)
-
-
-def _reshape(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    shape = equation.params["shape"]
-    given = shape_text(shape)
-    if not _strong(equation) or not equation.inputs[0].type.shape:
-        return f"np.reshape({arguments[0]}, {given})"
-    before = equation.inputs[0].type.shape
-    inserted = _inserted(before, shape)
-    return f"{arguments[0]}[{inserted}]" if inserted else f"{arguments[0]}.reshape({given})"
-
-
-def _inserted(before: tuple[int, ...], after: tuple[int, ...]) -> str:
-    """`:, None`, where the one shape is the other with one axis of length 1 more."""
-    if len(after) != len(before) + 1:
-        return ""
-    places = [i for i, n in enumerate(after) if n == 1 and (*after[:i], *after[i + 1 :]) == before]
-    if not places:
-        return ""
-    place = places[-1]
-    if place == len(before):
-        return "..., None" if len(before) > 1 else ":, None"
-    return ", ".join([":"] * place + ["None"])
-
-
-def _transpose(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    axes = equation.params["axes"]
-    if not _strong(equation):
-        return None
-    if axes == tuple(reversed(range(len(axes)))):
-        return f"{arguments[0]}.T"
-    return f"{arguments[0]}.transpose({', '.join(map(str, axes))})"
 
 
 def _broadcast(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
@@ -147,15 +112,6 @@ def _iota(equation: Equation, arguments: Sequence[str], values: Values) -> str |
     return f"np.arange({count})" + (f".reshape({shape})" if len(shape) != 1 else "")
 
 
-def _joined(opening: str, closing: str) -> Any:
-    def write(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-        axis = equation.params.get("axis", 0)
-        rest = f", axis={axis}" if axis else ""
-        return f"{opening}[{', '.join(arguments)}]{rest}{closing}" if _strong(equation) else None
-
-    return write
-
-
 # --- indexing, contractions -----------------------------------------------------------------------
 
 
@@ -202,16 +158,12 @@ def _dot(equation: Equation, arguments: Sequence[str], values: Values) -> str | 
 
 
 _PHRASES: dict[Any, Any] = {
-    reshape: _reshape,
-    transpose: _transpose,
     broadcast_to: _broadcast,
     convert: _cast,
     to_discrete: _discrete,
     select: _select,
     full: _full,
     iota: _iota,
-    concatenate: _joined("np.concatenate(", ")"),
-    stack: _joined("np.array(", ")"),
     getitem: _getitem,
     dot_general: _dot,
 }

@@ -1,0 +1,411 @@
+"""One elementwise equation as IR: a table from operations to instructions.
+
+Results are NumPy's, of NaN, infinities, zeros of both signs and integers that wrap. What is not in
+the tables is refused. Operations are called by the names of primitives, or of the operations of
+their scalar forms (`ScalarForm`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.native import remainders
+from fungrad.compiler.native.elementary_functions import FUNCTIONS, heavy
+from fungrad.compiler.native.llvm_ir import Function, Operand, Value
+from fungrad.compiler.native.refused import Refused
+from fungrad.ir.graph import Equation, Literal
+
+Rule = Callable[..., Value]
+TYPES: Mapping[np.dtype[Any], str] = {
+    np.dtype(np.float64): "double",
+    np.dtype(np.float32): "float",
+    np.dtype(np.int64): "i64",
+    np.dtype(np.int32): "i32",
+    np.dtype(np.bool_): "i1",
+}
+"""The dtypes of native code, as types of Values; in memory a bool is an i8."""
+_DTYPES = {type: dtype for dtype, type in TYPES.items()}
+_KINDS = {"double": "f", "float": "f", "i64": "i", "i32": "i", "i1": "b"}
+_BITS = {"double": 64, "float": 32, "i64": 64, "i32": 32, "i1": 1}
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+def type_of(dtype: Any) -> str:
+    """The type of Values of a dtype.
+
+    Raises:
+      Refused: native code does not know the dtype.
+    """
+    found = TYPES.get(np.dtype(dtype))
+    if found is None:
+        raise Refused(f"dtype {np.dtype(dtype)}")
+    return found
+
+
+def apply(
+    code: Function,
+    name: str,
+    xs: Sequence[Operand],
+    dtype: Any,
+    params: Mapping[str, Any] = _NONE,
+    computed: Any = None,
+) -> Value:
+    """The result of an elementwise operation.
+
+    Args:
+      code: the function that is written.
+      name: of the operation.
+      xs: operands, Values or numbers of Python's, which are weak as in NumPy.
+      dtype: of the result.
+      params: those of the equation.
+      computed: the dtype in which operands are compared; by default what NumPy promotes them to.
+
+    Raises:
+      Refused: the operation is not known for these dtypes.
+    """
+    result, name = type_of(dtype), _NAMES.get(name, name)
+    if name == "select":
+        return _select(code, xs, result)
+    if name in ("convert", "to_discrete", "number"):
+        return convert(code, _value(code, xs[0], xs), result)
+    if name == "bitcast":
+        return _bitcast(code, xs[0], result)
+    if name in TESTS:
+        type = type_of(computed or np.result_type(*[_example(x) for x in xs]))
+        return _found(TESTS, name, type)(code, *[_converted(code, x, xs, type) for x in xs])
+    if name == "power" and not isinstance(xs[1], Value):
+        base = _converted(code, xs[0], xs, result)
+        return _found(POWERS, name, result)(code, base, xs[1])
+    rule = FUNCTIONS.get(name) if _KINDS[result] == "f" else None
+    rule = rule or _found(OPERATIONS, name, result)
+    return rule(code, *[_converted(code, x, xs, result) for x in xs])
+
+
+def apply_equation(code: Function, equation: Equation, xs: Sequence[Operand]) -> Value:
+    """The result of an elementwise equation of one output; weak inputs promote as NumPy's do."""
+    (output,) = equation.outputs
+    operands, examples = [], []
+    for atom, x in zip(equation.inputs, xs, strict=True):
+        known = isinstance(atom, Literal) and type(atom.value) in (bool, int, float)
+        operands.append(atom.value if isinstance(atom, Literal) and known else x)
+        number = np.zeros((), type_of(atom.type.dtype) and atom.type.dtype)
+        examples.append(number.item() if atom.type.weak else number.dtype)
+    return apply(
+        code, equation.primitive.name, operands, output.type.dtype, equation.params,
+        np.result_type(*examples),
+    )  # fmt: skip
+
+
+def known(name: str) -> bool:
+    """Whether there is such an operation, for some dtypes."""
+    name = _NAMES.get(name, name)
+    return any(name in table for table in (OPERATIONS, TESTS, FUNCTIONS, _MOVES))
+
+
+def cost(name: str) -> float:
+    """Nanoseconds an element, roughly."""
+    name = _NAMES.get(name, name)
+    return heavy(name) if name in FUNCTIONS else _COSTS.get(name, 0.1)
+
+
+def convert(code: Function, x: Value, type: str) -> Value:
+    """A Value in another type, as astype does it."""
+    if x.type == type:
+        return x
+    before, after = _KINDS[x.type], _KINDS[type]
+    if after == "b":
+        return code.compare("une" if before == "f" else "ne", x, 0)
+    if before == "b":
+        return code.convert("uitofp" if after == "f" else "zext", x, type)
+    if before == after == "f":
+        return code.convert("fpext" if type == "double" else "fptrunc", x, type)
+    if before == after:
+        return code.convert("sext" if type == "i64" else "trunc", x, type)
+    return code.convert("sitofp", x, type) if after == "f" else _to_integer(code, x, type)
+
+
+def _to_integer(code: Function, x: Value, type: str) -> Value:
+    """Rounded towards zero; of what no integer is, as this machine's NumPy has it."""
+    bits = _BITS[type]
+    above = 2.0 ** (bits - 1)
+    if x.type == "double" and bits == 32:
+        low = code.compare("ogt", x, -above - 1.0)
+    else:
+        low = code.compare("oge", x, -above)
+    high = code.compare("olt", x, above)
+    nan, largest, smallest = _beyond(x.type, type)
+    other = code.constant(nan, type, x.lanes)
+    if largest != nan:
+        other = code.select(code.compare("oge", x, above), largest, other)
+    if smallest != nan:
+        other = code.select(code.compare("olt", x, 0.0), smallest, other)
+    inside = code.binary("and", low, high)
+    return code.select(inside, code.convert("fptosi", code.select(inside, x, 0.0), type), other)
+
+
+@functools.cache
+def _beyond(source: str, target: str) -> tuple[int, ...]:
+    with np.errstate(all="ignore"):
+        found = np.array([np.nan, np.inf, -np.inf] * 8, _DTYPES[source]).astype(_DTYPES[target])
+    return tuple(found[:3].tolist())
+
+
+def _example(x: Operand) -> Any:
+    return _DTYPES[x.type] if isinstance(x, Value) else x
+
+
+def _value(code: Function, x: Operand, others: Sequence[Operand], type: str = "") -> Value:
+    """A number takes the lanes of its neighbours."""
+    if isinstance(x, Value):
+        return x
+    lanes = max([y.lanes for y in others if isinstance(y, Value)], default=1)
+    type = type or TYPES[np.result_type(x)]
+    if _KINDS[type] == "i" and not -(2 ** (_BITS[type] - 1)) <= x < 2 ** (_BITS[type] - 1):
+        raise Refused(f"the integer {x}")
+    return code.constant(x, type, lanes)
+
+
+def _converted(code: Function, x: Operand, others: Sequence[Operand], type: str) -> Value:
+    if isinstance(x, Value):
+        return convert(code, x, type)
+    return _value(code, x, others, type)
+
+
+def _found(table: Mapping[str, Mapping[str, Rule]], name: str, type: str) -> Rule:
+    rule = table.get(name, _NO_RULES).get(_KINDS[type])
+    if rule is None:
+        raise Refused(f"{name} of {_DTYPES[type]}" if name in table else f"{name}")
+    return rule
+
+
+_NO_RULES: Mapping[str, Rule] = {}
+
+
+def _select(code: Function, xs: Sequence[Operand], type: str) -> Value:
+    condition = _converted(code, xs[0], xs, "i1")
+    x, y = (_converted(code, x, xs, type) for x in xs[1:])
+    return code.select(condition, x, y)
+
+
+def _bitcast(code: Function, x: Operand, type: str) -> Value:
+    if not isinstance(x, Value) or _BITS[x.type] != _BITS[type]:
+        raise Refused("bitcast to another size")
+    return x if x.type == type else code.convert("bitcast", x, type)
+
+
+# --- operations in the dtype of their result ----------------------------------------------------
+
+
+def _binary(instruction: str) -> Rule:
+    return lambda code, x, y: code.binary(instruction, x, y)
+
+
+def _rounded(name: str) -> Rule:
+    return lambda code, x: code.intrinsic(name, [x])
+
+
+def _same(code: Function, x: Value) -> Value:
+    return x
+
+
+def _of(code: Function, x: Value, number: Any) -> Value:
+    """A constant in the lanes and type of a Value."""
+    return code.constant(number, x.type, x.lanes)
+
+
+def _extremum(beyond: str) -> Rule:
+    """NaN where an operand is it; of two zeros the second."""
+
+    def rule(code: Function, x: Value, y: Value) -> Value:
+        if _KINDS[x.type] != "f":
+            return code.select(code.compare(beyond.replace("o", "s", 1), x, y), x, y)
+        first = code.binary("or", code.compare(beyond, x, y), code.compare("uno", x, x))
+        return code.select(first, x, y)
+
+    return rule
+
+
+def _extremum_of_numbers(beyond: str) -> Rule:
+    """The other operand where one is NaN."""
+
+    def rule(code: Function, x: Value, y: Value) -> Value:
+        first = code.binary("or", code.compare(beyond, x, y), code.compare("uno", y, y))
+        return code.select(first, x, y)
+
+    return rule
+
+
+def _sign(code: Function, x: Value) -> Value:
+    if _KINDS[x.type] == "i":
+        some = code.select(code.compare("ne", x, 0), _of(code, x, 1), 0)
+        return code.select(code.compare("slt", x, 0), -1, some)
+    size = code.select(code.compare("ogt", x, 0.0), _of(code, x, 1.0), x)
+    size = code.select(code.compare("olt", x, 0.0), -1.0, size)
+    return code.select(code.compare("oeq", x, 0.0), 0.0, size)
+
+
+def _heaviside(code: Function, x: Value, at_zero: Value) -> Value:
+    y = code.select(code.compare("ogt", x, 0.0), _of(code, x, 1.0), x)
+    y = code.select(code.compare("olt", x, 0.0), 0.0, y)
+    return code.select(code.compare("oeq", x, 0.0), at_zero, y)
+
+
+def _shift(instruction: str) -> Rule:
+    """Shifts by too much leave no digit; so do those by a negative number."""
+
+    def rule(code: Function, x: Value, by: Value) -> Value:
+        last = _BITS[x.type] - 1
+        inside = code.compare("ule", by, last)
+        if instruction == "ashr":
+            return code.binary(instruction, x, code.select(inside, by, last))
+        return code.select(inside, code.binary(instruction, x, code.select(inside, by, 0)), 0)
+
+    return rule
+
+
+def _absolute(code: Function, x: Value) -> Value:
+    return code.select(code.compare("slt", x, 0), code.neg(x), x)
+
+
+def _integer_power(code: Function, x: Value, n: Any) -> Value:
+    """By repeated squaring: products wrap as NumPy's do, in any order."""
+    if isinstance(n, float) or n < 0:
+        raise Refused("integers to a power that is no natural number")
+    result, n = _of(code, x, 1), int(n)
+    for digit in bin(n)[2:]:
+        result = code.mul(result, result)
+        result = code.mul(result, x) if digit == "1" else result
+    return result
+
+
+def _float_power(code: Function, x: Value, n: Any) -> Value:
+    """As NumPy: numbers as exponents are looked at."""
+    if n == 0:
+        return _of(code, x, 1.0)
+    if n in (1, 2):
+        return x if n == 1 else code.mul(x, x)
+    if n in (-1, 0.5):
+        return code.div(1.0, x) if n == -1 else code.sqrt(x)
+    if "power" not in FUNCTIONS:
+        raise Refused("power")
+    return FUNCTIONS["power"](code, x, _of(code, x, float(n)))
+
+
+def _scaled(ufunc: Any) -> Rule:
+    """Times the factor that NumPy has for the dtype."""
+    return lambda code, x: code.mul(x, float(ufunc(_DTYPES[x.type].type(1))))
+
+
+_INTEGER_LOGIC = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+_ARITHMETIC: Mapping[str, Rule] = {
+    "add": lambda code, x, y: code.add(x, y),
+    "sub": lambda code, x, y: code.sub(x, y),
+    "mul": lambda code, x, y: code.mul(x, y),
+    "neg": lambda code, x: code.neg(x),
+    "square": lambda code, x: code.mul(x, x),
+    "sign": _sign,
+    "maximum": _extremum("ogt"),
+    "minimum": _extremum("olt"),
+}
+OPERATIONS: dict[str, dict[str, Rule]] = {
+    **{name: {"f": rule, "i": rule} for name, rule in _ARITHMETIC.items()},
+    **{name: {"i": _binary(i), "b": _binary(i)} for name, i in _INTEGER_LOGIC.items()},
+    **{name: dict.fromkeys("fib", _same)
+       for name in ("positive", "stop_gradient", "real", "conj")},
+    **{name: {"f": _rounded(name), "i": _same} for name in ("floor", "ceil", "trunc", "rint")},
+    "div": {"f": lambda code, x, y: code.div(x, y)},
+    "reciprocal": {"f": lambda code, x: code.div(1.0, x)},
+    "sqrt": {"f": lambda code, x: code.sqrt(x)},
+    "abs": {"f": lambda code, x: code.fabs(x), "i": _absolute, "b": _same},
+    "fabs": {"f": lambda code, x: code.fabs(x)},
+    "fmax": {"f": _extremum_of_numbers("ogt"), "i": _extremum("ogt"), "b": _binary("or")},
+    "fmin": {"f": _extremum_of_numbers("olt"), "i": _extremum("olt"), "b": _binary("and")},
+    "copysign": {"f": lambda code, x, y: code.copysign(x, y)},
+    "heaviside": {"f": _heaviside},
+    "deg2rad": {"f": _scaled(np.deg2rad)},
+    "rad2deg": {"f": _scaled(np.rad2deg)},
+    "invert": {"i": lambda code, x: code.binary("xor", x, -1),
+               "b": lambda code, x: code.binary("xor", x, True)},
+    "left_shift": {"i": _shift("shl")},
+    "right_shift": {"i": _shift("ashr")},
+    "floor_divide": {"f": remainders.floor_divide, "i": remainders.integer_floor_divide},
+    "remainder": {"f": remainders.remainder, "i": remainders.integer_remainder},
+    "fmod": {"f": remainders.fmod, "i": remainders.integer_fmod},
+}  # fmt: skip
+"""By names, and by the kinds of numbers: floats, integers, truth values."""
+for _name, _logic in {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}.items():
+    OPERATIONS[_name]["b"] = _binary(_logic)
+POWERS: Mapping[str, Mapping[str, Rule]] = {"power": {"i": _integer_power, "f": _float_power}}
+
+# --- tests: operands are of one type, the result is a truth value ---------------------------------
+
+
+def _comparison(floats: str, integers: str) -> dict[str, Rule]:
+    kinds = {"f": floats, "i": integers, "b": integers.replace("s", "u")}
+    return {kind: _compared(predicate) for kind, predicate in kinds.items()}
+
+
+def _compared(predicate: str) -> Rule:
+    return lambda code, x, y: code.compare(predicate, x, y)
+
+
+def _logical(instruction: str) -> dict[str, Rule]:
+    def rule(code: Function, x: Value, y: Value) -> Value:
+        return code.binary(instruction, convert(code, x, "i1"), convert(code, y, "i1"))
+
+    return dict.fromkeys("fib", rule)
+
+
+def _never(code: Function, x: Value) -> Value:
+    return code.constant(False, "i1", x.lanes)
+
+
+def _attains(code: Function, x: Value, y: Value) -> Value:
+    both = code.binary("and", code.compare("uno", x, x), code.compare("uno", y, y))
+    return code.binary("or", code.compare("oeq", x, y), both)
+
+
+def _negative(code: Function, x: Value) -> Value:
+    return code.compare("slt", code.as_integer(x), 0)
+
+
+_INFINITY = float("inf")
+TESTS: Mapping[str, Mapping[str, Rule]] = {
+    "lt": _comparison("olt", "slt"),
+    "le": _comparison("ole", "sle"),
+    "gt": _comparison("ogt", "sgt"),
+    "ge": _comparison("oge", "sge"),
+    "eq": _comparison("oeq", "eq"),
+    "ne": _comparison("une", "ne"),
+    "attains": {**_comparison("oeq", "eq"), "f": _attains},
+    "logical_and": _logical("and"),
+    "logical_or": _logical("or"),
+    "logical_xor": _logical("xor"),
+    "logical_not": dict.fromkeys(
+        "fib", lambda code, x: code.binary("xor", convert(code, x, "i1"), True)
+    ),
+    "isnan": {"f": lambda code, x: code.compare("uno", x, x), "i": _never, "b": _never},
+    "isinf": {"f": lambda code, x: code.compare("oeq", code.fabs(x), _INFINITY),
+              "i": _never, "b": _never},
+    "isfinite": {"f": lambda code, x: code.compare("olt", code.fabs(x), _INFINITY),
+                 **dict.fromkeys("ib", lambda code, x: code.binary("xor", _never(code, x), True))},
+    "signbit": {"f": _negative, "i": lambda code, x: code.compare("slt", x, 0), "b": _never},
+}  # fmt: skip
+
+_MOVES = ("select", "convert", "to_discrete", "number", "bitcast", "power")
+_NAMES: Mapping[str, str] = {
+    **{short: "arc" + short[1:] for short in (
+        "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2"
+    )},
+}  # fmt: skip
+_COSTS = {"div": 0.5, "sqrt": 0.7, "floor_divide": 3.0, "remainder": 3.0, "fmod": 2.0}
+
+__all__ = [
+    "OPERATIONS", "TESTS", "TYPES", "apply", "apply_equation", "convert", "cost", "known",
+    "type_of",
+]  # fmt: skip

@@ -64,6 +64,9 @@ def test_reads_by_arrays_of_indices_stay_small():
         ("transposes", "20261124-23677"),  # rounded to single precision on the way
         ("differences", "20261125-22462"),  # turns many times within the step
         ("differences", "20261126-2812"),  # had a kink where two rows are equal
+        ("jit", "20261130-457"),  # copies the sign of a NaN
+        ("jit", "n1123a-602"),  # asks for the sign of a NaN
+        ("compiled", "n1123b-2407c"),  # copies the sign of 0 / 0 minus NaN
     ],
 )
 def test_what_no_tolerance_covers_is_left_out(oracle, seed):

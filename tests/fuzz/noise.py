@@ -42,6 +42,7 @@ ADDED = frozenset(
     exp2_difference
     reduce_logaddexp reduce_logaddexp2""".split()
 )
+SIGNS = frozenset(("copysign", "signbit"))
 PRODUCTS = frozenset(("reduce_prod", "cumprod", "index_multiply", "product_of_others"))
 ORDERED = frozenset(
     """maximum minimum fmax fmin reduce_max reduce_min cummax cummin index_max index_min sort
@@ -62,6 +63,8 @@ class NoisyTrace(EvalTrace):
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         name = primitive.name
+        if name in SIGNS:
+            args = [self.unsigned(arg) for arg in args]
         if name in EXACT:
             result = primitive.eval(*args, **params)
             if name in ORDERED:
@@ -140,6 +143,12 @@ class NoisyTrace(EvalTrace):
         if len(signs) + plain < 2:
             return result
         return np.where(result == 0, np.copysign(result, self.uniform(result)), result)
+
+    def unsigned(self, value: Any) -> Any:
+        """NaN of either sign, which IEEE 754 leaves open, and `-1 * x` as `-x` turns."""
+        if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind != "f":
+            return value
+        return np.where(np.isnan(value), np.copysign(value, self.uniform(value)), value)
 
     def uniform(self, value: Any) -> Any:
         return self.rng.uniform(-1.0, 1.0, np.shape(value)).astype(value.real.dtype)

@@ -10,7 +10,12 @@ from fuzz.writes import CONTEXTS, Program, check
 
 import fungrad as fg
 from fungrad import extend
-from fungrad.errors import GradientCutError, ItemAssignmentError, LeakedTracerError
+from fungrad.errors import (
+    AbstractValueError,
+    GradientCutError,
+    ItemAssignmentError,
+    LeakedTracerError,
+)
 from fungrad.primitives.movement import scatter
 from fungrad.tracing import ownership
 
@@ -513,3 +518,139 @@ def test_an_array_keeps_its_order_in_memory_when_a_view_is_written():
 
     x = np.arange(6.0).reshape(2, 3)
     assert fg.value_and_grad(f)(x)[0] == f(x.copy())
+
+
+# --- masks that are not known ---------------------------------------------------------------------
+
+MASK_X = np.array([1.0, -2.0, 3.0, 0.5])
+MASK_Y = np.array([1.5, 4.0, 9.0, 0.25])
+
+
+def _by_two_masks(x, y):
+    z = x * 1.0
+    z[z > 0] = y[z > 0]
+    return z
+
+
+def _by_composed_masks(x, y):
+    out = x * 1.0
+    out[(x > 0) & ~(y < 1.0)] *= y[(x > 0) & ~(y < 1.0)]
+    return out
+
+
+def _into_zeros(x, y):
+    out = np.zeros(4)
+    out[x > 0] += np.sqrt(y[x > 0])
+    return out
+
+
+def _into_zeros_by_both(x, y):
+    out = np.zeros(4)
+    mask = x > 0
+    out[mask] += 2.0 * y[mask]
+    out[~mask] -= y[~mask]
+    return out * x
+
+
+def _numbers_into_zeros(x, y):
+    out = np.zeros(4)
+    out[x > 0] += 3.0
+    return out * y
+
+
+def _into_a_row(x, y):
+    out = np.zeros((2, 4))
+    out[0][x > 0] += y[x > 0]
+    out[1, x > 0] = y[x > 0]
+    out[1, x > 0] -= 0.5
+    return out * x
+
+
+def _after_a_write(x, y):
+    z = x * 1.0
+    z[z > 0] -= 0.7
+    z[z > 0] = y[z > 0]
+    return z
+
+
+MASKED = [
+    _by_two_masks, _by_composed_masks, _into_zeros, _into_zeros_by_both, _numbers_into_zeros,
+    _into_a_row, _after_a_write,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", MASKED, ids=lambda f: f.__name__[1:])
+def test_equal_masks_are_one_mask(f):
+    x, y = MASK_X, MASK_Y
+    expected = f(x, y)
+    stacks = np.stack([x, x[::-1]]), np.stack([y, y[::-1]])
+    batched = np.stack([expected, f(x[::-1], y[::-1])])
+    same_as_numpy(f, x, y)
+    np.testing.assert_array_equal(fg.jit(f, branches="guard")(x, y), expected)
+    np.testing.assert_array_equal(fg.vmap(f)(*stacks), batched)
+    np.testing.assert_array_equal(fg.jit(fg.vmap(f))(*stacks), batched)
+    for jacobian in (fg.jacrev, fg.jacfwd):
+        of_both = jacobian(f, argnums=(0, 1))
+        wanted = of_both(x, y)
+        for found in (
+            fg.jit(of_both)(x, y),
+            jacobian(fg.jit(f), argnums=(0, 1))(x, y),
+            [both[0] for both in fg.vmap(of_both)(*stacks)],
+        ):
+            for one, other in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-14)
+
+
+def _of_an_older_value(x):
+    z = x * 1.0
+    kept = z[z > 0]
+    z -= 2.0
+    z[z > 0] = kept
+    return z
+
+
+def _of_another_limit(x):
+    z = x * 1.0
+    z[x > 0.0] = x[x > 0.5]
+    return z
+
+
+def _of_the_other_sign(x):
+    z = x * 1.0
+    z[x > -0.0] = x[x > 0.0]
+    return z
+
+
+@pytest.mark.parametrize("f", [_of_an_older_value, _of_another_limit, _of_the_other_sign])
+def test_masks_that_may_differ_are_told_apart(f):
+    with pytest.raises(AbstractValueError, match="boolean index"):
+        fg.jit(f)(MASK_X)
+
+
+def test_masks_of_a_batch_are_compared_by_their_values():
+    def f(x, limit):
+        z = x * 1.0
+        z[x > 0.0] = x[x > limit]
+        return z
+
+    stack = np.stack([MASK_X, -MASK_X])
+    np.testing.assert_array_equal(fg.vmap(f, in_axes=(0, None))(stack, 0.2), stack)
+    with pytest.raises(AbstractValueError, match="boolean index"):
+        fg.vmap(f, in_axes=(0, None))(stack, 0.7)
+
+
+def test_plain_arrays_made_while_tracing_are_read_by_traced_integers():
+    def f(x, i):
+        table = np.arange(12.0).reshape(3, 4)
+        row = table[i]
+        row[1] = x
+        return row * table[i, 2] + table[0, 0]
+
+    expected = np.array([4.0, 2.5, 6.0, 7.0]) * 6.0
+    for i in (1, np.array(1)):
+        np.testing.assert_array_equal(fg.jit(f)(2.5, i), expected)
+        np.testing.assert_array_equal(
+            fg.vmap(f, in_axes=(0, None))(np.full(2, 2.5), i)[1], expected
+        )
+    rows = fg.vmap(f, in_axes=(None, 0))(2.5, np.array([1, 2]))
+    np.testing.assert_array_equal(rows, [f(2.5, 1), f(2.5, 2)])

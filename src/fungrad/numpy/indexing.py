@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import AbstractValueError
-from fungrad.numpy.mutation.masked_selection import selected
+from fungrad.numpy.mutation.masked_selection import row_and_mask, selected
 from fungrad.numpy.mutation.views import Indexed, linked
 from fungrad.numpy.protocol.axes import axis_index, flattened
 from fungrad.numpy.protocol.implements import as_array, implements, known
@@ -28,6 +28,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.movement.stack_iota import iota, unstack
 from fungrad.primitives.runtime_check import in_range
 from fungrad.tracing.aliasing import link
+from fungrad.tracing.created_arrays import Writable, plain, writable
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
 
 _BOOL = np.dtype(np.bool_)
@@ -72,7 +73,8 @@ def _getitem(self: Tracer, index: Any) -> Any:
         try:
             x, static, arrays = parsed(self, index)
         except AbstractValueError as error:
-            return selected(self, index, error)
+            row, mask = row_and_mask(self, index)
+            return selected(row, mask, error)
         if arrays or x is not self:
             return getitem(x, *arrays, index=static)
     found = trace.process(getitem, (self,), static.params or {"index": static})
@@ -81,6 +83,20 @@ def _getitem(self: Tracer, index: Any) -> Any:
     if found.owner.shape(found):  # a number is no view
         link(found, self, Indexed(static))
     return found
+
+
+def _read(array: Writable, index: Any) -> Any:
+    """x[index] of plain numbers by a traced index."""
+    held = plain(array)
+    try:
+        x, static, arrays = parsed(held, index)
+    except AbstractValueError as error:
+        row, mask = row_and_mask(held, index)
+        return selected(row, mask, error)
+    return writable(getitem(x, *arrays, index=static))
+
+
+registry.read = _read
 
 
 def _iter(self: Tracer) -> Iterator[Any]:

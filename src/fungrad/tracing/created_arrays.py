@@ -69,6 +69,11 @@ class Writable(ndarray):
             _note_view(array)
         return array
 
+    def __getitem__(self, index: Any) -> Any:
+        if type(index) not in _NEVER and current() is not EVAL and holds_traced(index):
+            return registry.read(self, index)
+        return ndarray.__getitem__(self, index)
+
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.dtype.char != "O" and (holds_traced(value) or holds_traced(index)):
             registry.write(self, index, value)

@@ -27,13 +27,16 @@ from fungrad.tracing.trace import Trace, Tracer, current, enter, leaked, leave, 
 LARGE = 8_192
 """The fewest elements of an array of which it is found out whether they are one number."""
 
+MOST_ALIKE = 256
+"""The most pairs of values that are compared to find out whether two are computed alike."""
+
 
 class GraphTrace(Trace):
     """Records. Its tracers are variables: they have a Type and no value."""
 
     __slots__ = (
-        "_held", "_inference", "_lying", "_walked", "constants", "equations", "given",
-        "input_names", "inputs", "rows",
+        "_held", "_indexed", "_inference", "_lying", "_made_by", "_walked", "constants",
+        "equations", "given", "input_names", "inputs", "rows",
     )  # fmt: skip
     closed = True
     remedy = ""
@@ -60,6 +63,11 @@ class GraphTrace(Trace):
         """How values lie in memory, by identity of their variables."""
         self._walked = 0
         """How many equations these have been found for."""
+
+        self._made_by: dict[int, Equation] = {}
+        """By identity of a variable: the equation that it is an output of."""
+        self._indexed = 0
+        """How many equations these have been noted of."""
 
     @property
     def keeper(self) -> Any:
@@ -165,6 +173,26 @@ class GraphTrace(Trace):
         if self.rows is not None:
             self.rows.update([n for n, variable in enumerate(self.inputs) if variable in rows])
 
+    def alike(self, x: Tracer, y: Tracer) -> bool:
+        """Whether two tracers are computed by the same equations of the same values."""
+        for equation in self.equations[self._indexed :]:
+            self._made_by.update((id(output), equation) for output in equation.outputs)
+        self._indexed = len(self.equations)
+        waiting: list[tuple[Atom, Atom]] = [(x.extra, y.extra)]
+        for one, other in waiting:
+            if len(waiting) > MOST_ALIKE:
+                return False
+            if one is other or _equal_literals(one, other):
+                continue
+            made, like = self._made_by.get(id(one)), self._made_by.get(id(other))
+            if made is None or like is None or not _same_step(made, like):
+                return False
+            places = [i for i, output in enumerate(made.outputs) if output is one]
+            if like.outputs[places[0]] is not other:
+                return False
+            waiting += zip(made.inputs, like.inputs, strict=True)
+        return True
+
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
     ) -> T:
@@ -226,6 +254,22 @@ class GraphTrace(Trace):
         return Graph(
             tuple(self.inputs), tuple(self.constants.values()), tuple(self.equations), atoms, name
         )
+
+
+def _equal_literals(one: Atom, other: Atom) -> bool:
+    if type(one) is not Literal or type(other) is not Literal:
+        return False
+    return one.type == other.type and same_bits(np.asarray(one.value), np.asarray(other.value))
+
+
+def _same_step(one: Equation, other: Equation) -> bool:
+    """Whether two equations give equal outputs for equal inputs."""
+    if one.primitive is not other.primitive or len(one.inputs) != len(other.inputs):
+        return False
+    try:
+        return one is other or (one.params == other.params and not effectful(one))
+    except ValueError:  # of arrays among the parameters
+        return False
 
 
 def put(value: Any, error: type[Exception], asked: str, read: Callable[[Any], T]) -> T:

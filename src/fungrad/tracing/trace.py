@@ -91,6 +91,10 @@ class Trace:
         """Whether this trace gives another value in the place of a tracer that it does not own."""
         return False
 
+    def alike(self, x: Tracer, y: Tracer) -> bool:
+        """Whether two of its tracers that have no derivative are known to be equal: see `alike`."""
+        return alike(x.value, y.value)
+
     def note_write(self, tracer: Tracer) -> None:
         """Hears that an array of a trace below is written into while this one observes."""
 
@@ -184,6 +188,8 @@ class Registry:
     """Writes a value into the array `out`, which it gives back, for a function of a name."""
     namespace: Any
     at: Callable[[Any], Any]
+    read: Callable[[Any, Any], Any]
+    """Gives `array[index]` of an array that was made while tracing, by a traced index."""
     write: Callable[[Any, Any, Any], None]
     """Does `array[index] = value` with traced values."""
     flat: Callable[[Any, Any], Any]
@@ -381,6 +387,15 @@ def unsupported(func: Any) -> UnsupportedFunctionError:
 def content(tracer: Tracer) -> tuple[int, int, int]:
     """What a handle holds, as a key: copies of one value have the same."""
     return id(tracer.owner), id(tracer.value), id(tracer.extra)
+
+
+def alike(x: Any, y: Any) -> bool:
+    """Whether two values are equal at all arguments: one value, known ones, or computed alike."""
+    if type(x) is Tracer and type(y) is Tracer:
+        return content(x) == content(y) or (x.owner is y.owner and x.owner.alike(x, y))
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return bool(np.array_equal(x, y))
+    return False
 
 
 def typeof(value: Any) -> Type:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.indexing import parsed, static_index
-from fungrad.numpy.mutation.masked_selection import Selection
+from fungrad.numpy.mutation.masked_selection import Selection, is_mask, row_and_mask
 from fungrad.numpy.mutation.views import Indexed
 from fungrad.numpy.products import matmul
 from fungrad.numpy.protocol.at_updates import check_cut, chosen, fitting, spread
@@ -56,6 +56,8 @@ def write(target: Any, index: Any, value: Any) -> None:
     if current() is EVAL:
         raise leaked(target if type(target) is Tracer else value)
     static = static_index(index)
+    if static is None:
+        target, index = row_and_mask(target, index)
     alone = type(target) is Tracer and getattr(target, "alias", None) is None
     if not alone:
         check_writeable(target)
@@ -76,7 +78,7 @@ def write(target: Any, index: Any, value: Any) -> None:
         new = changed(index_set, static.params or {"index": static}, array, values)
         adopt(target, new, None if alone else Indexed(static))
         return
-    if type(index) is Tracer and index.dtype == np.bool_:
+    if is_mask(index):
         if len(shape_of(values)) <= target.ndim - index.ndim:
             _adopt_all(target, chosen(array, index, lambda x, v: v, values))
             return

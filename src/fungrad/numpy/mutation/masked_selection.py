@@ -2,7 +2,8 @@
 
 `x[mask] += v` reads x[mask], adds, and writes. How many elements that are depends on the mask, but
 where the operands are numbers or picked by the same mask, NumPy's meaning is that of all elements,
-of which the mask chooses: np.where(mask, x + v, x). Everything else asks for the elements, and
+of which the mask chooses: np.where(mask, x + v, x). Two masks that are computed by the same steps
+of the same values are the same one: x[x > 0] = y[x > 0]. Everything else asks for the elements, and
 raises the error of the read.
 """
 
@@ -15,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from fungrad.errors import AbstractValueError
 from fungrad.tracing.aliasing import fresh
-from fungrad.tracing.trace import Tracer, content, shape_of
+from fungrad.tracing.trace import Tracer, alike, shape_of
 
 
 class Selection(NDArrayOperatorsMixin):
@@ -30,8 +31,8 @@ class Selection(NDArrayOperatorsMixin):
         self._error = error
 
     def by(self, mask: Any) -> bool:
-        """Whether a mask is the one that picks these elements."""
-        return type(mask) is Tracer and content(mask) == content(self.mask)
+        """Whether a mask is the one that picks these elements, or is computed as that is."""
+        return alike(mask, self.mask)
 
     def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises, at the line that read the elements: they are not known."""
@@ -63,17 +64,31 @@ class Selection(NDArrayOperatorsMixin):
         return f"x[mask] of a mask {self.mask!r}"
 
 
-def selected(x: Tracer, mask: Any, error: AbstractValueError) -> Selection:
+def row_and_mask(x: Any, index: Any) -> tuple[Any, Any]:
+    """x[i, mask] as x[i] and the mask; what was given where the index is another one."""
+    if type(index) is tuple and index and is_mask(index[-1]):
+        *before, mask = index
+        if before and all(type(entry) is int for entry in before):
+            return x[tuple(before)], mask
+    return x, index
+
+
+def is_mask(index: Any) -> bool:
+    """Whether an index is a traced mask."""
+    return type(index) is Tracer and index.dtype == np.bool_
+
+
+def selected(x: Any, mask: Any, error: AbstractValueError) -> Selection:
     """x[mask] of a mask that is not known.
 
     Raises:
       AbstractValueError: `error`, where it is no mask of the array's leading axes.
     """
-    if type(mask) is not Tracer or mask.dtype != np.bool_ or not mask.ndim:
+    if not is_mask(mask) or not mask.ndim:
         raise error
     if mask.shape != x.shape[: mask.ndim]:
         raise error
-    return Selection(fresh(x), fresh(mask), error)
+    return Selection(fresh(x) if type(x) is Tracer else x.copy(), fresh(mask), error)
 
 
-__all__ = ["Selection", "selected"]
+__all__ = ["Selection", "is_mask", "row_and_mask", "selected"]

@@ -126,21 +126,6 @@ def test_patches_are_what_a_convolution_contracts():
     np.testing.assert_array_equal(np.moveaxis(last, -1, 1), f(x))
 
 
-def test_a_convolution_with_kernels_of_its_own_for_each_place():
-    x, w = values((2, 3, 5)), values((4, 6, 4), seed=1)
-
-    def f(x, w):
-        return lax.conv_general_dilated_local(x, w, (1,), "VALID", (2,))
-
-    expected = np.zeros((2, 4, 4))
-    for n, o, p, c, k in itertools.product(range(2), range(4), range(4), range(3), range(2)):
-        expected[n, o, p] += x[n, c, p + k] * w[o, 2 * c + k, p]
-    np.testing.assert_allclose(f(x, w), expected, rtol=1e-12)
-    agrees(f, x, w)
-    with pytest.raises(ShapeError, match=r"\(outputs, \*windows\)"):
-        f(x, w[:, :5])
-
-
 # --- reductions -----------------------------------------------------------------------------------
 
 

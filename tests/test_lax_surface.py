@@ -56,10 +56,6 @@ SIGNATURES = {
         "dimension_numbers", "feature_group_count", "batch_group_count", "precision",
         "preferred_element_type", "out_sharding",
     ),
-    "conv_general_dilated_local": (
-        "lhs", "rhs", "window_strides", "padding", "filter_shape", "lhs_dilation", "rhs_dilation",
-        "dimension_numbers", "precision",
-    ),
     "conv_general_dilated_patches": (
         "lhs", "filter_shape", "window_strides", "padding", "lhs_dilation", "rhs_dilation",
         "dimension_numbers", "precision", "preferred_element_type",
@@ -68,19 +64,7 @@ SIGNATURES = {
         "lhs", "rhs", "strides", "padding", "rhs_dilation", "dimension_numbers",
         "transpose_kernel", "precision", "preferred_element_type", "use_consistent_padding",
     ),
-    "gather": (
-        "operand", "start_indices", "dimension_numbers", "slice_sizes", "unique_indices",
-        "indices_are_sorted", "mode", "fill_value",
-    ),
     "reduce": ("operands", "init_values", "computation", "dimensions", "out_sharding"),
-    "scatter_add": (
-        "operand", "scatter_indices", "updates", "dimension_numbers", "indices_are_sorted",
-        "unique_indices", "mode",
-    ),
-    "scatter_apply": (
-        "operand", "scatter_indices", "func", "dimension_numbers", "update_shape",
-        "indices_are_sorted", "unique_indices", "mode",
-    ),
     "slice": ("operand", "start_indices", "limit_indices", "strides"),
     "linalg.eigh": (
         "x", "lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation",

@@ -141,7 +141,7 @@ examples:
   fungrad completion zsh > ~/.zfunc/_fungrad              with ~/.zfunc in fpath
   fungrad completion fish > ~/.config/fish/completions/fungrad.fish
 
-The script is made of this version's options; it runs nothing of fungrad when you press TAB. In
-bash functions are completed behind FILE.py:, and files behind the @ of --arg NAME=@FILE.
+The script is made of this version's options by shtab (pip install 'fungrad[cli]'); it runs nothing
+of fungrad when you press TAB.
 
 {EXITS}"""

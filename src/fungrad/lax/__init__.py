@@ -1,4 +1,4 @@
-"""JAX's lax (`fungrad.lax`): structured control flow, gathers and scatters, slices at
+"""JAX's lax (`fungrad.lax`): structured control flow, slices at
 traced places, windows and convolutions, reductions; and NumPy's functions by JAX's names.
 
 Special functions need SciPy, and come from `fungrad.scipy.special` when they are asked for.

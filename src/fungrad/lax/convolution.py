@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.lax.dimension_numbers import arranged
 from fungrad.lax.reductions import reduce
 from fungrad.lax.slicing import pad
 from fungrad.numpy.protocol.operands import array_of, promoted
@@ -351,7 +350,20 @@ def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str) -> Any
     return conv_general_dilated(lhs, rhs, window_strides, padding)
 
 
+def arranged(x: Any, axes: tuple[int, ...]) -> Any:
+    """x with its axes in this order."""
+    return x if axes == tuple(range(len(axes))) else s.transpose(x, axes=axes)
+
+
 __all__ = [
-    "ConvDimensionNumbers", "conv", "conv_dimension_numbers", "conv_general_dilated",
-    "conv_with_general_padding", "padding_pairs", "padtype_to_pads", "reduce_window", "sizes_of",
+    "ConvDimensionNumbers",
+    "arranged",
+    "conv",
+    "conv_dimension_numbers",
+    "conv_general_dilated",
+    "conv_with_general_padding",
+    "padding_pairs",
+    "padtype_to_pads",
+    "reduce_window",
+    "sizes_of",
 ]  # fmt: skip

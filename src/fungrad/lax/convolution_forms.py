@@ -1,4 +1,4 @@
-"""Convolutions in other forms: transposed, as patches, and with a kernel for each place.
+"""Convolutions in other forms: transposed, and as patches.
 
 Compositions of convolution.py's pieces; knows JAX's signatures.
 """
@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ArgumentError, ShapeError
+from fungrad.errors import ArgumentError
 from fungrad.lax.convolution import (
+    arranged,
     conv_dimension_numbers,
     conv_general_dilated,
     padding_pairs,
     sizes_of,
 )
-from fungrad.lax.dimension_numbers import arranged
 from fungrad.lax.slicing import pad
 from fungrad.numpy.protocol.operands import array_of, promoted
-from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.sliding_window import windows
 from fungrad.tracing.source_location import user_line
@@ -173,52 +172,4 @@ def conv_general_dilated_patches(
     return arranged(found, s.inverse_permutation(numbers.out_spec))
 
 
-def conv_general_dilated_local(
-    lhs: Any,
-    rhs: Any,
-    window_strides: Sequence[int],
-    padding: Any,
-    filter_shape: Sequence[int],
-    lhs_dilation: Sequence[int] | None = None,
-    rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    precision: Any = None,
-) -> Any:
-    """A convolution with kernels of its own for each place of the outputs.
-
-    Args:
-      lhs: the inputs, (N, C, *lengths).
-      rhs: the kernels, (O, C * elements of a window, *counts). filter_shape: the shape of a window.
-        The others are those of `conv_general_dilated`.
-
-    Returns:
-      The outputs, (N, O, *counts).
-
-    Raises:
-      ShapeError: where the kernels do not fit the windows.
-
-    >>> x, w = np.arange(3.0).reshape(1, 1, 3), np.array([[[1.0, 0.0], [0.0, 2.0]]])
-    >>> conv_general_dilated_local(x, w, (1,), "VALID", (2,))
-    array([[[0., 4.]]])
-    """
-    x, w = promoted([array_of(lhs), array_of(rhs)])
-    numbers = conv_dimension_numbers(shape_of(x), shape_of(w), dimension_numbers)
-    seen = _patches(
-        arranged(x, numbers.lhs_spec), filter_shape, window_strides, padding, lhs_dilation,
-        rhs_dilation,
-    )  # fmt: skip
-    w = arranged(w, numbers.rhs_spec)
-    if shape_of(w)[1:] != shape_of(seen)[1:]:
-        raise ShapeError(
-            f"Kernels of shape {shape_of(w)}{user_line()} for windows of shape "
-            f"{shape_of(seen)[1:]}: (outputs, *windows) is needed."
-        )
-    places = tuple(range(2, len(shape_of(x))))
-    # Its axes: places, batch, outputs.
-    y = dot_general(seen, w, contract=((1,), (1,)), batch=(places, places))
-    count = len(places)
-    y = arranged(y, (count, count + 1, *range(count)))
-    return arranged(y, s.inverse_permutation(numbers.out_spec))
-
-
-__all__ = ["conv_general_dilated_local", "conv_general_dilated_patches", "conv_transpose"]
+__all__ = ["conv_general_dilated_patches", "conv_transpose"]

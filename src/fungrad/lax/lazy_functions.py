@@ -7,14 +7,10 @@ from fungrad.lax.convolution import conv_general_dilated as conv_general_dilated
 from fungrad.lax.convolution import conv_with_general_padding as conv_with_general_padding
 from fungrad.lax.convolution import padtype_to_pads as padtype_to_pads
 from fungrad.lax.convolution import reduce_window as reduce_window
-from fungrad.lax.convolution_forms import conv_general_dilated_local as conv_general_dilated_local
 from fungrad.lax.convolution_forms import (
     conv_general_dilated_patches as conv_general_dilated_patches,
 )
 from fungrad.lax.convolution_forms import conv_transpose as conv_transpose
-from fungrad.lax.dimension_numbers import GatherDimensionNumbers as GatherDimensionNumbers
-from fungrad.lax.dimension_numbers import GatherScatterMode as GatherScatterMode
-from fungrad.lax.dimension_numbers import ScatterDimensionNumbers as ScatterDimensionNumbers
 from fungrad.lax.elementwise import RoundingMethod as RoundingMethod
 from fungrad.lax.elementwise import abs as abs
 from fungrad.lax.elementwise import acos as acos
@@ -71,14 +67,6 @@ from fungrad.lax.elementwise import square as square
 from fungrad.lax.elementwise import sub as sub
 from fungrad.lax.elementwise import tan as tan
 from fungrad.lax.elementwise import tanh as tanh
-from fungrad.lax.gather_scatter import gather as gather
-from fungrad.lax.gather_scatter import scatter as scatter
-from fungrad.lax.gather_scatter import scatter_add as scatter_add
-from fungrad.lax.gather_scatter import scatter_apply as scatter_apply
-from fungrad.lax.gather_scatter import scatter_max as scatter_max
-from fungrad.lax.gather_scatter import scatter_min as scatter_min
-from fungrad.lax.gather_scatter import scatter_mul as scatter_mul
-from fungrad.lax.gather_scatter import scatter_sub as scatter_sub
 from fungrad.lax.reductions import argmax as argmax
 from fungrad.lax.reductions import argmin as argmin
 from fungrad.lax.reductions import batch_matmul as batch_matmul

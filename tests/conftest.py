@@ -1,15 +1,41 @@
-"""The tier of fast tests, and fixtures: of the command line's tests (a module's `functions` is the
-path of a user's file), and of what is compiled with sums and products regrouped.
+"""The tier of fast tests, the backend that tests run on, and fixtures: of the command line's tests
+(a module's `functions` is the path of a user's file), and of what is compiled with sums and
+products regrouped.
 """
 
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 import fungrad as fg
 from fungrad.cli.main import main
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--backend",
+        default="numpy",
+        choices=["numpy", "native"],
+        help="what compiled functions run on, but in tests that choose it",
+    )
+
+
+def pytest_configure(config):
+    """Has this process and those that it starts run on the backend of the option."""
+    fg.config.backend = config.getoption("--backend")
+    os.environ["FUNGRAD_NATIVE"] = "1" if fg.config.backend == "native" else "0"
+
+
+@pytest.fixture
+def native():
+    """Has what is compiled in the test run on native code."""
+    before = fg.config.backend
+    fg.config.backend = "native"
+    yield
+    fg.config.backend = before
 
 
 @pytest.hookimpl(tryfirst=True)

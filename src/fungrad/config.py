@@ -13,10 +13,11 @@ from fungrad.support.lazy import Module
 from fungrad.tracing import interception
 
 if TYPE_CHECKING:
-    from fungrad.compiler import branch_guards
+    from fungrad.compiler import backend_choice, branch_guards
     from fungrad.compiler.passes.simplify import blas_and_power_forms
     from fungrad.runtime import blas_threads, thread_pool
 else:
+    backend_choice = Module("fungrad.compiler.backend_choice")
     branch_guards = Module("fungrad.compiler.branch_guards")
     blas_threads = Module("fungrad.runtime.blas_threads")
     thread_pool = Module("fungrad.runtime.thread_pool")
@@ -59,6 +60,26 @@ class Config:
     @blas_threads.setter
     def blas_threads(self, count: int) -> None:
         blas_threads.set_blas_threads(count)
+
+    @property
+    def backend(self) -> str:
+        """What runs compiled functions: "auto" machine code of their own where llvmlite is
+        installed, which the extra `native` brings, else NumPy's functions; "numpy" always those;
+        "native" is "auto", and an error without llvmlite. docs/native.md says more.
+
+        At the start "auto"; "numpy" where the environment variable FUNGRAD_NATIVE is 0. What is
+        compiled already is compiled anew after a change.
+
+        >>> import fungrad as fg
+        >>> before = fg.config.backend
+        >>> fg.config.backend = "numpy"
+        >>> fg.config.backend = before
+        """
+        return backend_choice.state.setting
+
+    @backend.setter
+    def backend(self, setting: str) -> None:
+        backend_choice.choose(setting)
 
     @property
     def kernels(self) -> str:

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fungrad.compiler.guard_trace import GuardTrace, Question, impure
-from fungrad.control_flow.call import Runner, call, compiled
+from fungrad.control_flow.call import Runner, call, compiled, compiled_key
 from fungrad.errors import ArgumentError, BranchError
-from fungrad.ir import reassociation
 from fungrad.ir.graph import Atom, Graph, Variable
 from fungrad.retracing.graph_transforms import effectful, pruned
 from fungrad.retracing.stage_function import Staged
@@ -76,13 +75,14 @@ class Program:
     def __init__(self, graph: Graph, gives: tuple[int, ...] = ()) -> None:
         self.graph = graph
         self.gives = gives
-        self._runners: dict[bool, Runner] = {}
+        self._runners: dict[Any, Runner] = {}
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
         """The outputs on arrays."""
-        runner = self._runners.get(reassociation.state.reassociate)
+        key = compiled_key(self.graph)
+        runner = self._runners.get(key)
         if runner is None:
-            runner = self._runners[reassociation.state.reassociate] = compiled(self.graph)
+            runner = self._runners[key] = compiled(self.graph)
         return runner(*args)
 
 

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fungrad.compiler import branch_guards
+from fungrad.compiler import backend_choice, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, UnguardedTrace, Way
 from fungrad.compiler.lowered import CacheInfo, Lowered
-from fungrad.control_flow.call import Backend, Runner, call, compiled, run, use
+from fungrad.control_flow.call import call, compiled, run
 from fungrad.errors import AbstractBooleanError, AbstractValueError, ArgumentError
 from fungrad.ir import reassociation
 from fungrad.ir.graph import Graph
 from fungrad.ir.reassociation import checked, chosen
 from fungrad.ir.types import Type
-from fungrad.primitives.primitive import Primitive
 from fungrad.retracing.stage_function import Staged, check_rows, stage_tree
 from fungrad.support import pytree
 from fungrad.support.lazy import Module
@@ -43,28 +42,22 @@ from fungrad.transforms.arguments.binding import (
 from fungrad.transforms.arguments.static_arguments import Static, check_static, joined
 
 if TYPE_CHECKING:
-    from fungrad.compiler.lowering import backend
     from fungrad.runtime import buffer_pool, stack_reuse
 else:
     buffer_pool = Module("fungrad.runtime.buffer_pool")
     stack_reuse = Module("fungrad.runtime.stack_reuse")
-    backend = Module("fungrad.compiler.lowering.backend")
 
 
-class _StraightLine(Backend):
-    """The backend of compiler/lowering, imported with the first Graph that is compiled."""
-
-    def compile(self, graph: Graph) -> Runner:
-        return backend.StraightLine().compile(graph)
-
-    def loop(
-        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
-    ) -> Runner | None:
-        return backend.StraightLine().loop(primitive, types, params, steps)
-
-
-use(_StraightLine())
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+
+def _forget_programs() -> None:
+    """Has the next calls ask anew which programs run their Graphs."""
+    for jitted in list(_all):
+        jitted._direct.clear()
+
+
+backend_choice.state.listeners.append(_forget_programs)
 
 CACHE_SIZE = 256
 RETRACE_WARNING = 24

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fungrad.control_flow.call import compiled
 from fungrad.ir.graph import Graph, above
 from fungrad.support import pytree
 from fungrad.support.lazy import Module
@@ -108,6 +109,25 @@ class Lowered:
         which go tile by tile, loops, branches.
         """
         return "\n\n".join([backend.source(part) for part in self.parts])
+
+    @property
+    def native(self) -> str:
+        """The native programs that run: their LLVM IR and assembly; "" where NumPy does.
+
+        Needs llvmlite.
+        """
+        found: list[Any] = [getattr(compiled(part), "__self__", None) for part in self.parts]
+        return "\n\n".join([program.text() for program in found if hasattr(program, "text")])
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What runs on NumPy though native code is chosen, and why: a line for each way to make
+        native code that was tried.
+        """
+        for part in self.parts:
+            compiled(part)
+        found = [pipeline.optimised(part).derived.get("refused", ()) for part in self.parts]
+        return tuple([line for lines in found for line in lines])
 
     def cost(self) -> Any:
         """What a call costs, counted without running it.

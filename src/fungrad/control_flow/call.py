@@ -27,7 +27,13 @@ Runner = Callable[..., Sequence[Any]]
 
 
 class Backend:
-    """Turns a checked Graph into a function of its inputs that returns its outputs."""
+    """Turns a checked Graph into a function of its inputs that returns its outputs.
+
+    Attributes:
+      name: tells its programs from those of others, which are kept beside them.
+    """
+
+    name = ""
 
     def compile(self, graph: Graph) -> Runner:
         """The reference backend: the evaluator."""
@@ -63,10 +69,10 @@ def compiled(graph: Graph) -> Runner:
 
 
 def compiled_key(graph: Graph) -> Any:
-    """What the program of a Graph is kept under: it depends on what the Graph, or the setting,
-    allows.
+    """What the program of a Graph is kept under: it depends on the backend, and on what the Graph,
+    or the setting, allows.
     """
-    return ("compiled", regrouping(graph))
+    return ("compiled", _backend.name, regrouping(graph))
 
 
 def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
@@ -95,7 +101,7 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
 
 def _loop_key(loop: Primitive, types: tuple[Type, ...], params: dict[str, Any]) -> Any:
     rest = [(k, v) for k, v in params.items() if k != "body"]
-    return ("loop", regrouping(params["body"]), loop, types, *rest)
+    return ("loop", _backend.name, regrouping(params["body"]), loop, types, *rest)
 
 
 def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:

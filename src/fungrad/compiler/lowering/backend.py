@@ -7,13 +7,13 @@ are: on numbers, on arrays, of loops.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.array_lowering import lowered
 from fungrad.compiler.lowering.fusion.clustering import Region
 from fungrad.compiler.lowering.printer import printed
-from fungrad.compiler.lowering.program_text import callees, written_out
+from fungrad.compiler.lowering.program_text import callees, in_python, written_out
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, program
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner, compiled
@@ -26,10 +26,12 @@ from fungrad.support.lazy import Module
 class StraightLine(Backend):
     """Compiles a Graph, optimised, to a Python function of its inputs."""
 
+    name = "numpy"
+
     def compile(self, graph: Graph) -> Runner:
         """The function; it returns the outputs as a list."""
         graph = optimised(graph)
-        return program(graph, _Later(graph)) or build(graph)
+        return program(graph, Later(functools.partial(build, graph))) or build(graph)
 
     def loop(
         self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
@@ -41,36 +43,41 @@ class StraightLine(Backend):
         return of_equation(equation, steps) or lower_loop(equation, (), False)
 
 
-class _Later:
-    """The program on arrays, made when it is first called."""
+class Later:
+    """A program that is made when it is first called.
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    Args:
+      make: makes it.
+    """
+
+    def __init__(self, make: Callable[[], Runner]) -> None:
+        self._make = make
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        return self._run(*args)
+        return self.run(*args)
 
     @functools.cached_property
-    def _run(self) -> Runner:
-        return build(self._graph)
+    def run(self) -> Runner:
+        """The program."""
+        return self._make()
 
 
 def source(graph: Graph) -> str:
     """The text of the program that runs a Graph, and of what it calls: regions, loops, branches."""
-    return written_out(compiled(graph))
+    return written_out(in_python(compiled(graph)))
 
 
 def programs(graph: Graph) -> str:
     """The loop IR of the program that runs a Graph, and of what it calls, as far as it runs on
     arrays outside of clusters.
     """
-    found = [c for c in callees(compiled(graph)) if hasattr(c.function, "program")]
+    found = [c for c in callees(in_python(compiled(graph))) if hasattr(c.function, "program")]
     return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in found])
 
 
 def clusters(graph: Graph) -> tuple[Region, ...]:
     """The fusion clusters of the program that runs a Graph, and of what it calls."""
-    found = callees(compiled(graph))
+    found = callees(in_python(compiled(graph)))
     return tuple([c.function.cluster for c in found if hasattr(c.function, "cluster")])
 
 

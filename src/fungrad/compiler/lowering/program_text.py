@@ -73,13 +73,19 @@ def _called(program: Any) -> Iterator[tuple[str, Any]]:
                 yield name, value
 
 
+def in_python(runner: Any) -> Any:
+    """The Python program of a Graph: what stands behind a native one where that is what runs it."""
+    behind = getattr(getattr(runner, "__self__", None), "fallback", None)
+    return runner if behind is None else behind.run
+
+
 def _graphs(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The programs of the Graphs among the parameters of a primitive."""
     for key, value in params.items():
         several = isinstance(value, tuple)
         for i, graph in enumerate(value if several else (value,)):
             if isinstance(graph, Graph):
-                yield f"{key}{i}" if several else key, compiled(graph)
+                yield f"{key}{i}" if several else key, in_python(compiled(graph))
 
 
-__all__ = ["Callee", "callees", "defined", "written_out"]
+__all__ = ["Callee", "callees", "defined", "in_python", "written_out"]

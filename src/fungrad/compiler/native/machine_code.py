@@ -6,7 +6,10 @@ first function that is built.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import itertools
+import re
 from typing import Any
 
 from fungrad.compiler.native.llvm_ir import Module
@@ -46,13 +49,17 @@ def host() -> Target:
 
 
 class Built:
-    """Functions in memory; they live as long as this does."""
+    """Functions and globals in memory; they live as long as this does.
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    Args:
+      library: of LLVM's linker, which has their addresses.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
 
     def address(self, name: str) -> int:
-        address: int = self._engine.get_function_address(name)
+        address: int = self._library[name]
         return address
 
 
@@ -72,19 +79,26 @@ def assembly(module: Module, target: Target) -> str:
     return text
 
 
-def loaded(code: bytes, target: Target) -> Built:
-    """An object file, linked to the symbols of this process."""
-    llvm = _llvm()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return Built(engine)
+def loaded(code: bytes, module: Module) -> Built:
+    """The object file of a module, made for this machine, linked to the symbols of this process."""
+    global _pending
+    known = _llvm().JITLibraryBuilder()
+    if _pending:
+        for name, address in _pending.items():
+            known.import_symbol(name, address)
+        _of_symbols.append(known.link(_linker(), f"symbols{len(_of_symbols)}"))
+        _pending = {}
+    builder = _llvm().JITLibraryBuilder().add_object_img(code)
+    for name in _EXPORTED.findall(module.text()):
+        builder.export_symbol(name)
+    for found in _of_symbols:
+        builder.add_jit_library(found.name)
+    return Built(builder.add_current_process().link(_linker(), f"program{next(_count)}"))
 
 
-def build(module: Module, target: Target | None = None) -> Built:
+def build(module: Module) -> Built:
     """A module as functions in memory."""
-    target = target or host()
-    return loaded(object_code(module, target), target)
+    return loaded(object_code(module, host()), module)
 
 
 def verified(module: Module) -> Any:
@@ -106,9 +120,24 @@ def run_passes(parsed: Any, target: Target) -> None:
             manager.run(function, builder)
 
 
+_EXPORTED = re.compile(r"^(?:define (?!internal).*?@|@(?=\w+ = global))(\w+)", re.MULTILINE)
+_pending: dict[str, int] = {}
+_of_symbols: list[Any] = []
+_count = itertools.count()
+
+
 def symbol(name: str, address: int) -> None:
     """Gives an address a name that IR can declare: no number stands in code."""
-    _llvm().add_symbol(name, address)
+    _pending[name] = address
+
+
+@functools.cache
+def _linker() -> Any:
+    """LLVM's linker; it outlives the interpreter, since threads may still be in its programs."""
+    llvm = _llvm()
+    made = llvm.create_lljit_compiler(Target().machine)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    return made
 
 
 @functools.cache

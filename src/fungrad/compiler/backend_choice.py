@@ -1,0 +1,91 @@
+"""Which backend runs Graphs: native code where llvmlite is installed, else NumPy's calls.
+
+Holds the setting. The backends are imported with the first Graph that is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fungrad.control_flow.call import Backend, Runner, use
+from fungrad.errors import ArgumentError, MissingExtraError
+from fungrad.ir.graph import Graph
+from fungrad.ir.types import Type
+from fungrad.primitives.primitive import Primitive
+from fungrad.support.lazy import Module
+
+if TYPE_CHECKING:
+    from fungrad.compiler.lowering import backend as of_numpy
+    from fungrad.compiler.native import backend as of_llvm
+else:
+    of_numpy = Module("fungrad.compiler.lowering.backend")
+    of_llvm = Module("fungrad.compiler.native.backend")
+
+SETTINGS = ("auto", "numpy", "native")
+
+
+class Chosen(Backend):
+    """The backend that a setting stands for."""
+
+    def __init__(self, setting: str) -> None:
+        self.setting = setting
+
+    @functools.cached_property
+    def name(self) -> str:  # type: ignore[override]
+        """ "native" or "numpy"."""
+        return "native" if self.setting != "numpy" and installed() else "numpy"
+
+    @functools.cached_property
+    def _made(self) -> Backend:
+        return of_llvm.Native() if self.name == "native" else of_numpy.StraightLine()
+
+    def compile(self, graph: Graph) -> Runner:
+        return self._made.compile(graph)
+
+    def loop(
+        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
+    ) -> Runner | None:
+        return self._made.loop(primitive, types, params, steps)
+
+
+@functools.cache
+def installed() -> bool:
+    """Whether llvmlite can be imported."""
+    return importlib.util.find_spec("llvmlite") is not None
+
+
+class _State:
+    def __init__(self) -> None:
+        self.setting = "numpy" if os.environ.get("FUNGRAD_NATIVE") == "0" else "auto"
+        self.listeners: list[Callable[[], None]] = []
+        """Called after a change."""
+
+
+state = _State()
+use(Chosen(state.setting))
+
+
+def choose(setting: str) -> None:
+    """Sets which backend compiles and runs Graphs from their next run on.
+
+    Raises:
+      ArgumentError: for no such setting.
+      MissingExtraError: for "native" where llvmlite is not installed.
+    """
+    if setting not in SETTINGS:
+        raise ArgumentError(f'fg.config.backend is "auto", "numpy" or "native", not {setting!r}.')
+    if setting == "native" and not installed():
+        raise MissingExtraError(
+            "fungrad.config.backend = 'native' needs llvmlite: pip install 'fungrad[native]'."
+        )
+    state.setting = setting
+    use(Chosen(setting))
+    for listener in state.listeners:
+        listener()
+
+
+__all__ = ["Chosen", "choose", "installed", "state"]

@@ -1,0 +1,78 @@
+"""The native backend: Graphs as machine code where a generator takes them, else NumPy's programs.
+
+Which of the two runs a Graph depends on the Graph and the machine alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.compiler.lowering.backend import Later, StraightLine
+from fungrad.compiler.native import entry, symbols
+from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.control_flow.call import Backend, Runner
+from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.ir.types import Type
+from fungrad.primitives.primitive import Primitive
+
+GENERATORS: list[Callable[[Graph], Kernel]] = []
+"""What makes kernels of Graphs, in the order in which they are asked; each raises Refused for what
+it does not know.
+"""
+
+
+class Native(Backend):
+    """Compiles a Graph, optimised, to machine code, or as NumPy's backend does."""
+
+    name = "native"
+
+    def compile(self, graph: Graph) -> Runner:
+        graph = optimised(graph)
+        on_numpy = functools.partial(StraightLine().compile, graph)
+        return _native(graph, Later(on_numpy)) or on_numpy()
+
+    def loop(
+        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
+    ) -> Runner | None:
+        arguments = tuple([Variable(type_) for type_ in types])
+        outputs = tuple([Variable(type_) for type_ in primitive.infer(list(types), params)])
+        equation = Equation(primitive, arguments, outputs, params)
+        graph = Graph(arguments, (), (equation,), outputs)
+
+        def on_numpy() -> Runner | None:
+            return StraightLine().loop(primitive, types, params, steps)
+
+        return _native(graph, Later(lambda: on_numpy() or steps)) or on_numpy()
+
+
+def _native(graph: Graph, fallback: Later) -> Runner | None:
+    """The native program of a Graph; None where it runs on NumPy."""
+    if not usable():
+        return None
+    refused: list[str] = []
+    graph.derived["refused"] = refused
+    for generator in GENERATORS:
+        try:
+            return entry.callable(generator(graph), fallback)
+        except Refused as reason:
+            refused.append(f"{generator.__name__}: {reason}")
+    return None
+
+
+@functools.cache
+def usable() -> bool:
+    """Whether native programs run in this process; warns once where they do not."""
+    reason = symbols.mismatch()
+    if reason:
+        warnings.warn(
+            f"fungrad runs on NumPy, not on native code: {reason}.", RuntimeWarning, stacklevel=2
+        )
+    return not reason
+
+
+__all__ = ["GENERATORS", "Native", "usable"]

@@ -1,0 +1,415 @@
+"""The entry of a native program: a builtin function of Python that looks at its arguments, makes
+the outputs and runs the kernel.
+
+What it does not take goes to its `self`, in Python: arrays in another layout are copied and come
+again, and the rest runs on NumPy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.llvm_ir import Function, Value
+from fungrad.compiler.native.machine_code import Built, assembly, build, host
+from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.native.symbols import (
+    DATA,
+    DIMS,
+    DTYPE,
+    DTYPES,
+    FLAGS,
+    HEAD,
+    LAID_OUT,
+    NDIM,
+    RAISING,
+    registered,
+)
+from fungrad.ir.types import Type
+
+Runner = Callable[..., Sequence[Any]]
+
+RELEASED = 30_000.0
+"""Nanoseconds from which on a kernel runs without the interpreter's lock."""
+ON_STACK = 1024
+"""Bytes of scratch memory that stand on the stack."""
+MOST_ARRAYS = 250
+"""More arguments and results would need more of the stack."""
+_FASTCALL = 0x80
+_PYTHON = {"float64": "float", "int64": "int", "bool": "bool", "complex128": "complex"}
+"""Python's own types of the weak ones."""
+
+
+class Program:
+    """What a native program holds, and what it does with arguments that it does not take.
+
+    Args:
+      kernel: is given an entry.
+      fallback: does the same on NumPy.
+
+    Attributes:
+      kernel: with its entry.
+      fallback: the NumPy program.
+    """
+
+    def __init__(self, kernel: Kernel, fallback: Runner) -> None:
+        write(kernel)
+        self.kernel = kernel
+        self.fallback = fallback
+        registered()
+        self._built: Built = build(kernel.module)
+        self._definition = _Definition(
+            b"native_program", self._built.address("fg_entry"), _FASTCALL, None
+        )
+        self._constants = [np.ascontiguousarray(array) for array in kernel.constants]
+        if self._constants:
+            table = (ctypes.c_void_p * len(self._constants)).from_address(
+                self._built.address("fg_constants")
+            )
+            table[:] = [array.ctypes.data for array in self._constants]
+        self._again = self.callable(fallback)
+
+    def callable(self, instead: Callable[..., Any]) -> Any:
+        """A builtin function, which calls `instead` where it does not take its arguments."""
+        return _new_builtin(ctypes.addressof(self._definition), instead, None)
+
+    def __call__(self, *args: Any) -> Any:
+        """The results for arguments that the entry did not take."""
+        if len(args) != len(self.kernel.inputs):
+            return self.fallback(*args)
+        return self._again(*map(_laid_out, args, self.kernel.inputs))
+
+    def text(self) -> str:
+        """The LLVM IR and the assembly."""
+        module = self.kernel.module
+        return f"{module.text()}\n{assembly(module, host())}"
+
+
+def callable(kernel: Kernel, fallback: Runner) -> Runner:
+    """The builtin function of a kernel.
+
+    Args:
+      kernel: receives an entry.
+      fallback: the NumPy program, for all that the entry does not take.
+
+    Raises:
+      Refused: where an argument or a result is of a type that no entry knows.
+    """
+    program = Program(kernel, fallback)
+    runner: Runner = program.callable(program)
+    return runner
+
+
+def _laid_out(arg: Any, wanted: Type) -> Any:
+    """An argument as the entry takes it, if it is an array that differs in its layout alone."""
+    if type(arg) is not np.ndarray or arg.dtype != wanted.dtype or arg.shape != wanted.shape:
+        return arg
+    made = np.empty(arg.shape, wanted.dtype.name)
+    if arg.dtype is made.dtype and arg.flags.num & LAID_OUT == LAID_OUT:
+        return arg
+    made[...] = arg
+    return made
+
+
+class _Definition(ctypes.Structure):
+    """Python's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("code", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_new_builtin = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+)(("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+def write(kernel: Kernel) -> None:
+    """Adds the entry, `fg_entry`, to the module of a kernel.
+
+    Raises:
+      Refused: where an argument or a result is of a type that no entry knows.
+    """
+    types = [*kernel.inputs, *kernel.outputs]
+    for type in types:
+        if type.dtype.name not in DTYPES or not type.dtype.isnative:
+            raise Refused(f"arguments or results of {type}")
+    if len(types) + len(kernel.constants) > MOST_ARRAYS:
+        raise Refused(f"{len(types)} arguments and results")
+    _Entry(kernel).write()
+
+
+class _Entry:
+    """An entry that is being written."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        given = [("ptr", "self"), ("ptr", "args"), ("i64", "nargs")]
+        self.code = Function(kernel.module, "fg_entry", "ptr", given)
+        self.called, self.args, self.count = self.code.parameters
+
+    def write(self) -> None:
+        kernel, code = self.kernel, self.code
+        count = len(kernel.inputs) + len(kernel.outputs) + len(kernel.constants)
+        self.arrays = code.new(f"alloca [{max(count, 1)} x ptr]", "ptr")
+        self.scratch = _NULL
+        if 0 < kernel.scratch <= ON_STACK:
+            self.scratch = code.new(f"alloca [{kernel.scratch} x i8], align 64", "ptr")
+        self.must(code.compare("eq", self.count, len(kernel.inputs)))
+        for place, type in enumerate(kernel.inputs):
+            self.argument(place, type)
+        self.errors_are_quiet()
+        result = code.call("PyTuple_New", "ptr", [code.constant(len(kernel.outputs), "i64")])
+        self.result = result
+        self.made(result, "lost")
+        numbers = [self.output(place, type) for place, type in enumerate(kernel.outputs)]
+        self.constants()
+        self.run()
+        for place, (type, pointer) in enumerate(zip(kernel.outputs, numbers, strict=True)):
+            if pointer is not None:
+                self.give(place, self.number(type, pointer))
+        code.ret(result)
+        code.begin("failed")
+        code.call("Py_DecRef", "void", [result])
+        code.goto("lost")
+        code.begin("lost")
+        code.ret(_NULL)
+        code.begin("fallback")
+        given = [self.called, self.args, self.count, _NULL]
+        code.ret(code.call("PyObject_Vectorcall", "ptr", given))
+
+    # Pieces.
+
+    def must(self, condition: Value) -> None:
+        """Goes on where this holds, else to the fallback."""
+        yes = self.code.label("ok")
+        self.code.branch(condition, yes, "fallback")
+        self.code.begin(yes)
+
+    def made(self, object: Value, otherwise: str = "failed") -> None:
+        """Goes on if Python could make an object."""
+        yes = self.code.label("made")
+        self.code.branch(self.code.compare("ne", object, _NULL), yes, otherwise)
+        self.code.begin(yes)
+
+    def symbol(self, name: str) -> Value:
+        """The address of an object of Python's."""
+        self.code.module.declare(f"@fg_{name} = external global i8")
+        return Value(f"@fg_{name}", "ptr")
+
+    def field(self, object: Value, offset: int, type: str = "ptr") -> Value:
+        return self.code.load(self.code.at(object, offset), type)
+
+    def is_kind(self, object: Value, *names: str) -> Value:
+        """Whether an object is of one of these types."""
+        kind = self.field(object, HEAD - 8)
+        found = [self.code.compare("eq", kind, self.symbol(name)) for name in names]
+        return found[0] if len(found) == 1 else self.code.binary("or", *found)
+
+    def array(self, place: int) -> Value:
+        """Where the pointer to the data of an array stands."""
+        return self.code.at(self.arrays, place, "ptr")
+
+    def argument(self, place: int, type: Type) -> None:
+        """Checks an argument; its data go to `arrays`."""
+        code = self.code
+        object = code.load(code.at(self.args, place, "ptr"), "ptr")
+        if type.shape:
+            self.must(self.is_kind(object, "ndarray"))
+            code.store(self.data(object, type), self.array(place))
+            return
+        name = type.dtype.name
+        scalar, after, own = f"scalar_{name}", code.label("known"), _PYTHON.get(name, "")
+        data, same = code.variable("ptr"), own in ("float", "complex")
+        kinds = [scalar, own] if same else [scalar]
+        yes, no = code.label("number"), code.label("other")
+        code.branch(self.is_kind(object, *kinds), yes, no)
+        code.begin(yes)
+        code.set(data, code.at(object, HEAD))
+        code.goto(after)
+        code.begin(no)
+        if own == "bool":
+            found = self.boolean(object, after)
+            code.set(data, found)
+            code.goto(after)
+            code.begin(after + "b")
+        elif own == "int":
+            found = self.integer(object, after)
+            code.set(data, found)
+            code.goto(after)
+            code.begin(after + "b")
+        self.must(self.is_kind(object, "ndarray"))
+        code.set(data, self.data(object, type))
+        code.goto(after)
+        code.begin(after)
+        code.store(code.get(data), self.array(place))
+
+    def boolean(self, object: Value, after: str) -> Value:
+        """A slot with one of Python's truth values; goes to a block `after` + "b" for others."""
+        code, slot = self.code, self.code.variable("i8")
+        truth = code.compare("eq", object, self.symbol("true"))
+        either = code.binary("or", truth, code.compare("eq", object, self.symbol("false")))
+        yes = code.label("truth")
+        code.branch(either, yes, after + "b")
+        code.begin(yes)
+        code.set(slot, code.convert("zext", truth, "i8"))
+        return slot
+
+    def integer(self, object: Value, after: str) -> Value:
+        """A slot with one of Python's integers; goes to a block `after` + "b" for others."""
+        code, slot = self.code, self.code.variable("i64")
+        yes, odd, fine = code.label("integer"), code.label("odd"), code.label("fits")
+        code.branch(self.is_kind(object, "int"), yes, after + "b")
+        code.begin(yes)
+        number = code.call("PyLong_AsLongLong", "i64", [object])
+        code.set(slot, number)
+        code.branch(code.compare("eq", number, -1), odd, fine, rare=True)
+        code.begin(odd)
+        raised = code.compare("ne", code.call("PyErr_Occurred", "ptr", []), _NULL)
+        long = code.label("long")
+        code.branch(raised, long, fine)
+        code.begin(long)
+        code.call("PyErr_Clear", "void", [])
+        code.goto("fallback")
+        code.begin(fine)
+        return slot
+
+    def data(self, array: Value, type: Type) -> Value:
+        """The data of an array that has this type and layout."""
+        code = self.code
+        right = code.compare("eq", self.field(array, NDIM, "i32"), type.ndim)
+        dtype = self.symbol(f"dtype_{type.dtype.name}")
+        flags = code.binary("and", self.field(array, FLAGS, "i32"), LAID_OUT)
+        for more in (
+            code.compare("eq", self.field(array, DTYPE), dtype),
+            code.compare("eq", flags, LAID_OUT),
+        ):
+            right = code.binary("and", right, more)
+        self.must(right)
+        if type.shape:
+            dims = self.field(array, DIMS)
+            same = [
+                code.compare("eq", code.load(code.at(dims, axis, "i64"), "i64"), length)
+                for axis, length in enumerate(type.shape)
+            ]
+            right = same[0]
+            for more in same[1:]:
+                right = code.binary("and", right, more)
+            self.must(right)
+        return self.field(array, DATA)
+
+    def errors_are_quiet(self) -> None:
+        """Goes to the fallback where `np.errstate` wants an error to raise, or to call."""
+        code, slot = self.code, self.code.variable("ptr")
+        code.call("PyContextVar_Get", "i32", [self.symbol("errors"), _NULL, slot])
+        state = code.get(slot)
+        code.call("Py_DecRef", "void", [state])
+        other, go = code.label("errstate"), code.label("quiet")
+        code.branch(code.compare("eq", state, self.symbol("no_errors")), go, other)
+        code.begin(other)
+        code.module.declare(f'@fg_extobj = internal constant [19 x i8] c"{_EXTOBJ}\\00"')
+        at = code.call("PyCapsule_GetPointer", "ptr", [state, Value("@fg_extobj", "ptr")])
+        raising = code.binary("and", code.load(at, "i32"), RAISING)
+        code.branch(code.compare("eq", raising, 0), go, "fallback")
+        code.begin(go)
+
+    def give(self, place: int, object: Value) -> None:
+        """Makes an object a part of the result, or fails if there is none."""
+        self.made(object)
+        given = [self.result, self.code.constant(place, "i64"), object]
+        self.code.call("PyTuple_SetItem", "i32", given)
+
+    def output(self, place: int, type: Type) -> Value | None:
+        """Makes the memory of an output; the pointer to that of a number, which follows later."""
+        code, array = self.code, self.array(len(self.kernel.inputs) + place)
+        if not type.shape:
+            slot = code.variable("i64", 2)
+            code.store(slot, array)
+            return slot
+        lengths = ", ".join([f"i64 {length}" for length in type.shape])
+        name = f"@fg_shape{place}"
+        code.module.declare(f"{name} = internal constant [{type.ndim} x i64] [{lengths}]")
+        object = code.call(
+            "PyArray_New", "ptr",
+            [self.symbol("ndarray"), code.constant(type.ndim, "i32"), Value(name, "ptr"),
+             code.constant(type.dtype.num, "i32"), _NULL, _NULL, code.constant(0, "i32"),
+             code.constant(0, "i32"), _NULL],
+        )  # fmt: skip
+        self.give(place, object)
+        code.store(self.field(object, DATA), array)
+        return None
+
+    def number(self, type: Type, pointer: Value) -> Value:
+        """The object of a number: one of Python's where weak, else one of NumPy's."""
+        code, name = self.code, type.dtype.name
+        if not type.weak:
+            dtype = self.symbol(f"dtype_{name}")
+            return code.call("PyArray_Scalar", "ptr", [pointer, dtype, _NULL])
+        if name == "float64":
+            return code.call("PyFloat_FromDouble", "ptr", [code.load(pointer, "double")])
+        if name == "int64":
+            return code.call("PyLong_FromLongLong", "ptr", [code.load(pointer, "i64")])
+        if name == "bool":
+            truth = code.convert("zext", code.load(pointer, "i8"), "i64")
+            return code.call("PyBool_FromLong", "ptr", [truth])
+        parts = [code.load(code.at(pointer, i, "double"), "double") for i in (0, 1)]
+        return code.call("PyComplex_FromDoubles", "ptr", parts)
+
+    def constants(self) -> None:
+        """Puts the pointers to the constants behind the others."""
+        code, kernel = self.code, self.kernel
+        count = len(kernel.constants)
+        if count:
+            code.module.declare(f"@fg_constants = global [{count} x ptr] zeroinitializer")
+        for n in range(count):
+            pointer = code.load(code.at(Value("@fg_constants", "ptr"), n, "ptr"), "ptr")
+            code.store(pointer, self.array(len(kernel.inputs) + len(kernel.outputs) + n))
+
+    def run(self) -> None:
+        """Runs the kernel, without the interpreter's lock where it takes long."""
+        code, kernel = self.code, self.kernel
+        scratch, on_stack = self.scratch, kernel.scratch <= ON_STACK
+        if not on_stack:
+            size = code.constant(kernel.scratch, "i64")
+            scratch = code.call("PyMem_RawMalloc", "ptr", [size])
+            self.made(scratch, "exhausted")
+        released = kernel.interruptible or kernel.cost_ns >= RELEASED
+        if released:
+            state = code.call("PyEval_SaveThread", "ptr", [])
+        units = code.constant(kernel.units, "i64")
+        given = [self.arrays, code.constant(0, "i64"), units, scratch]
+        status = code.call("kernel", "i32" if kernel.interruptible else "void", given)
+        if kernel.finish:
+            code.call(kernel.finish, "void", [self.arrays, scratch])
+        if released:
+            code.call("PyEval_RestoreThread", "void", [state])
+        if not on_stack:
+            code.call("PyMem_RawFree", "void", [scratch])
+        if not on_stack or kernel.interruptible:
+            self.failures(status if kernel.interruptible else code.constant(0, "i32"))
+
+    def failures(self, status: Value) -> None:
+        """Fails where the kernel could not end, or no memory was found."""
+        code = self.code
+        yes, no, end = code.label("stopped"), code.label("ended"), "failed"
+        code.branch(code.compare("ne", status, 0), yes, no, rare=True)
+        code.begin(yes)
+        raised = code.compare("ne", code.call("PyErr_Occurred", "ptr", []), _NULL)
+        code.branch(raised, end, "exhausted")
+        code.begin("exhausted")
+        code.call("PyErr_NoMemory", "ptr", [])
+        code.goto(end)
+        code.begin(no)
+
+
+_NULL = Value("null", "ptr")
+_EXTOBJ = "numpy.ufunc.extobj"
+
+__all__ = ["Program", "callable", "write"]

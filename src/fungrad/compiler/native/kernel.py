@@ -1,0 +1,46 @@
+"""Kernel: what a generator of native code hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.compiler.native.llvm_ir import Module
+from fungrad.ir.types import Type
+from fungrad.support.record import Record
+
+
+class Kernel(Record):
+    """A native program without its entry: an internal function, and what its caller has to know.
+
+    The function is `void @kernel(ptr %arrays, i64 %begin, i64 %end, ptr %scratch)`. `arrays` holds
+    pointers to the data of the inputs, then of the outputs, then of the constants; all are in C
+    order and aligned, and an output has memory of its own. Begin and end are the units to compute.
+
+    Attributes:
+      module: holds the function.
+      inputs: the types of the arguments.
+      outputs: the types of the results.
+      units: into how many pieces the work can be cut: 1 where it runs at once.
+      scratch: bytes that all units share, not set to zero.
+      finish: the name of an internal function `void(ptr %arrays, ptr %scratch)` that runs at the
+        end, in one thread; or "".
+      cost_ns: what a call takes, roughly, in one thread.
+      interruptible: whether the function is `i32 @kernel(...)` and calls `i32 @fg_signalled()` from
+        time to time: it returns at once what that gives if it is not 0, and -1 where memory ran
+        out. It has one unit, and no `finish`.
+      constants: arrays that the function reads, in C order.
+    """
+
+    module: Module
+    inputs: Sequence[Type]
+    outputs: Sequence[Type]
+    units: int = 1
+    scratch: int = 0
+    finish: str = ""
+    cost_ns: float = 0.0
+    interruptible: bool = False
+    constants: Sequence[Any] = ()
+
+
+__all__ = ["Kernel"]

@@ -1,0 +1,136 @@
+"""The parts of Python and NumPy that native code uses, by symbols, and their layouts in memory.
+
+Machine code names no address, so that it can be kept in files. What it assumes of arrays and
+numbers in memory is compared with ctypes and NumPy before the first program is made.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import functools
+import sys
+from typing import Any
+
+import numpy as np
+from numpy._core import _multiarray_umath as _umath  # type: ignore[attr-defined]
+
+from fungrad.compiler.native.machine_code import symbol
+
+HEAD = object.__basicsize__
+"""Bytes before the fields of an object: 16, and more in free-threaded builds."""
+DATA, NDIM, DIMS, DTYPE, FLAGS = HEAD, HEAD + 8, HEAD + 16, HEAD + 40, HEAD + 48
+"""Where the fields of an array are."""
+LAID_OUT = 0x101
+"""The flags of an array in C order that is aligned."""
+RAISING = 0b010_010_010_010
+"""The bits of NumPy's error state that are set where an error raises, or calls."""
+DTYPES = {
+    "float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "bool": "i8",
+    "complex128": "", "complex64": "", "int16": "i16", "int8": "i8",
+    "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
+}  # fmt: skip
+"""The dtypes that arrays may have, and the types of their numbers in LLVM, if they have one."""
+
+_NUMPY = {"PyArray_New": 93, "PyArray_Scalar": 60}
+"""The places of functions in NumPy's table, which its ABI fixes."""
+_ABI = 0x02000000
+_PYTHON = (
+    "PyTuple_New", "PyTuple_SetItem", "PyObject_Vectorcall", "Py_DecRef",
+    "PyContextVar_Get", "PyCapsule_GetPointer",
+    "PyErr_CheckSignals", "PyErr_Clear", "PyErr_NoMemory", "PyErr_Occurred",
+    "PyEval_SaveThread", "PyEval_RestoreThread", "PyGILState_Ensure", "PyGILState_Release",
+    "PyThread_allocate_lock", "PyThread_acquire_lock", "PyThread_release_lock",
+    "PyThread_start_new_thread",
+    "PyMem_RawMalloc", "PyMem_RawRealloc", "PyMem_RawFree",
+    "PyFloat_FromDouble", "PyLong_FromLongLong", "PyLong_AsLongLong", "PyBool_FromLong",
+    "PyComplex_FromDoubles",
+)  # fmt: skip
+
+
+def _table() -> Any:
+    """NumPy's table of functions and types."""
+    return ctypes.cast(_in_capsule(_umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+
+
+_in_capsule = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _address(function: Any) -> Any:
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+@functools.cache
+def registered() -> None:
+    """Names all that native code may use."""
+    for name in _PYTHON:
+        symbol(name, _address(getattr(ctypes.pythonapi, name)))
+    table = _table()
+    for name, place in _NUMPY.items():
+        symbol(name, table[place])
+    objects = {"ndarray": np.ndarray, "true": True, "false": False}
+    objects |= {"errors": _umath._extobj_contextvar, "no_errors": _usual_errors()}
+    objects |= {kind.__name__: kind for kind in (float, int, complex)}
+    for name in DTYPES:
+        objects[f"dtype_{name}"] = np.dtype(name)
+        objects[f"scalar_{name}"] = np.dtype(name).type
+    for name, known in objects.items():
+        _KEPT.append(known)
+        symbol(f"fg_{name}", id(known))
+
+
+_KEPT: list[Any] = []
+
+
+def _usual_errors() -> Any:
+    """NumPy's error state where no `np.errstate` holds."""
+    return contextvars.Context().run(_umath._extobj_contextvar.get)
+
+
+@functools.cache
+def mismatch() -> str:
+    """What is not in memory as native code assumes; "" where all is."""
+    if sys.implementation.name != "cpython":
+        return "the interpreter is not CPython"
+    table = _table()
+    if table[2] != id(np.ndarray) or ctypes.CFUNCTYPE(ctypes.c_uint)(table[0])() != _ABI:
+        return "NumPy's table of functions is another one"
+    array = np.arange(6.0).reshape(2, 3)
+    at, pointer, flags = id(array), ctypes.c_void_p, ctypes.c_int
+    lengths = (ctypes.c_ssize_t * 2).from_address(pointer.from_address(at + DIMS).value or 0)
+    laid_out = (
+        pointer.from_address(at + DATA).value == array.ctypes.data
+        and flags.from_address(at + NDIM).value == 2
+        and list(lengths) == [2, 3]
+        and pointer.from_address(at + DTYPE).value == id(np.dtype("float64"))
+        and flags.from_address(at + FLAGS).value == array.flags.num
+        and array.flags.num & LAID_OUT == LAID_OUT
+        and np.asfortranarray(array).flags.num & LAID_OUT != LAID_OUT
+    )
+    if not laid_out:
+        return "arrays have another layout"
+    for number in (1.25, 2.5j, *(np.dtype(name).type(1) for name in DTYPES)):
+        raw = np.asarray(number).tobytes()
+        if ctypes.string_at(id(number) + HEAD, len(raw)) != raw:
+            return f"numbers of type {type(number).__name__} have another layout"
+    return "" if _errors_are_read() else "NumPy's error state has another layout"
+
+
+def _errors_are_read() -> bool:
+    """Whether `RAISING` says of NumPy's error state what it shall."""
+    cases = {"ignore": 0, "warn": 0, "raise": 1, "call": 1, "print": 0, "log": 0}
+    for how, expected in cases.items():
+        for kind in ("divide", "over", "under", "invalid"):
+            with np.errstate(**{"all": "ignore", kind: how}):  # type: ignore[arg-type]
+                found = _in_capsule(_umath._extobj_contextvar.get(), b"numpy.ufunc.extobj")
+                if bool(ctypes.c_int.from_address(found).value & RAISING) != expected:
+                    return False
+    return True
+
+
+__all__ = [
+    "DATA", "DIMS", "DTYPE", "DTYPES", "FLAGS", "HEAD", "LAID_OUT", "NDIM", "RAISING", "mismatch",
+    "registered",
+]  # fmt: skip

@@ -1,0 +1,127 @@
+"""Which backend runs a Graph: the setting, what native code refuses, and what says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import fungrad as fg
+from fungrad.compiler import backend_choice
+from fungrad.compiler.native import backend
+from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.llvm_ir import Function, Module
+from fungrad.compiler.native.refused import Refused
+from fungrad.ir.graph import Graph
+
+GIVEN = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
+
+
+def sines_as_a_thousand(graph: Graph) -> Kernel:
+    """Takes Graphs of one sine of doubles, for which it writes 1000: what ran can be seen."""
+    if [e.primitive.name for e in graph.equations] != ["sin"]:
+        raise Refused("it is no sine")
+    module = Module()
+    code = Function(module, "kernel", "void", GIVEN, attributes="internal")
+    y = code.load(code.at(code.parameters[0], 1, "ptr"), "ptr")
+    size = graph.output_types[0].size
+    code.for_range(
+        0, size, lambda i: code.store(code.constant(1e3, "double"), code.at(y, i, "double"))
+    )
+    code.ret()
+    return Kernel(module, graph.input_types, graph.output_types)
+
+
+@pytest.fixture
+def thousands(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "GENERATORS", [sines_as_a_thousand])
+
+
+def test_a_change_of_the_setting_takes_effect_at_the_next_call(thousands: None) -> None:
+    f = fg.jit(np.sin)
+    guarded = fg.jit(lambda x: np.sin(x) if x[0] > 0 else x, branches="guard")
+    x = np.full(3, 0.5)
+    for _ in range(2):
+        for setting, expected in (("native", 1e3), ("numpy", np.sin(0.5)), ("auto", 1e3)):
+            fg.config.backend = setting
+            assert fg.config.backend == setting
+            for _ in range(3):
+                assert f(x).tolist() == [expected] * 3
+                assert guarded(x).tolist() == [expected] * 3
+
+
+def test_what_is_refused_says_why_and_runs_on_numpy(thousands: None) -> None:
+    g = fg.jit(lambda x: -np.sin(x))
+    assert g.lower(np.ones(2)).refused == ("sines_as_a_thousand: it is no sine",)
+    assert g.lower(np.ones(2)).native == "" and "sin" in g.lower(np.ones(2)).source
+    assert g(np.ones(2)).tolist() == (-np.sin(np.ones(2))).tolist()
+
+
+def test_the_text_of_a_native_program(thousands: None) -> None:
+    lowered = fg.jit(np.sin).lower(np.ones(2))
+    assert "define ptr @fg_entry" in lowered.native and "\nfg_entry:" in lowered.native
+    assert lowered.refused == ()
+    assert "sin(" in lowered.source, "what stands behind it is shown"
+    fg.config.backend = "numpy"
+    assert lowered.native == ""
+
+
+def test_the_names_of_settings(native: None) -> None:
+    with pytest.raises(fg.errors.ArgumentError, match='"auto", "numpy" or "native", not 3'):
+        fg.config.backend = 3
+    assert fg.config.backend == "native"
+
+
+def test_without_llvmlite(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_choice, "installed", lambda: False)
+    with pytest.raises(fg.errors.MissingExtraError, match=r"fungrad\[native\]"):
+        fg.config.backend = "native"
+    assert fg.config.backend == "native"
+    fg.config.backend = "auto"
+    assert fg.jit(np.sin)(1.0) == np.sin(1.0)
+
+
+def test_where_memory_is_laid_out_otherwise_numpy_runs(
+    thousands: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.symbols, "mismatch", lambda: "arrays have another layout")
+    backend.usable.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="arrays have another layout") as seen:
+            assert fg.jit(np.sin)(1.0) == np.sin(1.0)
+            assert fg.jit(lambda x: np.sin(x))(1.0) == np.sin(1.0)
+        assert len(seen) == 1
+    finally:
+        backend.usable.cache_clear()
+
+
+@pytest.mark.parametrize(("value", "setting"), [("0", "numpy"), ("1", "auto"), ("", "auto")])
+def test_the_environment_sets_the_start(value: str, setting: str) -> None:
+    script = "import fungrad, sys; print(fungrad.config.backend, 'llvmlite' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "FUNGRAD_NATIVE": value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == [setting, "False"]
+
+
+def test_eager_loops_are_offered_too(thousands: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def watching(graph: Graph) -> Kernel:
+        seen.append([e.primitive.name for e in graph.equations])
+        raise Refused("it only looks")
+
+    monkeypatch.setattr(backend, "GENERATORS", [watching])
+    found = fg.lax.fori_loop(0, 5, lambda i, x: x * 1.5, np.ones(3))
+    np.testing.assert_array_equal(found, np.full(3, 1.5**5))
+    assert seen and seen[0] == ["scan"]

@@ -49,6 +49,8 @@ FOLDERS = (
     "config",
     "random",
     "nn",
+    "optimizers",
+    "fitting",
     "source_export",
     "inspect",
     "serialisation",

@@ -587,3 +587,74 @@ def test_json_that_is_none_of_ours(text, path):
     path.write_bytes(damage.packed({"graph.json": text}))
     with pytest.raises(SavedFileError):
         fg.load(path)
+
+
+class Dense(NamedTuple):
+    weights: Any
+    bias: Any
+
+
+def test_trees_come_back_as_they_were(path):
+    tree = {
+        "layers": [Dense(np.arange(6.0).reshape(2, 3), np.float32(2.5)), None, ("tanh", 1, True)],
+        "state": OrderedDict(count=np.zeros((), np.int64), rate=0.1, c=1j, far=float("inf")),
+        "none": np.zeros((0, 3), np.float16),
+        "columns": np.asfortranarray(np.arange(4).reshape(2, 2)),
+    }
+    fg.save_tree(tree, path)
+    found = fg.load_tree(path)
+    assert fg.tree_structure(found) == fg.tree_structure(tree)
+    for got, leaf in zip(fg.tree_leaves(found), fg.tree_leaves(tree), strict=True):
+        assert same(got, leaf)
+    found["layers"][0].weights[0, 0] = 7.0  # writable
+    with open(path, "rb") as file:
+        assert fg.load_tree(file)["layers"][2] == ("tanh", 1, True)
+
+
+def test_a_training_run_goes_on_from_its_checkpoint(path):
+    optimizer = fg.optimizers.adam(0.1)
+
+    def steps(params, state, count):
+        for _ in range(count):
+            updates, state = optimizer.update(fg.tree_map(np.cos, params), state, params)
+            params = fg.optimizers.apply_updates(params, updates)
+        return params, state
+
+    start = {"w": np.linspace(0.0, 1.0, 4)}
+    expected, _ = steps(start, optimizer.init(start), 6)
+    fg.save_tree(steps(start, optimizer.init(start), 3), path)
+    found, _ = steps(*fg.load_tree(path), 3)
+    np.testing.assert_array_equal(found["w"], expected["w"])
+
+
+def test_what_a_tree_file_cannot_hold(path):
+    with pytest.raises(ArgumentError, match=r"leaf \['f'\] cannot be saved: it is"):
+        fg.save_tree({"f": np.sin.__call__, "x": 1.0}, path)
+    assert list(path.parent.iterdir()) == []
+    with pytest.raises(ArgumentError, match="array of object"):
+        fg.save_tree([np.array([None])], path)
+
+
+def test_a_file_is_read_by_the_function_that_its_kind_wants(path):
+    fg.save_tree([1.0], path)
+    with pytest.raises(SavedFileError, match=r"holds a tree: read it by fg\.load_tree"):
+        fg.load(path)
+    fg.save(fg.export(np.sin)(1.0), path)
+    with pytest.raises(SavedFileError, match=r"holds a function: read it by fg\.load"):
+        fg.load_tree(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(SavedFileError, match="damaged"):
+        fg.load_tree(path)
+
+
+def test_a_file_stays_whole_while_it_is_written_again(path, monkeypatch):
+    fg.save_tree([1.0], path)
+
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    with pytest.raises(OSError, match="no space"):
+        fg.save_tree([2.0], path)
+    monkeypatch.undo()
+    assert fg.load_tree(path) == [1.0] and list(path.parent.iterdir()) == [path]

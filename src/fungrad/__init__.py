@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fungrad import lax as lax
     from fungrad import nn as nn
     from fungrad import numpy as numpy
+    from fungrad import optimizers as optimizers
     from fungrad import random as random
     from fungrad import scipy as scipy
     from fungrad import sparse as sparse
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from fungrad.debugging import debug as debug
     from fungrad.engines import from_jax as from_jax
     from fungrad.engines import to_jax as to_jax
+    from fungrad.fitting import curve_fit as curve_fit
+    from fungrad.fitting import minimize as minimize
     from fungrad.host.external import external as external
     from fungrad.host.external import pure_callback as pure_callback
     from fungrad.implicit.implicit_function_rules import custom_linear_solve as custom_linear_solve
@@ -63,7 +66,9 @@ if TYPE_CHECKING:
     from fungrad.rematerialisation.policies import save_nothing as save_nothing
     from fungrad.serialisation.archive import export as export
     from fungrad.serialisation.archive import load as load
+    from fungrad.serialisation.archive import load_tree as load_tree
     from fungrad.serialisation.archive import save as save
+    from fungrad.serialisation.archive import save_tree as save_tree
     from fungrad.source_export.to_source import to_source as to_source
     from fungrad.taylor.jet import jet as jet
     from fungrad.taylor.jet import nth_derivative as nth_derivative
@@ -106,6 +111,7 @@ _LATER = {
     "checkpoint_name": "fungrad.rematerialisation.policies",
     "clear_caches": "fungrad.compiler.jit",
     "combine": "fungrad.tree_parts",
+    "curve_fit": "fungrad.fitting",
     "custom_jvp": "fungrad.custom_rules.custom_vjp_jvp",
     "custom_linear_solve": "fungrad.implicit.implicit_function_rules",
     "custom_root": "fungrad.implicit.implicit_function_rules",
@@ -132,11 +138,14 @@ _LATER = {
     "linear_transpose": "fungrad.linear_maps.linearize",
     "linearize": "fungrad.linear_maps.linearize",
     "load": "fungrad.serialisation.archive",
+    "load_tree": "fungrad.serialisation.archive",
     "make_jaxpr": "fungrad.transforms.vmap_and_staging",
+    "minimize": "fungrad.fitting",
     "nn": "fungrad.nn",
     "no_gradient": "fungrad.primitives.stop_gradient",
     "nth_derivative": "fungrad.taylor.jet",
     "numpy": "fungrad.numpy",
+    "optimizers": "fungrad.optimizers",
     "partition": "fungrad.tree_parts",
     "profile": "fungrad.inspect.profile.profile",
     "pure_callback": "fungrad.host.external",
@@ -151,6 +160,7 @@ _LATER = {
     "save_everything": "fungrad.rematerialisation.policies",
     "save_names": "fungrad.rematerialisation.policies",
     "save_nothing": "fungrad.rematerialisation.policies",
+    "save_tree": "fungrad.serialisation.archive",
     "scipy": "fungrad.scipy",
     "sparse": "fungrad.sparse",
     "stop_gradient": "fungrad.primitives.stop_gradient",

@@ -1,4 +1,4 @@
-"""The data set that fungrad ships for examples. Knows NumPy and this folder; nothing of fungrad.
+"""The data set that fungrad ships for examples, and minibatches.
 
 Source and licence stand beside the data, in old_faithful.md.
 """
@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["OldFaithful", "old_faithful"]
+from fungrad.data.minibatches import minibatches
+
+__all__ = ["OldFaithful", "minibatches", "old_faithful"]
 
 
 class OldFaithful(NamedTuple):

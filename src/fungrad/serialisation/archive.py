@@ -1,4 +1,4 @@
-"""Traced functions and Graphs in files: `export`, `save`, `load`.
+"""Traced functions, Graphs and trees in files: `export`, `save`, `load`, `save_tree`, `load_tree`.
 
 A file is a zip archive of graph.json and of arrays in NumPy's own format. Reading it runs nothing
 that the file names. Knows staging, trees and the coder of Graphs.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -36,6 +37,8 @@ from fungrad.transforms.arguments.binding import input_type, leaf_names, owned
 
 Target = str | PathLike[str] | IO[bytes]
 FORMAT, VERSION, CONTENT = "fungrad", 1, "graph.json"
+READERS_OF = {"graph": "load", "function": "load", "tree": "load_tree"}
+"""The function that reads each kind of content."""
 PICTURES = (".html", ".svg", ".dot", ".mmd")
 
 
@@ -181,13 +184,7 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
             "end the name in .fungrad."
         )
     writer = Writer(sources)
-    content: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "kind": "graph" if isinstance(what, Graph) else "function",
-        "longdouble": int(np.finfo(np.longdouble).nmant),
-        "graphs": writer.graphs,
-    }
+    content: dict[str, Any] = {"kind": "graph" if isinstance(what, Graph) else "function"}
     check_graph(what if isinstance(what, Graph) else what.graph)
     try:
         if isinstance(what, Graph):
@@ -201,13 +198,67 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
             }
     except Unsavable as error:
         raise ArgumentError(f"This cannot be saved, because it holds {error.message}.") from None
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        _member(archive, CONTENT, text.encode("utf-8"))
-        for number, array in enumerate(writer.arrays):
-            data = io.BytesIO()
-            np.lib.format.write_array(data, np.asarray(array), allow_pickle=False)
-            _member(archive, f"{number}.npy", data.getvalue())
+    _write(path, content, writer)
+
+
+@boundary
+def save_tree(tree: Any, path: Target) -> None:
+    """Writes a tree of arrays and numbers to a file that `load_tree` reads on any machine.
+
+    For parameters, states of optimisers and checkpoints of a training run. The file is complete or
+    not there: it is written aside and renamed.
+
+    Args:
+      tree: arrays, NumPy's and Python's numbers, strings and None in lists, tuples, dicts, named
+        tuples, dataclasses and other registered containers.
+      path: the file, by custom `x.fungrad`, or an open binary one.
+
+    Raises:
+      ArgumentError: where a leaf is something else, by its path in the tree.
+
+    >>> import numpy as np, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "parameters.fungrad")
+    >>> save_tree({"w": np.ones((2, 3)), "layers": [1, 2.5]}, path)
+    >>> load_tree(path)["layers"]
+    [1, 2.5]
+    """
+    leaves, treedef = pytree.flatten(tree)
+    writer = Writer(False)
+    written = []
+    for name, leaf in zip(pytree.paths(treedef), leaves, strict=True):
+        try:
+            written.append(writer.write(leaf))
+        except Unsavable as error:
+            raise ArgumentError(
+                f"The leaf {name or 'of this tree'} cannot be saved: it is {error.message}. "
+                "save_tree takes arrays, numbers and strings."
+            ) from None
+    content = {"kind": "tree", "tree": writer.write(treedef), "leaves": written}
+    _write(path, content, writer)
+
+
+def _write(path: Target, content: dict[str, Any], writer: Writer) -> None:
+    """An archive, at once: a reader never finds half of one."""
+    head = {"format": FORMAT, "version": VERSION, "kind": content["kind"]}
+    head["longdouble"] = int(np.finfo(np.longdouble).nmant)
+    text = json.dumps(
+        head | {"graphs": writer.graphs} | content,
+        ensure_ascii=False, allow_nan=False, separators=(",", ":"),
+    )  # fmt: skip
+    named = isinstance(path, (str, PathLike))
+    target: Any = Path(f"{os.fspath(path)}.{os.getpid()}.part") if named else path  # type: ignore[arg-type]
+    try:
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            _member(archive, CONTENT, text.encode("utf-8"))
+            for number, array in enumerate(writer.arrays):
+                data = io.BytesIO()
+                np.lib.format.write_array(data, np.asarray(array), allow_pickle=False)
+                _member(archive, f"{number}.npy", data.getvalue())
+        if named:
+            os.replace(target, path)  # type: ignore[arg-type]
+    finally:
+        if named:
+            target.unlink(missing_ok=True)
 
 
 def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -234,14 +285,8 @@ def load(path: Target, *, max_bytes: int | None = None) -> Any:
         here.
       FileNotFoundError: where there is no such file.
     """
-    try:
-        with (
-            nullcontext(path) if not isinstance(path, (str, PathLike)) else open(path, "rb") as file
-        ):
-            members = Members(file, max_bytes)
-            content = json.loads(members.read(CONTENT))
-            _check_head(content)
-            reader = Reader(members.arrays(), content["longdouble"])
+
+    def loaded(content: Any, reader: Reader) -> Any:
         for item in content["graphs"]:
             reader.graph(item)
         graph = check_graph(reader.graphs[-1])
@@ -254,6 +299,50 @@ def load(path: Target, *, max_bytes: int | None = None) -> Any:
         ):  # fmt: skip
             raise SavedFileError("its trees and its Graph have different numbers of leaves.")
         return Exported(graph, inputs, outputs, names)
+
+    return _read(path, max_bytes, "load", loaded)
+
+
+@boundary
+def load_tree(path: Target, *, max_bytes: int | None = None) -> Any:
+    """The tree that `save_tree` wrote; its arrays are new and can be written to.
+
+    Args:
+      path: the file, or an open binary one.
+      max_bytes: how much may be unpacked, as for `load`.
+
+    Raises:
+      SavedFileError: where the file is not one of `save_tree`'s, is damaged, unpacks to more than
+        `max_bytes`, or has a container that is not declared here.
+      FileNotFoundError: where there is no such file.
+    """
+
+    def loaded(content: Any, reader: Reader) -> Any:
+        treedef = reader.read(content["tree"])
+        leaves = [reader.read(leaf) for leaf in content["leaves"]]
+        if treedef.leaf_count != len(leaves):
+            raise SavedFileError("its tree has another number of leaves.")
+        owned = [np.array(x) if isinstance(x, np.ndarray) else x for x in leaves]
+        return pytree.unflatten(treedef, owned)
+
+    return _read(path, max_bytes, "load_tree", loaded)
+
+
+def _read(
+    path: Target,
+    max_bytes: int | None,
+    name: str,
+    loaded: Callable[[Any, Reader], Any],
+) -> Any:
+    """What `loaded` makes of an archive that the function of this name reads."""
+    try:
+        with (
+            nullcontext(path) if not isinstance(path, (str, PathLike)) else open(path, "rb") as file
+        ):
+            members = Members(file, max_bytes)
+            content = json.loads(members.read(CONTENT))
+            _check_head(content, name)
+            return loaded(content, Reader(members.arrays(), content["longdouble"]))
     except FileNotFoundError:
         raise
     except FungradError as error:
@@ -269,7 +358,7 @@ def _shown(path: Target) -> str:
     return repr(Path(path).name) if isinstance(path, (str, PathLike)) else "the file"
 
 
-def _check_head(content: Any) -> None:
+def _check_head(content: Any, name: str) -> None:
     if content["format"] != FORMAT:
         raise SavedFileError(f"its format is {content['format']!r}.")
     if content["version"] != VERSION:
@@ -277,8 +366,11 @@ def _check_head(content: Any) -> None:
             f"its version is {content['version']!r}, and this fungrad reads version {VERSION}: "
             "install a newer fungrad, or save it again."
         )
-    if content["kind"] not in ("graph", "function"):
+    reader = READERS_OF.get(content["kind"])
+    if reader is None:
         raise SavedFileError(f"it holds a {content['kind']!r}.")
+    if reader != name:
+        raise SavedFileError(f"it holds a {content['kind']}: read it by fg.{reader}.")
 
 
-__all__ = ["Exported", "export", "load", "save"]
+__all__ = ["Exported", "export", "load", "load_tree", "save", "save_tree"]

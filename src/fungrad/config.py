@@ -25,7 +25,7 @@ else:
 
 
 class Config:
-    """The settings. What is not one cannot be set."""
+    """The settings. No other attribute can be set."""
 
     __slots__ = ()
 
@@ -118,7 +118,7 @@ class Config:
 
     @property
     def branches(self) -> str:
-        """What compiled functions do where Python asks for a value (`if x > 0`, `int(n)`):
+        """How compiled functions act where Python asks for a value (`if x > 0`, `int(n)`):
         "error" refuses, "guard" follows the answer and makes a program for each path.
 
         At the start "error". `fg.jit(f, branches="guard")` decides for one function. It holds for

@@ -17,7 +17,7 @@ class FungradError(Exception):
 
 
 def instead_of(asked: str) -> str:
-    """What to write instead of asking a value without a number for one: `asked` says for what."""
+    """The rewrite of code that asks a value without a number for one: `asked` says for what."""
     if asked == "bool()":
         return "Use np.where or fg.lax.cond instead of `if`"
     if asked == "an index":
@@ -38,7 +38,7 @@ _BY_MASK = (
     "a boolean index", "np.where(", "np.nonzero", "np.flatnonzero", "np.argwhere", "np.compress(",
     "np.extract(",
 )  # fmt: skip
-"""What gives as many elements as a condition holds for."""
+"""Functions whose results have as many elements as a condition holds for."""
 
 
 class AbstractBooleanError(FungradError, TypeError):
@@ -66,7 +66,7 @@ class AbstractValueError(FungradError, TypeError):
 
         fg.jit(lambda n: np.zeros(int(n)), static_argnums=0)(3)
 
-    What prints is `fg.debug.print("{x}", x=x)`; what picks by a mask is `np.where(mask, x, 0.0)` or
+    Printing is `fg.debug.print("{x}", x=x)`; picking by a mask is `np.where(mask, x, 0.0)` or
     `np.sum(x, where=mask)`.
     """
 

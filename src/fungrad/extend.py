@@ -1,4 +1,4 @@
-"""What extenders need: the families of primitives, and the types that their rules speak
+"""The interface for extensions: the families of primitives, and the types that their rules speak
 of.
 
 A declared primitive is a function that every transform understands:

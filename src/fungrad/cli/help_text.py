@@ -106,7 +106,8 @@ examples:
   fungrad cost model.py:loss --arg w=0.5 --arg x=@data.npy --grad --json
 
 Counted, not measured: operations, bytes read and written, bytes alive at once, and what each pass
-of the optimiser removed. A scan counts its steps, a while one trip. What no rule knows is listed.
+of the optimiser removed. A scan counts its steps, a while one trip. Primitives without a rule are
+listed.
 
 {ARGUMENTS}
 {EXITS}"""

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     full_traceback = os.environ.get("FUNGRAD_TRACEBACK") == "full"
     output = sys.stdout
-    # What the user's code prints must not get between the braces of --json.
+    # Output of the user's code must not get between the braces of --json.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
     try:
         with elsewhere:

@@ -24,7 +24,7 @@ _FILE = re.compile(r"(?P<path>.*?\.(?P<kind>npy|npz|csv|tsv))(?::(?P<part>.*))?"
 
 
 class InputError(Exception):
-    """What the user gave cannot be used; the message says why, and what to write instead."""
+    """An argument that cannot be used; the message says why, and what to write instead."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

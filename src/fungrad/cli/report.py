@@ -21,7 +21,7 @@ FIRST_ENTRIES = 4
 
 
 class Report:
-    """What one command found, in the order in which it is shown."""
+    """The findings of one command, in the order in which it is shown."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[str, Any]] = []

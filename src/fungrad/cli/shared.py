@@ -1,4 +1,5 @@
-"""What the command line's commands share: from options to a Call, and from findings to an answer.
+"""Code that the command line's commands share: from options to a Call, and from findings to an
+answer.
 
 Knows Calls and Reports; knows no command. Exit codes: 0 done, 1 a check failed.
 """
@@ -51,7 +52,7 @@ def near_path(file: str) -> str:
 
 
 def head(call: Call, names: Sequence[str]) -> dict[str, Any]:
-    """What each command's JSON begins with."""
+    """The first entries of each command's JSON."""
     return {
         "function": call.name,
         "file": call.file,

@@ -31,7 +31,7 @@ from fungrad.transforms.engine.reverse import linearized
 
 
 class Rules(Record):
-    """What a structural primitive gives to get its reverse mode.
+    """The parts that a structural primitive gives to get its reverse mode.
 
     record: `(args, wanted, **params) -> (outputs, residuals)`, on arrays.
     replay: `(args, residuals, cotangents, wanted, **params) -> cotangents of the wanted args`, on

@@ -195,7 +195,7 @@ def _forward(args: Any, slots: Any, *, body: Graph, counts: Counts, **params: An
 
 
 class _Moved(Record):
-    """What a pullback hands on: the positions of the consts, carries and xs that have cotangents,
+    """The layout of a pullback: the positions of the consts, carries and xs that have cotangents,
     and of the ys.
     """
 

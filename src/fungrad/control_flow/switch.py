@@ -79,7 +79,7 @@ def _with_tangents(
 
 def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
     if not batched[0]:
-        # What no branch maps stays one value: it may be what another branch or loop depends on.
+        # A value that no branch maps stays one: another branch or loop may depend on it.
         found = [batch(b, batched[1:], size).flags for b in branches]
         mapped = tuple(any(flags) for flags in zip(*found, strict=True))
         new = tuple(batch(b, batched[1:], size, all_outputs=mapped).graph for b in branches)

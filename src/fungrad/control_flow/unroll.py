@@ -27,7 +27,7 @@ from fungrad.transforms.engine.batching import take_first
 UNFOLDED = {call, switch, while_loop, scan}
 """What `unfold` can evaluate; primitives of other files that hold one Graph add themselves."""
 RECORDS = {"scan_record": scan, "switch_record": switch, "while_loop_record": while_loop}
-"""What computes the same as the primitive that reverse mode puts in its place."""
+"""The primitive that computes the same as the one that reverse mode puts in its place."""
 
 
 def unfolds(primitive: Any) -> bool:

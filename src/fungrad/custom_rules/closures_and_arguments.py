@@ -1,4 +1,4 @@
-"""What functions with rules of their own share: arguments, and what they close over.
+"""Arguments and closed-over values of functions with rules of their own.
 
 Parts the arguments of a call into traced inputs and the rest, finds the traced values that a
 function closes over, and lets it run later with other values in their place. Knows staging and
@@ -60,9 +60,8 @@ class Signature:
 class Arguments:
     """The arguments of one call: its traced leaves, which are `inputs`, and all else as it is.
 
-    What is no tracer is concrete, so it is neither differentiated nor batched, and the function
-    gets it
-    unchanged: an integer stays an integer that Python can loop over, also under jit.
+    A value that is no tracer is concrete, so it is neither differentiated nor batched, and the
+    function gets it unchanged: an integer stays an integer that Python can loop over, also under jit.
     """
 
     def __init__(

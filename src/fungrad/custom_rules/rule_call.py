@@ -36,7 +36,7 @@ from fungrad.transforms.engine.batching import batched_call
 
 
 class Functions(Protocol):
-    """What a rule asks of the user's declaration."""
+    """The user's declaration, as a rule reads it."""
 
     f: Callable[..., Any]
     fwd: Callable[..., Any] | None
@@ -311,7 +311,7 @@ class BatchedRule(Rule):
         result: list[Any] = []
         for cotangent, is_mapped, batched in zip(found, mapped, self.flags, strict=True):
             if cotangent is None or is_mapped == batched:
-                # What is the same for all examples collects the cotangents of all.
+                # An input that is the same for all examples collects the cotangents of all.
                 many = cotangent is not None and not batched
                 result.append(mul(cotangent, self.size) if many else cotangent)
             elif batched:

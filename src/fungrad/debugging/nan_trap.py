@@ -112,7 +112,7 @@ def trap(nan: bool = True, inf: bool = True, kinks: bool = False) -> Iterator[No
     """A block that raises where a NaN or an infinity is first made, forward or backward.
 
     It sees every primitive of fungrad's transforms with its values, and NumPy's own arithmetic on
-    plain arrays. Jitted functions and loops are looked into where a NaN leaves them. What runs
+    plain arrays. Jitted functions and loops are looked into where a NaN leaves them. Code that runs
     under `np.errstate(invalid="ignore")` is let through.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a demo reports: sentences about what it found, and claims with their measured errors."""
+"""The report of a demo: sentences about its findings, and claims with their measured errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Claim:
 
 @dataclass
 class Result:
-    """What one demo found."""
+    """The findings of one demo."""
 
     title: str
     found: list[str] = field(default_factory=list)

@@ -143,7 +143,9 @@ class External(OfFunction):
         return _call(filled, [cotangent, output, *args], {}, types)
 
     def _filled(self, cotangent: Any, output: Any, *args: Any) -> Any:
-        """What the user's vjp returns, with zeros for None and for what has no derivative."""
+        """The results of the user's vjp, with zeros for None and for inputs without a
+        derivative.
+        """
         found = _as_tuple(self._vjp(cotangent, output, *args), len(args))
         result = []
         for arg, part in zip(args, found, strict=True):

@@ -1,6 +1,6 @@
 """`iterate`, a function applied until nothing changes, without a derivative of its own.
 
-What fixed_point searches with, under every trace: `implicit` gives it its derivatives. Knows
+The search of fixed_point, under every trace: `implicit` gives it its derivatives. Knows
 staging.
 """
 

@@ -95,8 +95,8 @@ def custom_root(
     Args:
       f: a function from a tree to a tree of the same types; written so that it can be traced.
       initial_guess: where `solve` begins; the solution does not depend on it.
-      solve: `solve(f, initial_guess)` -> x. Any code: in eager mode it gets arrays. What it closes
-        over is constant to it: the derivative is that of the equation f(x) = 0.
+      solve: `solve(f, initial_guess)` -> x. Any code: in eager mode it gets arrays. Values that it
+        closes over are constant to it: the derivative is that of the equation f(x) = 0.
       tangent_solve: `tangent_solve(g, y)` -> the solution of g(x) = y for a linear g; traced, as
         `lambda g, y: y / g(1.0)` for numbers, or `np.linalg.solve(fg.jacobian(g)(y), y)` for
         vectors.
@@ -156,8 +156,8 @@ def custom_linear_solve(
     Args:
       matvec: a linear function from a tree to a tree of the types of b; traced.
       b: the right-hand side.
-      solve: `solve(matvec, b)` -> x. Any code: in eager mode it gets arrays. What it closes over,
-        such as a factorisation, is constant to it: the derivative is that of the equation.
+      solve: `solve(matvec, b)` -> x. Any code: in eager mode it gets arrays. Values that it
+        closes over, such as a factorisation, are constant to it: the derivative is the equation's.
       transpose_solve: the same for the transposed matvec; needed in reverse mode.
       symmetric: whether matvec is its own transpose, so that `solve` does for both.
       has_aux: whether the solvers return (x, aux); aux is not differentiated.

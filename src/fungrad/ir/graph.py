@@ -17,7 +17,7 @@ from fungrad.support.record import Record
 
 
 class PrimitiveLike(Protocol):
-    """What the IR asks of a primitive: a name, a type rule, and that it can be called on values."""
+    """A primitive as the IR needs it: a name, a type rule, and that it can be called on values."""
 
     name: str
     module: str
@@ -170,9 +170,7 @@ class Graph:
 
     @cached_property
     def derived(self) -> dict[Any, Any]:
-        """What transforms have made of this Graph, kept with it: its derivatives, batched forms,
-        plans.
-        """
+        """All that was made of this Graph, kept with it: derivatives, batched forms, programs."""
         return {}
 
     def subgraphs(self) -> Iterator[Graph]:

@@ -1,7 +1,8 @@
 """Whether a program may regroup its sums and products: the setting, and a Graph's own
 choice.
 
-What only holds in exact arithmetic is done where this says so, and nowhere else. Knows the IR.
+Rules that hold in exact arithmetic only are applied where this says so, and nowhere else. Knows the
+IR.
 """
 
 from __future__ import annotations

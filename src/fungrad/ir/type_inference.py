@@ -15,7 +15,7 @@ from fungrad.ir.types import Type
 class Inference:
     """The output Types of primitives in one Graph: equal ones are one object.
 
-    What is found for an equation without parameters is kept by the identities of the primitive and
+    The types of an equation without parameters are kept by the identities of the primitive and
     its input Types: most equations of a long Graph are like an earlier one.
     """
 
@@ -24,7 +24,7 @@ class Inference:
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[Type, ...]] = {}
         self._held: list[Any] = []
-        """What the keys are made of, so that nothing else gets its identity."""
+        """The objects in the keys, held so that no other gets their identity."""
         self._types: dict[Any, Type] = {}
 
     def outputs(

@@ -222,7 +222,7 @@ def _told(f: Callable[..., Any], named: Any, callback: Callable[[int, Any], Any]
 
 
 def _pair(f: Any, out: Any) -> Any:
-    """What a body returned, checked to be a carry and a y."""
+    """The results of a body, checked to be a carry and a y."""
     if not (isinstance(out, tuple) and len(out) == 2):
         found = f"{len(out)} values" if isinstance(out, tuple) else f"{type(out).__name__}"
         raise StructureMismatchError(

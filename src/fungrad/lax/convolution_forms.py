@@ -150,7 +150,8 @@ def conv_general_dilated_patches(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """What a convolution multiplies by its kernels: each window as features of its place.
+    """The matrix that a convolution multiplies by its kernels: each window as features of its
+    place.
 
     Args:
       lhs: the inputs, (N, C, *lengths). filter_shape: the shape of a window. The others are those

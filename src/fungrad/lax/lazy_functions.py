@@ -1,4 +1,4 @@
-"""What jax.lax has besides control flow, imported when one of it is first asked for."""
+"""Functions of jax.lax besides control flow, imported when the first of them is asked for."""
 
 from fungrad.lax.convolution import ConvDimensionNumbers as ConvDimensionNumbers
 from fungrad.lax.convolution import conv as conv

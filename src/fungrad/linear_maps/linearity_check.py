@@ -98,7 +98,7 @@ def _is_linear(equation: Equation, inputs: tuple[Any, ...], outputs: tuple[Varia
 
 
 def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | None:
-    """What is found in the Graphs of a call, a branch or a loop; None where there are none."""
+    """The finding in the Graphs of a call, a branch or a loop; None where there are none."""
     primitive = RECORDS.get(equation.primitive.name, equation.primitive)
     if primitive in _PULLBACKS:
         return _pulled(equation, states)
@@ -111,7 +111,7 @@ def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | No
 def _inside_of(
     primitive: Any, equation: Equation, states: Sequence[State]
 ) -> Sequence[State] | None:
-    """What is found in an equation, its primitive taken for the given one."""
+    """The finding in an equation, its primitive taken for the given one."""
     params = equation.params
     if "graph" in params and len(params["graph"].inputs) == len(states):
         return looked_at(params["graph"], states)
@@ -154,7 +154,7 @@ _PULLBACKS = (switch_pullback, while_loop_pullback, scan_pullback)
 
 
 def _pulled(equation: Equation, states: Sequence[State]) -> Sequence[State]:
-    """What is found in the pullback of a branch or a loop, whatever is in its trail."""
+    """The finding in the pullback of a branch or a loop, whatever is in its trail."""
     params = equation.params
     wanted: Sequence[bool] = params["wanted"]
     args, _, cotangents = parted(states, wanted, params["trailed"])

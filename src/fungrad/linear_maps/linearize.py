@@ -217,7 +217,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
     """The transpose of a linear function: <f x, y> = <x, f' y> for all x and y, unconjugated.
 
     f may be composed of everything that is linear in its arguments (sums, indexing, products with
-    constants, FFTs, solves by a constant matrix). What has a zero derivative on purpose
+    constants, FFTs, solves by a constant matrix). A derivative that is zero on purpose
     (`stop_gradient`, rounding) counts as zero.
 
     Args:

@@ -1,4 +1,4 @@
-"""What networks compute with their parameters: convolution, pooling, attention.
+"""Layers of networks as functions of their parameters: convolution, pooling, attention.
 
 Compositions of fungrad.lax and NumPy's functions; keeps no parameters and no state.
 """

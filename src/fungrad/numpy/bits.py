@@ -23,7 +23,7 @@ from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 
 def _weights(bitorder: str) -> Any:
-    """What each of the eight bits of a byte counts."""
+    """The value of each of the eight bits of a byte."""
     if bitorder not in ("big", "little"):
         raise ValueError("'order' must be either 'little' or 'big'")
     weights = (1 << np.arange(8)).astype(np.uint8)

@@ -1,7 +1,7 @@
 """NumPy's functions that make arrays, where traced values reach them.
 
-What depends on shapes alone is no traced array, `zeros_like(x)` of a traced x included: it may be
-written into, and no gradient flows to it. Only what traced values fill is traced.
+An array that depends on shapes alone is not traced, `zeros_like(x)` of a traced x included: it may
+be written into, and no gradient flows to it. Only what traced values fill is traced.
 `at(a)[i].set(x)` puts a traced value into an array of either kind.
 """
 

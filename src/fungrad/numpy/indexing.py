@@ -145,10 +145,10 @@ def _entry(item: Any) -> Any:
 
 
 def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
-    """What to index, the static part of the index, and its integer arrays.
+    """The array to index, the static part of the index, and its integer arrays.
 
-    Masks become the integer arrays of their true elements. What to index is x, but for 0-d masks,
-    which index a new axis of it.
+    Masks become the integer arrays of their true elements. The array to index is x, but for 0-d
+    masks, which index a new axis of it.
     """
     items = [_entry(item) for item in (index if type(index) is tuple else (index,))]
     if sum(1 for item in items if item is Ellipsis) > 1:

@@ -102,7 +102,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
 
 def _merged(where: Any, length: int, count: int) -> Any:
-    """What numpy.insert(np.arange(length), where, np.arange(length, length + count)) gives."""
+    """The result of numpy.insert(np.arange(length), where, np.arange(length, length + count))."""
     if len(where.shape) > 1:
         raise ValueError("index array argument obj to insert must be one dimensional or scalar")
     order = np.argsort(where, kind="stable")

@@ -1,7 +1,7 @@
 # ruff: noqa: F403 - every file lists its public names in __all__
 """The part of NumPy's namespace that few programs ask for, imported when one does.
 
-What stands in `fungrad.numpy` itself is there from the start.
+The functions of `fungrad.numpy` itself are there from the start.
 """
 
 from fungrad.numpy.apply_vectorize import *

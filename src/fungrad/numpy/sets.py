@@ -109,7 +109,7 @@ def unique(
 
 
 def _result(function: Any, *parts: Any) -> Any:
-    """What a function of NumPy's returns, with other contents: its class is NumPy's own."""
+    """The result of a function of NumPy's with other contents: its class is NumPy's own."""
     return type(function(np.zeros(0)))(*parts)
 
 

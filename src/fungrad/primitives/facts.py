@@ -1,4 +1,5 @@
-"""What a declaration says of a primitive beside its rules: facts that passes and tools ask for.
+"""Facts that a declaration states of a primitive beside its rules, and that passes and tools ask
+for.
 
 Each fact is checked against `eval` on the samples by tests/test_primitive_facts.py. `Primitive`
 lists them. Knows Types and equations; knows no primitive.
@@ -42,7 +43,7 @@ Cost = int | Work | Callable[[Equation], float | Work]
 
 
 class ScalarForm:
-    """What an elementwise primitive does to numbers, one of each argument.
+    """The form of an elementwise primitive for numbers, one of each argument.
 
     Attributes:
       operation: the name of an operation of scalar programs ("mul", "select"), of a function of C's
@@ -83,7 +84,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "kink": None,
     }
 )
-"""What holds where a declaration does not say a fact."""
+"""The facts of a declaration that does not state them."""
 
 
 def work_of(equation: Equation) -> Work | None:

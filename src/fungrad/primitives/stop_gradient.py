@@ -39,7 +39,8 @@ for it.
 
 
 def _below(x: Any, name: str | None, order: int) -> Any:
-    """What the outer transforms see of a value whose derivatives of order >= `order` are stopped.
+    """The value that the outer transforms see in place of one whose derivatives of order >= `order`
+    are stopped.
 
     The transform that differentiates now takes one order for itself and passes the derivative on.
     """

@@ -2,8 +2,8 @@
 
 The trace that differentiates gets one record for the whole function: the values of its inputs and
 of what it closes over, found while it runs. The backward pass runs the function again under a trace
-of its own. What a policy keeps is known by its place in the sequence of primitives, which is the
-same both times; so is what the function reads besides, which is compared by `Reads`.
+of its own. A value that a policy keeps is known by its place in the sequence of primitives, which
+is the same both times; so is what the function reads besides, which is compared by `Reads`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Flat = Callable[..., Sequence[Any]]
 
 
 class Reads:
-    """What a function reads besides traced values: a number of 64 bits for each primitive.
+    """The untraced values that a function reads: a number of 64 bits for each primitive.
 
     The first run notes them, the second one has to meet the same.
     """
@@ -346,4 +346,4 @@ def _never(*args: Any, **params: Any) -> Any:
 
 
 recompute = Primitive("recompute", eval=_never, type=_never, vjp=_vjp, multiple=True, batch=_never)
-"""What a checkpointed function is on the tape of an eager reverse mode; no program holds it."""
+"""A checkpointed function on the tape of an eager reverse mode; no program holds it."""

@@ -85,8 +85,7 @@ def _does_nothing_else(graph: Graph) -> bool:
 
 
 def key_of(equation: Equation) -> Hashable:
-    """What two equations have in common when they compute the same; None where that cannot be
-    told.
+    """A key that equations share only if they compute the same; None where that cannot be told.
 
     Made of numbers and text where there are no parameters: the garbage collector passes over that.
     """
@@ -108,7 +107,7 @@ def key_of(equation: Equation) -> Hashable:
 
 
 def _part(value: Any) -> Hashable:
-    """What a parameter is known by: 0.0, -0.0, 0 and False are four."""
+    """The key of a parameter: 0.0, -0.0, 0 and False have four."""
     if isinstance(value, Graph):
         return id(value)
     if isinstance(value, (float, complex, np.generic)):

@@ -1,1 +1,1 @@
-"""What generated programs call while they run: buffers, threads, kernels. Knows NumPy alone."""
+"""The run-time library of generated programs: buffers, threads, kernels. Knows NumPy alone."""

@@ -141,7 +141,7 @@ def _paths() -> list[str]:
 
 
 class _State:
-    """What is known of the number of threads without asking."""
+    """The number of threads, as far as it is known without asking."""
 
     single = usable_cores() == 1
 

@@ -1,7 +1,7 @@
 """Memory for the intermediates of blocks, used again from call to call.
 
 A piece of work takes an arena, and gives it back when it ends, be it by an error; whoever comes
-meanwhile, another thread or an inner call, takes another one. What is given back beyond `LIMIT`
+meanwhile, another thread or an inner call, takes another one. Memory given back beyond `LIMIT`
 bytes is left to the garbage collector. Nothing in an arena ever reaches a user.
 """
 

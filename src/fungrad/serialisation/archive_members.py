@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.errors import SavedFileError
 
 SPARE, RATIO = 2**26, 20
-"""What is unpacked by default: so many bytes, and so many times the size of the file."""
+"""The default limits of unpacking: so many bytes, and so many times the size of the file."""
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 

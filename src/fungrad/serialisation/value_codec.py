@@ -43,7 +43,7 @@ SUBCLASSED = (np.generic, np.ndarray, np.dtype, Graph)
 
 
 class Unsavable(ArgumentError):
-    """What cannot be saved; the one who knows where it stands says so."""
+    """A value that cannot be saved; who knows where it stands adds that."""
 
 
 class Kind(NamedTuple):

@@ -104,7 +104,7 @@ class Values:
         return repr(value) if value.dtype.char == "g" else _finite(repr(value))
 
     def dtype(self, dtype: np.dtype[Any], boolean: str = "bool") -> str:
-        """What one writes for a dtype in a call of NumPy."""
+        """The text of a dtype in a call of NumPy."""
         if dtype == np.bool_:
             return boolean
         if dtype.kind == "O":

@@ -24,7 +24,7 @@ from fungrad.tracing.trace import shape_of, typeof
 
 MISSING = object()
 _INSTEAD = {shape_of: "np.shape", typeof: "np.asarray", zeros: "np.zeros_like", Type: "np.empty"}
-"""What does the same for arrays, with `np.empty` in place of a Type."""
+"""The function that does the same for arrays, with `np.empty` in place of a Type."""
 _ENGINE = (
     "fungrad.tracing",
     "fungrad.transforms",
@@ -68,7 +68,7 @@ class Copies(Values):
         return name
 
     def constant(self, name: str, value: Any, home: Mapping[str, Any]) -> str:
-        """What a module calls by a name: numbers, tuples and arrays keep that."""
+        """The object that a module calls by a name: numbers, tuples and arrays keep the name."""
         try:
             text = self.value(name, value)
         except NotWritable:  # a table too large, or what has no text: written as it is made

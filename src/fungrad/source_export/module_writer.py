@@ -1,7 +1,7 @@
 """Writes a Graph as a function in a module of plain NumPy, which runs without fungrad.
 
 One line an equation, as one writes it by hand; loops and branches (control_flow.py) are Python's.
-What is neither is a function of ours, copied into the module (inlined_functions.py). Runs nothing.
+All else is a function of ours, copied into the module (inlined_functions.py). Runs nothing.
 """
 
 from __future__ import annotations

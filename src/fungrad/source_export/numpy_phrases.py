@@ -1,7 +1,7 @@
 """Equations as one writes them in NumPy, for people: `x @ w`, `np.sum(x, axis=0)`.
 
-Each gives the numbers, dtypes and kinds of values that `eval` gives. What has no phrase here has an
-expression (numpy_expressions.py), or is a call. Knows primitives and Types.
+Each gives the numbers, dtypes and kinds of values that `eval` gives. A primitive without a phrase
+has an expression (numpy_expressions.py), or is a call. Knows primitives and Types.
 """
 
 from __future__ import annotations

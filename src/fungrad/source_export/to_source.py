@@ -291,7 +291,7 @@ def _static(tree: pytree.TreeDef, values: Values) -> list[str]:
 
 
 def _doc(name: str, names: Sequence[str], staged: Staged, fixed: Sequence[Parameter]) -> list[str]:
-    """What the function takes and returns."""
+    """The arguments and results of the function."""
     taken = [f"{n}: {_said(t)}" for n, t in zip(names, staged.graph.input_types, strict=True)]
     taken += [f"{p.name}: not read; it was {_shown(p.value)}" for p in fixed]
     places = [_quoted(path) for path in pytree.paths(staged.out)]

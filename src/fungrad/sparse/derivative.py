@@ -88,7 +88,7 @@ class Arguments:
 
     @property
     def key(self) -> Any:
-        """What tells two calls apart that need programs of their own."""
+        """A key that differs for calls that need programs of their own."""
         fixed = [
             x.tobytes() if isinstance(x, np.ndarray) else x
             for x, taken in zip(self.leaves, self.taken, strict=True)

@@ -68,7 +68,7 @@ def take_numbered(pattern: Pattern, numbers: np.ndarray) -> Pattern:
 
 
 def union(patterns: Sequence[Pattern | None]) -> Pattern | None:
-    """What the elements of any of some patterns of one size depend on."""
+    """The union of patterns of one size."""
     result = None
     for pattern in patterns:
         if pattern is not None and pattern is not result:

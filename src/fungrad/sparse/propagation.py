@@ -142,7 +142,7 @@ class Propagation:
 
 
 def _row(given: Given, at: int, length: int) -> Given:
-    """What one step of a scan reads of an argument."""
+    """The elements of an argument that one step of a scan reads."""
     size = given.size // length
     pattern = given.pattern
     return Given(
@@ -153,7 +153,7 @@ def _row(given: Given, at: int, length: int) -> Given:
 
 
 def _any_row(given: Given, length: int) -> Given:
-    """What any step of a scan reads of an argument, whose value is not known then."""
+    """The elements of an argument that any step of a scan reads; their values are not known."""
     pattern = given.pattern
     if pattern is not None:
         size = given.size // length

@@ -1,1 +1,1 @@
-"""What the rest stands on and Python alone provides: pytrees, records, imports made later."""
+"""Foundations that need Python alone: pytrees, records, imports made later."""

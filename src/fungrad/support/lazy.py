@@ -1,8 +1,9 @@
-"""What is imported when it is first needed. Knows the standard library alone.
+"""Imports that are made when they are first needed. Knows the standard library alone.
 
-The first gradient of a process counts the import. What only some programs need (loops, matrices of
-diagonals, LAPACK) is named by its module; a Graph that has such primitives brings it in. NumPy's
-functions come with the first trace, the optimiser and the backend with the first compiled Graph.
+The first gradient of a process counts the import. Code that only some programs need (loops,
+matrices of diagonals, LAPACK) is named by its module; a Graph that has such primitives brings it
+in. NumPy's functions come with the first trace, the optimiser and the backend with the first
+compiled Graph.
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ def _is_zero(index: int) -> Any:
 class JetTrace(Trace):
     """Observes a function along a curve. A tracer's `value` is its primal, its `extra` its Series.
 
-    What the user's function calls is solved up to `order` at once. What rules call while that
-    happens is solved as far as it is needed, and remembered in `solving` until then: that closes
-    the circles (the rule of sin speaks of cos, whose rule speaks of sin).
+    Primitives that the user's function calls are solved up to `order` at once. Those that rules
+    call while that happens are solved as far as they are needed, and remembered in `solving` until
+    then: that closes the circles (the rule of sin speaks of cos, whose rule speaks of sin).
     """
 
     __slots__ = ("order", "solving")

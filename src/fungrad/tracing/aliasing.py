@@ -47,7 +47,7 @@ class Apart:
 
 
 class Alias:
-    """What a handle shares its elements with: `base` by `step`, and views (weak references).
+    """The sharing of a handle's elements: `base` by `step`, and views (weak references).
 
     `refusal` says why the handle is read-only, and is empty where it may be written into.
     """
@@ -70,7 +70,7 @@ class Alias:
 
 
 def alias_of(tracer: Tracer) -> Alias | None:
-    """What a handle shares its elements with, if it is linked at all."""
+    """The sharing of a handle's elements, if it is linked at all."""
     return getattr(tracer, "alias", None)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of an ndarray that a trace holds on to and the program may write into.
+"""ndarrays that a trace holds on to and the program may write into.
 
 A small one is copied. A large one is made read-only as long as the trace needs it, together with
 the array that owns its memory, so that a write raises where it stands and no number changes; it is
@@ -156,7 +156,7 @@ class _Locked:
 
 
 _BUFFERS = (mmap.mmap, memoryview, bytearray)
-"""What may own memory besides ndarrays, such that NumPy can make a view writeable again."""
+"""Owners of memory besides ndarrays, such that NumPy can make a view writeable again."""
 _guard = threading.Lock()
 _owners: dict[int, _Locked] = {}
 

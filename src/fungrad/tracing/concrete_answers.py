@@ -24,7 +24,7 @@ def whole(value: Any) -> Any:
 
 
 def key(answer: Any) -> Hashable:
-    """What two answers have in common if and only if they are the same, to the bit."""
+    """A key that two answers share if and only if they are the same, to the bit."""
     if type(answer) is bool:
         return answer
     if isinstance(answer, (np.ndarray, np.generic)):

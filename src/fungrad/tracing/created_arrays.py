@@ -48,7 +48,7 @@ class Writable(ndarray):
     stand_in: Writable
     """Another view of the memory, whose own views tell that they are of a Writable."""
     tracer: Tracer
-    """What answers for the array; set where it is `Written`."""
+    """The object that answers for the array; set where it is `Written`."""
     views: list[weakref.ref[Writable]]
     """The views of the memory that this array owns; not set where there were none."""
 
@@ -178,8 +178,8 @@ def plain(array: Writable) -> ndarray:
 
 
 def unwrapped(value: Any) -> Any:
-    """What stands for an array of the program: a tracer, or a plain view; any other value as it
-    is.
+    """The value that stands for an array of the program: a tracer, or a plain view; any other value
+    as it is.
     """
     kind = type(value)
     if kind is Writable:

@@ -17,7 +17,7 @@ from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
 
 SAID = ("Tracer", "can't unbox array from PyObject")
-"""What errors say of a traced value."""
+"""Notes of errors about a traced value."""
 MISTAKEN = (TypeError, ValueError, AttributeError, NotImplementedError, BufferError)
 """The errors of code that was given what it does not take."""
 _TRACER = "fungrad.tracing.trace"

@@ -40,7 +40,7 @@ class GraphTrace(Trace):
     )  # fmt: skip
     closed = True
     remedy = ""
-    """What else to do where Python asks for a value, in a message."""
+    """Another remedy where Python asks for a value, in a message."""
 
     def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
         super().__init__(parent, label)
@@ -115,7 +115,9 @@ class GraphTrace(Trace):
         return known[0]
 
     def keep(self, value: np.ndarray) -> np.ndarray:
-        """What an array holds now, read-only; the same one as long as nobody writes into it."""
+        """The contents of an array now, read-only; the same array as long as nobody writes into
+        it.
+        """
         key: Any = value.base if type(value.base) is Writable else value
         known = self._held.get(id(key))
         if known is None or (known[1] is not value and not same_bits(value, known[1])):
@@ -280,7 +282,9 @@ def put(value: Any, error: type[Exception], asked: str, read: Callable[[Any], T]
 
 
 def _held(value: np.ndarray) -> np.ndarray:
-    """What an array holds now, read-only; a large one of one number takes the memory of that."""
+    """The contents of an array now, read-only; a large one of one number takes the memory of
+    that.
+    """
     if value.size >= LARGE and value.dtype.kind in "biuf" and value.itemsize <= 8:
         bits = value.view(f"u{value.itemsize}")  # -0.0 is not 0.0
         if bits.flat[-1] == bits.flat[0] and bool(np.all(bits == bits.flat[0])):

@@ -2,7 +2,7 @@
 
 It calls each equation's primitive under whatever trace is current, so that evaluating a Graph under
 a transform retraces it, and on plain arrays it computes. Values are dropped after their last use.
-What is recorded meanwhile keeps the user's line and the scope of the equation that it comes from.
+Equations recorded meanwhile keep the user's line and scope of the one that they come from.
 """
 
 from __future__ import annotations

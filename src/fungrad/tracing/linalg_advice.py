@@ -1,4 +1,4 @@
-"""What to do where LAPACK gives up. Knows errors and reverse mode's frames."""
+"""Advice where LAPACK gives up. Knows errors and reverse mode's frames."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
-    """What to do where LAPACK found a matrix singular, or not positive definite.
+    """Advice where LAPACK found a matrix singular, or not positive definite.
 
     `line` is the user's, as text. Nothing where the error is another one, or has its note.
     """

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-# What np.errstate sets; itself it takes as long as a tenth of a small gradient.
+# The setting that np.errstate makes; itself it takes as long as a tenth of a small gradient.
 _settings: ContextVar[Any] = getattr(
     importlib.import_module("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings")
 )

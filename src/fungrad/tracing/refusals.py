@@ -158,7 +158,7 @@ def _scalar_type() -> str:
 
 
 def bound_before() -> str:
-    """What to do where the innermost line outside of fungrad names a function that would have been
+    """Advice where the innermost line outside of fungrad names a function that would have been
     replaced, had the name been known; empty where it names none.
     """
     frame = sys._getframe(1)

@@ -190,7 +190,7 @@ _ADVICE = {
     ),
     "'Tracer' object cannot be interpreted as an integer": _NUMBER,
 }
-"""What to add to NumPy's own messages, which name no cause that a user could mend."""
+"""Additions to NumPy's own messages, which name no cause that a user could mend."""
 
 
 class _Refused(threading.local):

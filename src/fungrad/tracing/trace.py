@@ -99,7 +99,7 @@ class Trace:
         """Hears that an array of a trace below is written into while this one observes."""
 
     def origin(self, tracer: Tracer) -> str:
-        """What made a tracer, for messages."""
+        """The origin of a tracer, for messages."""
         return ""
 
     def run(self, f: Callable[..., Any], *args: Any) -> Any:
@@ -229,11 +229,11 @@ class Tracer:
     """A traced value: what user code holds in place of an ndarray while a transform runs.
 
     It behaves as an ndarray: operators, attributes, methods, NumPy's ufuncs and functions;
-    `isinstance(x, np.ndarray)` holds. What asks for its class in Python finds ndarray; `type(x)`,
-    and compiled code, which reads the memory of ndarrays, finds Tracer. It is a handle: `owner`,
-    `value` and `extra` stand for one traced value, which never changes; what writes into the array
-    gives the handle another one (`aliasing.adopt`). What is to stay as it is holds a handle of its
-    own (`aliasing.fresh`).
+    `isinstance(x, np.ndarray)` holds. Code that asks for its class in Python finds ndarray;
+    `type(x)`, and compiled code, which reads the memory of ndarrays, finds Tracer. It is a handle:
+    `owner`, `value` and `extra` stand for one traced value, which never changes; what writes into
+    the array gives the handle another one (`aliasing.adopt`). A value that is to stay as it is has
+    a handle of its own (`aliasing.fresh`).
     """
 
     __slots__ = ("__weakref__", "alias", "extra", "owner", "value")
@@ -243,7 +243,7 @@ class Tracer:
     value: Any
     extra: Any
     alias: Any
-    """What it shares its elements with (`aliasing.Alias`); not set where that is nothing."""
+    """The sharing of its elements (`aliasing.Alias`); not set where there is none."""
 
     def __init__(self, trace: Trace, value: Any, extra: Any) -> None:
         self.owner = trace
@@ -385,7 +385,7 @@ def unsupported(func: Any) -> UnsupportedFunctionError:
 
 
 def content(tracer: Tracer) -> tuple[int, int, int]:
-    """What a handle holds, as a key: copies of one value have the same."""
+    """A key of the value of a handle: copies of one value have the same."""
     return id(tracer.owner), id(tracer.value), id(tracer.extra)
 
 

@@ -83,7 +83,7 @@ def _blank(type_: Any) -> Any:
 
 
 def _found(made: OfFunction) -> Any:
-    """What the module of a function has under its name; None where there is nothing."""
+    """The object that a function's module has under its name; None where there is none."""
     try:
         found: Any = sys.modules[made.__module__]
         for name in made.__qualname__.split("."):

@@ -47,13 +47,13 @@ class _OfTraced(builtins.type):
 
 
 class SequenceBox(metaclass=_OfTraced):
-    """What lists and tuples with traced values in them are instances of."""
+    """The class of lists and tuples with traced values in them."""
 
     container = (builtins.list, builtins.tuple)
 
 
 class DictBox(metaclass=_OfTraced):
-    """What dicts with traced values in them are instances of."""
+    """The class of dicts with traced values in them."""
 
     container = builtins.dict
 

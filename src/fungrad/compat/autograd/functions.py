@@ -123,7 +123,7 @@ class Call:
         return [x for x, p in zip(leaves, flags, strict=True) if p is None]
 
     def output(self, leaves: Sequence[Any]) -> Any:
-        """What the function returns, made of its leaves."""
+        """The function's result, made of its leaves."""
         return leaves[0] if self.out is pytree.LEAF else pytree.unflatten(self.out, leaves)
 
     def run(self, *inputs: Any) -> tuple[Any, ...]:

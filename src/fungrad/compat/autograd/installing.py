@@ -51,7 +51,7 @@ class Finder:
             sys.modules.setdefault(NAME + loaded.removeprefix(PACKAGE), sys.modules[loaded])
 
     def _attribute(self, name: str) -> Any:
-        """What is no module here, such as a distribution of scipy.stats."""
+        """An object that is no module here, such as a distribution of scipy.stats."""
         parent, _, last = _ours(name).rpartition(".")
         return getattr(importlib.import_module(parent), last, None) if _is_module(parent) else None
 
@@ -101,8 +101,8 @@ def install() -> Installed:
     not be there.
 
     Returns:
-      An object whose `undo()` ends it; as a context manager it ends with the block. What was
-      imported meanwhile keeps what it has imported.
+      An object whose `undo()` ends it; as a context manager it ends with the block. Modules
+      imported meanwhile keep what they have imported.
 
     Raises:
       FungradError: where the real autograd was imported before.

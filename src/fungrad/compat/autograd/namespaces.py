@@ -15,7 +15,7 @@ def names_of(
     """The functions `__getattr__` and `__dir__` of a module with the names of another.
 
     Where another function takes the place of the original module's under transforms, that one is
-    found: it takes traced values, and hands on all others. What is found is put into the module.
+    found: it takes traced values, and hands on all others. It is put into the module.
 
     Args:
       into: the names of the module.

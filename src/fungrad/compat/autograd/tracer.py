@@ -1,4 +1,4 @@
-"""What autograd's clients ask of a traced value: is it one, and which value does it have.
+"""Questions of autograd's clients about a value: is it traced, and which value does it have.
 
 A `Box` is fungrad's Tracer. Containers of traced values are plain lists, tuples and dicts.
 """

@@ -245,7 +245,7 @@ def _irfft(x: Any, *, axis: int, length: int, norm: str) -> Any:
 
 @rule(getitem)
 def _getitem(x: Any, *arrays: Any, index: Any) -> Any:
-    """What lies outside of the array is NaN (0 of integers): JAX cannot raise."""
+    """Elements outside of the array are NaN (0 of integers): JAX cannot raise."""
     if not arrays:
         return x[index.fill(arrays)]
     return x.at[index.fill(arrays)].get(mode="fill", fill_value=None if x.dtype.kind in "fc" else 0)

@@ -193,7 +193,7 @@ def _pulled(name: str) -> Structural:
 
 
 def _recorded(name: str) -> Structural:
-    """What a loop computes, and a number in place of its trail: the pullback runs it again."""
+    """The results of a loop, and a number in place of its trail: the pullback runs it again."""
 
     def record(equation: Equation, args: Sequence[Any], options: Options) -> Sequence[Any]:
         params = {k: v for k, v in equation.params.items() if k != "wanted"}

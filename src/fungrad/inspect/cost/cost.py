@@ -1,4 +1,4 @@
-"""What a compiled function costs, counted without running it: operations and bytes.
+"""The cost of a compiled function, counted without running it: operations and bytes.
 
 `cost(graph)` counts the Graph as it is run, and what each pass of the optimiser removed before.
 The rules are those of flops.py, linear_algebra.py and memory.py.
@@ -29,7 +29,7 @@ class PrimitiveCost(NamedTuple):
 
 
 class PassEffect(NamedTuple):
-    """What one pass made less; a negative number is one more."""
+    """The savings of one pass; a negative number is a loss."""
 
     name: str
     equations: int
@@ -89,7 +89,7 @@ def tally(graph: Graph, inner: Callable[[Graph], Graph]) -> Tally:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a Graph costs: what `lowered.cost()` gives. Printed, tables.
+    """The cost of a Graph: the result of `lowered.cost()`. Printed, tables.
 
     Attributes:
       name: of the function.
@@ -134,7 +134,7 @@ class Cost:
         }
 
     def tables(self) -> list[Table]:
-        """What is printed."""
+        """The printed tables."""
         right = frozenset((1, 2, 3))
         totals = [
             ["flops", number(self.flops)],
@@ -168,7 +168,7 @@ class Cost:
 
 
 def cost(graph: Graph) -> Cost:
-    """What a Graph costs when it is compiled and run once.
+    """The cost of a Graph that is compiled and run once.
 
     Args:
       graph: as it was traced; it is optimised here.
@@ -204,7 +204,7 @@ def cost(graph: Graph) -> Cost:
 
 
 def _passes(graph: Graph, final: Tally) -> tuple[PassEffect, ...]:
-    """What each pass removed, and last what the compilation of bodies did."""
+    """The savings of each pass, and last those of the compilation of bodies."""
     effects = []
     before = tally(graph, _as_it_is)
     for apply in PASSES:

@@ -45,7 +45,9 @@ class Traffic(NamedTuple):
 
 
 def traffic(graph: Graph) -> Traffic:
-    """What the program of an optimised Graph reads and writes, bodies by the times they are run."""
+    """The bytes that an optimised Graph's program reads and writes, bodies by the times they are
+    run.
+    """
     read = made = 0
     for step in scheduled(graph):
         inner = None if isinstance(step, Region) else bodies_of(step)

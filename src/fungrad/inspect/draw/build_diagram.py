@@ -69,7 +69,7 @@ def family(equation: Equation) -> str:
 
 
 class _Values:
-    """What a Graph's variables are called, and how often each is read."""
+    """The names of a Graph's variables, and how often each is read."""
 
     def __init__(self, graph: Graph) -> None:
         self.names = Names()
@@ -175,7 +175,9 @@ class _Level:
         self._made[id(variable)] = self._node(node)
 
     def enter(self, variables: list[Variable], outside: dict[int, int]) -> None:
-        """What a group reads: each value, or where there are many, all of one origin together."""
+        """The inputs of a group: each value, or where there are many, all of one origin
+        together.
+        """
         for run in _together(variables, lambda v: outside.get(id(v))):
             self.port("enter", run[0], self._named(run))
             for variable in run[1:]:
@@ -183,7 +185,7 @@ class _Level:
             self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
 
     def hand_out(self, variables: list[Variable]) -> None:
-        """What is read of a group, likewise."""
+        """The outputs of a group, likewise."""
         for run in _together(variables, lambda v: self._made.get(id(v))):
             self.leave("leave", run[0], self._named(run))
             self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)

@@ -1,4 +1,4 @@
-"""What every picture is drawn from: nodes and edges, in bodies that nest.
+"""The diagram of every picture: nodes and edges, in bodies that nest.
 
 Knows nothing of Graphs (build_diagram.py makes it of one), of layouts and of file formats.
 """

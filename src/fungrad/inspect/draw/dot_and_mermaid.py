@@ -47,7 +47,7 @@ def to_mermaid(found: Diagram, unfold: bool | None = None) -> str:
 
 
 class _Text:
-    """What both have in common: the walk, and where an edge of an unfolded box ends."""
+    """The common part of both: the walk, and where an edge of an unfolded box ends."""
 
     def __init__(self, found: Diagram, unfolded: set[str]) -> None:
         self.found = found

@@ -90,7 +90,7 @@ def _pixels(x: str, y: str, height: float) -> Point:
 
 
 class _View:
-    """What grandalf asks of a box: its size, and where to write its centre."""
+    """A box as grandalf sees it: its size, and where to write its centre."""
 
     def __init__(self, size: Size) -> None:
         self.w, self.h = size
@@ -98,7 +98,7 @@ class _View:
 
 
 class _Route:
-    """What grandalf asks of a line: where to write the points it leads through."""
+    """A line as grandalf sees it: where to write the points it leads through."""
 
     def __init__(self) -> None:
         self.points: list[Point] = []

@@ -97,8 +97,8 @@ class Profile:
 
     @property
     def by_pass(self) -> list[Share]:
-        """What the function computes ("forward") and what its gradient adds ("backward"; of order
-        2 and more for gradients of gradients), the longest first.
+        """The part that the function computes ("forward"), or that its gradient adds ("backward";
+        of order 2 and more for gradients of gradients), the longest first.
         """
         return self._shares(lambda e: _pass_name(e.backward))
 
@@ -131,7 +131,7 @@ class Profile:
         }
 
     def tables(self) -> list[Table]:
-        """What is printed."""
+        """The printed table."""
         right = frozenset((1, 2, 3))
         whole = [
             ["equation by equation", seconds(self.seconds)],
@@ -203,7 +203,7 @@ def profile(
     Returns:
       A function with f's arguments that returns a `Profile`. The equations are run one by one,
       those of loops as often as the loops run them; a time includes about 0.1 microseconds of
-      taking it. What the compiled whole takes stands beside their sum: it is less where equations
+      taking it. The time of the compiled whole stands beside their sum: it is less where equations
       over large arrays are done block by block, or loops on numbers.
 
     Raises:

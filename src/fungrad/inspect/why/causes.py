@@ -58,7 +58,7 @@ def at(source: Source | None) -> str:
 
 
 class Paths:
-    """What one differentiated input reaches."""
+    """The values that one differentiated input reaches."""
 
     def __init__(self, trace: WhyTrace, steps: list[Step | None], slot: int) -> None:
         self.trace, self.slot = trace, slot
@@ -163,8 +163,9 @@ def _cancelled(paths: Paths) -> Cause:
 
 
 def _picked(paths: Paths, record: Record) -> Cause | None:
-    """What picks other entries, behind an equation that puts entries together (concatenate, pad):
-    the first equation from the output on that depends on some of what it reads, and not on these.
+    """The equation that picks other entries, behind one that puts entries together (concatenate,
+    pad): the first equation from the output on that depends on some of what it reads, and not on
+    these.
     """
     wanted = set(record.out)
     chosen: Record | None = None
@@ -186,7 +187,7 @@ def _picked(paths: Paths, record: Record) -> Cause | None:
 
 
 def _users(paths: Paths, record: Record) -> tuple[str, ...]:
-    """What uses a part only of an equation's result."""
+    """The equation that uses only a part of an equation's result."""
     notes = []
     for user, step in paths.back():
         partly = [np.asarray(c) for s, c in step.found.items() if s in record.out]

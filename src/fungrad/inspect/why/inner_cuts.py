@@ -1,4 +1,4 @@
-"""What cuts an input off inside of the Graph of an equation that is not unfolded.
+"""Cuts of an input inside of the Graph of an equation that is not unfolded.
 
 Follows one argument of a call, branch or loop through its Graphs, by types alone, and lists the
 equations without derivative that it meets. Knows how structural equations hand on their arguments.

@@ -53,12 +53,12 @@ class Cut(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What happened at one record on the way back: cotangents of its outputs and inputs."""
+    """One record on the way back: cotangents of its outputs and inputs."""
 
     given: dict[int, Any]
     found: dict[int, Any]
     error: str = ""
-    """What the rule raised; what it should have found is NaN then."""
+    """The error that the rule raised; the cotangents that it should have given are NaN then."""
 
 
 class WhyTrace(Trace):

@@ -1,4 +1,4 @@
-"""What stops save: the equations, and the bytes of their results, that reverse mode leaves
+"""The savings of stops: the equations, and the bytes of their results, that reverse mode leaves
 out.
 
 Counts the equations of a staged Graph on the way from a differentiated input to an output, with

@@ -40,7 +40,7 @@ from fungrad.transforms.arguments.binding import (
 
 
 class Finding(NamedTuple):
-    """What is known of one input leaf's gradient (or of the output).
+    """The findings about one input leaf's gradient (or of the output).
 
     `verdict` is "fine", "zero", "nan", "inf", "none" where there can be no gradient, or "error";
     `cause` is one word for why; `source` the user's line that is to blame.
@@ -136,8 +136,8 @@ def why(
       argnums: which arguments, as in `fg.grad`; by default all.
 
     Returns:
-      A function with f's arguments that returns a `Why`. What f, or a derivative, raises is part of
-      the explanation: the verdict of what it keeps from being known is "error". It costs one
+      A function with f's arguments that returns a `Why`. An error of f, or of a derivative, is part
+      of the explanation: the verdict of what it keeps from being known is "error". It costs one
       evaluation of f and one walk back, with all values kept; calls, branches and loops are run
       equation by equation.
 
@@ -298,7 +298,7 @@ def _output(trace: WhyTrace, outputs: list[Any], mine: list[Tracer]) -> Finding:
 
 
 def _stops(f: Any, flat: Any, chosen: list[Any], names: list[str]) -> tuple[list[Stop], list[str]]:
-    """What the stops save, from the staged Graph, where the function can be staged."""
+    """The savings of the stops, from the staged Graph, where the function can be staged."""
 
     def outputs(*values: Any) -> list[Any]:
         return [o for o in flat(*values) if leaf_type(o) is not None]

@@ -1,4 +1,4 @@
-"""What is asked about the memory of an array, answered for traced values as far as that
+"""Questions about the memory of an array, answered for traced values as far as that
 has a meaning.
 
 A traced value has no memory. `flags` and `strides` are those of an array of its own in C order,
@@ -18,7 +18,7 @@ from fungrad.tracing.trace import Tracer
 
 
 class Flags:
-    """What ndarray.flags says, of a traced array: one of its own, in C order."""
+    """The ndarray.flags of a traced array: one of its own, in C order."""
 
     __slots__ = ("_array", "_values")
 

@@ -293,7 +293,7 @@ _OWN = {
     "__new__", "__reduce__", "__reduce_ex__", "__setattr__", "__setstate__", "__sizeof__",
     "__subclasshook__",
 }  # fmt: skip
-"""What a Written array has as an object of Python, and does not ask its tracer for."""
+"""Attributes that a Written array has as an object of Python, not asked of its tracer."""
 
 
 def install() -> None:

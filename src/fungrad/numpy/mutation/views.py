@@ -171,7 +171,7 @@ class Again(_Whole):
         self.item = item
 
     def forward(self, base: Any) -> Any:
-        """What the function gives of the base."""
+        """The function's result for the base."""
         found = self.function(base, *self.args, **self.kwargs)
         return found if self.item is None else found[self.item]
 

@@ -1,4 +1,4 @@
-"""What the Python array API standard asks for and NumPy lacks, in `fungrad.numpy` alone:
+"""Functions of the Python array API standard that NumPy lacks, in `fungrad.numpy` alone:
 `descending` orders, one bound alone, the limits of an array's dtype, and tracers' answers to the
 standard's protocol.
 
@@ -78,7 +78,7 @@ def clip(
 
 
 class FloatLimits:
-    """What numpy.finfo says, with the standard's attributes as Python numbers.
+    """The numbers of numpy.finfo, with the standard's attributes as Python numbers.
 
     Attributes:
       dtype: the real dtype. bits: of one number.

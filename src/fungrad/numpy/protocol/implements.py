@@ -132,7 +132,7 @@ def array_from(value: Any) -> Any:
 
 
 def known(value: Any, asked: str, read: Callable[[Any], Any] = whole) -> Any:
-    """What is read off the NumPy value of an argument that decides on shapes, traced or not.
+    """The NumPy value of an argument that decides on shapes, traced or not.
 
     Examples of vmap that differ have to give the same answer, so `read` takes no more than counts.
 

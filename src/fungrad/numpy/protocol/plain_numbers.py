@@ -1,4 +1,4 @@
-"""What asks a traced value for plain numbers: float(), complex(), item() and tolist().
+"""Methods that ask a traced value for plain numbers: float(), complex(), item() and tolist().
 
 An integer or a boolean gives its own where that is known; a floating or complex number would lose
 its derivative, and is refused.

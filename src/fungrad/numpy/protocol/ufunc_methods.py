@@ -1,4 +1,4 @@
-"""What a ufunc of NumPy does to traced values beside a plain call: reduce, accumulate,
+"""Methods of NumPy's ufuncs on traced values: reduce, accumulate,
 outer, at, out=, where=.
 
 Installs `registry.ufunc_method`, which NumPy's protocol reaches whenever there is no short way.

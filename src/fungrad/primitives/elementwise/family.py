@@ -245,7 +245,7 @@ def broadcast_shapes(name: str, args: Sequence[Type]) -> tuple[int, ...]:
 
 
 def _dtype_by_example(name: str, eval: Any, args: Sequence[Type]) -> tuple[np.dtype[Any], bool]:
-    """What a ufunc promotes its arguments to, asked of the ufunc itself."""
+    """The dtype that a ufunc promotes its arguments to, asked of the ufunc itself."""
     examples = [
         np.ones((), a.dtype).item() if a.weak else np.ones((1,) if a.shape else (), a.dtype)
         for a in args
@@ -278,7 +278,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
     """Python's operator for a ufunc.
 
-    What is made of Python's numbers alone stays one, and so stays weak, as in unwrapped code.
+    A result of Python's numbers alone stays one, and so stays weak, as in unwrapped code.
     Integers are Python's: they have no bound, and `//` and `%` by zero are errors. Floats are
     NumPy's, without Python's errors and complex results.
     """

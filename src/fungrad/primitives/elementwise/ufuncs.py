@@ -177,8 +177,8 @@ fabs = elementwise(
 
 
 def _part(z: Any, x: Any, y: Any) -> Any:
-    """What each of two numbers has of an extremum: half of it where they are equal. In the dtype of
-    that: two of Python's numbers would choose doubles.
+    """The share of each of two numbers in an extremum: half of it where they are equal. In the
+    dtype of that: two of Python's numbers would choose doubles.
     """
     type_ = typeof(z)
     number = float if type_.weak or not type_.inexact else type_.dtype.type

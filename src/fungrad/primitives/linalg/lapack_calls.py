@@ -1,9 +1,9 @@
 """np.linalg's solve, inv, cholesky, det and slogdet at the cost of what they call.
 
 Around LAPACK they convert arguments, and set anew each time what happens to floating-point errors:
-on small matrices two thirds of their time. Here that is set up once. What it takes is no public
-part of NumPy: where it is not there, or does not do what np.linalg does, and for other dtypes than
-float64 and complex128, np.linalg is called. Knows NumPy alone.
+on small matrices two thirds of their time. Here that is set up once. The functions that it calls
+are no public part of NumPy: where they are not there, or do not do what np.linalg does, and for
+other dtypes than float64 and complex128, np.linalg is called. Knows NumPy alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the rules of linear algebra are written with: adjoints, triangles, diagonals.
+"""The vocabulary of the rules of linear algebra: adjoints, triangles, diagonals.
 
 A formula of linalg*.py is written for the inner product Re tr(G^H dA), as books have it, with the
 conjugates of our cotangents, whose pairing is Re sum(c * dA): `adjoint` is a conjugate transpose.

@@ -16,7 +16,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 BITS, SPLIT, FOLD = 0, 1, 2
-"""What a stream is for: a number of the counter, so that they do not overlap."""
+"""The purpose of a stream: a number of the counter, so that streams do not overlap."""
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 _ROUNDS = 10

@@ -33,7 +33,7 @@ def _accumulated(ufunc: np.ufunc, x: Any, axis: int, reverse: bool) -> Any:
 
 
 def shifted(x: Any, axis: int, fill: int, reverse: bool) -> Any:
-    """What stands before each element in the direction of the scan; `fill` before the first."""
+    """The element before each one in the direction of the scan; `fill` before the first."""
     shape = shape_of(x)
     length = shape[axis]
     if not length:

@@ -61,7 +61,7 @@ _COSINE = _numbers(
 
 _POINTS = 8_192
 _TO_GRID, _IN_GRID = _numbers(1.5 * 2.0**43, _POINTS - 1)
-"""What is added to the first is rounded to a multiple of 1/512, whose last bits are its number."""
+"""A number added to the first is rounded to a multiple of 1/512; its last bits count that."""
 (_LOG_SLOPE,) = _numbers(math.log(2.0 / math.sqrt(math.pi)))
 """The logarithm of the derivative of the error function at 0."""
 _SQUARED = {"d": 1e-280, "f": 1e-30}
@@ -75,7 +75,7 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
 
     Cody and Waite's reduction to a quarter turn; of what is left the tangent of its half where that
     is fast, else fdlibm's polynomials; the quadrant picks by multiplication with 0 and 1, which is
-    exact. What only larger angles need is left out where the block has none.
+    exact. Steps that only larger angles need are left out where the block has none.
     """
     np.absolute(x, k)
     largest = k.max(initial=0.0)
@@ -249,8 +249,8 @@ def hypot(x: Any, y: Any, out: Any, t: Any) -> None:
 def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
     """Writes the error function of x; d, y, t and s are scratch, s may be x.
 
-    What a grid has next to x, and the integral of exp(-u^2) from there: d = x - x0 times the value
-    at the midpoint m, times the mean of what is left of the exponential between them, whose
+    The value of a grid next to x, and the integral of exp(-u^2) from there: d = x - x0 times the
+    value at the midpoint m, times the mean of what is left of the exponential between them, whose
     logarithm is d^2 ((m^2 - 1/2) / 6 + d^2 / 360) to all digits that count (the Taylor series
     of exp(-u^2) about m, integrated: those of odd order cancel).
     """

@@ -1,4 +1,4 @@
-"""What masks pick of blocks, in the way that costs least for how many elements are true.
+"""Selection from blocks by masks, in the way that costs least for how many elements are true.
 
 Where few are, as at the places of a maximum, these are read and written alone. Else all bits of an
 element are picked, or none: 0.3 ns an element and 0.1 to 0.4 for each choice, whatever the mask is;

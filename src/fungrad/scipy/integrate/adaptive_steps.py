@@ -23,7 +23,7 @@ SAFETY, MIN_FACTOR, MAX_FACTOR = 0.9, 0.2, 10.0
 
 
 class Tolerances(NamedTuple):
-    """What decides on the steps: SciPy's options, and how many elements of y they look at."""
+    """The settings of the steps: SciPy's options, and how many elements of y they look at."""
 
     rtol: Any
     atol: Any
@@ -154,7 +154,7 @@ def _nonzero(h: Any) -> Any:
 def solve_at(problem: Problem, times: Any) -> tuple[Any, Any, Any]:
     """(ys, evaluations, failed): the solution at times in the order of integration, as (m, n).
 
-    What lies behind a failure is NaN.
+    Values behind a failure are NaN.
     """
     direction, method = _direction(problem), problem.method
     targets = np.concatenate([times, np.reshape(problem.bound, (1,))])

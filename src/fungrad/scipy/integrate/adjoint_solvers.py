@@ -1,4 +1,4 @@
-"""What the adjoint solves its initial value problems with: our methods, or SciPy's.
+"""Solvers for the adjoint's initial value problems: our methods, or SciPy's.
 
 SciPy's run as opaque code on arrays, with exact Jacobians. A stiff equation cannot be taken back in
 time, so there the costate is integrated along the interpolant of the forward solution, and the

@@ -48,7 +48,7 @@ _MESSAGES = {
 
 @dataclasses.dataclass
 class OdeResult:
-    """What solve_ivp returns: SciPy's attributes, of which those without a meaning are None.
+    """The result of solve_ivp: SciPy's attributes, of which those without a meaning are None.
 
     A tree, so that it can leave a jitted function. y has shape (n, number of times).
     """

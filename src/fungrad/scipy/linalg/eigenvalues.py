@@ -1,6 +1,6 @@
 """scipy.linalg's eigenvalues, singular values, and what is made of them.
 
-What becomes of equal values is said in docs/linalg.md. Left eigenvectors are the rows of the
+For equal eigenvalues see docs/linalg.md. Left eigenvectors are the rows of the
 inverse of the right ones; a generalised problem is reduced by Cholesky factors (G. Golub and C. Van
 Loan, "Matrix Computations", section 8.7.2).
 """

@@ -203,7 +203,7 @@ def basis(t: Any, order: int) -> list[Any]:
 
 
 def along_axis(at: Any, n: int, order: int, mode: str) -> tuple[Any, Any, Any]:
-    """What coordinates along an axis of n elements need: (places, weights, what is inside).
+    """The data for coordinates along an axis of n elements: (places, weights, what is inside).
 
     places and weights have one more axis, the first, of order + 1 entries.
     """

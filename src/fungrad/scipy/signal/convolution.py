@@ -43,8 +43,8 @@ def _swapped(mode: str, s1: Sizes, s2: Sizes, axes: Any) -> bool:
 
 
 def _cropped(full: Any, s1: Sizes, s2: Sizes, mode: str, axes: Any, later: int = 0) -> Any:
-    """What a mode keeps of a full convolution; `later` is 1 where the centre of an even number of
-    elements is the one behind the middle.
+    """The part of a full convolution that a mode keeps; `later` is 1 where the centre of an even
+    number of elements is the one behind the middle.
     """
     index = [slice(None)] * len(s1)
     for i in axes:

@@ -1,4 +1,4 @@
-"""What scipy.signal does to a signal as a whole: detrend, hilbert, resample,
+"""Functions of scipy.signal of a signal as a whole: detrend, hilbert, resample,
 savgol_filter.
 
 Each is a fixed linear map, made of products and Fourier transforms. Knows no filter with memory.

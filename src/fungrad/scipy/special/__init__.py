@@ -2,7 +2,7 @@
 
 SciPy's own ufuncs work on traced values, so `scipy.special.gammaln(x)` is all that a function
 needs. The functions that SciPy writes in Python (logsumexp, softmax, zeta, ...) take traced values
-from here; all other names are SciPy's. What can be computed without SciPy stands here, and the
+from here; all other names are SciPy's. Functions that need no SciPy stand here, and the
 error functions, which find it where they need it; lazy_functions.py has the others.
 """
 

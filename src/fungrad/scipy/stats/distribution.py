@@ -1,4 +1,4 @@
-"""What all distributions have in common: arguments, loc and scale, the support, and each
+"""The common part of all distributions: arguments, loc and scale, the support, and each
 function that follows from another.
 
 A distribution is declared by the formulas of its standard form (loc 0, scale 1). Knows no single
@@ -31,7 +31,7 @@ LIMITS = {
     "logcdf": (-np.inf, 0.0),
     "logsf": (0.0, -np.inf),
 }
-"""What each function is below and above the support."""
+"""The value of each function below and above the support."""
 
 
 def _log(p: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What all that has a name of a distribution of SciPy's has in common, whether of numbers
+"""The base of all objects named like a distribution of SciPy's, whether of numbers
 or of arrays; arguments as real arrays; what is exact in the logarithm. Knows no distribution.
 """
 
@@ -50,8 +50,8 @@ def settled(value: Any) -> Any:
 
 
 class Family:
-    """What has a name of SciPy's: gives frozen distributions, and SciPy's own methods (rvs, fit,
-    ...) where there are none here, which take plain arrays.
+    """An object with a name of SciPy's: gives frozen distributions, and SciPy's own methods (rvs,
+    fit, ...) where there are none here, which take plain arrays.
 
     Attributes:
       name: SciPy's.

@@ -1,4 +1,4 @@
-"""What the public transforms share about a user's arguments and results.
+"""Arguments and results of users' functions, for all public transforms.
 
 Which arguments are meant (by position or name), what their leaves are called in messages, which
 leaves can be differentiated, and the making of results that are the user's own. Knows trees, types
@@ -156,7 +156,7 @@ def flat_leaves(tree: Any) -> tuple[list[Any], pytree.TreeDef]:
 def results_and_aux(
     f: Callable[..., Any], out: Any, has_aux: bool
 ) -> tuple[list[Any], int, pytree.TreeDef, pytree.TreeDef | None]:
-    """What f returned: its leaves, then those of aux; how many come first; and the structures.
+    """The results of f: its leaves, then those of aux; how many come first; and the structures.
 
     Raises:
       ArgumentError: where it should be a pair (output, aux), and is none.
@@ -175,7 +175,7 @@ def results_and_aux(
 
 
 def to_one_number(treedef: pytree.TreeDef) -> str:
-    """What to do about an output that is not one number."""
+    """Advice about an output that is not one number."""
     if treedef == pytree.structure(None):
         return "A function without `return` returns None."
     if treedef.type is tuple and len(treedef.children) == 2 and treedef.children[0] is pytree.LEAF:

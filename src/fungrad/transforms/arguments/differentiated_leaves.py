@@ -1,6 +1,6 @@
 """The leaves of a user's arguments, and which of them are differentiated.
 
-What becomes of leaves that cannot be differentiated (`nondiff=`), and of inputs that nothing
+The treatment of leaves that cannot be differentiated (`nondiff=`), and of inputs that nothing
 reaches (`unconnected=`), is decided here. Knows trees, types and traces.
 """
 

@@ -1,4 +1,4 @@
-"""What grad asks of the output of a function: one number that has a derivative.
+"""The output that grad asks of a function: one number that has a derivative.
 
 Knows trees and types; knows no transform.
 """

@@ -69,8 +69,8 @@ def compiled(graph: Graph) -> Runner:
 
 
 def compiled_key(graph: Graph) -> Any:
-    """What the program of a Graph is kept under: it depends on the backend, and on what the Graph,
-    or the setting, allows.
+    """The key that a Graph's program is kept under: it depends on the backend, and on what the
+    Graph, or the setting, allows.
     """
     return ("compiled", _backend.name, regrouping(graph))
 

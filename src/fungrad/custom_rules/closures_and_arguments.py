@@ -61,7 +61,7 @@ class Arguments:
     """The arguments of one call: its traced leaves, which are `inputs`, and all else as it is.
 
     A value that is no tracer is concrete, so it is neither differentiated nor batched, and the
-    function gets it unchanged: an integer stays an integer that Python can loop over, also under jit.
+    function gets it unchanged: Python can loop over an integer, also under jit.
     """
 
     def __init__(

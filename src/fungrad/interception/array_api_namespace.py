@@ -21,7 +21,7 @@ from fungrad.tracing.trace import EVAL, Tracer, current
 HOMES = ("array_api_compat", "scipy._lib.array_api_compat", "sklearn.externals.array_api_compat")
 """array_api_compat, and the copies of it."""
 _BESIDE = (np.ndarray, np.generic, bool, int, float, complex, type(None))
-"""What stands beside traced arrays."""
+"""The classes of values that may stand beside traced arrays."""
 
 
 def _replacing(original: Callable[..., Any]) -> Callable[..., Any]:

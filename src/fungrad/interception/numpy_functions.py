@@ -241,7 +241,7 @@ def _vectorizing(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _table(module: Any) -> dict[str, Callable[..., Any]]:
-    """What takes the place of functions of a module."""
+    """The replacements of functions of a module."""
     table = {name: _by_others(getattr(module, name)) for name in BY_OTHERS[module]}
     if module is np:
         for name in {*MAKERS, *MAY_BE_OLD}:

@@ -87,7 +87,7 @@ def holds_traced(value: Any, depth: int = 3) -> bool:
 
 
 def _held_by(value: Any, kind: type) -> Iterable[Any]:
-    """What a function closes over, or was given before."""
+    """The values that a function closes over, or was given before."""
     if kind is FunctionType:
         held = [*(value.__defaults__ or ())]
         for cell in value.__closure__ or ():

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 Binding = tuple[Any, Any, Any, Any]
-"""What has the place (a dict, list, class, function or cell), the key or name of the place there,
-what it holds, and what takes its place."""
+"""The owner of a place (a dict, list, class, function or cell), the key or name of the place there,
+the object in it, and the one that takes its place."""
 Replaced = Callable[[Any], tuple[Any, Any] | None]
 """Gives a replaced function and ours for either of them, None for all else."""
 Known = Callable[[Any, Any], Binding | None]
@@ -43,8 +43,8 @@ def _read_by(module: Any) -> bool:
 
 
 def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
-    """What takes the place of a replaced function, or of a tuple, partial or static method that
-    holds one; None for all else.
+    """The replacement of a function, or of a tuple, partial or static method that holds one; None
+    for all else.
     """
     kind = type(value)
     if kind is not tuple and kind is not staticmethod and kind is not functools.partial:
@@ -66,7 +66,7 @@ def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
 
 
 def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a tuple, a partial or a static method is made of."""
+    """The parts of a tuple, a partial or a static method."""
     if type(value) is tuple:
         return value, {}
     if type(value) is staticmethod:
@@ -75,7 +75,7 @@ def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def held_at(place: Any, key: Any) -> Any:
-    """What a place holds; None where there is nothing."""
+    """The object in a place; None where there is none."""
     try:
         if type(place) in (dict, list):
             return place[key]
@@ -104,10 +104,10 @@ class _Reader:
         self._names: set[str] = set()
         """All names in the code read so far."""
         self._spaces: list[tuple[Any, Any, bool]] = []
-        """What has attributes: modules' and instances' dicts, classes; where it is written to."""
+        """Dicts of modules and instances, classes; where they are written to."""
         self._seen: dict[int, Any] = {}
         self._waiting: list[tuple[Any, bool]] = []
-        """What is to be read, and whether a call of the function finds it by its globals alone."""
+        """Objects to read, and whether a call of the function finds them by its globals alone."""
         self.bindings: dict[tuple[int, Any], Binding] = {}
         self.shared = True
         """Whether all places that were found belong to every function of the same code."""
@@ -294,7 +294,7 @@ def bindings_in(package: str, replaced: Replaced) -> list[Binding]:
 
 
 def key_of(f: Any) -> tuple[Any, ...]:
-    """What two functions share that call the same: the code, and that of what they close over."""
+    """A key of functions that call the same: their code, and that of what they close over."""
     if type(f) is not FunctionType:
         return (_kind_of(f),)
     cells = f.__closure__

@@ -35,7 +35,7 @@ _holders: set[Any] = set()
 
 
 class _Replacing:
-    """What the class of a module has while a transform traces."""
+    """The base of the classes that modules have while a transform traces."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class State:
 
 
 def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) -> property:
-    """What reads as a function of ours, as long as the module has its own function there.
+    """A property that reads as our function, as long as the module has its own function there.
 
     A module that is imported while a transform traces finds the original, which it may bind.
     """
@@ -126,7 +126,7 @@ def original(function: Any) -> Any:
 
 
 def replacements(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
-    """What takes the place of a module's functions. Called with plain arrays, or outside of
+    """The replacements of a module's functions. Called with plain arrays, or outside of
     transforms, each of them is the original.
     """
     return _replacements.get(module, {})

@@ -19,6 +19,7 @@ from fungrad.extend import elementwise, general, linear
 from fungrad.ir.graph import Equation, Literal, Variable
 from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
 from fungrad.primitives.primitive import Primitive
+from fungrad.tracing.memory_order import axes_of, follow, lying, one_order
 from fungrad.tracing.trace import typeof
 
 NAMES = sorted(OURS)
@@ -188,6 +189,33 @@ def law_reduces(primitive: Primitive, sample: Sample) -> int:
     return 1
 
 
+def law_order(primitive: Primitive, sample: Sample) -> int:
+    """The axes of the outputs lie as it is said, of arguments in C and in Fortran order."""
+    found = 0
+    for order in "CF" if primitive.order else "":
+        args = [np.asarray(a, order=order) if type(a) is np.ndarray else a for a in sample.args]
+        equation = equation_of(primitive, Sample(sample.name, tuple(args), sample.params))
+        said = follow(equation, [lying(np.asarray(a)) for a in args])
+        for output, how in zip(run(primitive, args, sample.params), said, strict=True):
+            if type(output) is not np.ndarray or how.strides is None or one_order(output.shape):
+                continue
+            strides = lying(output).strides
+            exact = primitive.view and np.shares_memory(output, args[0])
+            same = strides == how.strides if exact else True
+            same = same and axes_of(output.shape, strides) == axes_of(output.shape, how.strides)
+            assert same, f"{primitive.name} gives {strides}, not {how.strides}"
+            found = 1
+    return found
+
+
+def law_fresh(primitive: Primitive, sample: Sample) -> int:
+    """What is said to have memory of its own shares none with an argument."""
+    outputs_of = run(primitive, sample.args, sample.params) if primitive.fresh else ()
+    for output, x in itertools.product(outputs_of, sample.args):
+        assert not np.shares_memory(output, x), f"{primitive.name} is a view"
+    return int(primitive.fresh)
+
+
 MADE = ("bitcast", "complex_of", "to_discrete")
 """What converts: its elements are not those of its inputs, nor near them."""
 
@@ -200,6 +228,8 @@ LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
     "scalar": law_scalar,
     "inline": law_inline,
     "reduces": law_reduces,
+    "order": law_order,
+    "fresh": law_fresh,
 }
 HOLDING = {
     "view": 10,
@@ -209,6 +239,8 @@ HOLDING = {
     "pure": 200,
     "scalar": 45,
     "inline": 0,
+    "order": 60,
+    "fresh": 13,
 }
 """The fewest primitives that each law has to be asked of."""
 
@@ -261,6 +293,11 @@ WRONG: dict[str, tuple[Primitive, tuple]] = {
             "summed", eval=lambda x, axes: np.sum(x), type=lambda x, axes: x, reduces=np.maximum
         ),
         (X,),
+    ),
+    "fresh": (general("kept_as_is", eval=lambda x: x, type=lambda x: x, fresh=True), (X,)),
+    "order": (
+        general("turned", eval=np.asfortranarray, type=lambda x: x, order="rows"),
+        (np.ones((2, 3)),),
     ),
     "cost": (elementwise("thrice", lambda x: 3.0 * x, partials=[3], cost=0), (X + 0.1,)),
 }  # fmt: skip

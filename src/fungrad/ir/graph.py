@@ -31,6 +31,7 @@ class PrimitiveLike(Protocol):
     commutative: bool
     inline: bool
     reduces: Any
+    fresh: bool
 
     @property
     def ufunc(self) -> Any:

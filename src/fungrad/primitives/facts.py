@@ -71,6 +71,8 @@ class Facts(TypedDict, total=False):
     reduces: np.ufunc
     inline: bool
     kink: Callable[..., Any]
+    fresh: bool
+    order: str | Callable[..., Any]
 
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -82,6 +84,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "reduces": None,
         "inline": False,
         "kink": None,
+        "fresh": False,
+        "order": None,
     }
 )
 """The facts of a declaration that does not state them."""
@@ -111,17 +115,26 @@ def is_view(equation: Equation) -> bool:
     return equation.primitive.view and len(equation.inputs) == 1
 
 
+def is_arithmetic(equation: Equation) -> bool:
+    """Whether an equation costs an operation or so for each element, and no transcendental one."""
+    primitive: Any = equation.primitive
+    if primitive.partials is None or primitive.cost is None:
+        return False
+    found = work_of(equation)
+    return found is not None and not found.transcendentals
+
+
 def each_element(count: int, of: int = 0) -> Callable[[Equation], int]:
     """So many operations for each element of an input."""
     return lambda equation: count * equation.inputs[of].type.size
 
 
 def factor_of_complex(equation: Equation) -> int:
-    """4 where numbers are complex, for the products and sums of real ones (WN41)."""
+    """4 where numbers are complex, for the products and sums of real ones."""
     return 4 if any(atom.type.dtype.kind == "c" for atom in equation.inputs) else 1
 
 
 __all__ = [
     "DEFAULTS", "NOTHING", "TRANSCENDENTAL", "Cost", "Facts", "ScalarForm", "Work", "each_element",
-    "factor_of_complex", "is_view", "work_of",
+    "factor_of_complex", "is_arithmetic", "is_view", "work_of",
 ]  # fmt: skip

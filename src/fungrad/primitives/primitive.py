@@ -112,15 +112,22 @@ class Primitive:
       reduces: the ufunc by which it reduces `axes` of its only argument, as `ufunc.reduce` does.
       inline: whether `eval` is written with functions of NumPy's that a trace can record: compiled
         programs run those in its place, and so fuse, count, write and export what it does.
+      fresh: whether its outputs lie in memory of their own, not in that of an argument. What
+        `reduces`, and what applies a ufunc to arrays, need not say it.
+      order: in which order the axes of its outputs lie in memory: "rows", C order in any case;
+        "first", that of the first argument; "example", what `eval` gives of small arrays that lie
+        alike; "view", the strides that NumPy computes without reading an element; or a function
+        `order(equation, strides of the inputs)`, None where they are unknown. Those with `view`,
+        `partials` or `reduces` need not say it; None for all others: nobody knows.
       kink: `kink(*args, **params)`, where values sit at which it has no one derivative (see
         docs/kinks.md): booleans, one for each such place.
     """
 
     __slots__ = (
         "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
-        "eval", "forward", "inline", "jvp", "keep", "kink", "module", "moves", "multiple",
-        "name", "partials", "plain", "pure", "reads", "reduces", "scalar", "simple", "type",
-        "undo", "view", "vjp",
+        "eval", "forward", "fresh", "inline", "jvp", "keep", "kink", "module", "moves", "multiple",
+        "name", "order", "partials", "plain", "pure", "reads", "reduces", "scalar", "simple",
+        "type", "undo", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -154,6 +161,9 @@ class Primitive:
             raise TypeError(f"{name!r} declares {', '.join(sorted(unknown))}; facts are {known}.")
         for fact, default in DEFAULTS.items():
             write(self, fact, facts.get(fact, default))
+        if facts.get("order") is None:
+            like = partials is not None or facts.get("reduces") is not None
+            write(self, "order", "view" if facts.get("view") else "example" if like else None)
         scalar = facts.get("scalar")
         write(self, "scalar", ScalarForm(scalar) if isinstance(scalar, str) else scalar)
         write(self, "name", name)
@@ -215,6 +225,8 @@ class Primitive:
     reduces: np.ufunc | None
     inline: bool
     kink: Rule | None
+    order: str | Rule | None
+    fresh: bool
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = current()
@@ -382,6 +394,7 @@ def _eval_full(*, shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
 
 full = general(
     "full",
+    order="rows",
     cost=0,
     eval=_eval_full,
     type=lambda *, shape, value, dtype: Type(shape, dtype),

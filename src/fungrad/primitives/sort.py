@@ -148,6 +148,7 @@ def _jvp_sort(primals: Any, tangents: Any, *, axis: int) -> tuple[Any, Any]:
 
 sort: Primitive = general(
     "sort",
+    order="example",
     kink=_ties,
     cost=cost_of_sorting,
     eval=lambda x, *, axis: np.sort(x, axis=axis),

@@ -2,8 +2,8 @@
 
 Whether a reshaped array is a view depends on it, and so does who sees a write. A value that was
 computed lies as it does; of a recorded one, which has no numbers, the strides follow from those of
-what its equation reads. Where that is not known it is None: never a guess. Knows traces, and
-primitives by name.
+what its equation reads. Where that is not known it is None: never a guess. Knows traces, and what
+primitives say of themselves.
 """
 
 from __future__ import annotations
@@ -87,18 +87,14 @@ def _follow(equation: Equation, given: Sequence[Strides | None]) -> list[Strides
     shapes = [v.type.shape for v in equation.outputs]
     if all(map(one_order, shapes)):
         return [dense(shape) for shape in shapes]
-    name = equation.primitive.name
-    if name in _NEW:
+    primitive: Any = equation.primitive
+    order = primitive.order
+    if order == "rows":
         return [dense(shape) for shape in shapes]
-    if any(strides is None for strides in given):
+    if order is None or any(strides is None for strides in given):
         return [None] * len(shapes)
-    rule = _RULES.get(name)
-    known: Sequence[Any] = given
-    if rule is not None:
-        return [rule(equation, known)] * len(shapes)
-    if equation.primitive.name in _COMPUTED or getattr(equation.primitive, "partials", None):
-        return [_by_example(equation, known)]
-    return [None] * len(shapes)
+    rule = _RULES.get(order, order)
+    return [rule(equation, given)] * len(shapes)
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -109,7 +105,8 @@ def _dummy(shape: Shape, strides: Strides) -> Any:
     return as_strided(np.empty(1, np.int8), shape, strides)
 
 
-def _reshaped(equation: Equation, given: Sequence[Strides]) -> Strides:
+def of_reshape(equation: Equation, given: Sequence[Strides]) -> Strides:
+    """How what `reshape` gives lies."""
     old, new = equation.inputs[0].type.shape, equation.outputs[0].type.shape
     return reshaped(old, given[0], new) or dense(new)
 
@@ -144,7 +141,8 @@ def reshaped(old: Shape, strides: Strides, new: Shape) -> Strides | None:
     return tuple(found)
 
 
-def _read(equation: Equation, given: Sequence[Strides]) -> Strides | None:
+def of_index(equation: Equation, given: Sequence[Strides]) -> Strides | None:
+    """How what `getitem` gives lies."""
     index, x = equation.params["index"], equation.inputs[0].type
     if len(equation.inputs) == 1:
         return _dummy(x.shape, given[0])[index.entries].strides  # type: ignore[no-any-return]
@@ -154,19 +152,10 @@ def _read(equation: Equation, given: Sequence[Strides]) -> Strides | None:
     return _by_example(equation, given, {"index": type(index)(tuple(entries))})  # in small arrays
 
 
-def _broadcast(equation: Equation, given: Sequence[Strides]) -> Strides:
-    shape = equation.outputs[0].type.shape
-    return np.broadcast_to(_dummy(equation.inputs[0].type.shape, given[0]), shape).strides
-
-
-def _flipped(equation: Equation, given: Sequence[Strides]) -> Strides:
-    axes = equation.params["axes"]
-    return tuple([-s if axis in axes else s for axis, s in enumerate(given[0])])
-
-
-def _diagonal(equation: Equation, given: Sequence[Strides]) -> Strides:
+def _view(equation: Equation, given: Sequence[Strides]) -> Strides:
     dummy = _dummy(equation.inputs[0].type.shape, given[0])
-    return np.diagonal(dummy, equation.params["offset"], -2, -1).strides
+    found: Strides = equation.primitive.eval(dummy, **equation.params).strides
+    return found
 
 
 def _like_first(equation: Equation, given: Sequence[Strides]) -> Strides:
@@ -204,38 +193,14 @@ def example(shape: Shape, strides: Strides, dtype: Any) -> Any:
     return np.broadcast_to(array.transpose(np.argsort(order)), small)
 
 
-_RULES: dict[str, Callable[[Equation, Sequence[Any]], Strides | None]] = {
-    "reshape": _reshaped,
-    "transpose": lambda equation, given: tuple([given[0][a] for a in equation.params["axes"]]),
-    "broadcast_to": _broadcast,
-    "getitem": _read,
-    "slice_axis": lambda equation, given: given[0],
-    "unstack": lambda equation, given: given[0][1:],
-    "flip": _flipped,
-    "diagonal": _diagonal,
-    "stop_gradient": lambda equation, given: given[0],
-    **dict.fromkeys(
-        ["index_set", "index_add", "index_multiply", "index_min", "index_max"], _like_first
-    ),
+_RULES: dict[Any, Callable[[Equation, Sequence[Any]], Strides | None]] = {
+    "view": _view,
+    "first": _like_first,
+    "example": _by_example,
 }
-"""How the strides of a result follow, by the name of the primitive."""
-
-_NEW = {
-    "basis", "from_diagonal", "full", "indexed", "iota", "pad", "scatter",
-}  # fmt: skip
-"""Primitives whose results lie in C order, whatever they read."""
-
-_COMPUTED = {
-    "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "concatenate", "conj", "convert",
-    "copysign", "cumprod", "cumsum", "dot_general", "eq", "exact_sum", "floor", "floor_divide",
-    "ge", "gt", "heaviside", "invert", "isfinite", "isinf", "isnan", "ldexp", "le", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "lt", "ne", "number", "reduce_all", "reduce_any",
-    "reduce_max", "reduce_min", "reduce_prod", "reduce_sum", "rint", "roll", "select", "sign",
-    "signbit", "sort", "stack", "to_discrete", "trunc",
-}  # fmt: skip
-"""Primitives beside the elementwise ones whose results lie as those of small arrays do."""
+"""How the strides of a result follow, by the `order` of the primitive."""
 
 __all__ = [
-    "Lying", "Strides", "axes_of", "by_rows", "dense", "example", "follow", "lying", "one_order",
-    "reshaped",
+    "Lying", "Strides", "axes_of", "by_rows", "dense", "example", "follow", "lying", "of_index",
+    "of_reshape", "one_order", "reshaped",
 ]  # fmt: skip

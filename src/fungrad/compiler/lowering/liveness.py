@@ -11,19 +11,9 @@ from typing import Any
 
 from fungrad.compiler.lowering.fusion.clustering import Region
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
-from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.linalg.cholesky_qr import cholesky
-from fungrad.primitives.linalg.solve import inv, solve
-from fungrad.primitives.movement.gather import scatter
-from fungrad.primitives.movement.reshape_broadcast_cast import concatenate
-from fungrad.primitives.movement.scatter import index_add
-from fungrad.primitives.movement.stack_iota import stack
 from fungrad.support.record import Record
 
-_OWN = (
-    dot_general, select, concatenate, stack, scatter, index_add, solve, inv, cholesky,
-)  # fmt: skip
 _NOTHING: frozenset[Variable] = frozenset()
 
 
@@ -40,7 +30,7 @@ def owns(step: Equation | Region) -> bool:
     """Whether what a step makes is no view of what it reads."""
     return (
         isinstance(step, Region)
-        or step.primitive in _OWN
+        or step.primitive.fresh
         or step.primitive.reduces is not None
         or by_ufunc(step)
     )

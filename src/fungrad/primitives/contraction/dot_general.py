@@ -348,6 +348,8 @@ def _cost_of_dot(equation: Equation) -> float:
 
 dot_general: Primitive = multilinear(
     "dot_general",
+    fresh=True,
+    order="example",
     cost=_cost_of_dot,
     eval=_eval_dot,
     type=_type_dot,

@@ -356,6 +356,7 @@ def _eval_select(condition: Any, x: Any, y: Any) -> Any:
 select = elementwise(
     "select",
     _eval_select,
+    fresh=True,
     partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)],
     reads=(0,),
     cost=1,

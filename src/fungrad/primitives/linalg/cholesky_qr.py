@@ -87,6 +87,7 @@ def _vjp_cholesky(ct: Any, y: Any, args: Any, wanted: Any) -> list[Any]:
 
 cholesky: Primitive = general(
     "cholesky",
+    fresh=True,
     cost=flop_counts.cubed(1 / 3),  # GVL 4.2
     eval=lapack_calls.cholesky,
     type=_type_cholesky,

@@ -105,6 +105,7 @@ def _batch_solve(args: Any, batched: Any, size: int, *, triangle: str) -> Any:
 
 solve: Primitive = general(
     "solve",
+    fresh=True,
     cost=flop_counts.solve,
     eval=_eval_solve,
     type=_type_solve,
@@ -130,6 +131,7 @@ def _jvp_inv(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 inv: Primitive = general(
     "inv",
+    fresh=True,
     cost=flop_counts.cubed(2),  # WN41, GETRF and GETRI
     eval=lapack_calls.inv,
     type=_type_inv,

@@ -42,6 +42,7 @@ def _eval_from_diagonal(x: Any, *, offset: int, shape: tuple[int, int]) -> Any:
 
 from_diagonal: Primitive = linear(
     "from_diagonal",
+    order="rows",
     cost=0,
     eval=_eval_from_diagonal,
     type=lambda x, *, offset, shape: x.with_shape((*x.shape[:-1], *shape)),
@@ -56,6 +57,7 @@ from_diagonal: Primitive = linear(
 
 roll: Primitive = linear(
     "roll",
+    order="example",
     cost=0,
     moves=True,
     eval=lambda x, *, shifts, axes: np.roll(x, shifts, axes),

@@ -35,6 +35,7 @@ from fungrad.primitives.movement.static_index import (
     of_slice,
 )
 from fungrad.primitives.primitive import Primitive, general, types_of
+from fungrad.tracing.memory_order import of_index
 from fungrad.tracing.trace import shape_of, typeof
 
 # --- batching: the same index for all examples, or one for each -----------------------------------
@@ -145,6 +146,7 @@ def _batch_getitem(args: Any, batched: Any, size: int, *, index: Index) -> Any:
 
 getitem: Primitive = Primitive(
     "getitem",
+    order=of_index,
     view=True,
     cost=0,
     eval=_eval_getitem,
@@ -184,7 +186,13 @@ def _batch_indexed(args: Any, batched: Any, size: int, *, index: Index, shape: S
 
 
 indexed: Primitive = general(
-    "indexed", eval=_eval_indexed, type=_type_indexed, batch=_batch_indexed, cuts=True, cost=0
+    "indexed",
+    order="rows",
+    eval=_eval_indexed,
+    type=_type_indexed,
+    batch=_batch_indexed,
+    cuts=True,
+    cost=0,
 )
 """`indexed(*arrays, index=, shape=)`: a mask of that shape, true for the elements of x[index]."""
 
@@ -251,6 +259,8 @@ def _jvp_scatter(primals: Any, tangents: Any, **params: Any) -> Any:
 
 scatter: Primitive = Primitive(
     "scatter",
+    fresh=True,
+    order="rows",
     cost=each_element(1),
     eval=_eval_scatter,
     type=_type_scatter,

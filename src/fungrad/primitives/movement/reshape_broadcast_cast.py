@@ -15,6 +15,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.primitive import Primitive, full, general, linear, zeros
+from fungrad.tracing.memory_order import of_reshape
 from fungrad.tracing.trace import shape_of, typeof
 
 Shape = tuple[int, ...]
@@ -31,6 +32,7 @@ def _type_reshape(x: Type, *, shape: Shape) -> Type:
 
 reshape: Primitive = linear(
     "reshape",
+    order=of_reshape,
     view=True,
     cost=0,
     moves=True,
@@ -185,6 +187,7 @@ def _eval_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
 
 convert: Primitive = linear(
     "convert",
+    order="example",
     cost=0,
     eval=_eval_convert,
     type=lambda x, *, dtype: Type(x.shape, dtype),
@@ -201,6 +204,7 @@ real. The mask of a cotangent stays boolean.
 
 number: Primitive = linear(
     "number",
+    order="example",
     cost=0,
     eval=float,
     type=lambda x: Type((), np.float64, weak=True),
@@ -221,6 +225,7 @@ def _eval_to_discrete(x: Any, *, dtype: Any) -> Any:
 
 to_discrete: Primitive = general(
     "to_discrete",
+    order="example",
     cost=0,
     eval=_eval_to_discrete,
     type=lambda x, *, dtype: Type(x.shape, dtype),
@@ -249,6 +254,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 conj: Primitive = linear(
     "conj",
+    order="example",
     cost=lambda e: e.inputs[0].type.size if e.inputs[0].type.dtype.kind == "c" else 0,
     eval=np.conj,
     type=lambda x: Type(x.shape, np.int8 if x.dtype.kind == "b" else x.dtype),
@@ -301,6 +307,8 @@ def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
 
 concatenate: Primitive = linear(
     "concatenate",
+    fresh=True,
+    order="example",
     cost=0,
     moves=True,
     eval=lambda *xs, axis: np.concatenate(xs, axis),
@@ -374,6 +382,7 @@ def _transpose_pad(ct: Any, x: Type, *, widths: tuple[tuple[int, int], ...]) -> 
 
 pad: Primitive = linear(
     "pad",
+    order="rows",
     cost=0,
     moves=True,
     eval=_eval_pad,

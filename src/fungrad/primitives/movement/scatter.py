@@ -93,6 +93,8 @@ def _declare(
         batch=batch,
         keep=keep,
         undo=undo,
+        order="first",
+        fresh=True,
     )
     return primitive
 

@@ -36,6 +36,8 @@ def _batch_stack(args: Sequence[Any], batched: Sequence[bool], size: int) -> Any
 
 stack: Primitive = linear(
     "stack",
+    fresh=True,
+    order="example",
     cost=0,
     moves=True,
     eval=lambda *xs: np.array(xs),
@@ -57,6 +59,7 @@ def _vjp_unstack(cotangents: Any, output: Any, args: Any, wanted: Any) -> list[A
 
 unstack: Primitive = Primitive(
     "unstack",
+    order=lambda equation, given: given[0][1:],
     view=True,
     cost=0,
     eval=lambda x: tuple(x),
@@ -72,6 +75,7 @@ unstack: Primitive = Primitive(
 
 iota: Primitive = general(
     "iota",
+    order="rows",
     cost=0,
     eval=lambda *, shape: np.arange(Type(shape, np.int64).size).reshape(shape),
     type=lambda *, shape: Type(shape, np.int64),
@@ -89,6 +93,7 @@ def _eval_basis(*, shape: tuple[int, ...], start: int, dtype: Any) -> Any:
 
 basis: Primitive = general(
     "basis",
+    order="rows",
     cost=0,
     eval=_eval_basis,
     type=lambda *, shape, start, dtype: Type(shape, dtype),

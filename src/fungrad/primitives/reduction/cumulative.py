@@ -137,6 +137,7 @@ def _cost_of_cumulative(equation: Equation) -> int:
 
 cumsum: Primitive = linear(
     "cumsum",
+    order="example",
     cost=_cost_of_cumulative,
     eval=lambda x, *, axis, reverse=False: _accumulated(np.add, x, axis, reverse),
     type=lambda x, *, axis, reverse=False: _type_cumulative(np.add, x),
@@ -167,6 +168,7 @@ def _jvp_cumprod(primals: Any, tangents: Any, *, axis: int, reverse: bool = Fals
 
 cumprod: Primitive = Primitive(
     "cumprod",
+    order="example",
     cost=_cost_of_cumulative,
     eval=lambda x, *, axis, reverse=False: _accumulated(np.multiply, x, axis, reverse),
     type=lambda x, *, axis, reverse=False: _type_cumulative(np.multiply, x),

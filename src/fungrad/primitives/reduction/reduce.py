@@ -184,6 +184,7 @@ def _vjp_prod(ct: Any, output: Any, args: Any, wanted: Any, *, axes: Axes) -> li
 
 reduce_prod: Primitive = Primitive(
     "reduce_prod",
+    order="example",
     cost=cost_of_reduction,
     eval=lambda x, *, axes: np.multiply.reduce(x, axes),
     type=_type_by_example(np.multiply),
@@ -271,6 +272,7 @@ def _spread_last(cotangent: Any, x: Type) -> Any:
 
 exact_sum: Primitive = linear(
     "exact_sum",
+    order="example",
     cost=cost_of_reduction,
     eval=_eval_exact_sum,
     type=lambda x: Type(x.shape[:-1], np.float64, len(x.shape) == 1),

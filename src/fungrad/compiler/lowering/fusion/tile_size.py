@@ -13,8 +13,7 @@ from fungrad.compiler.lowering.fusion.clustering import Region
 from fungrad.compiler.lowering.fusion.row_access import multiplies
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
 from fungrad.ir.graph import Equation
-from fungrad.primitives.elementwise.family import ARITHMETIC
-from fungrad.primitives.facts import is_view
+from fungrad.primitives.facts import is_arithmetic, is_view
 from fungrad.runtime.blas_threads import single_in_regions
 from fungrad.runtime.kernels.matmul import one_thread
 from fungrad.runtime.thread_pool import PAGE, num_threads
@@ -73,7 +72,7 @@ def _cost(equation: Equation) -> int:
         return 0
     if primitive.reduces is not None:
         return int(equation.inputs[0].type.size)
-    quick = primitive in ARITHMETIC or primitive.partials is None or primitive.degree == "linear"
+    quick = primitive.partials is None or primitive.degree == "linear" or is_arithmetic(equation)
     return _work(equation) * (1 if quick else SLOW)
 
 

@@ -16,11 +16,9 @@ from typing import Any
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.open_scan import Loop, computed, movable, small
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
-from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
-from fungrad.primitives.facts import is_view
+from fungrad.primitives.elementwise.family import add
+from fungrad.primitives.facts import is_arithmetic, is_view
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
-
-_ARITHMETIC = (add, sub, mul, div, neg)
 
 
 def move_before(loop: Loop) -> None:
@@ -159,9 +157,7 @@ def _cheap(equation: Equation) -> bool:
     """
     if equation.primitive.view:
         return is_view(equation)
-    return (
-        equation.primitive in _ARITHMETIC and equation.outputs[0].type.size <= costs.recomputed_row
-    )
+    return is_arithmetic(equation) and equation.outputs[0].type.size <= costs.recomputed_row
 
 
 def _alike(loop: Loop, read: dict[int, Variable]) -> list[Equation]:

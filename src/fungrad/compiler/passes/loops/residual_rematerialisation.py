@@ -17,10 +17,8 @@ from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import parts
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
-from fungrad.primitives.elementwise.family import add, div, mul, neg, select, sub
+from fungrad.primitives.facts import is_arithmetic
 from fungrad.retracing.graph_transforms import effectful, pruned
-
-_ARITHMETIC = (add, sub, mul, div, neg, select)
 
 
 def lighter(graph: Graph) -> Graph:
@@ -155,7 +153,7 @@ class _Pair:
             return False
         if id(equation.outputs[0]) not in self.core:
             return True
-        return equation.primitive.view or equation.primitive in _ARITHMETIC
+        return equation.primitive.view or is_arithmetic(equation)
 
     def _given(self, atom: Atom) -> bool:
         key = id(atom)

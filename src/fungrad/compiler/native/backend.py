@@ -12,6 +12,7 @@ from typing import Any
 
 from fungrad.compiler.lowering.backend import Later, StraightLine
 from fungrad.compiler.native import entry, symbols
+from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.passes.pipeline import optimised
@@ -20,7 +21,7 @@ from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive
 
-GENERATORS: list[Callable[[Graph], Kernel]] = []
+GENERATORS: list[Callable[[Graph], Kernel]] = [fused_kernel]
 """What makes kernels of Graphs, in the order in which they are asked; each raises Refused for what
 it does not know.
 """

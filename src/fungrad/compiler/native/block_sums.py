@@ -1,0 +1,131 @@
+"""Whole reductions: partial results of blocks, put together by pairs.
+
+Blocks do not depend on the number of threads, so neither do the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fungrad.compiler.native.element_operations import OPERATIONS, convert, type_of
+from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value
+from fungrad.compiler.native.refused import Refused
+from fungrad.ir.graph import Atom, Equation
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
+from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
+
+OPERATION: dict[Any, str] = {
+    reduce_sum: "add",
+    dot_general: "add",
+    reduce_max: "maximum",
+    reduce_min: "minimum",
+}
+
+
+class Reduction(NamedTuple):
+    """A reduction.
+
+    Attributes:
+      equation: a sum, maximum, minimum, or a contraction of vectors.
+      operation: which puts two parts together.
+      type: of its values.
+    """
+
+    equation: Equation
+    operation: str
+    type: str
+
+    @property
+    def operands(self) -> Sequence[Atom]:
+        return self.equation.inputs
+
+    def start(self, code: Function, lanes: int) -> Value:
+        """What the operation begins with."""
+        return code.constant(START[self.operation](self.type), self.type, lanes)
+
+    def term(self, code: Function, operands: Sequence[Value]) -> Value:
+        """What an element adds."""
+        values = [convert(code, x, self.type) for x in operands]
+        return values[0] if len(values) == 1 else code.mul(*values)
+
+    def joined(self, code: Function, x: Value, y: Value) -> Value:
+        kind = "f" if self.type in FLOATS else "i"
+        return OPERATIONS[self.operation][kind](code, x, y)
+
+    def across(self, code: Function, x: Value) -> Value:
+        """The lanes of a value put together, by halves."""
+        while x.lanes > 1:
+            half = x.lanes // 2
+            low, high = (_part(code, x, start, half) for start in (0, half))
+            x = self.joined(code, low, high)
+        return x
+
+
+START: Any = {
+    "add": lambda type: 0,
+    "maximum": lambda type: float("-inf") if type in FLOATS else -(2 ** (int(type[1:]) - 1)),
+    "minimum": lambda type: float("inf") if type in FLOATS else 2 ** (int(type[1:]) - 1) - 1,
+}
+
+
+def reduction(equation: Equation) -> Reduction | None:
+    """The reduction that an equation is; None where it is none that is known."""
+    operation = OPERATION.get(equation.primitive)
+    if operation is None:
+        return None
+    if equation.primitive is dot_general:
+        x, y = [atom.type for atom in equation.inputs]
+        if not (x.ndim == y.ndim == 1 and x.dtype == y.dtype):
+            return None
+    type = type_of(equation.outputs[0].type.dtype)
+    if type == "i1":
+        raise Refused("a reduction of truth values")
+    return Reduction(equation, operation, type)
+
+
+def whole(equation: Equation) -> Reduction | None:
+    """The reduction of a whole array of more than one element."""
+    some = equation.inputs and equation.inputs[0].type.size > 1
+    return reduction(equation) if some and not equation.outputs[0].type.shape else None
+
+
+def _part(code: Function, x: Value, start: int, lanes: int) -> Value:
+    places = ", ".join([f"i32 {start + n}" for n in range(lanes)])
+    text = f"shufflevector {x}, {x.full} poison, <{lanes} x i32> <{places}>"
+    if lanes == 1:
+        return code.lane(x, start)
+    return code.new(text, x.type, lanes)
+
+
+def by_pairs(module: Module, reduction: Reduction) -> str:
+    """The name of a function `T(ptr parts, i64 count)` that puts parts, 8 bytes apart, together in
+    their place."""
+    name = f"{reduction.operation}_pairs_{reduction.type}"
+    if name in module.functions:
+        return name
+    type = reduction.type
+    code = Function(module, name, type, [("ptr", "parts"), ("i64", "count")], attributes="internal")
+    parts, count = code.parameters
+    left = code.variable("i64")
+    code.set(left, count)
+
+    def halve() -> None:
+        now = code.get(left)
+        half = code.binary("lshr", code.add(now, 1), 1)
+
+        def join(i: Value) -> None:
+            to, other = code.at(parts, i, "i64"), code.at(parts, code.add(i, half), "i64")
+            x, y = code.load(to, type), code.load(other, type)
+            code.store(reduction.joined(code, x, y), to)
+
+        code.for_range(0, code.sub(now, half), join)
+        code.set(left, half)
+
+    code.while_loop(lambda: code.compare("sgt", code.get(left), 1), halve)
+    code.ret(code.load(parts, type))
+    return name
+
+
+__all__ = ["Reduction", "by_pairs", "reduction", "whole"]

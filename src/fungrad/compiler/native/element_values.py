@@ -1,0 +1,343 @@
+"""Values of a Graph at an index of a loop nest, in lanes along its last loop, as IR.
+
+Pull form: a value is computed where it is read, once for each place. What a piece leaves out is
+known from the box that the loops run through; where it is not, lanes are 1 and each element looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from fungrad.compiler.lowering.fusion.row_access import elementwise
+from fungrad.compiler.native.block_sums import reduction
+from fungrad.compiler.native.element_operations import apply_equation, convert, type_of
+from fungrad.compiler.native.index_maps import (
+    Along,
+    FlatMaps,
+    IndexMaps,
+    Limit,
+    Moved,
+    Piece,
+    Place,
+    flat,
+    loops_of,
+)
+from fungrad.compiler.native.llvm_ir import Function, Value
+from fungrad.compiler.native.refused import Refused
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+
+Box = Sequence[tuple[int, int]]
+"""For each loop from where to where it runs."""
+Key = tuple[int, Place]
+GATHERED = 32_768
+"""The most elements of an array whose lanes are read one by one."""
+
+
+class Source:
+    """A Graph as loop nests read it.
+
+    Attributes:
+      graph: the Graph.
+      made: by identity of its output, each equation.
+      arrays: by identity, the place of each array among the pointers that a kernel receives.
+      constants: the arrays behind the inputs and outputs.
+      outputs: the place of the first output among the pointers; `pointers`: how many there are.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        values = [*graph.inputs, *[v for v, _ in graph.constants]]
+        values += [v for e in graph.equations for v in e.outputs]
+        for value in values:
+            type_of(value.type.dtype)
+            if value.type.size == 0:
+                raise Refused("an empty array")
+        self.made = {id(e.outputs[0]): e for e in graph.equations}
+        if len(self.made) != sum(len(e.outputs) for e in graph.equations):
+            raise Refused("an equation of several outputs")
+        self.arrays = {id(v): n for n, v in enumerate(graph.inputs)}
+        self.numbers = {id(v): x for v, x in graph.constants if not v.type.ndim}
+        known = [(v, x) for v, x in graph.constants if v.type.ndim]
+        behind = len(graph.inputs) + len(graph.outputs)
+        self.arrays.update({id(v): behind + n for n, (v, _) in enumerate(known)})
+        self.constants = [x for _, x in known]
+        self.outputs = len(graph.inputs)
+        self.pointers = behind + len(known)
+
+    def maps(self, shape: Sequence[int]) -> IndexMaps:
+        """The index maps of loops over an array."""
+        equations = [e for e in self.graph.equations if e.outputs[0].type.ndim]
+        values = [a for e in equations for a in (*e.inputs, *e.outputs)]
+        if flat(equations, [atom.type for atom in (*values, *self.graph.outputs)]):
+            return FlatMaps(math.prod(shape))
+        return IndexMaps(shape)
+
+    def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece] | Moved:
+        """What is read for an element of a value that an equation makes."""
+        equation = self.made[id(atom)]
+        found = maps.moved(equation, place)
+        if found is not None:
+            return found
+        if reduction(equation) is not None:
+            terms = maps.terms(equation, place)
+            if terms is not None:
+                return terms
+        if not elementwise(equation):
+            raise Refused(f"{equation.primitive.name} among loops")
+        return maps.operands(equation, place)
+
+    def limits(self, maps: IndexMaps, roots: Sequence[Piece]) -> Iterator[Limit]:
+        """The limits of all pieces that roots need."""
+        for atom, place, _ in self.demanded(maps, roots, None).values():
+            if id(atom) in self.made:
+                below = self.pieces(maps, atom, place)
+                if isinstance(below, Moved):
+                    for piece in below.pieces:
+                        yield from piece.limits
+
+    def demanded(
+        self, maps: IndexMaps, roots: Sequence[Piece], box: Box | None
+    ) -> Mapping[Key, Piece]:
+        """All values at all places that roots need within a box, in an order of evaluation."""
+        found: dict[Key, Piece] = {}
+        seen: set[Key] = set()
+        stack: list[tuple[Piece, bool]] = [(root, False) for root in reversed(roots)]
+        while stack:
+            piece, ready = stack.pop()
+            key = (id(piece.atom), piece.place)
+            if ready:
+                found[key] = piece
+            elif key not in seen and not isinstance(piece.atom, Literal):
+                seen.add(key)
+                stack.append((piece, True))
+                if id(piece.atom) in self.made:
+                    below = self.reads(maps, piece.atom, piece.place, box)
+                    stack += [(p, False) for p in reversed(below)]
+        return found
+
+    def reads(self, maps: IndexMaps, atom: Atom, place: Place, box: Box | None) -> list[Piece]:
+        """The pieces of a value that count somewhere in a box."""
+        below = self.pieces(maps, atom, place)
+        if isinstance(below, Moved):
+            below = [*([below.base] if below.base else []), *below.pieces]
+        return [piece for piece in below if box is None or inside(piece.limits, box)]
+
+
+def inside(limits: Sequence[Limit], box: Box) -> bool:
+    """Whether limits hold everywhere in a box; they do, or hold nowhere."""
+    return all(low <= box[loop][0] and box[loop][1] <= high for loop, low, high in limits)
+
+
+class Body:
+    """Values at one index of a nest.
+
+    Args:
+      source: the Graph.
+      maps: of the nest.
+      code: the function that is written; its first parameter are the pointers.
+      index: those of the loops that run, as i64; of the last loop that of the first lane.
+      box: where the loops run; None where each element looks at the limits.
+      lanes: along the last loop.
+      outer: the Body around the loops that run here: it has the values of its indices already.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        maps: IndexMaps,
+        code: Function,
+        index: Mapping[int, Value],
+        box: Box | None,
+        lanes: int = 1,
+        outer: Body | None = None,
+    ) -> None:
+        self.source, self.maps, self.code = source, maps, code
+        self.index, self.box, self.lanes, self.outer = index, box, lanes, outer
+        self.memo: dict[Key, Value] = {}
+        self.pointers: dict[int, Value] = {}
+        self.last = len(maps.lengths) - 1
+
+    def lanes_at(self, place: Place) -> int:
+        return self.lanes if self.last in loops_of(place) else 1
+
+    def value(self, atom: Atom, place: Place) -> Value:
+        """A value at a place: of all lanes, or one number that they share."""
+        lanes = self.lanes_at(place)
+        self.code.lanes = lanes
+        if isinstance(atom, Literal):
+            return self.code.constant(atom.value, type_of(atom.type.dtype), lanes)
+        key = (id(atom), place)
+        found = self.found(key)
+        if found is None:
+            found = self._made(atom, place, lanes)
+            self.memo[key] = found
+        return found
+
+    def found(self, key: Key) -> Value | None:
+        """What this Body, or one around it, has already."""
+        body: Body | None = self
+        while body is not None:
+            if key in body.memo:
+                return body.memo[key]
+            body = body.outer
+        return None
+
+    def spread(self, x: Value, lanes: int) -> Value:
+        """One number in all lanes."""
+        self.code.lanes = lanes
+        return self.code.splat(x)
+
+    def _made(self, atom: Atom, place: Place, lanes: int) -> Value:
+        type = type_of(atom.type.dtype)
+        if id(atom) in self.source.numbers:
+            return self.code.constant(self.source.numbers[id(atom)], type, 1)
+        equation = self.source.made.get(id(atom))
+        if equation is None:
+            return self.load(atom, place, lanes)
+        below = self.source.pieces(self.maps, atom, place)
+        if isinstance(below, Moved):
+            return self._moved(below, type, lanes)
+        return self._applied(equation, below, lanes)
+
+    def _applied(self, equation: Equation, pieces: Sequence[Piece], lanes: int) -> Value:
+        values = [self.value(piece.atom, piece.place) for piece in pieces]
+        lanes = max([1, *[v.lanes for v, p in zip(values, pieces, strict=True)
+                          if not isinstance(p.atom, Literal)]])  # fmt: skip
+        operands = []
+        for value, piece in zip(values, pieces, strict=True):
+            if isinstance(piece.atom, Literal):
+                value = self.code.constant(piece.atom.value, value.type, lanes)
+            operands.append(self.spread(value, lanes))
+        self.code.lanes = lanes
+        return apply_equation(self.code, equation, operands)
+
+    def _moved(self, moved: Moved, type: str, lanes: int) -> Value:
+        code = self.code
+        pieces = [p for p in moved.pieces if self.box is None or inside(p.limits, self.box)]
+        result = None
+        if moved.base is not None:
+            result = convert(code, self.value(moved.base.atom, moved.base.place), type)
+        for piece in pieces:
+            x = convert(code, self.value(piece.atom, piece.place), type)
+            counts = self.counts(piece.limits) if self.box is None and piece.limits else None
+            old = result
+            if result is None:
+                if counts is None:
+                    result = x
+                    continue
+                old = code.constant(0, type, 1)
+            assert old is not None
+            wide = max(x.lanes, old.lanes)
+            old, x = self.spread(old, wide), self.spread(x, wide)
+            new = code.add(old, x) if moved.adds else x
+            result = new if counts is None else code.select(counts, new, old)
+        return code.constant(0, type, 1) if result is None else result
+
+    def counts(self, limits: Sequence[Limit]) -> Value:
+        """Whether limits hold at this index."""
+        code, found = self.code, None
+        for loop, low, high in limits:
+            for test, bound in (("sge", low), ("slt", high)):
+                one = code.compare(test, self.index[loop], bound)
+                found = one if found is None else code.binary("and", found, one)
+        assert found is not None
+        return found
+
+    # Memory.
+
+    def pointer(self, array: int) -> Value:
+        """The data of an array; known from the function's begin."""
+        body = self
+        while body.outer is not None:
+            body = body.outer
+        return body.pointers[array]
+
+    def point(self, arrays: Iterable[int]) -> None:
+        """Reads pointers, for this Body and those within it."""
+        for array in arrays:
+            at = self.code.at(self.code.parameters[0], array, "ptr")
+            self.pointers[array] = self.code.load(at, "ptr", 1)
+
+    def address(self, array: int, type: str, shape: Sequence[int], place: Place) -> Value:
+        """The pointer to an element; where each element looks it stays within the array."""
+        code, total, known = self.code, None, 0
+        for along, length, stride in self.maps.element(shape, place):
+            if along.loop < 0:
+                known += along.offset * stride
+                continue
+            i = self.along(along)
+            ends = [along.offset, along.offset + along.step * (self.maps.lengths[along.loop] - 1)]
+            if self.box is None and (min(ends) < 0 or max(ends) >= length):
+                i = code.intrinsic("smin", [code.intrinsic("smax", [i, 0]), length - 1])
+            i = i if stride == 1 else code.mul(i, stride)
+            total = i if total is None else code.add(total, i)
+        if total is None:
+            total = code.constant(known, "i64", 1)
+        elif known:
+            total = code.add(total, known)
+        return code.at(self.pointer(array), total, "i8" if type == "i1" else type)
+
+    def along(self, along: Along) -> Value:
+        """The index along an axis; where lanes run down, that of the last lane."""
+        code, i = self.code, self.index[along.loop]
+        offset = along.offset
+        if along.step == -1:
+            if along.loop == self.last:
+                offset -= self.lanes - 1
+            return code.sub(offset, i)
+        i = i if along.step == 1 else code.mul(i, along.step)
+        return code.add(i, offset) if offset else i
+
+    def load(self, atom: Atom, place: Place, lanes: int) -> Value:
+        code, type, shape = self.code, type_of(atom.type.dtype), atom.type.shape
+        array = self.source.arrays.get(id(atom))
+        if array is None:
+            raise Refused("a value from outside")
+        if lanes > 1:
+            strides = [
+                (along.step, stride)
+                for along, _, stride in self.maps.element(shape, place)
+                if along.loop == self.last
+            ]
+            if len(strides) != 1 or strides[0][1] != 1 or abs(strides[0][0]) != 1:
+                return self._gathered(atom, place, lanes, strides)
+        memory = "i8" if type == "i1" else type
+        x = code.load(self.address(array, type, shape, place), memory, lanes)
+        if lanes > 1 and strides[0][0] < 0:
+            x = reversed_lanes(code, x)
+        return code.compare("ne", x, 0) if type == "i1" else x
+
+    def _gathered(
+        self, atom: Atom, place: Place, lanes: int, strides: Sequence[tuple[int, int]]
+    ) -> Value:
+        """Lanes that lie apart in memory, read one by one."""
+        code, type = self.code, type_of(atom.type.dtype)
+        step = sum(step * stride for step, stride in strides)
+        if atom.type.size > GATHERED or any(s < 0 for s, _ in strides):
+            raise Refused("a large array across its rows")
+        memory = "i8" if type == "i1" else type
+        array = self.source.arrays[id(atom)]
+        first = self.address(array, type, atom.type.shape, place)
+        result = Value("poison", memory, lanes)
+        for lane in range(lanes):
+            one = code.load(code.at(first, lane * step, memory), memory, 1)
+            result = code.new(f"insertelement {result}, {one}, i32 {lane}", memory, lanes)
+        return code.compare("ne", result, 0) if type == "i1" else result
+
+    def store(self, x: Value, array: int, shape: Sequence[int], place: Place) -> None:
+        lanes = self.lanes_at(place)
+        x, type = self.spread(x, lanes), x.type
+        if type == "i1":
+            x = self.code.convert("zext", x, "i8")
+        self.code.store(x, self.address(array, type, shape, place))
+
+
+def reversed_lanes(code: Function, x: Value) -> Value:
+    """The lanes from the last to the first."""
+    places = ", ".join([f"i32 {n}" for n in reversed(range(x.lanes))])
+    return code.new(f"shufflevector {x}, {x.full} poison, <{x.lanes} x i32> <{places}>",
+                    x.type, x.lanes)  # fmt: skip
+
+
+__all__ = ["Body", "Box", "Key", "Source", "inside", "reversed_lanes"]

@@ -1,0 +1,332 @@
+"""Nests of loops over the elements of arrays, cut into units.
+
+Lanes run along the last loop, through boxes in which it is known what each slice and scatter
+contributes; along borders a guarded copy of the body runs for single elements.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fungrad.compiler.native.block_sums import Reduction
+from fungrad.compiler.native.element_operations import cost, type_of
+from fungrad.compiler.native.element_values import Body, Key, Source, inside
+from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
+from fungrad.compiler.native.llvm_ir import Function, Value, size_of
+from fungrad.compiler.native.machine_code import host
+
+BLOCK = 4096
+"""Elements of a unit."""
+HEAVY, LONG = 0.4, 50_000
+"""Nanoseconds of an equation, from which on several registers are filled at once; elements from
+which on four are, in place of two."""
+BOXES = 4
+"""The most boxes that have loops of their own."""
+
+
+class Root(NamedTuple):
+    """What a nest is for: an output that is stored, or a reduction.
+
+    Attributes:
+      pieces: the values, at their places; two of a contraction.
+      number: of the output, or of the reduction.
+      reduction: None for an output.
+      limits: where in the nest its elements are.
+    """
+
+    pieces: Sequence[Piece]
+    number: int
+    reduction: Reduction | None = None
+    limits: tuple[Limit, ...] = ()
+
+
+class Nest:
+    """Loops for some roots.
+
+    Attributes:
+      units: into how many the work is cut.
+      first: the number of the first of them.
+      cost_ns: what all take, roughly.
+      buffer: bytes of a unit that are kept between its loops. The units of one call use those of
+        the first of them.
+    """
+
+    lanes: int
+    units: int
+    buffer = 0
+
+    def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
+        self.source, self.maps, self.roots, self.first = source, maps, roots, 0
+        self.pieces = [piece for root in roots for piece in root.pieces]
+        self.demanded = source.demanded(maps, self.pieces, None)
+        made = [source.made[i] for i, _ in self.demanded if i in source.made]
+        costs = [cost(equation.primitive.name) for equation in made]
+        self.elements = math.prod(maps.lengths)
+        self.cost_ns = sum(costs) * self.elements
+        self.heavy = max(costs, default=0.0) >= HEAVY
+        sizes = [size_of(type_of(p.atom.type.dtype)) for p in self.demanded.values()
+                 if p.atom.type.dtype.kind == "f"]  # fmt: skip
+        self.register = host().vector_bytes // max(sizes, default=8)
+
+    @property
+    def sums(self) -> list[Root]:
+        return [root for root in self.roots if root.reduction]
+
+    def write(self, code: Function, first: int, partials: Mapping[int, int], buffers: int) -> None:
+        """Adds the loops to a kernel.
+
+        Args:
+          code: the kernel.
+          first: the number of the first unit.
+          partials: for each reduction where in the scratch the results of its units stand.
+          buffers: where the buffers of the units stand, in bytes.
+        """
+        self.first, self.partials = first, partials
+        self.scratch = code.parameters[3]
+        entry = self.entry(code)
+        _, begin, end, _ = code.parameters
+        begin = code.intrinsic("smax", [begin, first])
+        mine = code.mul(code.sub(begin, first), self.buffer)
+        self.buffers = code.at(self.scratch, code.add(mine, buffers))
+        end = code.intrinsic("smin", [end, first + self.units])
+        self.vectors = [code.variable(r.reduction.type, self.lanes) for r in self.sums
+                        if r.reduction]  # fmt: skip
+        self.tails = code.variable("i64", max(1, len(self.sums)))
+        code.for_range(begin, end, lambda unit: self.unit(code, entry, unit))
+
+    def entry(self, code: Function) -> Body:
+        """The values that no loop changes."""
+        body = Body(self.source, self.maps, code, {}, None)
+        body.point(range(self.source.pointers))
+        self.settle(body, self.demanded)
+        return body
+
+    def settle(self, body: Body, demanded: Mapping[Key, Piece]) -> None:
+        """Computes ahead of a loop what does not change in it."""
+        for piece in demanded.values():
+            if loops_of(piece.place) <= body.index.keys():
+                body.value(piece.atom, piece.place)
+
+    def unit(self, code: Function, entry: Body, unit: Value) -> None:
+        raise NotImplementedError
+
+    def start_sums(self, code: Function) -> None:
+        for k, (root, vector) in enumerate(zip(self.sums, self.vectors, strict=True)):
+            assert root.reduction is not None
+            code.set(vector, root.reduction.start(code, self.lanes))
+            code.store(root.reduction.start(code, 1), code.at(self.tails, 8 * k))
+
+    def end_sums(self, code: Function, unit: Value) -> None:
+        """Stores the partial results of a unit."""
+        for k, (root, vector) in enumerate(zip(self.sums, self.vectors, strict=True)):
+            assert root.reduction is not None
+            x = root.reduction.across(code, code.get(vector))
+            tail = code.load(code.at(self.tails, 8 * k), x.type, 1)
+            at = code.add(unit, self.partials[root.number] - self.first)
+            code.store(root.reduction.joined(code, x, tail), code.at(self.scratch, at, "i64"))
+
+    def element(self, body: Body, root: Root, counted: Value | None) -> None:
+        """Stores an output, or adds to a reduction, at one index."""
+        code, reduction = body.code, root.reduction
+        if reduction is None:
+            (piece,) = root.pieces
+            x = body.value(piece.atom, piece.place)
+            array = self.source.outputs + root.number
+            body.store(x, array, piece.atom.type.shape, piece.place)
+            return
+        values = [body.spread(body.value(p.atom, p.place), body.lanes) for p in root.pieces]
+        x = reduction.term(code, values)
+        if counted is not None:
+            x = code.select(counted, x, reduction.start(code, x.lanes))
+        variable = self.vectors[self.sums.index(root)]
+        code.set(variable, reduction.joined(code, code.get(variable), x))
+
+    def add_tail(self, body: Body, root: Root, tails: Value, counted: Value | None) -> None:
+        """Adds single numbers to a reduction."""
+        code, reduction = body.code, root.reduction
+        assert reduction is not None
+        x = reduction.term(code, [body.value(p.atom, p.place) for p in root.pieces])
+        if counted is not None:
+            x = code.select(counted, x, reduction.start(code, 1))
+        at = code.at(tails, 8 * self.sums.index(root))
+        code.store(reduction.joined(code, code.load(at, x.type, 1), x), at)
+
+
+class BoxNest(Nest):
+    """Loops over the elements of arrays of one shape, through boxes and along their borders."""
+
+    def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> None:
+        super().__init__(source, maps, roots)
+        self.name = name
+        self.rows, self.last = self.elements // maps.lengths[-1], maps.lengths[-1]
+        self.across = -(-self.last // BLOCK) if self.last > BLOCK else 0
+        self.per = 1 if self.across else max(1, BLOCK // self.last)
+        self.units = self.rows * self.across if self.across else -(-self.rows // self.per)
+        registers = 1
+        if self.heavy:
+            registers = 4 if self.elements >= LONG and host().vector_bytes == 64 else 2
+        self.lanes = registers * self.register
+        while self.lanes > self.last:
+            self.lanes //= 2
+        self.cuts = self._cuts()
+        self.boxes = self._boxes()
+
+    def _cuts(self) -> list[list[tuple[int, int]]]:
+        """For each loop the stretches between the borders of pieces."""
+        found = [{0, n} for n in self.maps.lengths]
+        limits = [limit for root in self.roots for limit in root.limits]
+        for loop, low, high in [*limits, *self.source.limits(self.maps, self.pieces)]:
+            found[loop] |= {low, high}
+        return [list(itertools.pairwise(sorted(f))) for f in found]
+
+    def _boxes(self) -> list[list[tuple[int, int]]]:
+        """For each loop the stretches that boxes are made of: the long ones."""
+        found = []
+        for stretches, length in zip(self.cuts, self.maps.lengths, strict=True):
+            found.append([s for s in stretches if 8 * (s[1] - s[0]) >= length])
+        longest = max([b - a for a, b in self.cuts[-1]])
+        while self.lanes > longest:
+            self.lanes //= 2
+        found[-1] = [s for s in found[-1] if s[1] - s[0] >= self.lanes]
+        while math.prod(map(len, found)) > BOXES:
+            many = max(found, key=len)
+            many.remove(min(many, key=lambda s: s[1] - s[0]))
+        return found
+
+    def unit(self, code: Function, entry: Body, unit: Value) -> None:
+        """One unit: its rows, and its partial results."""
+        own = code.sub(unit, self.first)
+        self.start_sums(code)
+        if self.across:
+            row = code.binary("sdiv", own, self.across)
+            low = code.mul(code.sub(own, code.mul(row, self.across)), BLOCK)
+            high = code.intrinsic("smin", [code.add(low, BLOCK), self.last])
+            self.row(code, entry, row, low, high)
+        else:
+            first = code.mul(own, self.per)
+            stop = code.intrinsic("smin", [code.add(first, self.per), self.rows])
+            ends = [code.constant(n, "i64", 1) for n in (0, self.last)]
+            code.for_range(first, stop, lambda row: self.row(code, entry, row, *ends))
+        self.end_sums(code, unit)
+
+    def indices(self, code: Function, row: Value) -> dict[int, Value]:
+        """The indices of the outer loops."""
+        found: dict[int, Value] = {}
+        for loop in reversed(range(len(self.maps.lengths) - 1)):
+            above = code.binary("sdiv", row, self.maps.lengths[loop]) if loop else row
+            length = self.maps.lengths[loop]
+            found[loop] = code.sub(row, code.mul(above, length)) if loop else row
+            row = above
+        return found
+
+    def row(self, code: Function, entry: Body, row: Value, low: Value, high: Value) -> None:
+        """The elements of a row from `low` to `high`."""
+        index = self.indices(code, row)
+        after = code.label("row")
+        for outer in itertools.product(*self.boxes[:-1]):
+            fits = None
+            for loop, (first, stop) in enumerate(outer):
+                if (first, stop) == (0, self.maps.lengths[loop]):
+                    continue
+                for test, bound in (("sge", first), ("slt", stop)):
+                    one = code.compare(test, index[loop], bound)
+                    fits = one if fits is None else code.binary("and", fits, one)
+            if fits is None:
+                self.stretches(code, entry, index, row, outer, low, high)
+                code.goto(after)
+                break
+            yes, no = code.label("box"), code.label("beside")
+            code.branch(fits, yes, no)
+            code.begin(yes)
+            self.stretches(code, entry, index, row, outer, low, high)
+            code.goto(after)
+            code.begin(no)
+        else:
+            self.border(code, row, low, high)
+            code.goto(after)
+        code.begin(after)
+
+    def stretches(
+        self, code: Function, entry: Body, index: dict[int, Value], row: Value,
+        outer: Sequence[tuple[int, int]], low: Value, high: Value,
+    ) -> None:  # fmt: skip
+        """The boxes along a row, one after the other, and the borders between them."""
+        before = 0
+        for stretch in self.boxes[-1]:
+            first, stop = stretch
+            if first > before:
+                self.border(code, row, *self.clipped(code, low, high, before, first))
+            box = [*outer, stretch]
+            body = Body(self.source, self.maps, code, index, box, 1, entry)
+            self.settle(body, self.source.demanded(self.maps, self.pieces, box))
+            self.vector_loop(code, body, *self.clipped(code, low, high, first, stop))
+            before = stop
+        if before < self.last:
+            self.border(code, row, *self.clipped(code, low, high, before, self.last))
+
+    def clipped(
+        self, code: Function, low: Value, high: Value, first: int, stop: int
+    ) -> tuple[Value, Value]:
+        low = code.intrinsic("smax", [low, first]) if first else low
+        high = code.intrinsic("smin", [high, stop]) if stop < self.last else high
+        return low, high
+
+    def vector_loop(self, code: Function, outer: Body, low: Value, high: Value) -> None:
+        """Lanes along a box; the last of them are the last ones that fit, for a second time."""
+        assert outer.box is not None
+        (first, stop), lanes = outer.box[-1], self.lanes
+        exact = first % lanes == 0 and stop % lanes == 0 and BLOCK % lanes == 0
+
+        def step(i: Value) -> None:
+            at = i if exact else code.intrinsic("smin", [i, code.sub(high, lanes)])
+            if not exact:
+                at = code.intrinsic("smax", [at, first])
+            index = {**outer.index, len(self.maps.lengths) - 1: at}
+            body = Body(self.source, self.maps, code, index, outer.box, lanes, outer)
+            counted = None
+            if not exact and self.sums and lanes > 1:
+                code.lanes = lanes
+                counted = code.compare("sge", code.iota(), code.splat(code.sub(i, at)))
+                if self.across and first:
+                    mine = code.compare("slt", code.iota(), code.splat(code.sub(high, at)))
+                    counted = code.binary("and", counted, mine)
+            self.body(body, counted)
+
+        code.for_range(low, high, step, lanes)
+
+    def body(self, body: Body, counted: Value | None) -> None:
+        """All roots in lanes of a box."""
+        assert body.box is not None
+        for root in self.roots:
+            if inside(root.limits, body.box):
+                self.element(body, root, counted)
+
+    def border(self, caller: Function, row: Value, low: Value, high: Value) -> None:
+        """Elements of a row one by one, each of which looks at the limits."""
+        module = caller.module
+        if self.name not in module.functions:
+            given = [("ptr", "arrays"), ("i64", "row"), ("i64", "low"), ("i64", "high"),
+                     ("ptr", "tails")]  # fmt: skip
+            code = Function(module, self.name, "void", given, attributes="internal")
+            entry = self.entry(code)
+            index = self.indices(code, code.parameters[1])
+
+            def step(i: Value) -> None:
+                inner = {**index, len(self.maps.lengths) - 1: i}
+                body = Body(self.source, self.maps, code, inner, None, 1, entry)
+                for root in self.roots:
+                    if root.reduction is None:
+                        self.element(body, root, None)
+                        continue
+                    counts = body.counts(root.limits) if root.limits else None
+                    self.add_tail(body, root, code.parameters[4], counts)
+
+            code.for_range(code.parameters[2], code.parameters[3], step)
+            code.ret()
+        caller.call(self.name, "void", [caller.parameters[0], row, low, high, self.tails])
+
+
+__all__ = ["BLOCK", "HEAVY", "BoxNest", "Nest", "Root"]

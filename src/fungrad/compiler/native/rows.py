@@ -1,0 +1,316 @@
+"""Reductions along axes with elementwise work around them, in one pass over memory: softmax,
+logsumexp, layer norm.
+
+The loops of a nest are those that reductions run through, and the others, of which each step is an
+item: a row, or as many columns as there are lanes. For each item its equations run in phases: what
+needs a finished reduction is in the next one. A phase is one run through the reduced loops. Values
+that a later phase needs again, and that are dear, are kept in a buffer of one item.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.compiler.native.block_sums import Reduction, reduction
+from fungrad.compiler.native.element_operations import cost, type_of
+from fungrad.compiler.native.element_values import Body, Key, Source
+from fungrad.compiler.native.index_maps import FIRST, Along, IndexMaps, Piece, loops_of
+from fungrad.compiler.native.llvm_ir import Function, Value, size_of
+from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
+from fungrad.compiler.native.refused import Refused
+from fungrad.ir.graph import Atom, Graph
+
+KEPT = 0.4
+"""Nanoseconds of a value, and of what it is made of, from which on it is kept for later phases."""
+
+
+class RowNest(Nest):
+    """Items and the reduced loops within them.
+
+    Attributes:
+      phase: for each value at a place, in which phase it can be computed first.
+      needed: the phases in which it is.
+      kept: the values that have buffers, and where these begin, in bytes.
+    """
+
+    def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
+        super().__init__(source, maps, roots)
+        if any(True for _ in source.limits(maps, self.pieces)):
+            raise Refused("borders among reductions along axes")
+        lengths, self.inner = maps.lengths, list(maps.reduced)
+        self.outer = [i for i in range(len(lengths)) if i not in self.inner]
+        self.along = self.inner[-1] == len(lengths) - 1
+        self.size = math.prod([lengths[i] for i in self.inner])
+        self.lanes = self.register * (2 if self.heavy else 1)
+        while self.lanes > lengths[-1]:
+            self.lanes //= 2
+        self.items = math.prod([lengths[i] for i in self.outer])
+        if not self.along:
+            self.groups = -(-lengths[-1] // self.lanes)
+            self.items = self.items // lengths[-1] * self.groups
+        width = 1 if self.along else self.lanes
+        self.per = max(1, BLOCK // (self.size * width))
+        self.units = -(-self.items // self.per)
+        self.box = [(0, n) for n in lengths]
+        self._phases()
+        self._buffers()
+
+    def reduction(self, key: Key) -> Reduction | None:
+        """The reduction along the reduced loops that a value is."""
+        equation = self.source.made.get(key[0])
+        if equation is None or self.maps.moved(equation, key[1]) is not None:
+            return None
+        return reduction(equation)
+
+    def _operands(self, key: Key) -> list[Key]:
+        piece = self.demanded[key]
+        if key[0] not in self.source.made:
+            return []
+        below = self.source.reads(self.maps, piece.atom, piece.place, None)
+        return [(id(p.atom), p.place) for p in below if (id(p.atom), p.place) in self.demanded]
+
+    def _phases(self) -> None:
+        self.phase: dict[Key, int] = {}
+        for key in self.demanded:
+            before = [self.phase[k] + (self.reduction(k) is not None) for k in self._operands(key)]
+            self.phase[key] = max(before, default=0)
+        self.last_phase = max(self.phase.values(), default=0)
+
+    def _inside(self, key: Key) -> bool:
+        """Whether a value varies within an item."""
+        return bool(loops_of(key[1]) & set(self.inner))
+
+    def _buffers(self) -> None:
+        """Which values are kept; and in which phases each is computed, or read again."""
+        dear: dict[Key, float] = {}
+        for key in self.demanded:
+            equation = self.source.made.get(key[0])
+            own = cost(equation.primitive.name) if equation is not None else 0.0
+            if self.reduction(key) is not None or not self._inside(key):
+                dear[key] = 0.0
+            else:
+                dear[key] = own + sum(dear[k] for k in self._operands(key))
+        self.needed: dict[Key, set[int]] = {key: set() for key in self.demanded}
+        for root in self.roots:
+            keys = [(id(p.atom), p.place) for p in root.pieces if (id(p.atom), p.place) in dear]
+            for key in keys:
+                self.needed[key].add(max(self.phase[k] for k in keys))
+        self.kept: dict[Key, int] = {}
+        self.buffer = 0
+        for key in reversed(list(self.demanded)):
+            phases = self.needed[key]
+            if self.reduction(key) is not None:
+                phases = {self.phase[key]}
+            elif self._inside(key) and len(phases) > 1 and dear[key] >= KEPT:
+                self.kept[key] = self.buffer
+                width = 1 if self.along else self.lanes
+                size = size_of(type_of(self.demanded[key].atom.type.dtype))
+                self.buffer += -(-self.size * width * size // 64) * 64
+                phases = {min(phases)}
+            for k in self._operands(key):
+                self.needed[k] |= phases
+
+    # Writing.
+
+    def unit(self, code: Function, entry: Body, unit: Value) -> None:
+        first = code.mul(code.sub(unit, self.first), self.per)
+        stop = code.intrinsic("smin", [code.add(first, self.per), self.items])
+        self.start_sums(code)
+        code.for_range(first, stop, lambda item: self.item(code, entry, item))
+        self.end_sums(code, unit)
+
+    def settle(self, body: Body, demanded: Any) -> None:
+        """Computes ahead what no loop and no reduction changes."""
+        for key, piece in demanded.items():
+            if not loops_of(piece.place) and not self._late(key):
+                body.value(piece.atom, piece.place)
+
+    def _late(self, key: Key) -> bool:
+        return self.phase[key] > 0 or self.reduction(key) is not None
+
+    def item(self, code: Function, entry: Body, item: Value) -> None:
+        """All phases of an item."""
+        index, counted = dict[int, Value](), None
+        lengths = self.maps.lengths
+        for loop in reversed(self.outer):
+            n = lengths[loop]
+            if loop == len(lengths) - 1:
+                above = code.binary("sdiv", item, self.groups)
+                group = code.sub(item, code.mul(above, self.groups))
+                at = code.mul(group, self.lanes)
+                if n % self.lanes:
+                    index[loop] = code.intrinsic("smin", [at, n - self.lanes])
+                    counted = self.later(code, at, index[loop])
+                else:
+                    index[loop] = at
+            else:
+                above = code.binary("sdiv", item, n)
+                index[loop] = code.sub(item, code.mul(above, n))
+            item = above
+        outer = Body(self.source, self.maps, code, index, self.box, self.lanes, entry)
+        for now in range(self.last_phase + 1):
+            for key, piece in self.demanded.items():
+                if self.phase[key] == now and not self._inside(key):
+                    if self.reduction(key) is None:
+                        outer.value(piece.atom, piece.place)
+            self.run(code, outer, now, counted)
+        for root in self.roots:
+            if not any(self._inside((0, p.place)) for p in root.pieces):
+                self.element(outer, root, counted)
+
+    def later(self, code: Function, wanted: Value, at: Value) -> Value:
+        """The lanes at an index that were not counted before."""
+        code.lanes = self.lanes
+        return code.compare("sge", code.iota(), code.splat(code.sub(wanted, at)))
+
+    def run(self, code: Function, outer: Body, now: int, counted: Value | None) -> None:
+        """One phase: reductions, and what is stored, added up or kept in it."""
+        reductions = [(key, r) for key in self.demanded if self.phase[key] == now
+                      for r in [self.reduction(key)] if r is not None]  # fmt: skip
+        roots = [root for root in self.roots
+                 if any(self._inside((0, p.place)) for p in root.pieces)
+                 and max([self.phase.get((id(p.atom), p.place), 0) for p in root.pieces]) == now
+                 ]  # fmt: skip
+        kept = [key for key in self.kept if min(self.needed[key]) == now]
+        if not (reductions or roots or kept):
+            return
+        variables = []
+        for _, found in reductions:
+            variables.append(code.variable(found.type, self.lanes))
+            code.set(variables[-1], found.start(code, self.lanes))
+
+        def step(index: dict[int, Value], fresh: Value | None) -> None:
+            body = Body(self.source, self.maps, code, {**outer.index, **index}, self.box,
+                        self.lanes, outer)  # fmt: skip
+            for key in self.kept:
+                if now in self.needed[key] and now > min(self.needed[key]):
+                    body.memo[key] = self.buffered(body, key)
+            for (key, found), variable in zip(reductions, variables, strict=True):
+                piece = self.demanded[key]
+                terms = self.source.reads(self.maps, piece.atom, piece.place, None)
+                values = [body.spread(body.value(p.atom, p.place), self.lanes) for p in terms]
+                x = found.term(code, values)
+                if fresh is not None and self.along:
+                    x = code.select(fresh, x, found.start(code, self.lanes))
+                code.set(variable, found.joined(code, code.get(variable), x))
+            for key in kept:
+                piece = self.demanded[key]
+                self.buffered(body, key, body.value(piece.atom, piece.place))
+            for root in roots:
+                self.element(body, root, fresh if self.along else counted)
+
+        self.loops(code, self.inner, {}, step)
+        for (key, found), variable in zip(reductions, variables, strict=True):
+            x = code.get(variable)
+            outer.memo[key] = found.across(code, x) if self.along else x
+
+    def loops(
+        self, code: Function, left: Sequence[int], index: dict[int, Value],
+        step: Callable[[dict[int, Value], Value | None], None],
+    ) -> None:  # fmt: skip
+        """The reduced loops from one on, each within the one before."""
+        if not left:
+            step(index, None)
+            return
+        loop, *rest = left
+        n, lanes = self.maps.lengths[loop], self.lanes
+
+        def along(i: Value) -> None:
+            if n % lanes == 0:
+                step({**index, loop: i}, None)
+                return
+            at = code.intrinsic("smin", [i, n - lanes])
+            step({**index, loop: at}, self.later(code, i, at))
+
+        if loop == len(self.maps.lengths) - 1:
+            code.for_range(0, n, along, lanes)
+        else:
+            code.for_range(0, n, lambda i: self.loops(code, rest, {**index, loop: i}, step))
+
+    def buffered(self, body: Body, key: Key, x: Value | None = None) -> Value:
+        """Reads what is kept of a value at the index of a Body, or keeps it."""
+        code, type = body.code, type_of(self.demanded[key].atom.type.dtype)
+        at = None
+        for loop in self.inner:
+            i = body.index[loop]
+            at = i if at is None else code.add(code.mul(at, self.maps.lengths[loop]), i)
+        assert at is not None
+        at = at if self.along else code.mul(at, self.lanes)
+        memory = "i8" if type == "i1" else type
+        pointer = code.at(code.at(self.buffers, self.kept[key]), at, memory)
+        if x is None:
+            x = code.load(pointer, memory, self.lanes)
+            return code.compare("ne", x, 0) if type == "i1" else x
+        x = body.spread(x, self.lanes)
+        code.store(code.convert("zext", x, "i8") if type == "i1" else x, pointer)
+        return x
+
+    def element(self, body: Body, root: Root, counted: Value | None) -> None:
+        """Stores an output, or adds to a reduction; what an item has once counts once."""
+        once = self.along and not any(self._inside((0, p.place)) for p in root.pieces)
+        if root.reduction is not None and once:
+            self.add_tail(body, root, self.tails, None)
+        else:
+            super().element(body, root, counted)
+
+
+def row_maps(source: Source) -> IndexMaps | None:
+    """The loops of a Graph with reductions along axes whose results arrays need; None without."""
+    shapes = [v.type.shape for e in source.graph.equations for v in (*e.inputs, *e.outputs)]
+    largest = max(shapes, key=lambda shape: (math.prod(shape), len(shape)))
+    needed = for_arrays(source.graph)
+    found = set()
+    for equation in source.graph.equations:
+        axes = equation.params.get("axes", (0,))
+        some = reduction(equation) and math.prod([equation.inputs[0].type.shape[a] for a in axes])
+        if some and some > 1 and id(equation.outputs[0]) in needed:
+            if equation.inputs[0].type.shape == largest:
+                found.add(tuple(sorted(a for a in axes if largest[a] > 1)))
+    if not found:
+        return None
+    if len(found) > 1:
+        raise Refused("reductions along different axes")
+    return IndexMaps(largest, found.pop())
+
+
+def for_arrays(graph: Graph) -> set[int]:
+    """By identity, the values that arrays need: outputs, and what these are made of."""
+    needed = {id(atom) for atom in graph.outputs if atom.type.size > 1}
+    for equation in reversed(graph.equations):
+        if id(equation.outputs[0]) in needed or equation.outputs[0].type.size > 1:
+            needed.update(map(id, equation.inputs))
+            needed.update([id(v) for v in equation.outputs if v.type.size > 1])
+    return needed
+
+
+def embedded(
+    source: Source, maps: IndexMaps, atoms: Sequence[Atom], known: Sequence[Root]
+) -> list[Piece]:
+    """The values of a root at the loops by which most of what it needs is there already."""
+    shape = atoms[0].type.shape
+    long = [n for n in shape if n > 1]
+    loops = [i for i, n in enumerate(maps.lengths) if n > 1]
+    outer = [i for i in loops if i not in maps.reduced]
+    theirs = source.demanded(maps, [p for root in known for p in root.pieces], None)
+    best: tuple[int, list[Piece]] | None = None
+    for chosen in itertools.combinations(loops, len(long)):
+        if [maps.lengths[i] for i in chosen] != long or list(chosen) not in (loops, outer):
+            continue
+        rest = iter(chosen)
+        place = tuple([Along(next(rest)) if n > 1 else FIRST for n in shape])
+        pieces = [Piece(atom, place) for atom in atoms]
+        try:
+            shared = len(source.demanded(maps, pieces, None).keys() & theirs.keys())
+        except Refused:
+            continue
+        if best is None or shared > best[0]:
+            best = shared, pieces
+    if best is None:
+        raise Refused("values that are neither of rows nor within them")
+    return best[1]
+
+
+__all__ = ["RowNest", "embedded", "for_arrays", "row_maps"]

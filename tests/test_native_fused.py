@@ -1,0 +1,282 @@
+"""Loops over arrays as native code: values, borders, reductions, units, and what must be native."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import fungrad as fg
+from fungrad.compiler.native import entry
+from fungrad.compiler.native.fused import fused_kernel
+from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.llvm_ir import Function
+from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.ir.graph import Graph
+from fungrad.tracing.interpreter import evaluate
+
+rng = np.random.default_rng(7)
+
+
+def graph_of(f: Callable[..., Any], *args: Any) -> Graph:
+    return optimised(fg.jit(f).lower(*args).graph)
+
+
+def no_fallback(*args: Any) -> Any:
+    raise AssertionError("the entry did not take its arguments")
+
+
+def in_pieces(kernel: Kernel, pieces: int) -> Kernel:
+    """A kernel whose units are computed piece by piece, the last ones first, as threads may."""
+    inner = kernel.module.functions["kernel"]
+    kernel.module.functions.pop("kernel")
+    kernel.module.functions["units"] = inner
+    inner._head = inner._head.replace("@kernel(", "@units(")
+    given = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
+    code = Function(kernel.module, "kernel", "void", given, attributes="internal")
+    arrays, _, _, scratch = code.parameters
+    for piece in reversed(range(pieces)):
+        ends = [code.constant(kernel.units * p // pieces, "i64") for p in (piece, piece + 1)]
+        code.call("units", "void", [arrays, *ends, scratch])
+    code.ret()
+    return kernel
+
+
+def native(f: Callable[..., Any], *args: Any, pieces: int = 0) -> list[Any]:
+    """The outputs of a function by its native kernel."""
+    kernel = fused_kernel(graph_of(f, *args))
+    if pieces:
+        kernel = in_pieces(kernel, pieces)
+    leaves = [np.asarray(a) for a in args]
+    return list(entry.callable(kernel, no_fallback)(*leaves))
+
+
+def check(f: Callable[..., Any], *args: Any, tolerance: float = 0.0) -> None:
+    """Against the Graph's equations, run one by one by NumPy."""
+    with np.errstate(all="ignore"):
+        expected = evaluate(graph_of(f, *args), args)
+    found = native(f, *args)
+    assert len(found) == len(expected)
+    for x, y in zip(found, expected, strict=True):
+        assert np.shape(x) == np.shape(y)
+        assert np.asarray(x).dtype == np.asarray(y).dtype
+        if tolerance:
+            scale = np.max(np.abs(y[np.isfinite(y)]), initial=1e-300) if np.ndim(y) else 0.0
+            np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * scale)
+        else:
+            np.testing.assert_array_equal(
+                np.signbit(x) if np.asarray(x).dtype.kind == "f" else x,
+                np.signbit(y) if np.asarray(y).dtype.kind == "f" else y,
+            )
+            np.testing.assert_array_equal(x, y)
+
+
+LENGTHS = [*range(1, 36), 63, 64, 65, 100, 4095, 4096, 4097, 8191, 12289]
+
+
+def arithmetic(x: Any, y: Any, s: Any) -> Any:
+    return np.where(x > y, (x - y) * s / (1.0 + x * x), np.maximum(-x, y)), x * y - s
+
+
+def differences(x: Any) -> Any:
+    return np.sum(0.5 * (x[1:] - x[:-1] * x[:-1]) * (x[1:] - x[:-1]))
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_elementwise_equations_are_numpys_to_the_bit(n: int) -> None:
+    check(arithmetic, rng.normal(size=n + 1), rng.normal(size=n + 1), 0.3)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_gradients_of_differences_and_their_sum(n: int) -> None:
+    check(fg.grad(differences), rng.normal(size=n + 1))
+    check(fg.value_and_grad(differences), rng.normal(size=n + 1), tolerance=1e-14)
+
+
+@pytest.mark.parametrize("first", [1, 4080, 4090, 4095, 4096, 4100])
+def test_slices_that_begin_where_a_unit_ends(first: int) -> None:
+    def f(x: Any) -> Any:
+        return np.sum(x * 3.0) + np.sum(x[first:] * x[first:] * 0.25)
+
+    check(fg.value_and_grad(f), np.round(rng.normal(size=9001) * 8))  # sums are exact
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 4), (2, 2), (5, 17), (70, 9), (33, 130), (3, 5000), (2, 3, 19)]
+)
+def test_stencils(shape: tuple[int, ...]) -> None:
+    inner = (slice(1, None),) * len(shape)
+    outer = (slice(None, -1),) * len(shape)
+
+    def energy(x: Any) -> Any:
+        d = x[inner] - 0.5 * x[outer]
+        return np.sum(d * d / (1.0 + d * d))
+
+    check(fg.grad(energy), rng.normal(size=shape))
+    check(fg.value_and_grad(energy), rng.normal(size=shape), tolerance=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(7,), (50,), (4097,), (9, 40)])
+def test_moved_elements(shape: tuple[int, ...]) -> None:
+    x, y = rng.normal(size=shape), rng.normal(size=shape)
+    check(lambda x, y: np.roll(x, 2, -1) * y + np.roll(y, -1, 0), x, y)
+    check(lambda x, y: np.flip(x, -1) * y - x[::-1], x, y)
+    check(lambda x, y: np.concatenate([x[..., 3:], y, x * 2.0], -1) + 1.0, x, y)
+    check(lambda x, y: np.pad(x * y, 1) - 1.0, x, y)
+    check(lambda x, y: np.where(x > 0, x, y)[..., 1:3] * 2.0, x, y)
+    check(lambda x, y: x.T * 2.0 + y.T, x, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int32, np.bool_])
+@pytest.mark.parametrize("n", [5, 33, 5000])
+def test_other_dtypes(dtype: Any, n: int) -> None:
+    x = (rng.normal(size=n) * 3).astype(dtype)
+    y = (rng.normal(size=n) * 3).astype(dtype)
+    check(lambda x, y: (x > y, np.where(x == y, x, y) * 1.5, x * y + x), x, y)
+    if dtype == np.float32:
+        check(lambda x, y: (np.sum(x * y + 2.0), x[1:] * 2.0), x, y, tolerance=1e-5)
+    else:
+        check(lambda x, y: (np.sum(x * y + x), (x & y)[1:] | x[:-1]), x, y)
+
+
+def test_special_numbers() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1.5, -2.0] * 5)
+    y = np.repeat(x[:8], 5)
+    check(lambda x, y: (x + y, x * y, x / y, np.maximum(x, y), np.minimum(x, y), np.sign(x)), x, y)
+    check(lambda x, y: (np.where(x < y, x, -y), np.abs(x) <= y, np.sqrt(x) - 0.0), x, y)
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 5), (4, 25), (25, 100), (7, 1000), (2, 3, 40), (40, 8), (6, 6)]
+)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_reductions_along_an_axis_and_what_follows(shape: tuple[int, ...], axis: int) -> None:
+    def centred(x: Any) -> Any:
+        c = x - np.mean(x, axis=axis, keepdims=True)
+        return c / np.sqrt(np.mean(c * c, axis=axis, keepdims=True) + 1e-3)
+
+    x, w = rng.normal(size=shape), rng.normal(size=shape)
+    check(centred, x, tolerance=1e-13)
+    check(lambda x: (x - np.max(x, axis=axis, keepdims=True)) * 2.0, x)
+    check(lambda x: np.min(x * 2.0, axis=axis) + 1.0, x)
+    check(fg.value_and_grad(lambda x: np.sum(w * centred(x))), x, tolerance=1e-12)
+
+
+def test_a_vector_reduced_and_read_again() -> None:
+    for n in (3, 40, 1000):
+        x = rng.normal(size=n)
+        check(lambda x: (x / np.sum(x * x), np.max(x) * 2.0), x, tolerance=1e-13)
+
+
+@pytest.mark.parametrize("n", [10, 4096, 50_001])
+def test_sums_do_not_depend_on_units_and_their_order(n: int) -> None:
+    x = rng.normal(size=n)
+    one = native(fg.value_and_grad(differences), x)
+    for pieces in (2, 3, 7):
+        other = native(fg.value_and_grad(differences), x, pieces=pieces)
+        assert [a.tobytes() for a in map(np.asarray, one)] == [
+            a.tobytes() for a in map(np.asarray, other)
+        ]
+
+
+def test_rows_in_pieces() -> None:
+    def soft(x: Any) -> Any:
+        y = x - np.max(x, axis=1, keepdims=True)
+        return np.sum(y * y / np.sum(y * y, axis=1, keepdims=True)), y
+
+    x = rng.normal(size=(3000, 21))
+    one, two = (native(soft, x, pieces=pieces) for pieces in (1, 5))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_sums_are_as_exact_as_pairwise_ones() -> None:
+    x = rng.random(1_000_003)
+    (found,) = native(lambda x: np.sum(x * 1.0 + 0.1), x)
+    exact = float(np.sum((x + 0.1).astype(np.longdouble)))
+    assert abs(found - exact) <= 20 * np.finfo(float).eps * exact
+
+
+REFUSED = {
+    "scan": lambda x: fg.lax.scan(lambda c, a: (c + a, c), 0.0, x)[1],
+    "cumsum": lambda x: np.cumsum(x * 2.0) * 3.0,
+    "sort": lambda x: np.sort(x) * 2.0 + 1.0,
+    "one call": lambda x: x + 1.0,
+    "moves alone": lambda x: np.concatenate([x[1:], x]),
+    "complex": lambda x: (x * 1j + 2.0) * x,
+    "reductions along different axes": lambda x: (
+        x.reshape(4, 6) - x.reshape(4, 6).sum(0) - x.reshape(4, 6).sum(1)[:, None]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_known_is_refused(name: str) -> None:
+    with pytest.raises(Refused):
+        fused_kernel(graph_of(REFUSED[name], rng.normal(size=24)))
+
+
+def test_empty_arrays_are_refused() -> None:
+    with pytest.raises(Refused, match="empty"):
+        fused_kernel(graph_of(lambda x: x * 2.0 + 1.0, np.zeros((0, 3))))
+
+
+def random_function(seed: int) -> tuple[Callable[..., Any], list[np.ndarray[Any, Any]]]:
+    """A function of arrays of one shape, made at random, and its arguments."""
+    draw = np.random.default_rng(seed)
+    ndim = int(draw.integers(1, 4))
+    shape = tuple(int(n) for n in draw.choice([1, 2, 3, 5, 9, 17, 40, 70], size=ndim))
+    steps = [(int(draw.integers(0, 12)), int(draw.integers(0, 100)), int(draw.integers(0, 100)))
+             for _ in range(int(draw.integers(2, 9)))]  # fmt: skip
+
+    def f(*xs: Any) -> Any:
+        values = list(xs)
+        for kind, i, j in steps:
+            x, y = values[i % len(values)], values[j % len(values)]
+            axis = i % ndim
+            n = shape[axis]
+            cut: list[Any] = [slice(None)] * ndim
+            cut[axis] = slice(1, n)
+            before: list[Any] = [slice(None)] * ndim
+            before[axis] = slice(0, n - 1)
+            if kind < 3:
+                values.append([x + y, x * y, x - 0.5 * y][kind])
+            elif kind == 3:
+                values.append(np.where(x > y, x, y / (1.0 + x * x)))
+            elif kind == 4:
+                values.append(np.roll(x, j % 5 - 2, axis))
+            elif kind == 5:
+                values.append(np.flip(x, axis) - y)
+            elif kind in (6, 7) and n > 1:
+                z = np.concatenate([x[tuple(cut)] * y[tuple(before)], y[tuple(cut)]], axis)
+                values.append(z[tuple([slice(0, m) for m in shape])] + x)
+            elif kind == 8:
+                values.append(x - np.max(y, axis=axis, keepdims=True))
+            elif kind == 9 and n > 1:
+                z = x + 0.0
+                z[tuple(cut)] = z[tuple(cut)] - y[tuple(before)]
+                values.append(z)
+            elif kind == 10:
+                values.append(x * y[(slice(0, 1),) * ndim] + 1.0)
+            else:
+                values.append(np.maximum(x, -y))
+        return values[-1], values[len(values) // 2] * 2.0
+
+    return f, [draw.normal(size=shape) for _ in range(3)]
+
+
+@pytest.mark.parametrize("start", range(0, 300, 50))
+def test_random_graphs(start: int) -> None:
+    ran = 0
+    for seed in range(start, start + 50):
+        f, args = random_function(seed)
+        try:
+            check(f, *args)
+            ran += 1
+        except Refused:
+            pass
+    assert ran >= 30

@@ -69,6 +69,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_state.after_fork)
 
 
+listeners: list[Callable[[int], None]] = []
+"""Called with each new number of threads."""
+
+
 def num_threads() -> int:
     """How many threads large elementwise work is shared among."""
     return _state.count
@@ -83,6 +87,8 @@ def set_num_threads(count: int) -> None:
     with _state.lock:
         _state.count = positive(count)
         _state.pool = None
+    for listener in listeners:
+        listener(count)
 
 
 def positive(count: Any) -> int:
@@ -144,4 +150,6 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
     return results
 
 
-__all__: Sequence[str] = ["num_threads", "positive", "set_num_threads", "share", "usable_cores"]
+__all__: Sequence[str] = [
+    "listeners", "num_threads", "positive", "set_num_threads", "share", "usable_cores",
+]  # fmt: skip

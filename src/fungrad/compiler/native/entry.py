@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.native import threads
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.machine_code import Built, assembly, build, host
@@ -35,6 +36,8 @@ Runner = Callable[..., Sequence[Any]]
 
 RELEASED = 30_000.0
 """Nanoseconds from which on a kernel runs without the interpreter's lock."""
+SHARED = 60_000.0
+"""Nanoseconds from which on threads share a kernel."""
 ON_STACK = 1024
 """Bytes of scratch memory that stand on the stack."""
 MOST_ARRAYS = 250
@@ -61,6 +64,7 @@ class Program:
         self.kernel = kernel
         self.fallback = fallback
         registered()
+        threads.provide(kernel.module.text())
         self._built: Built = build(kernel.module)
         self._definition = _Definition(
             b"native_program", self._built.address("fg_entry"), _FASTCALL, None
@@ -385,7 +389,11 @@ class _Entry:
             state = code.call("PyEval_SaveThread", "ptr", [])
         units = code.constant(kernel.units, "i64")
         given = [self.arrays, code.constant(0, "i64"), units, scratch]
-        status = code.call("kernel", "i32" if kernel.interruptible else "void", given)
+        if kernel.units > 1 and kernel.cost_ns >= SHARED:
+            kernel_pointer = Value("@kernel", "ptr")
+            code.call("fg_share", "void", [kernel_pointer, self.arrays, units, scratch])
+        else:
+            status = code.call("kernel", "i32" if kernel.interruptible else "void", given)
         if kernel.finish:
             code.call(kernel.finish, "void", [self.arrays, scratch])
         if released:

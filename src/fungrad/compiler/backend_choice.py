@@ -41,7 +41,7 @@ class Chosen(Backend):
 
     @functools.cached_property
     def _made(self) -> Backend:
-        return of_llvm.Native() if self.name == "native" else of_numpy.StraightLine()
+        return of_llvm.Native() if self.name == "native" else of_numpy.NumpyBackend()
 
     def compile(self, graph: Graph) -> Runner:
         return self._made.compile(graph)

@@ -23,7 +23,7 @@ from fungrad.primitives.primitive import Primitive
 from fungrad.support.lazy import Module
 
 
-class StraightLine(Backend):
+class NumpyBackend(Backend):
     """Compiles a Graph, optimised, to a Python function of its inputs."""
 
     name = "numpy"

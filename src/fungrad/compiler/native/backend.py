@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.backend import Later, StraightLine
+from fungrad.compiler.lowering.backend import Later, NumpyBackend
 from fungrad.compiler.native import entry, symbols
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel
@@ -34,7 +34,7 @@ class Native(Backend):
 
     def compile(self, graph: Graph) -> Runner:
         graph = optimised(graph)
-        on_numpy = functools.partial(StraightLine().compile, graph)
+        on_numpy = functools.partial(NumpyBackend().compile, graph)
         return _native(graph, Later(on_numpy)) or on_numpy()
 
     def loop(
@@ -46,7 +46,7 @@ class Native(Backend):
         graph = Graph(arguments, (), (equation,), outputs)
 
         def on_numpy() -> Runner | None:
-            return StraightLine().loop(primitive, types, params, steps)
+            return NumpyBackend().loop(primitive, types, params, steps)
 
         return _native(graph, Later(lambda: on_numpy() or steps)) or on_numpy()
 

@@ -154,7 +154,7 @@ MUTANTS = (
          "if False:"),
         ("what others read is written over", "if read[id(v)] == 1}", "if read[id(v)] >= 1}"),
         ("results are written over", "    read.update(id(atom) for atom in outputs)\n    return {v for v", "    return {v for v"),
-        ("views are written over", "    if isinstance(step, Region) or step.primitive is full:\n        return True\n    dot",
+        ("views are written over", "    if isinstance(step, FusionCluster) or step.primitive is full:\n        return True\n    dot",
          "    return True\n    dot"),
         ("a sum is read before its last block", "self.level[id(output)] = level + (found.output == ENDED)",
          "self.level[id(output)] = level"),

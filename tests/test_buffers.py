@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fungrad as fg
 from fungrad.compiler.lowering.fusion import region_codegen
-from fungrad.compiler.lowering.fusion.clustering import Region, scheduled
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import buffer_pool
 
@@ -97,7 +97,7 @@ def test_values_of_many_kinds(dtype, threads, shape):
 def test_memory_of_one_kind_is_used_again_for_others():
     x, y = RNG.normal(size=(40_000, 7)), RNG.normal(size=7)
     steps = scheduled(optimised(fg.make_jaxpr(lambda x, y: kinds(x, y)[:2])(x, y)))
-    (region,) = [step for step in steps if isinstance(step, Region)]
+    (region,) = [step for step in steps if isinstance(step, FusionCluster)]
     _, namespace = region_codegen.written(region)
     arrays = [array for _, array in namespace["layout"]]
     assert len({dtype for _, dtype, _ in arrays}) > 2 and len({shape for shape, *_ in arrays}) > 2

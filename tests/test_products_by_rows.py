@@ -11,7 +11,7 @@ import fungrad as fg
 from fungrad.compiler.lowering.backend import build
 from fungrad.compiler.lowering.fusion import clustering, region_codegen, tile_size
 from fungrad.compiler.lowering.fusion import row_access as rows
-from fungrad.compiler.lowering.fusion.clustering import Region, scheduled
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import blas_threads, thread_pool
 from fungrad.runtime.kernels import matmul as of_blocks
@@ -126,7 +126,7 @@ def same(f, args):
 
 
 def found(graph):
-    return [step for step in scheduled(graph) if isinstance(step, Region)]
+    return [step for step in scheduled(graph) if isinstance(step, FusionCluster)]
 
 
 def products(region):
@@ -275,7 +275,9 @@ def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
     for y in (w, w.T.copy().T, normal(128, 60)[::2, ::3], np.broadcast_to(w[:1], w.shape)):
         same(f, [x, y])
         same(fg.grad(f, (0, 1)), [x, y])
-    (region,) = [s for s in scheduled(optimised(fg.make_jaxpr(f)(x, w))) if isinstance(s, Region)]
+    (region,) = [
+        s for s in scheduled(optimised(fg.make_jaxpr(f)(x, w))) if isinstance(s, FusionCluster)
+    ]
     text, _ = region_codegen.written(region)
     stands = blas_threads.single_in_regions() and terms == 0
     assert ("_for_blas(x1)" in text) is stands

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.clustering import Region, scheduled, spare
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled, spare
 from fungrad.compiler.lowering.fusion.region_codegen import build as build_region
 from fungrad.compiler.lowering.fusion.tile_size import heavy, shared
 from fungrad.compiler.lowering.numpy_expressions import expressed
@@ -98,7 +98,7 @@ class ArrayLowering:
             self.values[variable] = found = Value(memory=INVARIANT)
             self.globals[found] = self.constant("a", array)
         self._own: set[Variable] = set()
-        self.steps: Sequence[Equation | Region] = self.scheduled()
+        self.steps: Sequence[Equation | FusionCluster] = self.scheduled()
         self._donated: set[Variable] = set()
         if donated is not None:
             self.donate(donated)
@@ -114,7 +114,7 @@ class ArrayLowering:
         found.update(self.graph.outputs)
         return found
 
-    def scheduled(self) -> Sequence[Equation | Region]:
+    def scheduled(self) -> Sequence[Equation | FusionCluster]:
         """The equations and clusters, in their order."""
         return scheduled(self.graph)
 
@@ -123,9 +123,9 @@ class ArrayLowering:
         for step in self.steps:
             self.step(step)
 
-    def step(self, step: Equation | Region) -> None:
+    def step(self, step: Equation | FusionCluster) -> None:
         """Adds the nodes of a step."""
-        if isinstance(step, Region):
+        if isinstance(step, FusionCluster):
             self.cluster(step)
         else:
             self.equation(step)
@@ -196,7 +196,7 @@ class ArrayLowering:
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def cluster(self, cluster: Region) -> None:
+    def cluster(self, cluster: FusionCluster) -> None:
         """Adds the call of a fusion cluster."""
         called = self.constant("region", build_region(cluster, self._donated))
         fields, inputs = placed([self.value(v) for v in cluster.inputs])
@@ -236,7 +236,7 @@ class ArrayLowering:
     @functools.cached_property
     def _shared(self) -> bool:
         """Whether threads of ours share a cluster of the program."""
-        return any(isinstance(step, Region) and shared(step) for step in self.steps)
+        return any(isinstance(step, FusionCluster) and shared(step) for step in self.steps)
 
     def _by_threads(self, equation: Equation, fields: Sequence[str]) -> str | None:
         """The text of a heavy product in a program whose clusters threads of ours share: those of

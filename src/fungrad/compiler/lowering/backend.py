@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.array_lowering import lowered
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.printer import printed
 from fungrad.compiler.lowering.program_text import callees, in_python, written_out
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, program
@@ -75,7 +75,7 @@ def programs(graph: Graph) -> str:
     return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in found])
 
 
-def clusters(graph: Graph) -> tuple[Region, ...]:
+def clusters(graph: Graph) -> tuple[FusionCluster, ...]:
     """The fusion clusters of the program that runs a Graph, and of what it calls."""
     found = callees(in_python(compiled(graph)))
     return tuple([c.function.cluster for c in found if hasattr(c.function, "cluster")])

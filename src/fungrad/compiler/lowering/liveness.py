@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
 from fungrad.primitives.elementwise.family import select
 from fungrad.support.record import Record
@@ -26,10 +26,10 @@ def by_ufunc(equation: Equation) -> bool:
     return bool(equation.outputs[0].type.shape)
 
 
-def owns(step: Equation | Region) -> bool:
+def owns(step: Equation | FusionCluster) -> bool:
     """Whether what a step makes is no view of what it reads."""
     return (
-        isinstance(step, Region)
+        isinstance(step, FusionCluster)
         or step.primitive.fresh
         or step.primitive.reduces is not None
         or by_ufunc(step)
@@ -46,7 +46,7 @@ class _Access(Record):
 class AliasLiveness:
     """Of the steps of a loop's body, whose first `n` outputs are what the next iteration finds."""
 
-    def __init__(self, steps: Sequence[Equation | Region], graph: Graph, n: int) -> None:
+    def __init__(self, steps: Sequence[Equation | FusionCluster], graph: Graph, n: int) -> None:
         self._bases: dict[Variable, frozenset[Variable]] = {}
         accesses = []
         for step in steps:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fungrad.compiler.lowering.fusion.clustering import Region, scheduled
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled
 from fungrad.compiler.lowering.fusion.region_codegen import written
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.inspect.cost.trip_counts import Bodies, bodies_of, nbytes
@@ -50,7 +50,7 @@ def traffic(graph: Graph) -> Traffic:
     """
     read = made = 0
     for step in scheduled(graph):
-        inner = None if isinstance(step, Region) else bodies_of(step)
+        inner = None if isinstance(step, FusionCluster) else bodies_of(step)
         if inner is not None:
             found = [traffic(optimised(body.graph)) for body in inner.bodies]
             times = [body.times for body in inner.bodies]
@@ -59,7 +59,7 @@ def traffic(graph: Graph) -> Traffic:
             worst = max(range(len(found)), key=lambda i: (reads[i] + writes[i], -i))
             read += reads[worst] if inner.choice else sum(reads)
             made += writes[worst] if inner.choice else sum(writes)
-        elif isinstance(step, Region) or not is_view(step):
+        elif isinstance(step, FusionCluster) or not is_view(step):
             read += nbytes(atom.type for atom in _distinct(step.inputs))
             made += nbytes(v.type for v in step.outputs)
     return Traffic(read, made)
@@ -83,7 +83,7 @@ class _Life:
         self.root: dict[int, int] = {}
         self.last: dict[int, int] = {}
         for index, step in enumerate(self.steps):
-            if not isinstance(step, Region) and is_view(step):
+            if not isinstance(step, FusionCluster) and is_view(step):
                 source = step.inputs[0]
                 self.root.update((id(v), self._root(source)) for v in step.outputs)
             for atom in (*step.inputs, *step.outputs):
@@ -114,15 +114,15 @@ class _Life:
             for root in {self._root(atom) for atom in (*step.inputs, *step.outputs)}:
                 if self.last[root] == index:
                     intermediates -= alive.pop(root, 0)
-            if not isinstance(step, Region):
+            if not isinstance(step, FusionCluster):
                 inner = bodies_of(step)
                 intermediates += 0 if inner is None else inner.held
         return most
 
 
-def _inside(step: Equation | Region) -> int:
+def _inside(step: Equation | FusionCluster) -> int:
     """The bytes that a step needs beside its inputs and outputs."""
-    if isinstance(step, Region):
+    if isinstance(step, FusionCluster):
         return _blocks(step)
     inner = bodies_of(step)
     return 0 if inner is None else inner.held + _most(inner)
@@ -136,7 +136,7 @@ def _most(inner: Bodies) -> int:
     return max(found)
 
 
-def _blocks(region: Region) -> int:
+def _blocks(region: FusionCluster) -> int:
     """The buffers of a region, for as many threads as share it."""
     _, names = written(region)
     shared = num_threads() if names["shared"] else 1

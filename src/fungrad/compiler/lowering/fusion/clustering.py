@@ -49,7 +49,7 @@ Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
 
 
-class Region(Record):
+class FusionCluster(Record):
     """Equations done by rows, what they read from outside, and what is read of them.
 
     `forms` go with the equations; `slices` with the inputs: along which axis an input is read by
@@ -180,7 +180,7 @@ def _row_axis(shape: tuple[int, ...]) -> int | None:
     return long[0] if long else None
 
 
-def scheduled(graph: Graph) -> list[Equation | Region]:
+def scheduled(graph: Graph) -> list[Equation | FusionCluster]:
     """The equations in an order in which regions stand together; those of one equation are none."""
     values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
     values += [v for v, _ in graph.constants]
@@ -192,7 +192,7 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
     for equation in equations:
         finder.place(equation)
     read_by = _readers(equations, graph.outputs)
-    result: list[Equation | Region] = []
+    result: list[Equation | FusionCluster] = []
     absorbed: set[int] = set()
     for level in sorted({*finder.others, *(key[0] for key in finder.regions)}):
         result.extend(e for e in finder.others.get(level, ()) if id(e) not in absorbed)
@@ -200,7 +200,7 @@ def scheduled(graph: Graph) -> list[Equation | Region]:
             if at == level:
                 alone = len(members) == 1 and _size(members[0][0]) < ALONE
                 found = members[0][0] if alone else _region(length, members, read_by, absorbed)
-                if isinstance(found, Region):
+                if isinstance(found, FusionCluster):
                     found = found._replace(regroup=regrouping(graph))
                 result.append(found)
     return _lean(result, graph.outputs)
@@ -211,7 +211,9 @@ def _size(equation: Equation) -> int:
     return max(atom.type.size for atom in equation.inputs)
 
 
-def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equation | Region]:
+def _lean(
+    steps: list[Equation | FusionCluster], outputs: Sequence[Atom]
+) -> list[Equation | FusionCluster]:
     """The steps in an order in which less is alive at once; what may act stays in its order."""
     sizes: dict[Hashable, int] = {id(v): _nbytes(v) for step in steps for v in step.outputs}
     if len(steps) < 3 or sum(sizes.values()) < MUCH:
@@ -237,7 +239,7 @@ def _lean(steps: list[Equation | Region], outputs: Sequence[Atom]) -> list[Equat
     return [steps[place] for place in lean(found, sizes.__getitem__, kept)]
 
 
-def _roots(steps: Sequence[Equation | Region]) -> dict[Hashable, Hashable]:
+def _roots(steps: Sequence[Equation | FusionCluster]) -> dict[Hashable, Hashable]:
     """For each view, by identity, the value in whose memory it stands."""
     root: dict[Hashable, Hashable] = {}
     for step in steps:
@@ -248,7 +250,7 @@ def _roots(steps: Sequence[Equation | Region]) -> dict[Hashable, Hashable]:
 
 
 def _alive_at_once(
-    steps: Sequence[Equation | Region],
+    steps: Sequence[Equation | FusionCluster],
     outputs: Sequence[Atom],
     sizes: Mapping[Hashable, int],
     root: Mapping[Hashable, Hashable],
@@ -288,7 +290,7 @@ def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
 
 def _region(
     length: int, members: list[tuple[Equation, Form]], read_by: Readers, absorbed: set[int]
-) -> Region:
+) -> FusionCluster:
     members = _in_lean_order(members, read_by)
     inner = {id(equation.outputs[0]) for equation, _ in members}
     inputs: dict[tuple[int, int | None], Variable] = {}
@@ -297,7 +299,7 @@ def _region(
             if isinstance(atom, Variable) and id(atom) not in inner:
                 inputs[id(atom), axis] = atom
     outputs, made = _made(length, members, read_by, absorbed)
-    return Region(
+    return FusionCluster(
         length,
         [equation for equation, _ in members],
         [how for _, how in members],
@@ -355,7 +357,7 @@ def _made(
 
 
 def spare(
-    steps: Sequence[Equation | Region], outputs: Sequence[Atom], given: Sequence[Variable]
+    steps: Sequence[Equation | FusionCluster], outputs: Sequence[Atom], given: Sequence[Variable]
 ) -> set[Variable]:
     """The arrays that nothing but one step reads, which may then write over them.
 
@@ -372,12 +374,12 @@ def spare(
     return {v for v in (*given, *made) if read[id(v)] == 1}
 
 
-def _makes_arrays(step: Equation | Region) -> bool:
+def _makes_arrays(step: Equation | FusionCluster) -> bool:
     """Whether what a step makes is memory of its own, in C order."""
-    if isinstance(step, Region) or step.primitive is full:
+    if isinstance(step, FusionCluster) or step.primitive is full:
         return True
     dot = step.primitive is dot_general and not step.params["batch"][0]
     return dot and all(atom.type.ndim == 2 for atom in (*step.inputs, *step.outputs))
 
 
-__all__ = ["Region", "scheduled", "spare"]
+__all__ = ["FusionCluster", "scheduled", "spare"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.clustering import ROW, Region
+from fungrad.compiler.lowering.fusion.clustering import ROW, FusionCluster
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
 from fungrad.compiler.passes.simplify.blas_and_power_forms import factors, setting
 from fungrad.ir.graph import Equation, Variable
@@ -52,7 +52,7 @@ def kernel(equation: Equation, paired: bool) -> Any:
     return found if alike and fits else None
 
 
-def sines_with_cosines(region: Region) -> dict[int, Equation]:
+def sines_with_cosines(region: FusionCluster) -> dict[int, Equation]:
     """For each sine or cosine that is done with the other one of its argument, by identity, that
     other one, which comes later.
     """
@@ -77,7 +77,7 @@ def sorted_pair(equation: Equation, partner: Equation) -> list[Variable]:
     return [e.outputs[0] for e in pair]
 
 
-def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equation]:
+def sums_of_products(region: FusionCluster, step: int, columns: bool) -> dict[int, Equation]:
     """For each sum of a product that nothing else reads, by identity, the product, where that need
     not be made.
 
@@ -118,7 +118,7 @@ def sums_of_products(region: Region, step: int, columns: bool) -> dict[int, Equa
     return found
 
 
-def negated_sums(region: Region) -> dict[int, Equation]:
+def negated_sums(region: FusionCluster) -> dict[int, Equation]:
     """For each sum of long rows of what is negated for it alone, by identity, the negation, which
     need not be done: the rows are multiplied with -1 instead of 1, to the same bits.
     """

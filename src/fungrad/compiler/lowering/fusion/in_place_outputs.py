@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.output_slices import Part, apart, rows_of
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
 from fungrad.ir.graph import Equation, Variable
@@ -35,7 +35,7 @@ class Targets:
 
     def __init__(
         self,
-        region: Region,
+        region: FusionCluster,
         pairs: Mapping[int, Equation],
         last: Mapping[int, int],
         root: Mapping[int, int],

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.fusion import gather_concat_roll
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.output_slices import rows_of
 from fungrad.compiler.lowering.fusion.row_access import multiplies
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
@@ -43,7 +43,7 @@ def moves(shape: Shape, axis: int | None) -> bool:
     return long != sorted(long)
 
 
-def in_columns(region: Region, step: int) -> bool:
+def in_columns(region: FusionCluster, step: int) -> bool:
     """Whether the loops that are saved make up for what is copied into columns, and out of them."""
     if any(map(multiplies, region.equations)):
         return False
@@ -55,7 +55,7 @@ def in_columns(region: Region, step: int) -> bool:
     return LOOP * saved > sum(v.type.size for v in copied)
 
 
-def buffer(region: Region, step: int, columns: bool) -> int | None:
+def buffer(region: FusionCluster, step: int, columns: bool) -> int | None:
     """How many elements the buffers of ufuncs shall have in a region, None where it has no need.
 
     NumPy copies what it broadcasts, and what has gaps, to buffers of 8,192 elements, so that its
@@ -68,7 +68,7 @@ def buffer(region: Region, step: int, columns: bool) -> int | None:
     return BUFFERS[elements > LONG * loops]
 
 
-def _loops(region: Region, step: int, columns: bool) -> tuple[int, int]:
+def _loops(region: FusionCluster, step: int, columns: bool) -> tuple[int, int]:
     """How many loops the ufuncs of a region take, and the elements in all of them."""
     loops = elements = 0
     for equation, how in zip(region.equations, region.forms, strict=True):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.in_place_outputs import Targets
 from fungrad.compiler.lowering.fusion.row_access_type import Form
 from fungrad.compiler.lowering.fusion.tile_buffer_assignment import Buffers
@@ -27,7 +27,7 @@ from fungrad.runtime.kernels import masked
 class TileWriter(Protocol):
     """Who writes the body of a tile, as far as masks need him."""
 
-    region: Region
+    region: FusionCluster
     buffers: Buffers
     targets: Targets
     columns: bool
@@ -95,7 +95,7 @@ def _counts(equation: Equation) -> bool:
     return 0 < len(axes) < ndim and tuple(axes) == tuple(range(ndim - len(axes), ndim))
 
 
-def joined(region: Region) -> Region:
+def joined(region: FusionCluster) -> FusionCluster:
     """The region with each sum with what a mask picks, each sum of that over the rows, and each
     product with halves, as one equation, where nothing else reads what is picked.
     """

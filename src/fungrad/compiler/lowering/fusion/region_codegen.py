@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.fusion import layout_assignment
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.in_place_outputs import part_name
 from fungrad.compiler.lowering.fusion.output_slices import Part, filled, reach, rows_of
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
@@ -28,7 +28,9 @@ from fungrad.runtime import blas_threads, buffer_pool, thread_pool
 _keys = itertools.count()
 
 
-def build(region: Region, spare: Collection[Variable] = ()) -> Callable[..., tuple[Any, ...]]:
+def build(
+    region: FusionCluster, spare: Collection[Variable] = ()
+) -> Callable[..., tuple[Any, ...]]:
     """The function of the region's inputs that returns its outputs.
 
     Args:
@@ -45,7 +47,7 @@ def _part(name: str, axis: int, stop: str) -> str:
     return f"{name}[{':, ' * axis}{stop}]"
 
 
-def written(region: Region, spare: Collection[Variable] = ()) -> tuple[str, dict[str, Any]]:
+def written(region: FusionCluster, spare: Collection[Variable] = ()) -> tuple[str, dict[str, Any]]:
     """The text of the program of a region, and the names that it reads."""
     namespace: dict[str, Any] = {
         "empty": np.empty,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.fusion import gather_concat_roll, layout_assignment, tile_size
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.fused_kernels import (
     kernel,
     negated_sums,
@@ -48,7 +48,7 @@ class Block:
     """The lines of the body, and where each value stands."""
 
     def __init__(
-        self, region: Region, namespace: dict[str, Any], spare: Collection[Variable] = ()
+        self, region: FusionCluster, namespace: dict[str, Any], spare: Collection[Variable] = ()
     ) -> None:
         self.namespace = namespace
         self.shared = tile_size.shared(region)

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from fungrad.compiler.lowering.fusion import row_access
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.row_access import multiplies
 from fungrad.compiler.lowering.fusion.row_access_type import ENDED
 from fungrad.ir.graph import Equation
@@ -38,7 +38,7 @@ WHOLE = 8
 """Blocks of fewer pages or lines are not made whole ones, so that all are of about one size."""
 
 
-def length(region: Region, threads: int) -> int:
+def length(region: FusionCluster, threads: int) -> int:
     """The number of rows of a block, of which the threads have as many each."""
     wide = _widest(region)
     block = BLOCK if threads == 1 else SIDE_BY_SIDE * BLOCK
@@ -51,7 +51,7 @@ def length(region: Region, threads: int) -> int:
     return step
 
 
-def shared(region: Region) -> bool:
+def shared(region: FusionCluster) -> bool:
     """Whether threads share a region: where it is too small they take longer than one."""
     return sum(map(_cost, region.equations)) >= SHARED
 
@@ -76,7 +76,7 @@ def _cost(equation: Equation) -> int:
     return _work(equation) * (1 if quick else SLOW)
 
 
-def _widest(region: Region) -> int:
+def _widest(region: FusionCluster) -> int:
     """The number of elements of the longest row that an equation makes: what a product or a sum
     reads from outside of the region passes by, and takes no place in cache.
     """
@@ -87,7 +87,7 @@ def _widest(region: Region) -> int:
     return max(found)
 
 
-def _streamed(region: Region) -> int:
+def _streamed(region: FusionCluster) -> int:
     """The number of elements of the longest row that several equations read from outside."""
     reads = region.reads()
     long = [
@@ -98,7 +98,7 @@ def _streamed(region: Region) -> int:
     return max([1, *long])
 
 
-def _mean(region: Region) -> float:
+def _mean(region: FusionCluster) -> float:
     """The number of elements of a row of an equation, in the mean."""
     found = [_work(e) for e in region.equations if not is_view(e) and not multiplies(e)]
     return sum(found, 1) / max(len(found), 1) / region.length

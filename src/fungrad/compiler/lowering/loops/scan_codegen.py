@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.array_lowering import LowerLoop, Runner, donatable
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.tile_size import BLOCK
 from fungrad.compiler.lowering.loops.loop_buffer_assignment import TRANSPOSED
 from fungrad.compiler.lowering.loops.out_argument_calls import out_call
@@ -83,7 +83,7 @@ def _unused(*args: Any) -> Any:
 class _ScanLowering(OutputPlacement):
     """Lowers a scan."""
 
-    def scheduled(self) -> Sequence[Equation | Region]:
+    def scheduled(self) -> Sequence[Equation | FusionCluster]:
         """Clusters are for arrays of several tiles: buffers are used again here, too."""
         if all(v.type.size <= BLOCK for e in self.graph.equations for v in e.outputs):
             return self.graph.equations

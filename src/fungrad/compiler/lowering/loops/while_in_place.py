@@ -13,7 +13,7 @@ from collections.abc import Collection
 import numpy as np
 
 from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop, Runner, donatable
-from fungrad.compiler.lowering.fusion.clustering import Region
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.program import (
     Call,
     Expression,
@@ -77,7 +77,7 @@ def _carries(lowering: ArrayLowering, constants: int) -> tuple[list[int], list[i
     body: Graph = lowering.graph
     read = Counter(atom for step in lowering.steps for atom in step.inputs)
     read.update(body.outputs)
-    fused = {v for step in lowering.steps if isinstance(step, Region) for v in step.outputs}
+    fused = {v for step in lowering.steps if isinstance(step, FusionCluster) for v in step.outputs}
     made, unread = [], []
     for i, (before, after) in enumerate(zip(body.inputs[constants:], body.outputs, strict=True)):
         if not read[before]:

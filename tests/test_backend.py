@@ -22,7 +22,7 @@ import fungrad as fg
 from fungrad.compiler.lowering.backend import build, source
 from fungrad.compiler.lowering.fusion import clustering, fused_kernels, tile_codegen, tile_size
 from fungrad.compiler.lowering.fusion import layout_assignment as columns
-from fungrad.compiler.lowering.fusion.clustering import LARGE, FusionCluster, scheduled
+from fungrad.compiler.lowering.fusion.clustering import LARGE, FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.region_codegen import written
 from fungrad.compiler.lowering.memory_scheduling import Step, lean, peak
 from fungrad.compiler.passes.pipeline import optimised
@@ -179,13 +179,13 @@ def test_values_and_gradients_agree_with_the_reference(name, thread_count):
 
 def test_regions_are_found_and_their_intermediates_are_not_kept():
     graph = optimised(fg.make_jaxpr(fg.grad(lambda x: np.sum(chain(x))))(np.zeros(N)))
-    found = [step for step in scheduled(graph) if isinstance(step, FusionCluster)]
+    found = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
     assert len(found) == 1
     assert len(found[0].equations) > 30 and len(found[0].outputs) == 1
     _, namespace = written(found[0])
     assert namespace["size"] <= 12 * 8 * namespace["step"]
     small = optimised(fg.make_jaxpr(chain)(np.zeros(10)))
-    assert not any(isinstance(step, FusionCluster) for step in scheduled(small))
+    assert not any(isinstance(step, FusionCluster) for step in cluster_and_schedule(small))
     assert "tanh(" in source(small)
 
 
@@ -202,7 +202,7 @@ BLURRED = tuple(np.random.default_rng(1).normal(size=shape) for shape in ((3, 3)
 def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
     slopes = fg.grad(lambda kernel, image: np.sum(blur(kernel, image) ** 2), (0, 1))
     graph = optimised(fg.make_jaxpr(slopes)(*BLURRED))
-    (region,) = [step for step in scheduled(graph) if isinstance(step, FusionCluster)]
+    (region,) = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
     large = [v for v in region.outputs if v.type.shape]
     assert [v.type.shape for v in large] == [(204, 304)]
     _, namespace = written(region)
@@ -269,7 +269,10 @@ def test_arrays_are_rolled_inside_of_regions(shape, shift, thread_count, monkeyp
 
     graph = optimised(fg.make_jaxpr(f)(x))
     inside = [
-        e for step in scheduled(graph) if isinstance(step, FusionCluster) for e in step.equations
+        e
+        for step in cluster_and_schedule(graph)
+        if isinstance(step, FusionCluster)
+        for e in step.equations
     ]
     assert any(e.primitive.name == "roll" for e in inside)
     for got, want in zip(fg.jit(f)(x), f(x), strict=True):
@@ -363,9 +366,9 @@ def test_an_order_is_looked_for_where_much_is_alive(more, moved, monkeypatch):
 
     monkeypatch.setattr(clustering, "lean", kept)
     monkeypatch.setattr(clustering, "MUCH", 0)
-    assert scheduled(graph) == [*graph.equations][::-1]
+    assert cluster_and_schedule(graph) == [*graph.equations][::-1]
     monkeypatch.setattr(clustering, "MUCH", found[0] + more)
-    assert (scheduled(graph) == [*graph.equations][::-1]) == moved
+    assert (cluster_and_schedule(graph) == [*graph.equations][::-1]) == moved
     assert len(found) == 1 + moved
 
 
@@ -563,8 +566,10 @@ def test_rows_are_gathered_and_added_by_number_in_the_blocks(thread_count):
 
     f = fg.grad(cost, (0, 1))
     graph = fg.make_jaxpr(f)(table, x, at)
-    assert [isinstance(s, FusionCluster) for s in scheduled(optimised(graph))].count(True) == 1
-    assert all(isinstance(s, FusionCluster) for s in scheduled(optimised(graph)))
+    assert [isinstance(s, FusionCluster) for s in cluster_and_schedule(optimised(graph))].count(
+        True
+    ) == 1
+    assert all(isinstance(s, FusionCluster) for s in cluster_and_schedule(optimised(graph)))
     for want, got in zip(*run_all(graph, (table, x, at)), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
     with pytest.raises(IndexError):
@@ -580,7 +585,7 @@ def test_short_axes_come_first_in_memory():
     assert columns.moves((5000, 3), 0) and not columns.moves((5000, 1), 0)
     assert not columns.moves((3, 5000), 1) and not columns.moves((300, 200), 0)
     f, args = CASES["pairs"]
-    steps = scheduled(optimised(fg.make_jaxpr(f)(*args)))
+    steps = cluster_and_schedule(optimised(fg.make_jaxpr(f)(*args)))
     (region,) = [step for step in steps if isinstance(step, FusionCluster)]
     _, namespace = written(region)
     orders = {shape[1:]: order for _, (shape, _, order) in namespace["layout"]}
@@ -590,7 +595,9 @@ def test_short_axes_come_first_in_memory():
 def test_ufuncs_get_small_buffers_where_their_loops_are_long():
     def setting(f, *args):
         found = [
-            s for s in scheduled(optimised(fg.make_jaxpr(f)(*args))) if isinstance(s, FusionCluster)
+            s
+            for s in cluster_and_schedule(optimised(fg.make_jaxpr(f)(*args)))
+            if isinstance(s, FusionCluster)
         ]
         return [columns.buffer(region, region.length, False) for region in found]
 
@@ -606,7 +613,7 @@ def test_ufuncs_get_small_buffers_where_their_loops_are_long():
 @pytest.mark.usefixtures("reassociated")
 def test_products_are_added_up_in_the_blocks():
     f, args = CASES["dots"]
-    steps = scheduled(optimised(fg.make_jaxpr(f)(*args)))
+    steps = cluster_and_schedule(optimised(fg.make_jaxpr(f)(*args)))
     first = next(step for step in steps if isinstance(step, FusionCluster))
     text, _ = written(first)
     assert text.count("= dot(") == 2 and "reduce(" not in text
@@ -635,7 +642,7 @@ def test_products_are_added_up_along_short_axes(terms, alone, axis, thread_count
     shape = (4000, terms, 3) if axis == 1 else (4000, 3, terms)
     x, y = rng.uniform(size=shape), rng.normal(size=shape)
     graph = fg.make_jaxpr(f)(x, y)
-    (region,) = [s for s in scheduled(optimised(graph)) if isinstance(s, FusionCluster)]
+    (region,) = [s for s in cluster_and_schedule(optimised(graph)) if isinstance(s, FusionCluster)]
     assert written(region)[0].count("multiply(") == 2 * (terms if alone else 1)
     for want, got in zip(*run_all(graph, (x, y)), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12)
@@ -653,15 +660,15 @@ def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count)
     large = RNG.normal(size=clustering.ALONE)
     for f in (np.exp, np.max, lambda x: 2.0 * x):
         graph = optimised(fg.make_jaxpr(f)(large))
-        assert [isinstance(step, FusionCluster) for step in scheduled(graph)] == [True]
+        assert [isinstance(step, FusionCluster) for step in cluster_and_schedule(graph)] == [True]
         np.testing.assert_array_equal(build(graph)(large)[0], f(large))
         small = optimised(fg.make_jaxpr(f)(large[:-1]))
-        assert [isinstance(step, FusionCluster) for step in scheduled(small)] == [False]
+        assert [isinstance(step, FusionCluster) for step in cluster_and_schedule(small)] == [False]
 
 
 def test_threads_share_what_takes_long_enough():
     def shared(f, size):
-        (region,) = scheduled(optimised(fg.make_jaxpr(f)(RNG.normal(size=size))))
+        (region,) = cluster_and_schedule(optimised(fg.make_jaxpr(f)(RNG.normal(size=size))))
         return "num_threads()" in written(region)[0]
 
     def polynomial(x):
@@ -731,7 +738,7 @@ def test_blocks_of_results_are_buffers_until_they_are_written(own, thread_count)
 
     x = np.random.default_rng(0).normal(size=8 * LARGE)
     graph = optimised(fg.make_jaxpr(f)(x))
-    (region,) = scheduled(graph)
+    (region,) = cluster_and_schedule(graph)
     _, namespace = written(region, graph.inputs if own else ())
     assert len(namespace["layout"]) == 3 + own
     for _ in range(2):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fungrad as fg
 from fungrad.compiler.lowering.fusion import region_codegen
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import buffer_pool
 
@@ -96,7 +96,7 @@ def test_values_of_many_kinds(dtype, threads, shape):
 
 def test_memory_of_one_kind_is_used_again_for_others():
     x, y = RNG.normal(size=(40_000, 7)), RNG.normal(size=7)
-    steps = scheduled(optimised(fg.make_jaxpr(lambda x, y: kinds(x, y)[:2])(x, y)))
+    steps = cluster_and_schedule(optimised(fg.make_jaxpr(lambda x, y: kinds(x, y)[:2])(x, y)))
     (region,) = [step for step in steps if isinstance(step, FusionCluster)]
     _, namespace = region_codegen.written(region)
     arrays = [array for _, array in namespace["layout"]]
@@ -109,7 +109,7 @@ def test_copies_of_inputs_into_columns_end_with_their_last_reader():
         return np.sum(np.sin(np.sum(x * x, axis=1)))
 
     x = RNG.normal(size=(40_000, 3))
-    (region,) = scheduled(optimised(fg.make_jaxpr(f)(x)))
+    (region,) = cluster_and_schedule(optimised(fg.make_jaxpr(f)(x)))
     text, namespace = region_codegen.written(region)
     assert "copyto(b0, p0)" in text and "multiply(b0, b0, out=b0)" in text
     assert len(namespace["layout"]) == 2

@@ -12,7 +12,7 @@ import scipy.special
 
 import fungrad as fg
 from fungrad.compiler.lowering.fusion import clustering, fused_kernels, region_codegen
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime.kernels import elementwise, row_reductions
 from fungrad.runtime.kernels.elementwise import SCRATCH
@@ -105,7 +105,7 @@ def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
         x = RNG.normal(size=40_000)
         g = fg.grad(lambda x: np.sum(np.sin(x) * np.cos(x)))
         np.testing.assert_allclose(fg.jit(g)(x), np.cos(2.0 * x), rtol=0, atol=1e-14)
-        steps = scheduled(optimised(fg.make_jaxpr(g)(x)))
+        steps = cluster_and_schedule(optimised(fg.make_jaxpr(g)(x)))
         (region,) = [step for step in steps if isinstance(step, FusionCluster)]
         assert called in region_codegen.written(region)[0]
     finally:
@@ -216,7 +216,9 @@ def test_kernels_of_both_precisions_in_regions(dtype):
         return np.logaddexp(x, y) + np.hypot(x, 1) * np.logaddexp(0.0, x) + np.hypot(x, y)
 
     (region,) = [
-        s for s in scheduled(optimised(fg.make_jaxpr(f)(x, y))) if isinstance(s, FusionCluster)
+        s
+        for s in cluster_and_schedule(optimised(fg.make_jaxpr(f)(x, y)))
+        if isinstance(s, FusionCluster)
     ]
     _, namespace = region_codegen.written(region)
     assert elementwise.logaddexp in namespace.values() and elementwise.hypot in namespace.values()
@@ -431,7 +433,7 @@ def test_a_sine_and_a_cosine_take_five_arrays_of_which_one_is_their_argument():
         y = np.exp(x)
         return np.sin(y) * np.cos(y)
 
-    (region,) = scheduled(optimised(fg.make_jaxpr(f)(RNG.normal(size=40_000))))
+    (region,) = cluster_and_schedule(optimised(fg.make_jaxpr(f)(RNG.normal(size=40_000))))
     _, namespace = region_codegen.written(region)
     assert len(namespace["layout"]) == 4  # and the result's own
 
@@ -439,7 +441,7 @@ def test_a_sine_and_a_cosine_take_five_arrays_of_which_one_is_their_argument():
 def test_only_pairs_of_sine_and_cosine_are_replaced():
     x = RNG.normal(size=40_000)
     graph = optimised(fg.make_jaxpr(lambda x: (np.sin(x) + np.cos(x), np.sin(x * 2.0)))(x))
-    (region,) = [step for step in scheduled(graph) if isinstance(step, FusionCluster)]
+    (region,) = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
     text, _ = region_codegen.written(region)
     assert text.count("sincos(") == 1 and text.count("sin(") == 1 and " cos(" not in text
     assert clustering.LARGE <= x.size

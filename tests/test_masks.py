@@ -8,7 +8,7 @@ import pytest
 import fungrad as fg
 from fungrad.compiler.lowering.backend import build
 from fungrad.compiler.lowering.fusion import clustering, tile_size
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.region_codegen import written
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime.kernels import masked
@@ -254,7 +254,7 @@ def test_extrema_that_are_equal_share(dtype, thread_count, monkeypatch):
         assert found.dtype == wanted.dtype == dtype
         np.testing.assert_allclose(found, wanted, rtol=20 * np.finfo(dtype).eps)
     graph = optimised(fg.make_jaxpr(fg.grad(lambda x: np.sum(np.maximum(x, 0) ** 2)))(x))
-    (region,) = [step for step in scheduled(graph) if isinstance(step, FusionCluster)]
+    (region,) = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
     text, _ = written(region)
     assert ".halved(" in text and not any(
         "f64" in str(e) for e in graph.equations if dtype is np.float32
@@ -305,7 +305,7 @@ def test_the_gradient_of_a_maximum_is_added_by_its_places():
         return np.sum(np.log(np.sum(np.exp(z), 1)))
 
     graph = optimised(fg.make_jaxpr(fg.value_and_grad(loss))(untied()))
-    (region,) = [step for step in scheduled(graph) if isinstance(step, FusionCluster)]
+    (region,) = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
     text, _ = written(region)
     assert "where(" not in text and "added(" in text
 
@@ -321,7 +321,7 @@ def test_words_are_kept_where_more_is_picked_by_a_mask_than_once():
     for f, kept in ((once, False), (twice, True)):
         x, y = RNG.normal(size=(2, 40_000))
         same(f, x, y)
-        (region,) = scheduled(optimised(fg.make_jaxpr(f)(x, y)))
+        (region,) = cluster_and_schedule(optimised(fg.make_jaxpr(f)(x, y)))
         text, namespace = written(region)
         dtypes = [dtype for _, (_, dtype, _) in namespace["layout"]]
         assert (np.dtype(np.int64) in dtypes) is kept
@@ -337,7 +337,9 @@ def test_what_is_picked_for_a_result_stands_in_it():
     x, y = RNG.normal(size=(2, *ROWS))
     same(f, x, y)
     (region,) = [
-        s for s in scheduled(optimised(fg.make_jaxpr(f)(x, y))) if isinstance(s, FusionCluster)
+        s
+        for s in cluster_and_schedule(optimised(fg.make_jaxpr(f)(x, y)))
+        if isinstance(s, FusionCluster)
     ]
     text, _ = written(region)
     (line,) = [line for line in text.splitlines() if ".added(" in line]
@@ -352,7 +354,7 @@ def test_rows_are_laid_out_in_columns_where_most_are_narrow():
 
     args = RNG.normal(size=(100, 16)), RNG.normal(size=(500, 16))
     graph = optimised(fg.make_jaxpr(fg.grad(cost))(*args))
-    found = [step for step in scheduled(graph) if isinstance(step, FusionCluster)]
+    found = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
     assert found and not any("arranged(x" in written(region)[0] for region in found)
     same(fg.value_and_grad(cost), *args)
 

@@ -11,7 +11,7 @@ import fungrad as fg
 from fungrad.compiler.lowering.backend import build
 from fungrad.compiler.lowering.fusion import clustering, region_codegen, tile_size
 from fungrad.compiler.lowering.fusion import row_access as rows
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import blas_threads, thread_pool
 from fungrad.runtime.kernels import matmul as of_blocks
@@ -126,7 +126,7 @@ def same(f, args):
 
 
 def found(graph):
-    return [step for step in scheduled(graph) if isinstance(step, FusionCluster)]
+    return [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
 
 
 def products(region):
@@ -276,7 +276,9 @@ def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
         same(f, [x, y])
         same(fg.grad(f, (0, 1)), [x, y])
     (region,) = [
-        s for s in scheduled(optimised(fg.make_jaxpr(f)(x, w))) if isinstance(s, FusionCluster)
+        s
+        for s in cluster_and_schedule(optimised(fg.make_jaxpr(f)(x, w)))
+        if isinstance(s, FusionCluster)
     ]
     text, _ = region_codegen.written(region)
     stands = blas_threads.single_in_regions() and terms == 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled, spare
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule, spare
 from fungrad.compiler.lowering.fusion.region_codegen import build as build_region
 from fungrad.compiler.lowering.fusion.tile_size import heavy, shared
 from fungrad.compiler.lowering.numpy_expressions import expressed
@@ -98,7 +98,7 @@ class ArrayLowering:
             self.values[variable] = found = Value(memory=INVARIANT)
             self.globals[found] = self.constant("a", array)
         self._own: set[Variable] = set()
-        self.steps: Sequence[Equation | FusionCluster] = self.scheduled()
+        self.steps: Sequence[Equation | FusionCluster] = self.cluster_and_schedule()
         self._donated: set[Variable] = set()
         if donated is not None:
             self.donate(donated)
@@ -114,9 +114,9 @@ class ArrayLowering:
         found.update(self.graph.outputs)
         return found
 
-    def scheduled(self) -> Sequence[Equation | FusionCluster]:
+    def cluster_and_schedule(self) -> Sequence[Equation | FusionCluster]:
         """The equations and clusters, in their order."""
-        return scheduled(self.graph)
+        return cluster_and_schedule(self.graph)
 
     def lower(self) -> None:
         """Adds the nodes of all steps."""

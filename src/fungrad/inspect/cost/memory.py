@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, scheduled
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.region_codegen import written
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.inspect.cost.trip_counts import Bodies, bodies_of, nbytes
@@ -49,7 +49,7 @@ def traffic(graph: Graph) -> Traffic:
     run.
     """
     read = made = 0
-    for step in scheduled(graph):
+    for step in cluster_and_schedule(graph):
         inner = None if isinstance(step, FusionCluster) else bodies_of(step)
         if inner is not None:
             found = [traffic(optimised(body.graph)) for body in inner.bodies]
@@ -79,7 +79,7 @@ class _Life:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.steps = scheduled(graph)
+        self.steps = cluster_and_schedule(graph)
         self.root: dict[int, int] = {}
         self.last: dict[int, int] = {}
         for index, step in enumerate(self.steps):

@@ -180,7 +180,7 @@ def _row_axis(shape: tuple[int, ...]) -> int | None:
     return long[0] if long else None
 
 
-def scheduled(graph: Graph) -> list[Equation | FusionCluster]:
+def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
     """The equations in an order in which regions stand together; those of one equation are none."""
     values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
     values += [v for v, _ in graph.constants]
@@ -382,4 +382,4 @@ def _makes_arrays(step: Equation | FusionCluster) -> bool:
     return dot and all(atom.type.ndim == 2 for atom in (*step.inputs, *step.outputs))
 
 
-__all__ = ["FusionCluster", "scheduled", "spare"]
+__all__ = ["FusionCluster", "cluster_and_schedule", "spare"]

@@ -83,11 +83,11 @@ def _unused(*args: Any) -> Any:
 class _ScanLowering(OutputPlacement):
     """Lowers a scan."""
 
-    def scheduled(self) -> Sequence[Equation | FusionCluster]:
+    def cluster_and_schedule(self) -> Sequence[Equation | FusionCluster]:
         """Clusters are for arrays of several tiles: buffers are used again here, too."""
         if all(v.type.size <= BLOCK for e in self.graph.equations for v in e.outputs):
             return self.graph.equations
-        return super().scheduled()
+        return super().cluster_and_schedule()
 
     def scan(self) -> Runner:
         """The function of the scan's arguments."""

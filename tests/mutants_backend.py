@@ -156,7 +156,7 @@ MUTANTS = (
         ("results are written over", "    read.update(id(atom) for atom in outputs)\n    return {v for v", "    return {v for v"),
         ("views are written over", "    if isinstance(step, FusionCluster) or step.primitive is full:\n        return True\n    dot",
          "    return True\n    dot"),
-        ("a sum is read before its last block", "self.level[id(output)] = level + (found.output == ENDED)",
+        ("a sum is read before its last block", "self.level[id(output)] = level + (found.output == REDUCED)",
          "self.level[id(output)] = level"),
         ("a part is put together twice", "if reader is None or id(reader) in mine or id(reader) in absorbed:",
          "if reader is None or id(reader) in mine:"),

@@ -22,7 +22,7 @@ from fungrad.compiler.lowering.fusion.row_access import (
     multiplies,
     product,
 )
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED, RowAccess
 from fungrad.compiler.lowering.memory_scheduling import Step, lean
 from fungrad.compiler.passes.rewriter import is_pure
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
@@ -59,7 +59,7 @@ class FusionCluster(Record):
 
     length: int
     equations: list[Equation]
-    forms: list[Form]
+    forms: list[RowAccess]
     inputs: list[Variable]
     slices: list[int | None]
     outputs: list[Variable]
@@ -85,7 +85,7 @@ class _Finder:
     def __init__(self) -> None:
         self.level: dict[int, int] = {}
         self.rows: dict[int, tuple[Key, int]] = {}
-        self.regions: dict[Key, list[tuple[Equation, Form]]] = {}
+        self.regions: dict[Key, list[tuple[Equation, RowAccess]]] = {}
         self.others: dict[int, list[Equation]] = {}
         self.acted = 0
 
@@ -110,8 +110,8 @@ class _Finder:
         key = (level, length)
         self.regions.setdefault(key, []).append((equation, found))
         (output,) = equation.outputs
-        self.level[id(output)] = level + (found.output == ENDED)
-        if found.output != ENDED:
+        self.level[id(output)] = level + (found.output == REDUCED)
+        if found.output != REDUCED:
             self.rows[id(output)] = (key, found.output)
 
     def _rows_at(self, atom: Atom, level: int) -> bool:
@@ -122,7 +122,7 @@ class _Finder:
         level = self.level.get(id(atom), 0)
         return level + (level % 2 == 0)
 
-    def _agree(self, equation: Equation, found: Form, key: Key) -> bool:
+    def _agree(self, equation: Equation, found: RowAccess, key: Key) -> bool:
         """Whether what the region makes is read along the axis along which it is made."""
         return all(
             self.rows[id(atom)][1] == axis
@@ -139,7 +139,7 @@ class _Finder:
         self.level.update((id(output), level) for output in equation.outputs)
 
 
-def _alone(equation: Equation) -> tuple[Form | None, int]:
+def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
     """The form of an equation that begins a region, and the number of rows."""
     if len(equation.outputs) != 1:
         return None, 0
@@ -149,7 +149,7 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
         if axis is None:
             return None, 0
         inputs = tuple(axis_of(a.type.shape, type_.shape, axis) for a in equation.inputs)
-        return Form(inputs, axis), type_.shape[axis]
+        return RowAccess(inputs, axis), type_.shape[axis]
     if equation.primitive.reduces is not None:
         type_ = equation.inputs[0].type
         axis = _row_axis(type_.shape) if type_.size >= LARGE else None
@@ -166,7 +166,7 @@ def _alone(equation: Equation) -> tuple[Form | None, int]:
         matrix, _ = matrix_first(equation, equation.inputs)
         for axis, length in enumerate(matrix.type.shape):
             found = product(equation, matrix_first(equation, (axis, None)))
-            if found is not None and found.output != ENDED:
+            if found is not None and found.output != REDUCED:
                 return found, length
     return None, 0
 
@@ -289,7 +289,7 @@ def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
 
 
 def _region(
-    length: int, members: list[tuple[Equation, Form]], read_by: Readers, absorbed: set[int]
+    length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
 ) -> FusionCluster:
     members = _in_lean_order(members, read_by)
     inner = {id(equation.outputs[0]) for equation, _ in members}
@@ -311,8 +311,8 @@ def _region(
 
 
 def _in_lean_order(
-    members: list[tuple[Equation, Form]], read_by: Readers
-) -> list[tuple[Equation, Form]]:
+    members: list[tuple[Equation, RowAccess]], read_by: Readers
+) -> list[tuple[Equation, RowAccess]]:
     """The equations of a region in an order that needs few buffers."""
     mine = {id(equation) for equation, _ in members}
     root: dict[Hashable, Hashable] = {}
@@ -324,18 +324,20 @@ def _in_lean_order(
         if is_view(equation):
             root[v] = root.get(source, source)
         whole = all(r is None or id(r) not in mine for r in read_by.get(v, ()))
-        sizes[v] = 0 if v in root or how.output == ENDED or whole else _nbytes(variable)
+        sizes[v] = 0 if v in root or how.output == REDUCED or whole else _nbytes(variable)
         reads: list[Hashable] = [id(atom) for atom in equation.inputs]
         steps.append(Step([*reads, *[root[r] for r in reads if r in root]], [v]))
     return [members[place] for place in lean(steps, sizes.__getitem__, ())]
 
 
 def _made(
-    length: int, members: list[tuple[Equation, Form]], read_by: Readers, absorbed: set[int]
+    length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
 ) -> tuple[list[Variable], list[list[Part]]]:
     """The outputs of a region, and their parts; `absorbed` takes what is done with them."""
     mine = {id(equation) for equation, _ in members}
-    axes = {id(equation.outputs[0]): how.output for equation, how in members if how.output != ENDED}
+    axes = {
+        id(equation.outputs[0]): how.output for equation, how in members if how.output != REDUCED
+    }
     outputs: list[Variable] = []
     made: list[list[Part]] = []
     for variable in [e.outputs[0] for e, _ in members if id(e.outputs[0]) in axes]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.fusion.clustering import ROW, FusionCluster
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED
 from fungrad.compiler.passes.simplify.blas_and_power_forms import factors, setting
 from fungrad.ir.graph import Equation, Variable
 from fungrad.primitives.elementwise import ufuncs
@@ -103,10 +103,10 @@ def sums_of_products(region: FusionCluster, step: int, columns: bool) -> dict[in
         if columns:
             term = equation.outputs[0].type.size * step // region.length
             few = len(axes) == 1 and 1 < shape[axes[0]] <= FEW
-            fits = how.output != ENDED and few and term >= LONG
+            fits = how.output != REDUCED and few and term >= LONG
         else:
             long = step if axis == len(shape) - 1 else shape[-1]
-            along = axes == (len(shape) - 1,) and how.output != ENDED
+            along = axes == (len(shape) - 1,) and how.output != REDUCED
             fits = (
                 region.regroup
                 and len(shape) > 1
@@ -130,7 +130,7 @@ def negated_sums(region: FusionCluster) -> dict[int, Equation]:
         if equation.primitive is not reduce_sum or id(x) not in made or read[id(x)] != 1:
             continue
         type_ = x.type
-        last = equation.params["axes"] == (type_.ndim - 1,) and how.output != ENDED
+        last = equation.params["axes"] == (type_.ndim - 1,) and how.output != REDUCED
         if last and type_.dtype.char in "fd" and type_.shape[-1] > FEW and setting() != "numpy":
             found[id(equation)] = made[id(x)]
     return found

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED, RowAccess
 from fungrad.compiler.passes.rewriter import placed
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.movement.diagonal_roll import roll
@@ -75,7 +75,7 @@ def _by_number(equation: Equation, shape: Sequence[int], at: Sequence[Any]) -> i
     return entries.index(ARRAY) if whole == [ARRAY] else None
 
 
-def form(equation: Equation, axes: Sequence[int | None]) -> Form | None:
+def form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
     """How an equation is done by rows, None where it is none of these, or its rows lie otherwise.
 
     Args:
@@ -84,26 +84,26 @@ def form(equation: Equation, axes: Sequence[int | None]) -> Form | None:
     """
     if gathers(equation) and axes[0] is None:
         axis = axis_by_number(equation)
-        return Form((None, 0), axis)
+        return RowAccess((None, 0), axis)
     if scatters(equation):
         axis = axis_by_number(equation)
-        return Form((axis, 0), ENDED) if axes[0] in (None, axis) else None
+        return RowAccess((axis, 0), REDUCED) if axes[0] in (None, axis) else None
     if rolls(equation):
         at = axes[0]
-        return None if at is None or at in equation.params["axes"] else Form((at,), at)
+        return None if at is None or at in equation.params["axes"] else RowAccess((at,), at)
     if not joins(equation):
         return None
     (axis, *others) = {axis for axis in axes if axis is not None}
     if others or (equation.primitive is concatenate and equation.params["axis"] == axis):
         return None
-    return Form((axis,) * len(axes), axis + (equation.primitive is stack))
+    return RowAccess((axis,) * len(axes), axis + (equation.primitive is stack))
 
 
-def form_of_roll(equation: Equation, axis: int) -> Form:
+def form_of_roll(equation: Equation, axis: int) -> RowAccess:
     """How an array that no region makes is rolled by rows along an axis: if that is the one along
     which it is rolled, rows of the whole are read from another place.
     """
-    return Form((None if axis in equation.params["axes"] else axis,), axis)
+    return RowAccess((None if axis in equation.params["axes"] else axis,), axis)
 
 
 def rolled(x: Any, shift: int, axis: int, start: int, stop: int, out: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.output_slices import Part, apart, rows_of
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED
 from fungrad.ir.graph import Equation, Variable
 
 MANY = 256
@@ -99,7 +99,7 @@ class Targets:
             if variable in spare and read[id(variable)] == 1
         ]
         for number, (part, *more) in enumerate(region.made):
-            if part.axis == ENDED or more or part.place is not None:
+            if part.axis == REDUCED or more or part.place is not None:
                 continue
             at = self._at[id(part.value)]
             until = at + by_ufunc(region.equations[at])

@@ -16,7 +16,7 @@ from fungrad.compiler.lowering.fusion import gather_concat_roll
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.output_slices import rows_of
 from fungrad.compiler.lowering.fusion.row_access import multiplies
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED
 from fungrad.primitives.facts import is_view
 
 NARROW = 32
@@ -51,7 +51,7 @@ def in_columns(region: FusionCluster, step: int) -> bool:
     read = zip(region.inputs, region.slices, strict=True)
     made = [(part.value, rows_of(part)) for parts in region.made for part in parts]
     copied = [v for v, axis in (*read, *made)
-              if axis not in (None, ENDED) and moves(v.type.shape, axis)]  # fmt: skip
+              if axis not in (None, REDUCED) and moves(v.type.shape, axis)]  # fmt: skip
     return LOOP * saved > sum(v.type.size for v in copied)
 
 
@@ -77,7 +77,7 @@ def _loops(region: FusionCluster, step: int, columns: bool) -> tuple[int, int]:
         if primitive.reduces is not None:
             (((space, axis),), reduced) = read, equation.params["axes"]
             shapes = [space, tuple([1 if i in reduced else n for i, n in enumerate(space)])]
-        elif is_view(equation) or how.output == ENDED or gather_concat_roll.moves(equation):
+        elif is_view(equation) or how.output == REDUCED or gather_concat_roll.moves(equation):
             continue
         else:
             space, axis = equation.outputs[0].type.shape, how.output

@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.in_place_outputs import Targets
-from fungrad.compiler.lowering.fusion.row_access_type import Form
+from fungrad.compiler.lowering.fusion.row_access_type import RowAccess
 from fungrad.compiler.lowering.fusion.tile_buffer_assignment import Buffers
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.elementwise.family import add, mul, select
@@ -100,8 +100,8 @@ def joined(region: FusionCluster) -> FusionCluster:
     product with halves, as one equation, where nothing else reads what is picked.
     """
     reads = region.reads()
-    picked: dict[int, tuple[Equation, Form]] = {}
-    steps: dict[int, tuple[Equation, Form]] = {}
+    picked: dict[int, tuple[Equation, RowAccess]] = {}
+    steps: dict[int, tuple[Equation, RowAccess]] = {}
     for equation, how in zip(region.equations, region.forms, strict=True):
         (output,) = equation.outputs
         steps[id(output)] = equation, how
@@ -120,14 +120,14 @@ def joined(region: FusionCluster) -> FusionCluster:
         inputs = (*[equation.inputs[i] for i in others], *pick.inputs[:2])
         axes = (*[how.inputs[i] for i in others], *pick_how.inputs[:2])
         whole = Equation(primitive, inputs, equation.outputs, {}, equation.source)
-        steps[id(output)] = whole, Form(axes, how.output)
+        steps[id(output)] = whole, RowAccess(axes, how.output)
     return region._replace(
         equations=[equation for equation, _ in steps.values()],
         forms=[how for _, how in steps.values()],
     )
 
 
-def _together(equation: Equation, how: Form, pick: Equation) -> Any:
+def _together(equation: Equation, how: RowAccess, pick: Equation) -> Any:
     """What does an equation together with the one that picks what it reads; None where none does.
 
     Sums and products of arrays of one Type, and sums of rows of real numbers along the first of two
@@ -182,7 +182,7 @@ class Masking:
         """Says where an extremum of the rows of x was found."""
         self._extrema[id(extremum)] = id(x), places
 
-    def write(self, equation: Equation, how: Form, given: list[str]) -> bool:
+    def write(self, equation: Equation, how: RowAccess, given: list[str]) -> bool:
         """Whether an equation makes a mask, or picks or counts by one: then its lines are written.
 
         Args:
@@ -220,14 +220,14 @@ class Masking:
         block.lines.append(f"{', '.join([text, target, *rest])})")
         return True
 
-    def _scratch(self, variable: Variable, how: Form) -> list[str]:
+    def _scratch(self, variable: Variable, how: RowAccess) -> list[str]:
         """Where what an array is added to, or multiplied with, is made: where the result goes, if
         that is no buffer.
         """
         direct = self._block.targets.direct.get(id(variable))
         return [direct] if direct else self._block.buffers.scratch(variable, how.output, 1)
 
-    def summed(self, equation: Equation, how: Form, given: list[str]) -> str:
+    def summed(self, equation: Equation, how: RowAccess, given: list[str]) -> str:
         """The text of the sum of what a mask picks, over the rows."""
         dtype = self._block.constant(equation.outputs[0].type.dtype)
         known = self._known(equation.inputs[0], how.inputs[0], given[0])

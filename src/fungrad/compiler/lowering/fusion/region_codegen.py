@@ -19,7 +19,7 @@ from fungrad.compiler.lowering.fusion import layout_assignment
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.in_place_outputs import part_name
 from fungrad.compiler.lowering.fusion.output_slices import Part, filled, reach, rows_of
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED
 from fungrad.compiler.lowering.fusion.tile_codegen import Block
 from fungrad.compiler.lowering.program_text import defined
 from fungrad.ir.graph import Variable
@@ -138,7 +138,7 @@ class _Outputs:
         reaches = [reach(parts) for parts in region.made]
         self.shareable = all(last - first <= writer.step for first, last in reaches)
         for number, (whole, parts) in enumerate(zip(region.outputs, region.made, strict=True)):
-            if parts[0].axis == ENDED:
+            if parts[0].axis == REDUCED:
                 continue
             self.types[f"o{number}"] = whole.type.dtype
             self._allocate(number, whole, parts)

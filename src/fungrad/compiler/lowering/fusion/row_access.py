@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.fusion import gather_concat_roll
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED, RowAccess
 from fungrad.ir.graph import Equation
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.movement.gather import expanded, getitem
@@ -52,7 +52,7 @@ def elementwise(equation: Equation) -> bool:
     return all(a.type.dtype.kind != "O" for a in (*equation.inputs, *equation.outputs))
 
 
-def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:
+def form(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:
     """How an equation is done by rows of which there are `length`, if it can be.
 
     Args:
@@ -64,7 +64,7 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | 
         return _elementwise(equation, axes, length)
     if primitive is dot_general:
         vectors = _of_vectors(equation)
-        return Form((0, 0), ENDED) if vectors else product(equation, axes)
+        return RowAccess((0, 0), REDUCED) if vectors else product(equation, axes)
     joined = gather_concat_roll.form(equation, axes)
     if joined is not None:
         return joined
@@ -73,11 +73,11 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> Form | 
         return None
     if primitive.reduces is not None:
         reduced = equation.params["axes"]
-        after = ENDED if axis in reduced else axis - sum(a < axis for a in reduced)
-        return Form((axis,), after)
+        after = REDUCED if axis in reduced else axis - sum(a < axis for a in reduced)
+        return RowAccess((axis,), after)
     moved = _MOVED.get(primitive)
     found = None if moved is None else moved(equation, axis)
-    return None if found is None else Form((axis,), found)
+    return None if found is None else RowAccess((axis,), found)
 
 
 def _of_vectors(equation: Equation) -> bool:
@@ -98,7 +98,7 @@ def matrix_first(equation: Equation, both: Sequence[Any]) -> Sequence[Any]:
     return both[::-1] if equation.inputs[0].type.ndim == 1 else both
 
 
-def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
+def product(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
     """How a product of matrices is done by rows: those of the first times the whole second, or a
     sum over the rows of both.
     """
@@ -115,14 +115,14 @@ def product(equation: Equation, axes: Sequence[int | None]) -> Form | None:
         rows = x.shape[over_x]
         fits = equation.outputs[0].type.size <= SUM and rows > PRODUCT
         fits = fits and _light(rows, x.size // rows, y.size // rows)
-        found, output = (over_x, over_y), ENDED
+        found, output = (over_x, over_y), REDUCED
     else:
         alike = at_x is not None and at_y is None
         rows = x.shape[1 - over_x]
         fits = y.size <= MATRIX and max(y.shape) <= SIDE and rows > PRODUCT
         fits = fits and _light(rows, x.shape[over_x], equation.outputs[0].type.size // rows)
         found, output = (1 - over_x, None), 0
-    return Form(tuple(matrix_first(equation, found)), output) if alike and fits else None
+    return RowAccess(tuple(matrix_first(equation, found)), output) if alike and fits else None
 
 
 def _light(rows: int, read: int, written: int) -> bool:
@@ -132,7 +132,7 @@ def _light(rows: int, read: int, written: int) -> bool:
     return alone or read * written <= most * (read + written)
 
 
-def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> Form | None:
+def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:
     shape = equation.outputs[0].type.shape
     places = {
         axis + len(shape) - atom.type.ndim
@@ -144,7 +144,7 @@ def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) ->
     (place,) = places
     if shape[place] != length:
         return None
-    return Form(tuple(axis_of(a.type.shape, shape, place) for a in equation.inputs), place)
+    return RowAccess(tuple(axis_of(a.type.shape, shape, place) for a in equation.inputs), place)
 
 
 def axis_of(shape: tuple[int, ...], output: tuple[int, ...], place: int) -> int | None:

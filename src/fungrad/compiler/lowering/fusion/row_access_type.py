@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from fungrad.support.record import Record
 
-ENDED = -1
+REDUCED = -1
 """In place of an axis: the output has no rows, it is complete after the last of them."""
 
 
-class Form(Record):
+class RowAccess(Record):
     """The axis of the rows of each input (None: it is read as a whole), and that of the output."""
 
     inputs: tuple[int | None, ...]
     output: int
 
 
-__all__ = ["ENDED", "Form"]
+__all__ = ["REDUCED", "RowAccess"]

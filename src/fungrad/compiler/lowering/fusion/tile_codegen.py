@@ -29,7 +29,7 @@ from fungrad.compiler.lowering.fusion.row_access import (
     matrix_first,
     multiplies,
 )
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED, Form
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED, RowAccess
 from fungrad.compiler.lowering.fusion.tile_buffer_assignment import Buffers
 from fungrad.compiler.lowering.numpy_expressions import as_ufunc
 from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
@@ -123,7 +123,7 @@ class Block:
         parts = ["m" if i == axis else str(n) for i, n in enumerate(shape)]
         return f"({', '.join(parts)},)"
 
-    def write(self, equation: Equation, how: Form) -> None:
+    def write(self, equation: Equation, how: RowAccess) -> None:
         """Writes the lines of the next equation, and frees the buffers of what it reads last."""
         if id(equation) in self.products:
             self._sum_of_product(equation, how)
@@ -132,7 +132,7 @@ class Block:
         self.buffers.release(self._touched(equation))
         self.buffers.advance()
 
-    def _write(self, equation: Equation, how: Form) -> None:
+    def _write(self, equation: Equation, how: RowAccess) -> None:
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
         plain = primitive in ARITHMETIC and variable.type.inexact
@@ -142,13 +142,13 @@ class Block:
         arguments = [self.read(a, x, dtype) for a, x in zip(source.inputs, axes, strict=True)]
         if gather_concat_roll.scatters(equation):
             self._sum_by_number(equation, arguments)
-        elif how.output == ENDED:
+        elif how.output == REDUCED:
             self._end(equation, self._reduced(equation, arguments))
         elif not self._by_kernel(equation, how, arguments):
             self._by_numpy(equation, how, arguments)
             self._hand_on(variable)
 
-    def _by_numpy(self, equation: Equation, how: Form, arguments: list[str]) -> None:
+    def _by_numpy(self, equation: Equation, how: RowAccess, arguments: list[str]) -> None:
         """Writes the lines of an equation that has rows, and no kernel of ours."""
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
@@ -171,7 +171,7 @@ class Block:
             called = self.constant(functools.partial(primitive.eval, **equation.params))
             self.lines.append(f"{name} = {called}({', '.join(arguments)})")
 
-    def _by_kernel(self, equation: Equation, how: Form, arguments: list[str]) -> bool:
+    def _by_kernel(self, equation: Equation, how: RowAccess, arguments: list[str]) -> bool:
         """Whether the output was written by a kernel of ours."""
         (variable,) = equation.outputs
         partner = self.pairs.get(id(equation))
@@ -225,7 +225,7 @@ class Block:
         given = f"{', '.join(arguments)}, {axis}, {equation.params['shape']}"
         self.lines.append(f"{name} = {called}({name}, {given})")
 
-    def _join(self, equation: Equation, how: Form, arguments: list[str]) -> None:
+    def _join(self, equation: Equation, how: RowAccess, arguments: list[str]) -> None:
         """Writes rows that are gathered by number, put together from parts, or rolled."""
         (variable,) = equation.outputs
         target = self.place[id(variable)] = self.target(variable, how.output)
@@ -241,7 +241,7 @@ class Block:
         called = self.function("taken", gather_concat_roll.taken)
         self.lines.append(f"{called}({', '.join(arguments)}, {how.output}, {order}, {target})")
 
-    def _roll(self, equation: Equation, how: Form, x: str) -> None:
+    def _roll(self, equation: Equation, how: RowAccess, x: str) -> None:
         """Writes the rows of an array that is rolled, or finds them where they stand."""
         (variable,), params = equation.outputs, equation.params
         (shift,), (axis,) = params["shifts"], params["axes"]
@@ -268,7 +268,7 @@ class Block:
         called = self.function(ufunc.__name__, ufunc)
         return f"{called}.reduce({arguments[0]}, {equation.params['axes']})"
 
-    def _sum_of_product(self, equation: Equation, how: Form) -> None:
+    def _sum_of_product(self, equation: Equation, how: RowAccess) -> None:
         """Writes the lines of the sum of a product, which is not made."""
         product = self.products[id(equation)]
         form = self.forms[id(product)]
@@ -279,7 +279,7 @@ class Block:
         )
         y = others[0] if others else x
         both = f"{self.function('vecdot', np.vecdot)}({x}, {y}"
-        if how.output == ENDED:
+        if how.output == REDUCED:
             self._end(equation, f"{self.function('add', np.add)}.reduce({both}), None)")
             return
         (variable,), (axis,) = equation.outputs, equation.params["axes"]
@@ -318,7 +318,7 @@ class Block:
             self.begin.append(f"{name} = {self.function(arranged.__name__, arranged)}({text})")
         return name
 
-    def _view(self, equation: Equation, how: Form, source: str) -> None:
+    def _view(self, equation: Equation, how: RowAccess, source: str) -> None:
         """Writes the line of a view of a block."""
         (variable,) = equation.outputs
         primitive: Any = equation.primitive

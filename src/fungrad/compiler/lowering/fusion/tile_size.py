@@ -11,7 +11,7 @@ from typing import Any
 from fungrad.compiler.lowering.fusion import row_access
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.row_access import multiplies
-from fungrad.compiler.lowering.fusion.row_access_type import ENDED
+from fungrad.compiler.lowering.fusion.row_access_type import REDUCED
 from fungrad.ir.graph import Equation
 from fungrad.primitives.facts import is_arithmetic, is_view
 from fungrad.runtime.blas_threads import single_in_regions
@@ -82,7 +82,7 @@ def _widest(region: FusionCluster) -> int:
     """
     found = [1]
     for equation, how in zip(region.equations, region.forms, strict=True):
-        if how.output != ENDED:
+        if how.output != REDUCED:
             found.append(equation.outputs[0].type.size // region.length)
     return max(found)
 

@@ -251,7 +251,7 @@ MUTANTS = (
         "compiler/passes/loops/residual_rematerialisation.py", SCANS,
         ("stacks that others read are dropped", "0 < count[id(o)] == reads[id(o)]", "0 < count[id(o)]"),
         ("dear equations are computed again",
-         "return equation.primitive.view or equation.primitive in _ARITHMETIC", "return True"),
+         "return equation.primitive.view or is_arithmetic(equation)", "return True"),
         ("scans of other lengths are alike",
          ' or first.params["length"] != later.params["length"]:', ":"),
         ("a value is larger than what it replaces",

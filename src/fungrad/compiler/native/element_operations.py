@@ -17,6 +17,7 @@ import numpy as np
 from fungrad.compiler.native import remainders
 from fungrad.compiler.native.elementary_functions import FUNCTIONS, heavy
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
+from fungrad.compiler.native.powers import LONGEST, integer_power, product_of
 from fungrad.compiler.native.refused import Refused
 from fungrad.ir.graph import Equation, Literal
 
@@ -276,11 +277,7 @@ def _integer_power(code: Function, x: Value, n: Any) -> Value:
     """By repeated squaring: products wrap as NumPy's do, in any order."""
     if isinstance(n, float) or n < 0:
         raise Refused("integers to a power that is no natural number")
-    result, n = _of(code, x, 1), int(n)
-    for digit in bin(n)[2:]:
-        result = code.mul(result, result)
-        result = code.mul(result, x) if digit == "1" else result
-    return result
+    return product_of(code, x, int(n)) if n else _of(code, x, 1)
 
 
 def _float_power(code: Function, x: Value, n: Any) -> Value:
@@ -291,8 +288,8 @@ def _float_power(code: Function, x: Value, n: Any) -> Value:
         return x if n == 1 else code.mul(x, x)
     if n in (-1, 0.5):
         return code.div(1.0, x) if n == -1 else code.sqrt(x)
-    if "power" not in FUNCTIONS:
-        raise Refused("power")
+    if abs(n) <= LONGEST and n == int(n):
+        return integer_power(code, x, int(n))
     return FUNCTIONS["power"](code, x, _of(code, x, float(n)))
 
 

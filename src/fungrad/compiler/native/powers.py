@@ -1,0 +1,160 @@
+"""Powers, the cube root and hypot in double precision, as IR.
+
+x^y is e^(y log x) with log x and the product as sums of two floats: the logarithm is 2 atanh of
+(m - 1) / (m + 1), as in logarithms.py, to 2^-65. Powers by known integers are products of pairs,
+so that they are exact where the power is a float, and else almost always the nearest one.
+"""
+
+from __future__ import annotations
+
+from fungrad.compiler.native.double_double import (
+    Pair,
+    fast_sum,
+    product,
+    quotient_pair,
+    root,
+    times,
+    two_sum,
+)
+from fungrad.compiler.native.exponentials import INFINITY, LN2, choose, exp, exp_pair
+from fungrad.compiler.native.llvm_ir import Function, Value
+from fungrad.compiler.native.logarithms import TINY, log_of, normal, split, to_float
+
+LOG = (
+    0.4, 0.2857142857142857, 0.22222222222222157, 0.18181818181846549, 0.15384615378367542,
+    0.13333334122905927, 0.11764645233976624, 0.10529191230770499, 0.09441859426041639,
+    0.09971798821577725,
+)  # fmt: skip
+"""(log m / s - 2 - 2 s^2 / 3) / s^4, minimax in s^2."""
+THIRD = 0.6666666666666666, 3.700743415417188e-17
+"""2 / 3."""
+CBRT = (
+    1.6662787377309156, -1.1623973573078166, 0.6846527077322325, -0.21636185469244387,
+    0.02778280101858424,
+)  # fmt: skip
+"""m^(-1/3) for 1 <= m <= 2, minimax."""
+LONGEST = 64
+"""Known integer exponents up to this size are products."""
+
+
+def log_pair(code: Function, x: Value) -> Pair:
+    """log x as a sum of two, of a positive number."""
+    u, less = normal(code, x)
+    k, m = split(code, u)
+    n = code.sub(to_float(code, k), less)
+    f = code.sub(m, 1.0)
+    under = fast_sum(code, code.constant(2.0, "double", x.lanes), f)
+    s = quotient_pair(code, (f, code.constant(0.0, "double", x.lanes)), under)
+    z = product(code, s[0], s[0])
+    z = z[0], code.fma(code.add(s[0], s[0]), s[1], z[1])
+    b, low = fast_sum(code, THIRD[0], code.mul(z[0], code.polynomial(LOG, z[0])))
+    tail = times(code, s, times(code, z, (b, code.add(low, THIRD[1]))))
+    h, low = fast_sum(code, code.add(s[0], s[0]), tail[0])
+    low = code.fma(s[1], 2.0, code.add(low, tail[1]))
+    whole, rest = product(code, n, LN2[0])
+    first, lost = two_sum(code, whole, h)
+    low = code.add(code.add(lost, low), code.fma(n, LN2[1], rest))
+    return fast_sum(code, first, low)
+
+
+def power(code: Function, x: Value, y: Value, single: bool = False) -> Value:
+    """As C's pow; good enough for single precision where that is asked for."""
+    a = code.fabs(x)
+    inside = code.binary("and", code.compare("ogt", a, 0.0), code.compare("olt", a, INFINITY))
+    u, edge = code.select(inside, a, 1.0), code.select(code.compare("oeq", a, 0.0), -INFINITY, a)
+    if single:
+        value = exp(code, code.mul(y, code.select(inside, log_of(code, u), edge)))
+    else:
+        h, low = log_pair(code, u)
+        h, low = code.select(inside, h, edge), code.select(inside, low, 0.0)
+        p = code.mul(y, h)
+        value = exp_pair(code, p, code.fma(y, low, code.fma(y, h, code.neg(p))))
+    one = code.constant(1.0, "double", x.lanes)
+    half = code.mul(y, 0.5)
+    whole = code.compare("oeq", code.intrinsic("trunc", [y]), y)
+    odd = code.binary("and", whole, code.compare("une", code.intrinsic("trunc", [half]), half))
+    undefined = code.binary("and", code.compare("olt", x, 0.0), code.binary("xor", whole, True))
+    undefined = code.binary("and", undefined, code.compare("ogt", x, -INFINITY))
+    value = code.select(undefined, float("nan"), value)
+    value = code.select(odd, code.copysign(value, x), value)
+    endless = code.compare("oeq", code.fabs(y), INFINITY)
+    same = code.binary("and", code.compare("oeq", a, 1.0), endless)
+    same = code.binary("or", same, code.compare("oeq", x, 1.0))
+    return code.select(code.binary("or", same, code.compare("oeq", y, 0.0)), one, value)
+
+
+def integer_power(code: Function, x: Value, n: int) -> Value:
+    """x to a known integer, by repeated squaring of pairs; of doubles, in single precision."""
+    if x.type == "float":
+        wide = product_of(code, code.convert("fpext", x, "double"), abs(n))
+        return code.convert("fptrunc", wide if n > 0 else code.div(1.0, wide), "float")
+    base: Pair = x, code.constant(0.0, x.type, x.lanes)
+    if n < 0:
+        inverse = code.div(1.0, x)
+        base = inverse, code.mul(code.fma(code.neg(inverse), x, 1.0), inverse)
+    result, low = base
+    for digit in bin(abs(n))[3:]:
+        result, low = times(code, (result, low), (result, low))
+        if digit == "1":
+            result, low = times(code, (result, low), base)
+    size = code.fabs(result)
+    inside = code.binary("and", code.compare("ogt", size, 0.0), code.compare("olt", size, INFINITY))
+    return code.select(inside, code.add(result, low), result)
+
+
+def product_of(code: Function, x: Value, n: int) -> Value:
+    """x to a natural number, by repeated squaring."""
+    result = x
+    for digit in bin(n)[3:]:
+        result = code.mul(result, result)
+        result = code.mul(result, x) if digit == "1" else result
+    return result
+
+
+def cbrt(code: Function, x: Value) -> Value:
+    """By x^(-2/3) of the mantissa, which needs no division, and a step of Newton's."""
+    a = code.fabs(x)
+    small = code.compare("olt", a, TINY)
+    bits = code.as_integer(code.mul(a, choose(code, small, 2.0**54, 1.0, x)))
+    less = code.select(small, 1023 - 1200 + 54, code.constant(1023 - 1200, "i64", x.lanes))
+    k = code.sub(code.binary("lshr", bits, 52), less)  # above zero: 1200 more than the exponent
+    third = code.binary("lshr", code.mul(k, 43691), 17)
+    left = code.sub(k, code.mul(third, 3))
+    mantissa = code.binary("and", bits, (1 << 52) - 1)
+    u = code.as_float(code.binary("or", mantissa, 1023 << 52))
+    m = code.as_float(code.binary("or", mantissa, code.binary("shl", code.add(left, 1023), 52)))
+    one, two = code.compare("eq", left, 1), code.compare("eq", left, 2)
+    scale = choose(code, one, 2 ** (-1 / 3), 1.0, x)
+    y = code.mul(code.polynomial(CBRT, u), code.select(two, 4 ** (-1 / 3), scale))
+    e = code.fma(code.mul(code.mul(y, y), code.neg(m)), y, 1.0)
+    y = code.fma(code.mul(y, e), code.polynomial((1 / 3, 2 / 9, 14 / 81), e), y)
+    square = code.mul(y, y)
+    t = code.mul(m, square)
+    p, low = product(code, t, t)
+    wrong = code.fma(code.neg(p), t, m)
+    wrong = code.fma(code.neg(low), t, wrong)
+    t = code.fma(code.mul(wrong, square), 1 / 3, t)
+    y = code.mul(t, code.as_float(code.binary("shl", code.add(third, 1023 - 400), 52)))
+    odd = code.binary("or", code.compare("oeq", a, 0.0), code.compare("uge", a, INFINITY))
+    return code.copysign(code.select(odd, a, y), x)
+
+
+def hypot(code: Function, x: Value, y: Value) -> Value:
+    """sqrt(x^2 + y^2), scaled by a power of two, with what squares and sum were rounded by."""
+    a, b = code.fabs(x), code.fabs(y)
+    less = code.compare("olt", a, b)
+    large, small = code.select(less, b, a), code.select(less, a, b)
+    scale = choose(code, code.compare("ogt", large, 2.0**500), 2.0**-600, 1.0, x)
+    scale = code.select(code.compare("olt", large, 2.0**-450), 2.0**600, scale)
+    back = choose(code, code.compare("ogt", large, 2.0**500), 2.0**600, 1.0, x)
+    back = code.select(code.compare("olt", large, 2.0**-450), 2.0**-600, back)
+    large, small = code.mul(large, scale), code.mul(small, scale)
+    (p, p_low), (q, q_low) = product(code, large, large), product(code, small, small)
+    h, low = fast_sum(code, p, q)
+    s, s_low = root(code, (h, code.add(low, code.add(p_low, q_low))))
+    r = code.mul(code.add(s, s_low), back)
+    endless = code.binary("or", code.compare("oeq", a, INFINITY), code.compare("oeq", b, INFINITY))
+    return code.select(endless, INFINITY, r)
+
+
+__all__ = ["LONGEST", "cbrt", "hypot", "integer_power", "power", "product_of"]

@@ -14,6 +14,7 @@ from fungrad.compiler.lowering.backend import Later, NumpyBackend
 from fungrad.compiler.native import entry, symbols
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner
@@ -21,7 +22,7 @@ from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive
 
-GENERATORS: list[Callable[[Graph], Kernel]] = [fused_kernel]
+GENERATORS: list[Callable[[Graph], Kernel]] = [scalar_kernel, fused_kernel]
 """What makes kernels of Graphs, in the order in which they are asked; each raises Refused for what
 it does not know.
 """

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.native import threads
-from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.machine_code import Built, assembly, build, host
 from fungrad.compiler.native.refused import Refused
@@ -409,6 +409,12 @@ class _Entry:
         yes, no, end = code.label("stopped"), code.label("ended"), "failed"
         code.branch(code.compare("ne", status, 0), yes, no, rare=True)
         code.begin(yes)
+        given_up, lasting = code.label("given_up"), code.label("lasting")
+        code.branch(code.compare("eq", status, GIVEN_UP), given_up, lasting)
+        code.begin(given_up)
+        code.call("Py_DecRef", "void", [self.result])
+        code.goto("fallback")
+        code.begin(lasting)
         raised = code.compare("ne", code.call("PyErr_Occurred", "ptr", []), _NULL)
         code.branch(raised, end, "exhausted")
         code.begin("exhausted")

@@ -9,6 +9,9 @@ from fungrad.compiler.native.llvm_ir import Module
 from fungrad.ir.types import Type
 from fungrad.support.record import Record
 
+GIVEN_UP = 2
+"""What the function of an interruptible kernel returns where it leaves its work to NumPy."""
+
 
 class Kernel(Record):
     """A native program without its entry: an internal function, and what its caller has to know.
@@ -27,8 +30,8 @@ class Kernel(Record):
         end, in one thread; or "".
       cost_ns: what a call takes, roughly, in one thread.
       interruptible: whether the function is `i32 @kernel(...)` and calls `i32 @fg_signalled()` from
-        time to time: it returns at once what that gives if it is not 0, and -1 where memory ran
-        out. It has one unit, and no `finish`.
+        time to time: it returns at once what that gives if it is not 0, -1 where memory ran out,
+        and GIVEN_UP where the NumPy program has to do the work. It has one unit, and no `finish`.
       constants: arrays that the function reads, in C order.
     """
 
@@ -43,4 +46,4 @@ class Kernel(Record):
     constants: Sequence[Any] = ()
 
 
-__all__ = ["Kernel"]
+__all__ = ["GIVEN_UP", "Kernel"]

@@ -156,6 +156,14 @@ class Function:
         """An instruction that makes no value."""
         self._lines.append("  " + line)
 
+    def first(self, line: str) -> None:
+        """An instruction at the function's begin, behind its variables."""
+        self._variables.append("  " + line)
+
+    def erase(self, lines: slice) -> None:
+        """Takes lines away that no other one depends on."""
+        self._lines[lines] = [""] * len(self._lines[lines])
+
     def new(self, text: str, type: str, lanes: int | None = None) -> Value:
         """The value that an instruction makes."""
         self._count += 1

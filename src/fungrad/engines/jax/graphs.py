@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.pipeline import optimised
 from fungrad.engines.jax import arrays, elementwise, linear_algebra, random  # noqa: F401 - rules
 from fungrad.engines.jax.table import RULES, STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import UnsupportedFunctionError
@@ -106,17 +105,9 @@ def differentiable(graph: Graph, options: Options) -> Function:
     return function
 
 
-def opaque(graph: Graph, options: Options) -> Any:
-    """A Graph behind `jax.custom_vjp`, whose rule is still to be given.
-
-    JAX does not look into it to differentiate, so what runs is the optimised Graph, stops erased.
-    """
-    return jax.custom_vjp(lambda *args: run(optimised(graph), args, options))
-
-
 def _differentiable(graph: Graph, options: Options) -> Function:
     wanted = [t.inexact for t in graph.input_types]
-    function = opaque(graph, options)
+    function = jax.custom_vjp(lambda *args: run(graph, args, options))
 
     def forward(*args: Any) -> Any:
         halves = differentiate(graph, wanted)
@@ -162,4 +153,4 @@ def _zero(type_: Any) -> Any:
     return jnp.zeros(type_.shape, strong(type_).dtype) if type_.inexact else None
 
 
-__all__ = ["Function", "apply", "differentiable", "opaque", "run"]
+__all__ = ["Function", "apply", "differentiable", "run"]

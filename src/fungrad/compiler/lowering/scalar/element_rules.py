@@ -13,7 +13,6 @@ import numpy as np
 
 from fungrad.compiler.lowering.scalar.emitter import (
     BOOL,
-    FLOAT,
     Elements,
     Unsupported,
     Value,
@@ -158,8 +157,8 @@ def _reduction(operation: str, start: Any = None) -> Rule:
             parts = list(rows[place])
             if before != after:  # one part alone would stay of its own kind
                 parts = [first, *parts]
-            elif operation == "add" and after == FLOAT:
-                parts = [*parts, walk.zero(FLOAT)]  # so NumPy's sums begin
+            elif operation == "add" and after.kind == "f":
+                parts = [*parts, walk.zero(after)]  # so NumPy's sums begin
             result[place] = walk.total(parts, operation, after) if parts else first
         grows = operation in ("add", "mul")
         return walk.checked(result, after) if grows else [result]
@@ -202,10 +201,10 @@ def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
         first, second = left[place[:rows]], right[(*place[:ahead], *place[rows:])]
         pairs = zip(np.ravel(boxed(first)), np.ravel(boxed(second)), strict=True)
         terms = [(a, b) for a, b in pairs if not _vanishes(a, b)]
-        if not terms and dtype != FLOAT:
+        if not terms and dtype.kind != "f":
             result[place] = walk.zero(dtype)
             continue
-        walk.pay(walk.costs.operation * 2 * (len(terms) + (dtype == FLOAT)))
+        walk.pay(walk.costs.operation * 2 * (len(terms) + (dtype.kind == "f")))
         result[place] = walk.emitter.sum_of_products(terms, dtype)
     return walk.checked(result, dtype)
 

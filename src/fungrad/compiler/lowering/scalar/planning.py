@@ -33,12 +33,14 @@ class Rule(Record):
     Attributes:
       write: the rule.
       moves: whether it is a view, or nearly one, of arrays.
+      long: whether inputs may be Stacks, and outputs arrays of any size.
       least: of an equation, the fewest operations that it takes if there are no zeros.
       zeros: whether it makes zeros that are known to be some.
     """
 
     write: Write
     moves: bool = False
+    long: bool = False
     least: Callable[[Equation], int] = lambda equation: 0
     zeros: bool = False
 
@@ -50,10 +52,12 @@ class Elementwise(Record):
       price: of an emitter and an equation the nanoseconds of one element; None where it is no such
         equation, or one that cannot be written.
       write: the rule.
+      long: as of a Rule.
     """
 
     price: Callable[[Emitter, Equation], float | None]
     write: Write
+    long: bool = False
 
 
 class Structural(Record):
@@ -78,7 +82,7 @@ class Plan(Record):
 
     Attributes:
       graph: the Graph, optimised.
-      rules: how each of its equations is written.
+      rules: how each of its equations is written, and whether its inputs may be Stacks.
       operations: a lower bound of the number of operations.
       cost: a lower bound of their cost, in nanoseconds; that of `sums` comes to it where no zeros
         that a scatter left can save them.
@@ -88,7 +92,7 @@ class Plan(Record):
     """
 
     graph: Graph
-    rules: list[Write]
+    rules: list[tuple[Write, bool]]
     operations: int
     cost: float
     sums: float
@@ -135,18 +139,19 @@ class Planner:
         return found
 
     def _planned(self, graph: Graph) -> Plan:
-        rules: list[Write] = []
+        rules: list[tuple[Write, bool]] = []
         operations, cost, sums, zeros, arrays = 0, 0.0, 0.0, False, 0.0
         costs, emitter = self._costs, self._emitter
         for equation in graph.equations:  # at once: the Graphs that others hold take longer
-            if self.structural(equation.primitive) is None:
+            known = self._rules.get(equation.primitive, self._elementwise)
+            if self.structural(equation.primitive) is None and not known.long:
                 for variable in equation.outputs:
                     self.check(variable.type)
         for equation in graph.equations:
             primitive: Any = equation.primitive
             structural = self.structural(primitive)
             if structural is not None:
-                rules.append(structural.write)
+                rules.append((structural.write, True))
                 zeros = zeros or structural.zeros
                 for i, (body, length) in enumerate(structural.bodies(equation)):
                     inner, times = self.plan(body), self.times(length)
@@ -160,13 +165,14 @@ class Planner:
             arrays += costs.movement if rule is not None and rule.moves else costs.ufunc
             zeros = zeros or (rule is not None and rule.zeros)
             if each is not None:
-                rules.append(self._elementwise.write if rule is None else rule.write)
+                known = self._elementwise if rule is None else rule
+                rules.append((known.write, known.long))
                 if primitive.name in ("add", "sub"):
                     sums += size * each
                 else:
                     operations, cost = operations + size, cost + size * each
             elif rule is not None and primitive.scalar is None:
-                rules.append(rule.write)
+                rules.append((rule.write, rule.long))
                 sums += rule.least(equation) * costs.operation
             else:
                 raise Unsupported(primitive.name)

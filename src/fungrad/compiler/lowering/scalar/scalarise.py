@@ -87,9 +87,9 @@ class Scalariser:
                 return self.constants(atom.value, atom.type)
             return values[atom]
 
-        for equation, write in zip(graph.equations, plan.rules, strict=True):
+        for equation, (write, long) in zip(graph.equations, plan.rules, strict=True):
             found = [read(atom) for atom in equation.inputs]
-            if self.plans.structural(equation.primitive) is None:
+            if not long:
                 found = [self.whole(x) for x in found]
             values.update(zip(equation.outputs, write(self, equation, found), strict=True))
         return [read(atom) for atom in graph.outputs]

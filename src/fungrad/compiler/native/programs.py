@@ -1,0 +1,123 @@
+"""Graphs of small arrays and loops as native programs: the scalarising walk with IR's emitter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.scalar import element_rules
+from fungrad.compiler.lowering.scalar.emitter import Costs, Elements, Unsupported, shaped
+from fungrad.compiler.lowering.scalar.emitter import Value as Number
+from fungrad.compiler.lowering.scalar.planning import Elementwise
+from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.compiler.lowering.scalar.scalarise import Scalariser
+from fungrad.compiler.native import long_arrays
+from fungrad.compiler.native.element_operations import TYPES, apply, cost, known
+from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.native.scalar_emitter import NativeEmitter
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.ir.types import PYTHON_SCALARS
+from fungrad.primitives.elementwise.ufuncs import power
+from fungrad.primitives.movement.gather import getitem
+
+RULES = {**element_rules.RULES, **long_arrays.RULES}
+del RULES[power]
+COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
+"""Nanoseconds; of loops of unknown length a guess."""
+
+
+def scalar_kernel(graph: Graph) -> Kernel:
+    """The native program of a Graph of small arrays, loops and branches.
+
+    Raises:
+      Refused: it has something else, or would be too long.
+    """
+    try:
+        return _written(optimised(graph))
+    except Unsupported as error:
+        raise Refused(str(error)) from None
+
+
+def _written(graph: Graph) -> Kernel:
+    inputs, outputs = [v.type for v in graph.inputs], [a.type for a in graph.outputs]
+    leaves, records = _needs(graph)
+    emitter = NativeEmitter(len(inputs), len(outputs), leaves, records)
+    walk = Scalariser(emitter, ELEMENTWISE, RULES, structural, COSTS)
+    for type_ in (*inputs, *outputs):
+        if type_.dtype not in emitter.dtypes:
+            raise Unsupported(f"arguments or results of {type_}")
+    given = [emitter.argument(place, type_) for place, type_ in enumerate(inputs)]
+    results = walk.graph(graph, given)
+    for place, (value, type_) in enumerate(zip(results, outputs, strict=True)):
+        emitter.result(place, value, type_)
+    emitter.finish()
+    return Kernel(
+        emitter.module, inputs, outputs, scratch=emitter.memory.size, cost_ns=walk.cost,
+        interruptible=leaves, constants=emitter.constants,
+    )  # fmt: skip
+
+
+def _needs(graph: Graph) -> tuple[bool, bool]:
+    """Whether the program may have to be left before its end, and whether it records."""
+    leaves = records = False
+    for equation in graph.equations:
+        primitive: Any = equation.primitive
+        held = structural(primitive)
+        if held is not None:
+            leaves = leaves or primitive.name != "call"
+            records = records or primitive.name.endswith(("_record", "_pullback"))
+            for body, _ in held.bodies(equation):
+                inner = _needs(optimised(body))
+                leaves, records = leaves or inner[0], records or inner[1]
+        leaves = leaves or (primitive is getitem and len(equation.inputs) > 1)
+    return leaves, records
+
+
+# --- elementwise equations ------------------------------------------------------------------------
+
+
+def _price(emitter: Any, equation: Equation) -> float | None:
+    dtypes = [atom.type.dtype for atom in (*equation.inputs, *equation.outputs)]
+    if not known(equation.primitive.name) or any(dtype not in TYPES for dtype in dtypes):
+        return None
+    return cost(equation.primitive.name)
+
+
+def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    emitter: Any = walk.emitter
+    primitive: Any = equation.primitive
+    dtype, name, params = equation.outputs[0].type.dtype, primitive.name, equation.params
+    examples = [
+        np.zeros((), atom.type.dtype).item() if atom.type.weak else atom.type.dtype
+        for atom in equation.inputs
+    ]
+    computed = np.result_type(*examples)
+    literals = [isinstance(a, Literal) and type(a.value) in PYTHON_SCALARS for a in equation.inputs]
+
+    def one(*parts: Number) -> Number:
+        if name == "add" and all(x.zero for x in parts):
+            return parts[0]
+        if name == "sub" and parts[1].zero and parts[0].dtype == dtype:
+            return parts[0]
+        given = [
+            x.number if literal or (name == "power" and i and x.number is not None)
+            else emitter.value(x)
+            for i, (x, literal) in enumerate(zip(parts, literals, strict=True))
+        ]  # fmt: skip
+        if not any(hasattr(x, "text") for x in given):
+            given = [emitter.value(x) for x in parts]
+        return Number(apply(emitter.code, name, given, dtype, params, computed), dtype)
+
+    spread = np.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
+    found = [one(*parts) for parts in zip(*[x.reshape(-1) for x in spread], strict=True)]
+    walk.pay(cost(name) * len(found))
+    emitter.check_length()
+    return [shaped(found, spread[0].shape)]
+
+
+ELEMENTWISE = Elementwise(_price, long_arrays.elementwise(_elementwise), long=True)
+
+__all__ = ["scalar_kernel"]

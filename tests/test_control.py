@@ -578,6 +578,40 @@ def test_loops_in_loops_of_floats_are_traced_once():
     assert len(calls) == 21
 
 
+@pytest.mark.parametrize(("zero", "times"), [(0, 2), (0.0, 1), (np.float64(0.0), 1)])
+def test_a_carry_that_becomes_another_dtype_doubles_how_often_its_body_is_traced(zero, times):
+    """Its Python code may look at the dtype: it is run with both. Carries in the outer loop's dtype
+    change no more.
+    """
+    calls = []
+
+    def nest(depth, x):
+        def body(carry):
+            calls.append((depth, np.result_type(carry[1])))
+            i, total = carry
+            return i + 1, total + (nest(depth - 1, x) if depth else x * total + x)
+
+        return lax.while_loop(lambda c: c[0] < 2, body, (0, zero))[1]
+
+    graph = fg.make_jaxpr(lambda x: nest(4, x))(1.0)
+    assert [sum(d == depth for d, _ in calls) for depth in range(5)] == [
+        times**n for n in range(5, 0, -1)
+    ]
+    assert graph.output_types == fg.make_jaxpr(lambda x: x)(np.float64(1.0)).output_types
+    calls.clear()
+
+    def handed_on(depth, total, x):
+        def body(carry):
+            calls.append((depth, None))
+            i, total = carry
+            return i + 1, handed_on(depth - 1, total, x) if depth else total + x
+
+        return lax.while_loop(lambda c: c[0] < 2, body, (0, total))[1]
+
+    assert fg.jit(lambda x: handed_on(4, zero, x))(0.5) == 16.0
+    assert len(calls) == {1: 5, 2: 20}[times]  # n * (n + 3) / 2 of n loops
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
 def test_loops_of_small_floats_that_count_in_pythons_numbers_are_traced_once(dtype):
     calls = []

@@ -427,3 +427,16 @@ def test_a_number_repeated_along_its_axis():
     each_way(lambda x: np.repeat(x, 3, axis=0), np.float64(2.0))
     each_way(lambda x: np.repeat(x, [2], axis=-1), np.float64(2.0))
     each_way(lambda x: np.squeeze(x, 0), np.array(2.0))
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, complex(0.0, -0.0), complex(-0.0, 0.0)])
+@pytest.mark.parametrize("run", [fg.jit, lambda f: lambda x: fg.vjp(f, x)[0]])
+def test_zeros_around_an_array_keep_their_sign(run, value):
+    x = np.array([0.5, 1.5]) * (1.0 if type(value) is float else 1j)
+    want = np.pad(x, 1, constant_values=value)
+    padded = run(lambda x: np.pad(x, 1, constant_values=value))(x)
+    windowed = run(lambda x: fg.lax.pad(x, value, [(1, 1, 0)]))(x)
+    for found in (padded, windowed):
+        np.testing.assert_array_equal(found, want)
+        np.testing.assert_array_equal(np.signbit(found.real), np.signbit(want.real))
+        np.testing.assert_array_equal(np.signbit(found.imag), np.signbit(want.imag))

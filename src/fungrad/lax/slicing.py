@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import are_zeros, array_of, axis_index
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement import scatter
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
@@ -219,7 +219,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     if not any(any(triple) for triple in config):
         return x
     filled = _zero_padded(x, config)
-    if type(padding_value) is not Tracer and not np.any(padding_value):
+    if are_zeros(padding_value):
         return filled
     mask = _zero_padded(np.ones(shape_of(x), np.bool_), config)
     value = s.cast(padding_value, x.dtype)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fungrad.numpy.creation import linspace
 from fungrad.numpy.protocol.implements import implements, known
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import are_zeros, array_of, axis_index
 from fungrad.numpy.protocol.result_order import lies
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
@@ -126,7 +126,7 @@ def _by_constants(x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
     values = array_of(values)
     if not any(map(any, widths)):
         return x
-    if type(values) is not Tracer and not np.any(values):
+    if are_zeros(values):
         return s.pad(x, widths=tuple(widths))
     for axis, (width, pair) in enumerate(zip(widths, _pairs(values, len(widths)), strict=True)):
         before, after = (_spread(v, x, axis, w) for v, w in zip(pair, width, strict=True))

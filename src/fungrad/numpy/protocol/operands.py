@@ -19,6 +19,13 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.trace import STRONG, Tracer, is_weak, typeof
 
 
+def are_zeros(values: Any) -> bool:
+    """Whether plain numbers are zeros, and none of them -0.0."""
+    if type(values) is Tracer or np.any(values):
+        return False
+    return not np.any(np.signbit(np.real(values)) | np.signbit(np.imag(values)))
+
+
 def array_of(value: Any) -> Any:
     """Any array-like argument as something with a shape and a dtype: numbers become NumPy's."""
     kind = type(value)
@@ -103,6 +110,6 @@ def complete_shape(shape: tuple[int, ...], found: tuple[int, ...]) -> tuple[int,
 
 
 __all__ = [
-    "array_of", "axis_index", "axis_indices", "common_dtype", "complete_shape", "promoted",
-    "sizes",
+    "are_zeros", "array_of", "axis_index", "axis_indices", "common_dtype", "complete_shape",
+    "promoted", "sizes",
 ]  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import math
 import re
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from samples import SAMPLES
 
 import fungrad as fg
+from fungrad import extend
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
 from fungrad.source_export.module_writer import Module
@@ -248,6 +251,54 @@ def test_scipys_functions_are_scipys():
     text = fg.to_source(fg.grad(lambda x: special.gammaln(x)), 2.0, name="f")
     assert "import scipy.special\n" in text
     assert "scipy.special.psi(x)" in text
+
+
+# --- functions that are copied --------------------------------------------------------------------
+
+SCALE, COUNTS = 3.0, {"a": 1.0, "b": [2, 3]}
+ROWS = np.linspace(0.0, 1.0, 500)
+
+
+@functools.cache
+def _factorial(n: int) -> int:
+    return math.factorial(n)
+
+
+def _scaled(v, k=SCALE, *, m=ROWS[7]):
+    return v * k + m
+
+
+def _closing_over(c):
+    def scopes(v):
+        """Shadows, defaults, annotations, and texts.
+
+        Of which this line is not copied.
+        """
+        rows = [W * W for W in range(3)]
+        more = (lambda np_=SCALE: np_ + 1)()
+
+        def inner(z: float = SCALE) -> float:
+            u: float
+            u = z
+            return u + W[0, 0] + len(f"it's {SCALE!r} '{c:>5}' {{}}")
+
+        most = max(i for i, _ in enumerate(rows))
+        return (
+            _scaled(v) + sum(rows) + more + inner() + _factorial(3) + ROWS[3] + COUNTS["a"] + most
+        )
+
+    return scopes
+
+
+first, second = (lambda v: v + SCALE), (lambda v: v * SCALE + W[0])
+
+
+@pytest.mark.parametrize("f", [_closing_over(2.5), first, second, _scaled], ids=range(4))
+def test_functions_are_copied_with_what_they_need(f, request):
+    primitive = extend.general(request.node.name, eval=f, type=lambda v: v)
+    text = fg.to_source(lambda v: primitive(v) + 1.0, X, name="f")
+    np.testing.assert_array_equal(run(text)(X), f(X) + 1.0)
+    assert "float" not in text.split("def f(")[0] and "not copied" not in text
 
 
 # --- trees ----------------------------------------------------------------------------------------

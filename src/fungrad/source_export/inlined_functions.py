@@ -215,8 +215,9 @@ class _Inliner(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
-        new: Any = self.generic_visit(node)
-        return new.value if isinstance(new.value, ast.Constant) else new
+        if isinstance(node.value, ast.Call) and self._static(node.value.func) is user_line:
+            return ast.Constant("")
+        return self.generic_visit(node)
 
     # --- scopes -----------------------------------------------------------------------------------
 

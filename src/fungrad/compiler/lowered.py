@@ -116,7 +116,10 @@ class Lowered:
 
         Needs llvmlite.
         """
-        found: list[Any] = [getattr(compiled(part), "__self__", None) for part in self.parts]
+        runners: list[Any] = [compiled(part) for part in self.parts]
+        for part in self.parts:
+            runners += pipeline.optimised(part).derived.get("native clusters", ())
+        found: list[Any] = [getattr(runner, "__self__", None) for runner in runners]
         return "\n\n".join([program.text() for program in found if hasattr(program, "text")])
 
     @property

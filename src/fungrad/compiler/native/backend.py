@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.backend import Later, NumpyBackend
+from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
 from fungrad.compiler.native import entry, symbols
+from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.programs import scalar_kernel
@@ -36,7 +37,7 @@ class Native(Backend):
     def compile(self, graph: Graph) -> Runner:
         graph = optimised(graph)
         on_numpy = functools.partial(NumpyBackend().compile, graph)
-        return _native(graph, Later(on_numpy)) or on_numpy()
+        return _native(graph, Later(on_numpy)) or _mixed(graph) or on_numpy()
 
     def loop(
         self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
@@ -64,6 +65,24 @@ def _native(graph: Graph, fallback: Later) -> Runner | None:
         except Refused as reason:
             refused.append(f"{generator.__name__}: {reason}")
     return None
+
+
+def _mixed(graph: Graph) -> Runner | None:
+    """The program of a Graph whose clusters are native; None where it has none."""
+    if not usable():
+        return None
+    programs: list[Runner] = []
+
+    def make(cluster: Graph) -> Runner:
+        on_numpy = Later(functools.partial(build, cluster))
+        programs.append(entry.callable(fused_kernel(cluster), on_numpy))
+        return programs[-1]
+
+    mixed = with_clusters(graph, make)
+    if mixed is None:
+        return None
+    graph.derived["native clusters"] = programs
+    return build(mixed)
 
 
 @functools.cache

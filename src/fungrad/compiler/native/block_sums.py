@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from fungrad.compiler.native.element_operations import OPERATIONS, convert, type_of
 from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value
-from fungrad.compiler.native.refused import Refused
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
@@ -81,7 +80,7 @@ def reduction(equation: Equation) -> Reduction | None:
             return None
     type = type_of(equation.outputs[0].type.dtype)
     if type == "i1":
-        raise Refused("a reduction of truth values")
+        return None
     return Reduction(equation, operation, type)
 
 

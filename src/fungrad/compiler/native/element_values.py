@@ -53,9 +53,7 @@ class Source:
             type_of(value.type.dtype)
             if value.type.size == 0:
                 raise Refused("an empty array")
-        self.made = {id(e.outputs[0]): e for e in graph.equations}
-        if len(self.made) != sum(len(e.outputs) for e in graph.equations):
-            raise Refused("an equation of several outputs")
+        self.made = {id(v): e for e in graph.equations for v in e.outputs}
         self.arrays = {id(v): n for n, v in enumerate(graph.inputs)}
         self.numbers = {id(v): x for v, x in graph.constants if not v.type.ndim}
         known = [(v, x) for v, x in graph.constants if v.type.ndim]

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
-from fungrad.compiler.native.block_sums import Reduction, by_pairs, whole
-from fungrad.compiler.native.element_operations import cost
+from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction, whole
+from fungrad.compiler.native.element_operations import TYPES, cost, known
 from fungrad.compiler.native.element_values import Body, Source
 from fungrad.compiler.native.index_maps import (
     FIRST,
@@ -23,13 +23,14 @@ from fungrad.compiler.native.index_maps import (
     Limit,
     Piece,
     Place,
+    static,
 )
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import BoxNest, Nest, Root
 from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.native.rows import RowNest, embedded, for_arrays, row_maps
-from fungrad.ir.graph import Atom, Equation, Graph
+from fungrad.ir.graph import Atom, Equation, Graph, effectful
 
 ALONE = 1 << 18
 """The most elements that one thread reduces, and reads again."""
@@ -48,6 +49,20 @@ def fused_kernel(graph: Graph) -> Kernel:
     return _Program(graph).kernel()
 
 
+def known_equation(equation: Equation) -> str | None:
+    """Why an equation is not for loops over arrays; None where it may be."""
+    name = equation.primitive.name
+    if len(equation.outputs) != 1:
+        return f"{name}, of several outputs"
+    if any(a.type.dtype not in TYPES for a in (*equation.inputs, *equation.outputs)):
+        return f"{name} of other dtypes"
+    if equation.primitive in MOVING:
+        return None if static(equation) else f"{name} by index arrays, or with steps"
+    if elementwise(equation):
+        return None if known(name) else name
+    return None if reduction(equation) is not None else name
+
+
 def _work(equation: Equation) -> float:
     """Nanoseconds an element; nothing for what moves elements."""
     if equation.primitive in MOVING:
@@ -59,6 +74,8 @@ class _Program:
     """The functions of a kernel."""
 
     def __init__(self, graph: Graph) -> None:
+        if any(map(effectful, graph.equations)):
+            raise Refused("effects")
         self.graph, self.module = graph, Module()
         self.source = Source(graph)
         needed = {id(atom) for atom in graph.outputs}
@@ -66,6 +83,10 @@ class _Program:
             if id(equation.outputs[0]) in needed:
                 needed.update(map(id, equation.inputs))
         live = [e for e in graph.equations if id(e.outputs[0]) in needed]
+        for equation in live:
+            reason = known_equation(equation)
+            if reason is not None:
+                raise Refused(reason)
         if sum(map(_work, live)) <= ONE_CALL:
             raise Refused("moves alone, or one call of NumPy's")
         self.reductions = [r for r in map(whole, live) if r is not None]
@@ -90,9 +111,9 @@ class _Program:
         ]
         wanted += [([self.graph.outputs[n]], n, None) for n in self.stored]
         roots: list[Root] = []
-        for atoms, n, reduction in sorted(wanted, key=lambda w: -w[0][0].type.size):
+        for atoms, n, whole_one in sorted(wanted, key=lambda w: -w[0][0].type.size):
             pieces = embedded(self.source, maps, atoms, roots)
-            roots.append(Root(pieces, n, reduction))
+            roots.append(Root(pieces, n, whole_one))
         return [RowNest(self.source, maps, roots)]
 
     def _boxes(self) -> list[Nest]:
@@ -104,17 +125,17 @@ class _Program:
             root = Root([Piece(atom, self.source.maps(shape).whole(shape))], n)
             shapes.setdefault(shape, []).append(root)
         nests = [(self.source.maps(shape), roots) for shape, roots in shapes.items()]
-        for n, reduction in enumerate(self.reductions):
+        for n, whole_one in enumerate(self.reductions):
             for maps, roots in nests:
-                joined = self._joined(maps, roots, reduction, n)
+                joined = self._joined(maps, roots, whole_one, n)
                 if joined is not None:
                     roots.append(joined)
                     break
             else:
-                shape = reduction.operands[0].type.shape
+                shape = whole_one.operands[0].type.shape
                 maps = self.source.maps(shape)
-                pieces = [Piece(atom, maps.whole(shape)) for atom in reduction.operands]
-                nests.append((maps, [Root(pieces, n, reduction)]))
+                pieces = [Piece(atom, maps.whole(shape)) for atom in whole_one.operands]
+                nests.append((maps, [Root(pieces, n, whole_one)]))
         return [BoxNest(self.source, maps, roots, f"border{n}")
                 for n, (maps, roots) in enumerate(nests)]  # fmt: skip
 
@@ -209,4 +230,4 @@ class _Program:
         code.ret()
 
 
-__all__ = ["fused_kernel"]
+__all__ = ["fused_kernel", "known_equation"]

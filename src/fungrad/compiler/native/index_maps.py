@@ -238,6 +238,22 @@ def _entries(equation: Equation, ndim: int) -> list[Any]:
     return entries
 
 
+def static(equation: Equation) -> bool:
+    """Whether a moving equation has no index arrays, and no reshape or step that maps lack."""
+    index = equation.params.get("index")
+    steps = (None, 1, -1) if equation.primitive is getitem else (None, 1)
+    for entry in () if index is None else index.entries:
+        if isinstance(entry, slice):
+            if entry.step not in steps:
+                return False
+        elif not (entry is None or entry is Ellipsis or type(entry) is int):
+            return False
+    if equation.primitive is reshape:
+        before, after = equation.inputs[0].type.shape, equation.outputs[0].type.shape
+        return [n for n in before if n != 1] == [n for n in after if n != 1]
+    return True
+
+
 def _getitem(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
     shape = equation.inputs[0].type.shape
     entries = _entries(equation, len(shape))

@@ -1,0 +1,240 @@
+"""Mixed Graphs: what loops over arrays can do is native, cluster by cluster; NumPy does the rest.
+
+A cluster becomes one equation, which calls its native program; the Graph of these and of what is
+left is compiled as any other is. Every equation gets a level: those of clusters odd ones, all
+others even ones, so that what stands on one level needs nothing of a later one. The equations of an
+odd level that read each other are a cluster.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fungrad.compiler.native.block_sums import reduction
+from fungrad.compiler.native.fused import known_equation
+from fungrad.compiler.native.refused import Refused
+from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
+from fungrad.primitives.primitive import Primitive
+
+LEAST = 4_096
+"""Results of its equations, from which on a cluster is worth its compiling."""
+MOST = 24
+"""Kernels of one Graph."""
+Runner = Callable[..., Any]
+Make = Callable[[Graph], Runner]
+"""The native program of a Graph; raises Refused."""
+
+
+def with_clusters(graph: Graph, make: Make) -> Graph | None:
+    """The Graph with a call of a native program in the place of each cluster; None without any.
+
+    Args:
+      graph: the Graph, after the passes.
+      make: makes native programs.
+    """
+    if any(map(effectful, graph.equations)):
+        return None
+    calls = _Calls(graph, make)
+    for members in sorted(_clusters(graph, graph.equations, 0), key=_work, reverse=True):
+        calls.take(members, 0)
+    if not calls.found:
+        return None
+    left = [e for e in graph.equations if id(e) not in calls.gone]
+    return graph.replace(equations=tuple(_in_order([*left, *calls.found], graph)))
+
+
+class _Calls:
+    """The calls of native programs that replace equations of a Graph."""
+
+    def __init__(self, graph: Graph, make: Make) -> None:
+        self.graph, self.make = graph, make
+        self.found: list[Equation] = []
+        self.gone: set[int] = set()
+
+    def take(self, members: Sequence[Equation], cut: int) -> None:
+        """Makes a cluster native, or, cut at more reductions, its parts."""
+        if len(self.found) == MOST or _work(members) < LEAST:
+            return
+        call = _called(self.graph, members, self.make)
+        if call is not None:
+            self.found.append(call)
+            self.gone.update(map(id, members))
+        elif cut < 2:
+            for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
+                self.take(part, cut + 1)
+
+
+def _work(members: Sequence[Equation]) -> int:
+    return sum(max(a.type.size for a in (*e.inputs, *e.outputs)) for e in members)
+
+
+def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator[list[Equation]]:
+    """The equations of each cluster.
+
+    Args:
+      graph: the Graph.
+      equations: some of it.
+      cut: 0 ends clusters at reductions of whole large arrays; 1 leaves the reductions along axes
+        to NumPy whose axes are not those of most; 2 ends clusters at every reduction.
+    """
+    level: dict[int, int] = {}
+    ended: set[int] = set()
+    axes = _main_axes(equations)
+    for equation in equations:
+        reduced = _reduced(equation)
+        if known_equation(equation) is None and not (cut and reduced and reduced != axes):
+            found = 1
+            for atom in equation.inputs:
+                at = level.get(id(atom), 0)
+                found = max(found, at + (1 if at % 2 == 0 else 2 * (id(atom) in ended)))
+            if (cut == 2 and reduced) or _reduces_all(equation):
+                ended.add(id(equation.outputs[0]))
+        else:
+            levels = [level.get(id(atom), 0) for atom in equation.inputs]
+            found = max([0, *(x + x % 2 for x in levels)])
+        level.update((id(v), found) for v in equation.outputs)
+    _sink(graph, equations, level, ended)
+    members: dict[int, list[Equation]] = {}
+    for equation in equations:
+        found = level[id(equation.outputs[0])]
+        if found % 2:
+            members.setdefault(found, []).append(equation)
+    for found in sorted(members):
+        yield from _connected(members[found])
+
+
+def _sink(
+    graph: Graph, equations: Sequence[Equation], level: dict[int, int], ended: set[int]
+) -> None:
+    """Moves equations of clusters to the later cluster that alone reads them, if that does not
+    read more arrays then.
+    """
+    readers: dict[int, list[Equation]] = {}
+    for equation in graph.equations:
+        for atom in equation.inputs:
+            readers.setdefault(id(atom), []).append(equation)
+    kept = {id(atom) for atom in graph.outputs} | ended
+    for equation in reversed(equations):
+        (out, *_) = equation.outputs
+        at = level[id(out)]
+        if at % 2 == 0 or id(out) in kept:
+            continue
+        above = {level.get(id(e.outputs[0]), 0) for e in readers.get(id(out), ())}
+        near = [a for a in equation.inputs if a.type.size > 1 and level.get(id(a), 0) == at]
+        if len(above) == 1 and min(above) % 2 and min(above) > at and len(near) <= 1:
+            level[id(out)] = min(above)
+
+
+Axes = tuple[int, ...]
+
+
+def _reduced(equation: Equation) -> Axes:
+    """The axes from the last one, -1, along which an equation reduces an array to an array."""
+    if reduction(equation) is None or equation.outputs[0].type.size == 1:
+        return ()
+    shape = equation.inputs[0].type.shape
+    return tuple([a - len(shape) for a in equation.params["axes"] if shape[a] > 1])
+
+
+def _main_axes(equations: Sequence[Equation]) -> Axes:
+    """The axes along which most is reduced."""
+    work: Counter[Axes] = Counter()
+    for equation in equations:
+        work[_reduced(equation)] += equation.inputs[0].type.size if equation.inputs else 0
+    del work[()]
+    return max(work, key=work.__getitem__, default=())
+
+
+def _reduces_all(equation: Equation) -> bool:
+    """Whether an equation reduces a large array to a number: what reads that runs over memory
+    again.
+    """
+    whole = equation.outputs[0].type.size == 1 and reduction(equation) is not None
+    return whole and equation.inputs[0].type.size > LEAST
+
+
+def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
+    """The equations that read each other, or the same arrays, together."""
+    root: dict[int, int] = {}
+
+    def find(i: int) -> int:
+        while root.setdefault(i, i) != i:
+            root[i] = root[root[i]]
+            i = root[i]
+        return i
+
+    for equation in equations:
+        out = id(equation.outputs[0])
+        for atom in equation.inputs:
+            if isinstance(atom, Variable) and (atom.type.size > 1 or id(atom) in root):
+                root[find(id(atom))] = find(out)
+    groups: dict[int, list[Equation]] = {}
+    for equation in equations:
+        groups.setdefault(find(id(equation.outputs[0])), []).append(equation)
+    yield from groups.values()
+
+
+def _called(graph: Graph, members: Sequence[Equation], make: Make) -> Equation | None:
+    """The call of the native program of a cluster; None where that is refused."""
+    inner = cluster_graph(graph, members)
+    try:
+        runner = make(inner)
+    except Refused:
+        return None
+    outputs = tuple([v for v in inner.outputs if isinstance(v, Variable)])
+    params = {"runner": runner, "types": tuple(inner.output_types)}
+    return Equation(_native_cluster(), inner.inputs, outputs, params, members[0].source)
+
+
+def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
+    """Some equations as a Graph, with what is read from outside and what is read of them."""
+    mine = set(map(id, members))
+    made = {id(v) for e in members for v in e.outputs}
+    constants = {id(v): (v, value) for v, value in graph.constants}
+    read = [a for e in members for a in e.inputs if not isinstance(a, Literal)]
+    inputs = {id(a): a for a in read if id(a) not in made and id(a) not in constants}
+    outside = {id(a) for e in graph.equations if id(e) not in mine for a in e.inputs}
+    outside |= {id(a) for a in graph.outputs}
+    outputs = [v for e in members for v in e.outputs if id(v) in outside]
+    used = {id(a): constants[id(a)] for a in read if id(a) in constants}
+    return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
+                 graph.name, graph.reassociate)  # fmt: skip
+
+
+def _in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
+    """The equations, each behind what it reads, else in the order of the Graph."""
+    place = {id(v): n for n, e in enumerate(graph.equations) for v in e.outputs}
+    maker = {id(v): e for e in equations for v in e.outputs}
+    done: set[int] = set()
+    ordered: list[Equation] = []
+    for last in sorted(equations, key=lambda e: min([place[id(v)] for v in e.outputs])):
+        stack = [last]
+        while stack:
+            equation = stack[-1]
+            before = [maker[id(a)] for a in equation.inputs if id(a) in maker]
+            missing = [e for e in before if id(e) not in done]
+            if id(equation) in done or not missing:
+                stack.pop()
+                if id(equation) not in done:
+                    done.add(id(equation))
+                    ordered.append(equation)
+            else:
+                stack.append(missing[0])
+    return ordered
+
+
+@functools.cache
+def _native_cluster() -> Primitive:
+    return Primitive(
+        "native_cluster",
+        eval=lambda *args, runner, types: runner(*args),
+        type=lambda *args, runner, types: types,
+        multiple=True,
+        module=__name__,
+    )
+
+
+__all__ = ["Make", "cluster_graph", "with_clusters"]

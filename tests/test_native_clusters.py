@@ -1,0 +1,151 @@
+"""Mixed Graphs: which equations are native clusters, and that values stay NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import fungrad as fg
+from fungrad.compiler.native.clusters import with_clusters
+from fungrad.compiler.native.fused import fused_kernel
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.ir.graph import Graph
+from fungrad.tracing.interpreter import evaluate
+
+rng = np.random.default_rng(11)
+
+
+def graph_of(f: Callable[..., Any], *args: Any) -> Graph:
+    return optimised(fg.jit(f).lower(*args).graph)
+
+
+def clustered(f: Callable[..., Any], *args: Any) -> tuple[int, list[str]]:
+    """How many clusters a function has, and the names of what is left to NumPy."""
+
+    def make(cluster: Graph) -> Callable[..., Any]:
+        fused_kernel(cluster)
+        return lambda *xs: evaluate(cluster, xs)
+
+    mixed = with_clusters(graph_of(f, *args), make)
+    assert mixed is not None
+    names = [equation.primitive.name for equation in mixed.equations]
+    for x, y in zip(evaluate(mixed, args), evaluate(graph_of(f, *args), args), strict=True):
+        np.testing.assert_array_equal(x, y)
+    return names.count("native_cluster"), [n for n in names if n != "native_cluster"]
+
+
+def check(f: Callable[..., Any], *args: Any, tolerance: float = 1e-12) -> None:
+    expected = evaluate(graph_of(f, *args), args)
+    run = fg.jit(f)
+    found = fg.tree_util.tree_leaves(run(*args))
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * np.max(np.abs(y)))
+    assert "define" in run.lower(*args).native
+
+
+def network(w: Any, b: Any, v: Any, x: Any, y: Any) -> Any:
+    h = np.maximum(x @ w + b, 0.0) * 1.5
+    z = h @ v
+    z = z - np.max(z, axis=1, keepdims=True)
+    return -np.sum(y * (z - 1.0 / (np.sum(z * z, axis=1, keepdims=True) + 1.0)))
+
+
+PARTS = (rng.normal(size=(30, 40)), rng.normal(size=40), rng.normal(size=(40, 5)),
+         rng.normal(size=(900, 30)), rng.normal(size=(900, 5)))  # fmt: skip
+
+
+def test_a_network_has_a_cluster_between_its_products(native: None) -> None:
+    step = fg.value_and_grad(network, argnums=(0, 1, 2))
+    check(step, *PARTS)
+    count, left = clustered(step, *PARTS)
+    assert count == 3
+    assert set(left) <= {"dot_general", "reduce_sum", "div", "neg"}
+
+
+def test_a_normalised_vector_is_two_runs_over_memory(native: None) -> None:
+    def f(x: Any) -> Any:
+        return x / np.sqrt(np.sum(x * x + 1.0)) - 2.0 * x
+
+    x = rng.normal(size=300_000)
+    check(f, x)
+    assert clustered(f, x) == (2, ["sqrt"])
+
+
+def test_what_loops_do_not_know_stands_between_clusters(native: None) -> None:
+    def f(x: Any) -> Any:
+        y = np.cumsum(x * 2.0 - 1.0)
+        z = np.sort(y * x + 1.0)
+        return np.sum(z * y * y), z[::2]
+
+    x = rng.normal(size=20_000)
+    check(f, x)
+    count, left = clustered(f, x)
+    assert count == 3
+    assert left == ["cumsum", "sort", "getitem"]
+
+
+def test_inputs_in_other_layouts(native: None) -> None:
+    f = fg.jit(lambda w, b, v, x, y: network(w, b, v, x, y))
+    expected = network(*PARTS)
+    turned = [np.asfortranarray(part) for part in PARTS]
+    strided = [np.repeat(part, 2, axis=0)[::2] for part in PARTS]
+    for part in strided:
+        part.setflags(write=False)
+    for parts in (PARTS, turned, strided):
+        np.testing.assert_allclose(f(*parts), expected, rtol=1e-12)
+
+
+def test_effects_keep_their_order(native: None) -> None:
+    seen: list[float] = []
+
+    def f(x: Any) -> Any:
+        y = x * 2.0 + 1.0
+        fg.debug.callback(lambda a: seen.append(float(a[0])), y)
+        return y * x - 3.0
+
+    x = rng.normal(size=10_000)
+    np.testing.assert_array_equal(fg.jit(f)(x), (x * 2.0 + 1.0) * x - 3.0)
+    assert seen == [x[0] * 2.0 + 1.0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_mixed_graphs(native: None, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    steps = [(int(draw.integers(0, 9)), int(draw.integers(0, 50)), int(draw.integers(0, 50)))
+             for _ in range(12)]  # fmt: skip
+
+    def f(x: Any, w: Any) -> Any:
+        values = [x, x * 0.5 + 1.0]
+        for kind, i, j in steps:
+            a, b = values[i % len(values)], values[j % len(values)]
+            if kind < 2:
+                values.append([a * 0.5 + b, a - 0.25 * b * b / (1.0 + b * b)][kind])
+            elif kind == 2:
+                values.append((a @ w) * 0.1)
+            elif kind == 3:
+                values.append(np.cumsum(a, axis=0) * 0.01)
+            elif kind == 4:
+                values.append(a / (1.0 + np.sum(np.abs(b), axis=j % 2, keepdims=True)))
+            elif kind == 5:
+                values.append(a - np.mean(b))
+            elif kind == 6:
+                values.append(np.concatenate([a[1:] - b[:-1], b[:1]]))
+            elif kind == 7:
+                values.append(np.sort(a, axis=0))
+            else:
+                values.append(np.maximum(a, b) - np.max(a, axis=1)[:, None])
+        return np.sum(values[-1] * values[-2]), values[-3] + 1.0
+
+    x, w = draw.normal(size=(300, 40)), draw.normal(size=(40, 40))
+    expected = evaluate(graph_of(f, x, w), (x, w))
+    for a, b in zip(fg.jit(f)(x, w), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * np.max(np.abs(b)))
+    gradient = fg.grad(lambda x, w: f(x, w)[0])
+    (expected_gradient,) = evaluate(graph_of(gradient, x, w), (x, w))
+    scale = np.max(np.abs(expected_gradient))
+    np.testing.assert_allclose(fg.jit(gradient)(x, w), expected_gradient, atol=1e-9 * scale)

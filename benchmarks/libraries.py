@@ -20,14 +20,18 @@ from benchmarks.cases.case import Case
 
 FUNGRAD, EAGER, HAND = "fungrad jit", "fungrad eager", "by hand"
 JAX, JAX_EAGER = "JAX jit", "JAX eager"
+ON_JAX = "fungrad on JAX"
 AUTOGRAD, TORCH, TORCH_COMPILED = "autograd", "PyTorch", "PyTorch compiled"
 MODULES = {
     JAX: "jax",
     JAX_EAGER: "jax",
+    ON_JAX: "jax",
     AUTOGRAD: "autograd",
     TORCH: "torch",
     TORCH_COMPILED: "torch",
 }
+MOST_STEPS = 256
+"""Of a while loop in reverse mode on XLA."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,12 @@ def _jax(staged: bool) -> Library:
         return lambda *args: jax.tree_util.tree_map(np.asarray, run(*args))
 
     return Library(jnp, terms, prepare)
+
+
+def _on_jax() -> Library:
+    """fungrad's derivatives of NumPy's functions, run by XLA."""
+    fungrad, compiled = _fungrad(False).ad, _jax(True)
+    return Library(np, fungrad, lambda f: compiled.prepare(fungrad.to_jax(f, max_steps=MOST_STEPS)))
 
 
 def _autograd() -> Library:
@@ -226,6 +236,7 @@ LIBRARIES: dict[str, Callable[[], Library]] = {
     AUTOGRAD: _autograd,
     JAX: lambda: _jax(True),
     JAX_EAGER: lambda: _jax(False),
+    ON_JAX: _on_jax,
     TORCH: lambda: _torch(False),
     TORCH_COMPILED: lambda: _torch(True),
 }

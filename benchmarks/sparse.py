@@ -2,12 +2,15 @@
 
     python -m benchmarks.sparse [--size 100000]
 
-Each row is CPU time, the minimum of interleaved rounds, in evaluations of the function.
+Each row is CPU time, the minimum of interleaved rounds, in evaluations of the function as it is
+written; set-up is the second one in its process. asdex and CasADi are compared where installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import resource
 import time
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +79,80 @@ def bundle(count: int = 8_000) -> tuple[Callable[[Any], Any], np.ndarray]:
     return residuals, x
 
 
+def bratu_of(exp: Callable[[Any], Any], pad: Any) -> Callable[[Any], Any]:
+    """`bratu` with the functions of another library."""
+
+    def residual(u: Any) -> Any:
+        side = int(np.sqrt(u.shape[0]))
+        grid = pad(u.reshape((side, side)), 1)
+        inner = grid[1:-1, 1:-1]
+        around = grid[2:, 1:-1] + grid[:-2, 1:-1] + grid[1:-1, 2:] + grid[1:-1, :-2]
+        return (4 * inner - around - 0.01 * exp(inner)).reshape(-1)
+
+    return residual
+
+
+def casadi_bratu(u: Any) -> Any:
+    """`bratu` in CasADi's words, of an SX column."""
+    import casadi as ca
+
+    side = int(np.sqrt(u.shape[0]))
+    inner = ca.reshape(u, side, side)
+    row, column = ca.SX(1, side), ca.SX(side, 1)
+    around = ca.vertcat(inner[1:, :], row) + ca.vertcat(row, inner[:-1, :])
+    around += ca.horzcat(inner[:, 1:], column) + ca.horzcat(column, inner[:, :-1])
+    return ca.reshape(4 * inner - around - 0.01 * ca.exp(inner), -1, 1)
+
+
+def casadi_rosenbrock(x: Any) -> Any:
+    """`rosenbrock` in CasADi's words."""
+    import casadi as ca
+
+    return ca.sum1(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+class _Peer:
+    """A derivative of another library: in its own form, and as SciPy's."""
+
+    def __init__(self, run: Callable[[np.ndarray], Any], matrix: Callable[[Any], Any]) -> None:
+        self.run = run
+        self.matrix = matrix
+
+
+def casadi_derivative(f: Any, order: int, x: np.ndarray) -> _Peer:
+    """CasADi's compiled Jacobian or Hessian, as a function of an ndarray, made now."""
+    import casadi as ca
+
+    u = ca.SX.sym("u", x.size)
+    matrix = ca.jacobian(f(u), u) if order == 1 else ca.hessian(f(u), u)[0]
+    run = ca.Function("derivative", [u], [matrix])
+    return _Peer(run, lambda found: found.sparse())
+
+
+def asdex_derivative(f: Any, order: int, x: np.ndarray) -> _Peer:
+    """asdex's sparse Jacobian or Hessian of a function of jax.numpy, set up and compiled now."""
+    import asdex
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    make = asdex.jacobian if order == 1 else asdex.hessian
+    run = jax.jit(make(f, x))
+    jax.block_until_ready(run(x))
+
+    def matrix(found: Any) -> Any:
+        rows, columns = np.asarray(found.indices).T
+        return scipy.sparse.csr_array((np.asarray(found.data), (rows, columns)), found.shape)
+
+    return _Peer(lambda x: jax.block_until_ready(run(x)), matrix)
+
+
+def fungrad_derivative(f: Any, order: int, x: np.ndarray) -> Callable[[np.ndarray], Any]:
+    """fungrad's, with its pattern, its colours and its compiled programs made now."""
+    derivative = fg.sparse.jacobian(f) if order == 1 else fg.sparse.hessian(f)
+    derivative(x)
+    return derivative
+
+
 def interleaved(*functions: Callable[[], Any]) -> list[float]:
     """The least CPU time of each function, called in turn."""
     best = [np.inf] * len(functions)
@@ -87,21 +164,61 @@ def interleaved(*functions: Callable[[], Any]) -> list[float]:
     return best
 
 
+def timed(make: Callable[[], Any]) -> tuple[Any, float]:
+    """What is made, and the CPU time of it."""
+    start = time.process_time()
+    made = make()
+    return made, time.process_time() - start
+
+
 def row(name: str, f: Any, x: np.ndarray, make: Any, rival: Any, rival_name: str) -> None:
     """Prints one case: set-up, one derivative, and its rival, in evaluations of f."""
-    start = time.process_time()
-    derivative = make(f)
-    derivative.pattern(x)
-    setup = time.process_time() - start
+
+    def prepared() -> Any:
+        derivative = make(f)
+        derivative.pattern(x)
+        return derivative
+
+    prepared()  # imports what it needs
+    derivative, setup = timed(prepared)
     derivative(x)
-    compiled = fg.jit(f)
-    compiled(x)
-    one, ours, theirs = interleaved(lambda: compiled(x), lambda: derivative(x), lambda: rival(x))
+    one, ours, theirs = interleaved(lambda: f(x), lambda: derivative(x), lambda: rival(x))
     colours = int(derivative.colours(x).max()) + 1
     print(
         f"{name:24s} {x.size:9,d} unknowns {colours:3d} colours   set-up {setup / one:6.0f} f   "
         f"derivative {ours / one:6.1f} f   {ours / theirs:5.2f} of {rival_name}"
     )
+
+
+def peers(name: str, order: int, x: np.ndarray, of: dict[str, Any]) -> None:
+    """Prints set-up and one derivative of each library, over fungrad's, and checks the values."""
+    makers = {"asdex": asdex_derivative, "CasADi": casadi_derivative}
+    fungrad_derivative(of["fungrad"], order, x)  # imports what it needs
+    ours, setup = timed(lambda: fungrad_derivative(of["fungrad"], order, x))
+    for peer, make in makers.items():
+        if importlib.util.find_spec(peer.lower()) is None:
+            print(f"{name:24s} {peer} is not installed and left out")
+            continue
+        make(of[peer], order, x[:100])
+        theirs, their_setup = timed(lambda m=make, p=peer: m(of[p], order, x))
+        matrix = scipy.sparse.csr_array(theirs.matrix(theirs.run(x)))
+        apart = abs(matrix - ours(x)).max()
+        assert apart <= 1e-12 * abs(matrix).max(), (name, peer, apart)
+        one, other = interleaved(lambda: ours(x), lambda run=theirs.run: run(x))
+        print(
+            f"{name:24s} over {peer:7s} set-up {setup:6.3f} s of {their_setup:6.2f} s "
+            f"({setup / their_setup:.3f})   derivative {1e3 * one:5.2f} ms of "
+            f"{1e3 * other:5.2f} ms ({one / other:.2f})   values apart {apart:.0e}"
+        )
+
+
+def memory(size: int) -> None:
+    """Prints the peak of memory of this process after a Jacobian and a Hessian of `size`."""
+    side = int(np.sqrt(size))
+    x = np.random.default_rng(0).random(side * side)
+    entries = fg.sparse.jacobian(bratu)(x).nnz + fg.sparse.hessian(rosenbrock)(x).nnz
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{x.size:,} unknowns, {entries:,} entries: a peak of {peak:.2f} GiB")
 
 
 def differences(f: Any) -> Any:
@@ -129,6 +246,23 @@ def main() -> None:
         "bundle adjustment", residuals, parameters, fg.sparse.jacobian, differences(residuals),
         "grouped differences",
     )  # fmt: skip
+    libraries: dict[str, Any] = {}
+    if importlib.util.find_spec("asdex") is not None:
+        import jax.numpy as jnp
+
+        libraries = {"asdex": bratu_of(jnp.exp, jnp.pad)}
+    peers("Bratu, Jacobian", 1, x, {"fungrad": bratu, "CasADi": casadi_bratu, **libraries})
+    if libraries:
+        libraries = {
+            "asdex": lambda x: jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+        }
+    peers(
+        "Rosenbrock, Hessian",
+        2,
+        x,
+        {"fungrad": rosenbrock, "CasADi": casadi_rosenbrock, **libraries},
+    )
+    memory(10 * size)
 
 
 if __name__ == "__main__":

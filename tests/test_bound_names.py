@@ -376,3 +376,25 @@ def test_functions_of_the_same_code_that_hold_others():
         ):
             for g in (closed(f), closed(closed(f)), (lambda t: lambda x: t[0](x))([f])):
                 assert fg.grad(g)(0.5) == pytest.approx(slope)
+
+
+def one(x):
+    return 2.0 * x
+
+
+def other(x):
+    return sqrt(x)
+
+
+CHOSEN = one
+
+
+def by_global(x):
+    return CHOSEN(x)
+
+
+def test_a_global_that_is_bound_again(monkeypatch):
+    for f, slope in ((one, 2.0), (other, 0.25), (one, 2.0), (math.sqrt, 0.25)):
+        monkeypatch.setitem(globals(), "CHOSEN", f)
+        for g in (by_global, closed(by_global), lambda x: CHOSEN(x)):
+            assert fg.grad(g)(4.0) == pytest.approx(slope)

@@ -617,3 +617,21 @@ def test_threads_find_paths_together():
     for (x, n), result in zip(calls, found, strict=True):
         np.testing.assert_allclose(result, f.__wrapped__(x, int(n)), rtol=1e-15)
     assert len(f.lower(0.1, 0).paths) == len(set(f.lower(0.1, 0).paths)) <= 18
+
+
+def test_a_compiled_function_follows_the_branches_that_its_caller_follows():
+    inner = fg.jit(signed)
+
+    def f(x):
+        return inner(x) * 2.0 if x > 0.5 else inner(x)
+
+    followed = fg.jit(f, branches="guard")
+    slope = fg.jit(fg.grad(f), branches="guard")
+    for x in (2.0, 0.7, 0.1, -3.0):
+        scale = 2.0 if x > 0.5 else 1.0
+        assert followed(x) == signed(x) * scale
+        assert slope(x) == pytest.approx(fg.grad(signed)(x) * scale, rel=1e-15)
+    with pytest.raises(errors.AbstractBooleanError):
+        inner(2.0)  # called by itself it does not
+    with pytest.raises(errors.AbstractBooleanError):
+        fg.jit(f, branches="guard")(fg.jit(signed, branches="error")(2.0))

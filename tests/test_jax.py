@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,77 @@ def test_others_say_so_and_run_by_callbacks(name: str) -> None:
     if compare(name, callbacks=True):
         with pytest.raises(UnsupportedFunctionError, match=f"no rule for `{name}`.*callbacks=True"):
             compare(name, callbacks=False)
+
+
+SPECIAL = sorted(
+    name
+    for name, primitive in checks.OURS.items()
+    if primitive.module.startswith("fungrad.scipy") and name not in VECTORS
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPECIAL)
+def test_primitives_of_scipy_run_by_entries_or_callbacks(name: str) -> None:
+    assert compare(name, callbacks=True)
+
+
+def gradient_programs(name: str) -> list[tuple[Callable[[Any], Any], np.ndarray, Any]]:
+    """For samples of a primitive: a function of one real argument to a number, the argument, and
+    all arrays that the primitive reads and gives."""
+    primitive = checks.OURS[name]
+    found = []
+    for sample in SAMPLES[name]:
+        if not translatable(sample) or not checks.differentiable(primitive, sample):
+            continue
+        place = checks.active(sample)[0]
+
+        def f(x: Any, sample: Any = sample, place: int = place) -> Any:
+            args = list(sample.args)
+            args[place] = x
+            parts = checks.outputs(primitive, primitive(*args, **sample.params))
+            moving = [p for p in parts if checks.inexact(p)]
+            return sum(np.sum(np.sin(np.real(p)) + np.imag(p)) for p in moving)
+
+        x = np.asarray(sample.args[place])
+        if x.dtype.kind == "f":
+            results = checks.outputs(primitive, primitive(*sample.args, **sample.params))
+            found.append((f, x, [np.asarray(a) for a in (*sample.args, *results)]))
+    return found[:2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in CORE if not n.startswith("external")])
+def test_gradient_programs_do_not_differ(name: str) -> None:
+    for f, x, arrays in gradient_programs(name):
+        gradient = fg.grad(f)
+        try:
+            with np.errstate(all="ignore"):
+                want = gradient(x)
+        except fg.errors.FungradError:  # no rule, or no derivative there
+            continue
+        got = fg.to_jax(gradient, callbacks=True, max_steps=64)(x)
+        assert got.shape == want.shape and got.dtype == want.dtype
+        assert_close(np.asarray(got), want, arrays, name)
+
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
+
+from benchmarks import cases, libraries, on_jax  # noqa: E402
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [*cases.ALL, *on_jax.OWN], ids=lambda case: case.name)
+def test_programs_of_the_benchmark_equal_what_is_written_by_hand(case: Any) -> None:
+    arguments = case.tiny()
+    found = libraries.prepared(libraries.ON_JAX, case)(*arguments)
+    expected = case.by_hand(*arguments)
+    assert fg.tree_structure(found) == fg.tree_structure(expected)
+    for got, right in zip(fg.tree_leaves(found), fg.tree_leaves(expected), strict=True):
+        got, right = np.asarray(got), np.asarray(right)
+        assert got.shape == right.shape and got.dtype == right.dtype == np.float64
+        np.testing.assert_allclose(got, right, rtol=0, atol=1e-10 * np.max(np.abs(right)))
 
 
 # --- derivatives: what JAX would do differently ---------------------------------------------------
@@ -319,6 +392,53 @@ def test_rows_on_eight_devices_need_one_sum() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+PROCESS = """
+import os, sys
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import numpy as np, jax, fungrad as fg
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
+assert len(jax.devices()) == 4 and len(jax.local_devices()) == 2
+rng = np.random.default_rng(0)
+X, y, w = rng.normal(size=(800, 6)), rng.random(800), rng.normal(size=6)
+def loss(w, X, y):
+    return np.mean(np.logaddexp(0.0, X @ w) - y * (X @ w))
+mesh = Mesh(np.array(jax.devices()), ("data",))
+def put(x, spec):  # each process has the rows of its own devices alone
+    sharding = NamedSharding(mesh, spec)
+    return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
+f = jax.jit(fg.to_jax(fg.value_and_grad(loss)), out_shardings=NamedSharding(mesh, P()))
+value, gradient = f(put(w, P()), put(X, P("data")), put(y, P("data")))
+want = fg.value_and_grad(loss)(w, X, y)
+np.testing.assert_allclose(np.asarray(value), want[0], rtol=1e-12)
+np.testing.assert_allclose(np.asarray(gradient), want[1], rtol=1e-10)
+print("agrees", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_of_two_devices_each() -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, address, str(number)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    try:
+        for process in started:
+            out, err = process.communicate(timeout=120)
+            assert process.returncode == 0 and "agrees" in out, err
+    finally:
+        for process in started:
+            process.kill()
 
 
 # --- from_jax -------------------------------------------------------------------------------------

@@ -160,3 +160,76 @@ def test_nothing_of_scipy_is_imported_for_it():
         "assert scipy.special.logsumexp is original\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- functions of SciPy themselves, and what was made of plain arrays ---------------------------
+
+DIRECT = {
+    "logsumexp": (special.logsumexp, X),
+    "norm.logpdf": (stats.norm.logpdf, X),
+    "entropy": (stats.entropy, X),
+    "inv": (linalg.inv, A @ A.T),
+    "det": (linalg.det, A @ A.T),
+    "pearsonr": (lambda x: stats.pearsonr(x, np.array([1.0, 3.0, 2.0])).statistic, X),
+    "pvalue of pearsonr": (lambda x: stats.pearsonr(x, np.array([1.0, 3.0, 2.0]))[1], X),
+}
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_functions_that_are_transformed_themselves(name):
+    f, x = DIRECT[name]
+    expected = f(x)
+    np.testing.assert_allclose(fg.jit(f)(x), expected, rtol=1e-12)
+    np.testing.assert_allclose(fg.vjp(f, x)[0], expected, rtol=1e-12)
+    found = fg.vmap(f)(np.stack([x, 1.1 * x]))
+    np.testing.assert_allclose(found, [expected, f(1.1 * x)], rtol=1e-12)
+    np.testing.assert_allclose(fg.jacfwd(f)(x), fg.jit(fg.jacrev(f))(x), rtol=1e-9, atol=1e-12)
+    direction = np.linspace(-1.0, 1.0, x.size).reshape(x.shape)
+    step = (f(x + 1e-6 * direction) - f(x - 1e-6 * direction)) / 2e-6
+    np.testing.assert_allclose(fg.jvp(f, (x,), (direction,))[1], step, rtol=1e-6, atol=1e-8)
+    assert untouched()
+
+
+KNOTS = np.array([0.0, 0.7, 1.5, 2.0, 3.1, 4.0])
+VALUES = np.array([[1.0, -2.0, 3.0, 0.5, 0.1, 1.0], [0.3, 0.2, -1.0, 2.0, 1.0, 0.3]])
+MADE = {
+    "CubicSpline": interpolate.CubicSpline(KNOTS, VALUES[0]),
+    "CubicSpline of rows": interpolate.CubicSpline(KNOTS, VALUES, axis=1),
+    "a periodic one": interpolate.CubicSpline(KNOTS, VALUES[1], bc_type="periodic"),
+    "one that ends": interpolate.CubicSpline(KNOTS, VALUES[0], extrapolate=False),
+    "its derivative": interpolate.CubicSpline(KNOTS, VALUES[0]).derivative(),
+    "PchipInterpolator": interpolate.PchipInterpolator(KNOTS, VALUES[0]),
+    "Akima1DInterpolator": interpolate.Akima1DInterpolator(KNOTS, VALUES[0]),
+    "PPoly": interpolate.PPoly(VALUES[:, :5], KNOTS),
+    "make_interp_spline": interpolate.make_interp_spline(KNOTS, VALUES.T, k=4),
+    "BSpline of rows": interpolate.make_interp_spline(KNOTS, VALUES, axis=1),
+    "UnivariateSpline": interpolate.UnivariateSpline(KNOTS, VALUES[0], s=0),
+    "interp1d": interpolate.interp1d(KNOTS, VALUES, fill_value="extrapolate"),
+    "RegularGridInterpolator": (
+        lambda f: lambda x: f(np.stack([x, 0.2 * x], axis=-1))
+    )(interpolate.RegularGridInterpolator((KNOTS, np.arange(2.0)), VALUES.T)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_interpolants_that_were_made_of_plain_arrays(name):
+    f = MADE[name]
+    points = np.array([0.3, 1.1, 2.5])
+    h = 1e-6
+    for x in (points, points[1], points.reshape(3, 1)):
+        expected = f(x)
+        for found in (fg.jit(f)(x), fg.vjp(f, x)[0], fg.jit(lambda x, f=f: f(x))(x)):
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+        step = (f(x + h) - f(x - h)) / (2 * h)
+        ones = np.ones_like(x)
+        np.testing.assert_allclose(fg.jvp(f, (x,), (ones,))[1], step, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(fg.vmap(f)(points), [f(x) for x in points], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(fg.jacrev(f)(1.1), fg.jacfwd(f)(1.1), rtol=1e-12)
+    assert untouched() and type(f(points)) is np.ndarray
+
+
+def test_integrals_of_interpolants():
+    f = MADE["CubicSpline"]
+    area = lambda x: f.integrate(0.2, x)  # noqa: E731
+    assert fg.grad(area)(2.5) == pytest.approx(float(f(2.5)), rel=1e-12)
+    assert fg.jit(area)(2.5) == pytest.approx(float(f.integrate(0.2, 2.5)), rel=1e-12)

@@ -347,3 +347,16 @@ def test_mistakes():
 def test_the_namespace_is_scipys():
     assert interpolate.griddata is scipy.interpolate.griddata
     assert {"griddata", "CubicSpline"} <= set(dir(interpolate))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_the_axis_of_coefficients(axis):
+    c = np.random.default_rng(4).normal(size=(5, 2, 3, 4))
+    x = np.arange(c.shape[axis + 1] + 1.0)
+    mine = fg.scipy.interpolate.PPoly(c, x, axis=axis)
+    theirs = scipy.interpolate.PPoly(c, x, axis=axis)
+    at = np.array([[0.3, 1.2], [0.0, 0.9]])
+    np.testing.assert_allclose(mine(at), theirs(at), rtol=1e-13)
+    np.testing.assert_allclose(mine.derivative()(at), theirs.derivative()(at), rtol=1e-13)
+    with pytest.raises(ValueError, match="axis=3 must be between 0 and 2"):
+        fg.scipy.interpolate.PPoly(c, x, axis=3)

@@ -60,6 +60,20 @@ def choose(value: str) -> None:
     state.branches = str(checked(value, "fg.config.branches"))
 
 
+def chosen(branches: str | None) -> str:
+    """What holds for a function of this choice: that of the function which calls it, if it has none
+    of its own, and else the setting.
+    """
+    if branches is not None:
+        return branches
+    trace: Trace | None = current()
+    while trace is not None:
+        if isinstance(trace, GuardTrace):
+            return "guard"
+        trace = trace.parent
+    return state.branches
+
+
 class UnguardedTrace(GraphTrace):
     """Records a compiled function that follows no branches."""
 

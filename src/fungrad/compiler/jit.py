@@ -202,10 +202,12 @@ class Jitted(OfFunction):
         """
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = flat_leaves(dynamic)
+        branches = branch_guards.chosen(self._branches)
         key = (
             treedef,
             static,
             tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]),
+            branches,
         )
         try:
             staged = self._cache.get(key)
@@ -219,7 +221,7 @@ class Jitted(OfFunction):
             self._streak = 0
             return leaves, staged, None
         self._misses += 1
-        staged, way = self._stage(static, treedef, key[2], leaves)
+        staged, way = self._stage(static, treedef, key[2], leaves, branches)
         captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
         if not captured:  # values of another trace live as long as it does, and no longer
             self._notice(key)
@@ -263,7 +265,12 @@ class Jitted(OfFunction):
         )
 
     def _stage(
-        self, static: Any, treedef: pytree.TreeDef, types: Sequence[Type], leaves: Sequence[Any]
+        self,
+        static: Any,
+        treedef: pytree.TreeDef,
+        types: Sequence[Type],
+        leaves: Sequence[Any],
+        branches: str,
     ) -> tuple[Staged | Paths, Way | None]:
         def apply(dynamic: Any) -> Any:
             args, kwargs = joined(static, *dynamic)
@@ -278,7 +285,7 @@ class Jitted(OfFunction):
             staged = stage_tree(self._f, apply, treedef, types, names, what, make, rows)
             return staged._replace(graph=self.choose(staged.graph))
 
-        if (self._branches or branch_guards.state.branches) == "error":
+        if branches == "error":
             return stage(UnguardedTrace), None
         paths = Paths(stage, describe(self._f), self._max_paths, self._inline)
         if not current().records:

@@ -2,7 +2,8 @@
 
 `array_namespace(x, y)` of array_api_compat, which SciPy and scikit-learn have copies of, finds
 fungrad.numpy for a traced array and NumPy for a plain one, and refuses the two. Plain arrays and
-numbers stand beside traced ones here, so that fungrad.numpy is the namespace of both.
+numbers stand beside traced ones here, so that fungrad.numpy is the namespace of both. Where
+SciPy takes NumPy's namespace for all arrays, its `clip`, which writes by masks, is NumPy's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.tracing import interception
-from fungrad.tracing.created_arrays import Written
+from fungrad.tracing.created_arrays import Written, holds_traced
 from fungrad.tracing.trace import EVAL, Tracer, current
 
 HOMES = ("array_api_compat", "scipy._lib.array_api_compat", "sklearn.externals.array_api_compat")
@@ -44,7 +45,19 @@ def _replacements(module: ModuleType) -> Mapping[str, Any]:
             if vars(module).get(name) is own}  # fmt: skip
 
 
+def _clipping(module: ModuleType) -> Mapping[str, Any]:
+    original = module.clip
+
+    @functools.wraps(original)
+    def clip(*args: Any, **kwargs: Any) -> Any:
+        traced = current() is not EVAL and any(map(holds_traced, (*args, *kwargs.values())))
+        return (np.clip if traced else original)(*args, **kwargs)
+
+    return {"clip": clip}
+
+
 for _home in HOMES:
+    interception.register_later(f"{_home}.numpy", _clipping)
     interception.register_later(f"{_home}.common._helpers", _replacements)
 
 __all__: list[str] = []

@@ -2,8 +2,9 @@
 
 SciPy's functions make ndarrays of their arguments and hand them to compiled code. Each name here
 stands for SciPy's own as long as no argument is traced; else for that of `fungrad.scipy`, with the
-same arguments. A module of SciPy is looked at once it is imported by others, and one of fungrad's
-when a traced value is met: nothing is imported for this table.
+same arguments. So do methods of interpolants that were made of plain arrays. A module of SciPy is
+looked at once it is imported by others, and one of fungrad's when a traced value is met: nothing is
+imported for this table.
 """
 
 from __future__ import annotations
@@ -107,12 +108,16 @@ def vars_of(value: Any) -> list[Any]:
     return list(getattr(value, "__dict__", {}).values())
 
 
+_COMPOSED = "fungrad.scipy.", "fungrad.numpy.", "fungrad.primitives."
+"""Where our functions are made of SciPy's."""
+
+
 def _given(args: Any, kwargs: Any) -> bool:
     """Whether somebody, and not a function of ours, calls with something traced."""
     return (
         current() is not EVAL
         and any(holds_traced(arg) for arg in (*args, *kwargs.values()))
-        and not str(sys._getframe(2).f_globals.get("__name__")).startswith("fungrad.")
+        and not str(sys._getframe(2).f_globals.get("__name__")).startswith(_COMPOSED)
     )
 
 
@@ -230,6 +235,50 @@ def _distribution(part: str, name: str, original: Any) -> Any:
     return distribution
 
 
+_LIKE: dict[str, Callable[[Any, Any], Any]] = {
+    "PPoly": lambda ours, made: ours.PPoly._made(made.c, made.x, made.extrapolate, made.axis),
+    "BSpline": lambda ours, made: ours.BSpline._made(
+        (made.t, made.c), (made.k, made.extrapolate, made.axis)
+    ),
+    "UnivariateSpline": lambda ours, made: (
+        None if made.ext else ours.BSpline._made(made._eval_args[:2], (made._eval_args[2], True, 0))
+    ),
+    "interp1d": lambda ours, made: ours.interp1d(
+        made.x,
+        made.y,
+        made._kind,
+        made.axis,
+        bounds_error=made.bounds_error,
+        fill_value="extrapolate" if made._extrapolate else made.fill_value,
+    ),
+    "RegularGridInterpolator": lambda ours, made: ours.RegularGridInterpolator(
+        made.grid, made.values, made.method, made.bounds_error, made.fill_value
+    ),
+}
+"""By the name of a class of scipy.interpolate: fungrad's interpolant like one of SciPy's."""
+
+
+def _register_methods(name: str, kind: type) -> None:
+    """Lets methods of plain interpolants of a class take traced arguments, too."""
+    for method in ("__call__", "integrate"):
+        home = next((base for base in kind.__mro__ if method in vars(base)), None)
+        if home is not None:
+            function = _method(name, kind, method, vars(home)[method])
+            interception.register_methods(home, {method: function})
+
+
+def _method(name: str, kind: type, method: str, original: Callable[..., Any]) -> Any:
+    @functools.wraps(original)
+    def function(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, kind) and _given(args, kwargs):
+            ours = getattr(_LIKE[name](_module("interpolate"), self), method, None)
+            if ours is not None:
+                return ours(*args, **kwargs)
+        return original(self, *args, **kwargs)
+
+    return function
+
+
 def _replacements(part: str) -> Callable[[ModuleType], Mapping[str, Any]]:
     def make(module: ModuleType) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -241,6 +290,8 @@ def _replacements(part: str) -> Callable[[ModuleType], Mapping[str, Any]]:
                 found[name] = _class(part, name, original)
             elif original is not None:
                 found[name] = _distribution(part, name, original)
+        for name in _LIKE if part == "interpolate" else ():
+            _register_methods(name, getattr(module, name))
         return found
 
     return make

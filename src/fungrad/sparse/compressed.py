@@ -13,7 +13,7 @@ from fungrad.errors import ArgumentError, MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.sparse import colouring
 from fungrad.sparse.derivative import Arguments, Derivative, forward, reverse, second
-from fungrad.sparse.patterns import Pattern, scipy_sparse
+from fungrad.sparse.patterns import Pattern, csr, scipy_sparse
 from fungrad.sparse.propagation import is_dense, of_linear_map
 from fungrad.tracing.source_location import describe, user_line
 
@@ -58,18 +58,24 @@ class Compressed:
         products, places = read
         self._size = sum(a.type.size for a in derivative.product.outputs)
         self._read = products.astype(np.intp) * self._size + places
+        self._spare: list[np.ndarray] = []
 
     def at(self, values: Sequence[Any]) -> tuple[Sequence[Any], np.ndarray]:
         """The outputs at a point, and the entries of the derivative in the pattern's order."""
         outputs, product = self.derivative.at(values)
-        dtype = np.result_type(*[a.type.dtype for a in self.derivative.product.outputs])
-        found = np.empty((len(self.seeds), self._size), dtype)
+        try:  # each thread takes one of the arrays that earlier calls have left
+            found = self._spare.pop()
+        except IndexError:
+            dtype = np.result_type(*[a.type.dtype for a in self.derivative.product.outputs])
+            found = np.empty((len(self.seeds), self._size), dtype)
         for row, seed in zip(found, self.seeds, strict=True):
             start = 0
             for part in product(seed):
                 row[start : start + part.size] = part.reshape(-1)
                 start += part.size
-        return outputs, found.reshape(-1).take(self._read)
+        entries = found.reshape(-1).take(self._read, mode="clip")  # without a check
+        self._spare.append(found)
+        return outputs, entries
 
     def check(self, values: Sequence[Any], entries: np.ndarray) -> None:
         """Compares a product of the matrix with the same product of the function.
@@ -124,7 +130,7 @@ def canonical(pattern: Any) -> Pattern:
     result = scipy_sparse().csr_array(result != 0) if result.dtype != np.bool_ else result
     result.sum_duplicates()
     result.eliminate_zeros()
-    return result
+    return csr(result.indices, result.indptr, result.shape[1])
 
 
 def given_pattern(pattern: Any, shape: tuple[int, int]) -> Pattern:

@@ -9,13 +9,14 @@ pattern.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fungrad.compiler.jit import Jitted, jit
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Equation, Graph
+from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.retracing.graph_transforms import split, strong
 from fungrad.support import pytree
@@ -71,10 +72,17 @@ def _apart(whole: Graph, known: int, outputs: int) -> bool:
     return reached.isdisjoint(map(id, whole.outputs[:outputs]))
 
 
-def _arrays(equations: Sequence[Equation]) -> set[int]:
-    """The equations whose results can be handed on: records of loops are made anew."""
-    opaque = [any(v.type.dtype.kind == "O" for v in e.outputs) for e in equations]
-    return {id(e) for e, is_opaque in zip(equations, opaque, strict=True) if not is_opaque}
+def _arrays(whole: Graph, equations: Sequence[Equation]) -> set[int]:
+    """The equations whose results are handed on: not records of loops, which are made anew, nor
+    what follows from numbers alone, which the optimiser makes part of the product."""
+    found: set[int] = set()
+    fixed = {id(v) for v, _ in whole.constants if not v.type.shape}
+    for e in equations:
+        if all(isinstance(atom, Literal) or id(atom) in fixed for atom in e.inputs):
+            fixed.update(map(id, e.outputs))
+        elif all(v.type.dtype.kind != "O" for v in e.outputs):
+            found.add(id(e))
+    return found
 
 
 class Arguments:
@@ -129,7 +137,7 @@ class Derivative:
         whole = self._staged(f, argnums, given, types, vectors)
         if not _apart(whole, len(types), len(self.outputs)):
             whole = self._staged(f, argnums, given, types, vectors, again=True)
-        cut = split(whole, len(types), len(self.outputs), (), _arrays)
+        cut = split(whole, len(types), len(self.outputs), (), partial(_arrays, whole))
         self.product: Graph = cut.backward
         self.residuals = len(cut.backward.inputs) - len(vectors)
         first = cut.forward

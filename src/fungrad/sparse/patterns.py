@@ -20,6 +20,9 @@ Pattern = Any
 LIMIT = 1 << 28
 """The most entries of a pattern (8 bytes each while it is made)."""
 
+NARROW = 1 << 31
+"""Indices below have 32 bits: half the memory to read, and what SciPy's solvers take."""
+
 
 def scipy_sparse() -> Any:
     """The module scipy.sparse; an error that names the extra where SciPy is missing."""
@@ -39,6 +42,8 @@ def positions(shape: Sequence[int]) -> np.ndarray:
 
 def csr(indices: np.ndarray, indptr: np.ndarray, count: int) -> Pattern:
     """The pattern with the given compressed rows over `count` inputs."""
+    if max(len(indices), count, len(indptr)) < NARROW:
+        indices, indptr = indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)
     data = np.ones(len(indices), np.bool_)
     return scipy_sparse().csr_array((data, indices, indptr), shape=(len(indptr) - 1, count))
 
@@ -55,6 +60,8 @@ def empty(size: int, count: int) -> Pattern:
 
 def take(pattern: Pattern, rows: np.ndarray) -> Pattern:
     """The rows of a pattern in an order; a row may be named more than once."""
+    if rows.size and rows[-1] - rows[0] + 1 == rows.size and np.all(rows[1:] > rows[:-1]):
+        return pattern[rows[0] : rows[-1] + 1]  # which is faster
     _check_size(int(np.diff(pattern.indptr)[rows].sum()))
     return pattern[rows]
 
@@ -78,6 +85,10 @@ def union(patterns: Sequence[Pattern | None]) -> Pattern | None:
 
 def mapped(targets: np.ndarray, sources: np.ndarray, size: int, pattern: Pattern) -> Pattern:
     """The pattern of `size` elements, where each target depends on what its source depends on."""
+    if np.bincount(targets, minlength=1).max() <= 1:  # no sums
+        numbers = np.zeros(size, np.int64)
+        numbers[targets] = sources + 1
+        return take_numbered(pattern, numbers)
     shape = (size, pattern.shape[0])
     _check_size(int(np.diff(pattern.indptr)[sources].sum()))
     ones = np.ones(len(targets), np.bool_)

@@ -21,6 +21,8 @@ import numpy as np
 Binding = tuple[Any, Any, Any, Any]
 """The owner of a place (a dict, list, class, function or cell), the key or name of the place there,
 the object in it, and the one that takes its place."""
+Names = list[tuple[dict[str, Any], str, Any]]
+"""Globals, names in them, and their values."""
 Replaced = Callable[[Any], tuple[Any, Any] | None]
 """Gives a replaced function and ours for either of them, None for all else."""
 Known = Callable[[Any, Any], Binding | None]
@@ -47,6 +49,10 @@ def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
     for all else.
     """
     kind = type(value)
+    if kind is MethodType and depth:  # of an instance that another stands for
+        pair = replaced(value.__self__)
+        name = getattr(value.__func__, "__name__", "")
+        return getattr(pair[1], name, None) if pair is not None else None
     if kind is not tuple and kind is not staticmethod and kind is not functools.partial:
         pair = replaced(value)
         return None if pair is None else pair[1]
@@ -151,7 +157,7 @@ class _Reader:
                 names = vars(value)  # a module of another class may answer for them itself
                 self._space(names, names if type(value) is ModuleType else None, True)
         elif isinstance(value, type):
-            self._class(value, shared)
+            self._class(value)
         elif kind is tuple or kind is staticmethod or isinstance(value, functools.partial):
             parts, named = _parts(value)
             self._wait(shared, *filter(_may_call, (*parts, *named.values())))
@@ -175,15 +181,15 @@ class _Reader:
         if type(own) is dict:
             self._space(own, own, shared)
 
-    def _class(self, value: type, shared: bool) -> None:
+    def _class(self, value: type) -> None:
         for base in value.__mro__:
             if (base is not value and id(base) in self._seen) or not _read_by(base.__module__):
                 continue
             self._seen[id(base)] = base
             own = vars(base)
-            self._space(own, base, shared)  # and what is called without being named:
-            called = [own[n] for n in own if n[:2] == "__" and type(own[n]) is FunctionType]
-            self._wait(shared, *called)
+            self._space(own, base, True)  # and what is called without being named:
+            for name in [n for n in own if n[:2] == "__" and type(own[n]) is FunctionType]:
+                self._place(base, name, True)
 
     def _space(self, space: Any, place: Any, shared: bool) -> None:
         self._spaces.append((space, place, shared))
@@ -371,6 +377,27 @@ def _contents(cells: Any) -> list[Any]:
         return []
 
 
+def named_by(f: Any) -> Names:
+    """The globals that a function, and those that it closes over, name and that may call something:
+    functions, objects, tables.
+    """
+    found: Names = []
+    functions = [f, *_contents(f.__closure__ or ())] if type(f) is FunctionType else []
+    for function in functions:
+        if type(function) is FunctionType:
+            space = function.__globals__
+            found += [(space, n, space[n]) for n in function.__code__.co_names if n in space]
+    return [one for one in found if type(one[2]) not in _PLAIN and type(one[2]) is not ModuleType]
+
+
+def still(names: Names) -> bool:
+    """Whether globals stand for what they stood for."""
+    for space, name, value in names:
+        if space.get(name) is not value:
+            return False
+    return True
+
+
 def traced_function(label: Any) -> Any:
     """The user's function that a trace runs: what its label, which describes it, closes over."""
     if type(label) is FunctionType and label.__closure__:
@@ -399,6 +426,6 @@ def _users(f: Any) -> Any:
 
 
 __all__ = [
-    "KEPT", "Binding", "bindings_in", "bindings_of", "exchange", "held_at", "key_of", "stand_in",
-    "traced_function",
+    "KEPT", "Binding", "bindings_in", "bindings_of", "exchange", "held_at", "key_of", "named_by",
+    "stand_in", "still", "traced_function",
 ]  # fmt: skip

@@ -22,10 +22,13 @@ from fungrad.errors import ArgumentError
 from fungrad.tracing.bound_names import (
     KEPT,
     Binding,
+    Names,
     bindings_in,
     bindings_of,
     exchange,
     key_of,
+    named_by,
+    still,
     traced_function,
 )
 
@@ -56,9 +59,11 @@ _waiting: dict[str, Callable[[ModuleType], Mapping[str, Any]]] = {}
 """By the name of a module that was not imported so far: what makes its replacements."""
 _packages: dict[str, list[Binding]] = {}
 """By the names given to `intercept`: what was found there."""
-_found: dict[Any, list[Binding]] = {}
-"""By the code of functions that were traced: the names bound before that they can call by."""
-_simple: dict[int, tuple[CodeType, int, list[Binding]]] = {}
+_found: dict[Any, tuple[list[Binding], Names]] = {}
+"""By the code of functions that were traced: the places bound before that they can call by, and
+the globals that the code names, which stand for something else after they are bound again.
+"""
+_simple: dict[int, tuple[CodeType, int, list[Binding], Names]] = {}
 """The same of functions that close over nothing, by the identity of their code, with the number of
 their globals when they were read.
 """
@@ -107,6 +112,15 @@ def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]])
     replacing = next(made for found, made, _ in _modules if found is module)
     for name, replacement in replacements.items():
         setattr(replacing, name, _replaced(module, name, replacement))
+
+
+def register_methods(type_: type, replacements: Mapping[str, Callable[..., Any]]) -> None:
+    """Names methods of a class that others shall replace in functions that can reach the class, or
+    an instance of it.
+    """
+    for name, replacement in replacements.items():
+        own = _originals[replacement] = vars(type_)[name]
+        _ours[id(own)] = replacement
 
 
 def register_later(name: str, make: Callable[[ModuleType], Mapping[str, Any]]) -> None:
@@ -195,22 +209,27 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
         if type(f) is FunctionType and f.__closure__ is None:
             simple = _simple.get(id(f.__code__))
             if simple is not None and simple[1] == len(f.__globals__):
-                return simple[2]
+                names = simple[3]
+                if not names or still(names):
+                    return simple[2]
     f = traced_function(label) or traced_function(made)  # a label may be words alone
     if f is None:
         return []
     key = key_of(f)
-    found = _found.get(key)
-    if found is None:
+    known = _found.get(key)
+    if known is not None and (not known[1] or still(known[1])):
+        found, names = known
+    else:
         if len(_found) >= KEPT:
             _found.clear()
             _simple.clear()
+        names = named_by(f)
         found, shared = bindings_of(f, made, replaced, _known)
         if not shared:
             return found
-        _found[key] = found
+        _found[key] = found, names
     if len(key) == 2:
-        _simple[id(key[0].code)] = key[0].code, key[1], found
+        _simple[id(key[0].code)] = key[0].code, key[1], found, names
     return found
 
 

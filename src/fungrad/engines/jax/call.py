@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.engines.jax import loops as loops  # its rules
-from fungrad.engines.jax.graphs import differentiable, run
+from fungrad.engines.jax.graphs import differentiable, opaque, run
 from fungrad.engines.jax.table import Options, jax, jnp
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
@@ -66,7 +66,7 @@ def _function(graph: Graph, options: Options, derivatives: str | None) -> Callab
         return differentiable(graph, options)
     if derivatives == "jax":
         return lambda *args: run(graph, args, options)
-    function = jax.custom_vjp(lambda *args: run(graph, args, options))
+    function = opaque(graph, options)
 
     def refuse(*args: Any) -> Any:
         raise ArgumentError(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.engines.jax import arrays, elementwise, linear_algebra, random  # noqa: F401 - rules
 from fungrad.engines.jax.table import RULES, STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import UnsupportedFunctionError
@@ -105,9 +106,17 @@ def differentiable(graph: Graph, options: Options) -> Function:
     return function
 
 
+def opaque(graph: Graph, options: Options) -> Any:
+    """A Graph behind `jax.custom_vjp`, whose rule is still to be given.
+
+    JAX does not look into it to differentiate, so what runs is the optimised Graph, stops erased.
+    """
+    return jax.custom_vjp(lambda *args: run(optimised(graph), args, options))
+
+
 def _differentiable(graph: Graph, options: Options) -> Function:
     wanted = [t.inexact for t in graph.input_types]
-    function = jax.custom_vjp(lambda *args: run(graph, args, options))
+    function = opaque(graph, options)
 
     def forward(*args: Any) -> Any:
         halves = differentiate(graph, wanted)
@@ -153,4 +162,4 @@ def _zero(type_: Any) -> Any:
     return jnp.zeros(type_.shape, strong(type_).dtype) if type_.inexact else None
 
 
-__all__ = ["Function", "apply", "differentiable", "run"]
+__all__ = ["Function", "apply", "differentiable", "opaque", "run"]

@@ -48,8 +48,8 @@ class PPoly:
 
     Args:
       c: coefficients, shape (k, m, ...), the highest power first, of x - x[i]. x: the m + 1 ends of
-        the pieces, ascending. extrapolate: whether the outer pieces go on outside (else NaN), or
-        "periodic". axis: where the axis of x stands in the result.
+        the pieces, ascending. axis: where k and m stand in c, and x in the result. extrapolate:
+        whether the outer pieces go on outside (else NaN), or "periodic".
 
     A tree, so that it can be returned from and passed to transformed functions.
 
@@ -64,6 +64,10 @@ class PPoly:
         self.axis = axis
         if len(shape_of(self.c)) < 2:
             raise ValueError("Coefficients array must be at least 2-dimensional.")
+        if not 0 <= axis < len(shape_of(self.c)) - 1:
+            raise ValueError(f"axis={axis} must be between 0 and {len(shape_of(self.c)) - 2}")
+        if axis:  # as they stand from now on: the power, the piece, the others
+            self.c = np.moveaxis(self.c, (axis, axis + 1), (0, 1))
         if shape_of(self.c)[1] != shape_of(self.x)[0] - 1:
             raise ValueError("number of coefficients != len(x)-1")
 

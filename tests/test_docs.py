@@ -25,6 +25,11 @@ NEEDS = {
     "interop/progress.md": "tqdm",
     "interop/scikit-learn.md": "sklearn",
     "performance.md": "threadpoolctl",
+    "tutorials/fit-a-curve.md": "matplotlib",
+    "tutorials/fit-an-ode.md": "matplotlib",
+    "tutorials/sample-a-posterior.md": "matplotlib",
+    "tutorials/somebody-elses-model.md": "sklearn",
+    "tutorials/train-a-network.md": "matplotlib",
 }
 """What a page imports beyond fungrad's own extras: it is run where that is installed."""
 THROUGHOUT = ("custom-rules.md", "nn.md", "scipy.md", "sharp-bits.md", "why.md")
@@ -39,7 +44,7 @@ RUN = [name for name, text in PAGES.items() if ">>>" in text and name not in ELS
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUN)
-def test_the_examples_give_what_they_say(name, monkeypatch):
+def test_the_examples_give_what_they_say(name, monkeypatch, tmp_path):
     needed = NEEDS.get(name, "numpy")
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
@@ -49,6 +54,9 @@ def test_the_examples_give_what_they_say(name, monkeypatch):
     assert len(test.examples) > 2
     session = types.ModuleType("__main__")  # so that what is defined in it can be pickled
     monkeypatch.setitem(sys.modules, "__main__", session)
+    monkeypatch.setenv("MPLBACKEND", "svg")
+    if name.startswith("tutorials/"):
+        monkeypatch.chdir(tmp_path)  # for the pictures that they save
     test.globs = session.__dict__
     report = []
     with np.printoptions():
@@ -79,7 +87,8 @@ def test_links_between_pages_lead_somewhere():
 
 def test_the_index_lists_every_page():
     listed = set()
-    for index, folder in (("index.md", ""), ("interop/index.md", "interop/")):
+    for folder in ("", "interop/", "tutorials/"):
+        index = f"{folder}index.md"
         for entries in re.findall(r"^```{toctree}\n(.*?)^```", PAGES[index], re.M | re.S):
             listed |= {f"{folder}{name}.md" for name in re.findall(r"<(.*)>$", entries, re.M)}
     assert set(PAGES) - {"index.md"} <= listed

@@ -24,7 +24,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Has this process and those that it starts run on the backend of the option."""
+    """Has this process and those that it starts run on the backend of the option, and keep no
+    machine code.
+    """
+    os.environ["FUNGRAD_CACHE"] = "0"
     fg.config.backend = config.getoption("--backend")
     os.environ["FUNGRAD_NATIVE"] = "1" if fg.config.backend == "native" else "0"
 

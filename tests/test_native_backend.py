@@ -125,3 +125,45 @@ def test_eager_loops_are_offered_too(thousands: None, monkeypatch: pytest.Monkey
     found = fg.lax.fori_loop(0, 5, lambda i, x: x * 1.5, np.ones(3))
     np.testing.assert_array_equal(found, np.full(3, 1.5**5))
     assert seen and seen[0] == ["scan"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="forbids itself executable memory by prctl")
+def test_where_memory_cannot_be_executable_numpy_runs() -> None:
+    script = """
+import ctypes, sys, warnings
+import numpy as np, fungrad as fg
+fg.config.backend = "auto"
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE
+    sys.exit("not supported")
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    right = [bool(fg.jit(f)(0.5) == f(0.5)) for f in (np.sin, np.cos)]
+print(right, [str(w.message) for w in seen])
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    if found.stderr.strip() == "not supported":
+        pytest.skip("this kernel cannot forbid it")
+    assert found.stdout == (
+        "[True, True] ['fungrad runs on NumPy, not on native code: memory cannot be made "
+        "executable here.']\n"
+    ), found.stderr
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (lambda x: (x + 1, x), (2.0,)),
+        (lambda x: (x + 1, x), (np.ones(3),)),
+        (lambda x: x, (np.ones(3),)),
+        (lambda x: fg.lax.fori_loop(0, 3, lambda i, y: y * 2, x), (2.0,)),
+        (lambda x: (np.sin(x), x.T), (np.ones((3, 3)),)),
+    ],
+)
+def test_a_tuple_says_that_arrays_are_nobody_elses(f: Any, args: Any) -> None:
+    """Numpy's programs, whose results may be their arguments, return lists."""
+    fg.config.backend = "numpy"
+    compiled = fg.jit(f)
+    compiled(*args)
+    (program,) = compiled._direct.values()
+    assert type(program(*args)) is list

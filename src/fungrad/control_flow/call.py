@@ -27,7 +27,8 @@ Runner = Callable[..., Sequence[Any]]
 
 
 class Backend:
-    """Turns a checked Graph into a function of its inputs that returns its outputs.
+    """Turns a checked Graph into a function of its inputs that returns its outputs: as a tuple if
+    their memory is nobody else's, as a list if they may be views, or inputs.
 
     Attributes:
       name: tells its programs from those of others, which are kept beside them.

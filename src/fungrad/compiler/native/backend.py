@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
-from fungrad.compiler.native import entry, symbols
+from fungrad.compiler.native import entry, machine_code, symbols
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel
@@ -89,6 +89,8 @@ def _mixed(graph: Graph) -> Runner | None:
 def usable() -> bool:
     """Whether native programs run in this process; warns once where they do not."""
     reason = symbols.mismatch()
+    if not reason and not machine_code.executable():
+        reason = "memory cannot be made executable here"
     if reason:
         warnings.warn(
             f"fungrad runs on NumPy, not on native code: {reason}.", RuntimeWarning, stacklevel=2

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import mmap
+import os
 import re
 from typing import Any
 
@@ -140,6 +142,17 @@ def _linker() -> Any:
     return made
 
 
+def executable() -> bool:
+    """Whether this process may run memory that it wrote; LLVM ends the process where it may not."""
+    if os.name == "nt":
+        return True
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    page[0] = 1
+    rights = mmap.PROT_READ | mmap.PROT_EXEC
+    start = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    return not ctypes.CDLL(None).mprotect(start, ctypes.c_size_t(mmap.PAGESIZE), rights)
+
+
 @functools.cache
 def _llvm() -> Any:
     import llvmlite.binding as llvm
@@ -150,5 +163,6 @@ def _llvm() -> Any:
 
 
 __all__ = [
-    "Built", "Target", "assembly", "build", "host", "loaded", "object_code", "symbol", "verified",
+    "Built", "Target", "assembly", "build", "executable", "host", "loaded", "object_code", "symbol",
+    "verified",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Elementary functions by the names of their primitives, in double and in single precision.
+"""Elementary and special functions by the names of their primitives, in both precisions.
 
 Errors are below 2 ulp (most below 1). A result does not depend on the number of lanes, nor on what
 stands in the other ones.
@@ -9,7 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
-from fungrad.compiler.native import exponentials, logarithms, powers, trigonometric_functions
+from fungrad.compiler.native import (
+    exponentials,
+    logarithms,
+    powers,
+    special_functions,
+    trigonometric_functions,
+)
 from fungrad.compiler.native.llvm_ir import Function, Value
 
 Rule = Callable[..., Value]
@@ -59,6 +65,15 @@ _DOUBLE: Mapping[str, Rule] = {
     "cbrt": powers.cbrt,
     "hypot": powers.hypot,
     "power": powers.power,
+    "erf": special_functions.erf,
+    "erfc": special_functions.erfc,
+    "normal_cdf": special_functions.normal_cdf,
+    "gammaln": special_functions.gammaln,
+    "digamma": special_functions.digamma,
+    "exp_difference": special_functions.exp_difference,
+    "exp2_difference": special_functions.exp2_difference,
+    "xlogy": special_functions.xlogy,
+    "xlog1py": special_functions.xlog1py,
 }
 _SINGLE: Mapping[str, Rule] = {
     "power": by_doubles(functools.partial(powers.power, single=True)),
@@ -67,7 +82,15 @@ FUNCTIONS: Mapping[str, Rule] = {
     name: _by_precision(rule, _SINGLE.get(name, by_doubles(rule))) for name, rule in _DOUBLE.items()
 }
 """By names of primitives: `rule(code, *xs)`, of Values of one type, double or float."""
-_NANOSECONDS: Mapping[str, float] = {}
+_NANOSECONDS: Mapping[str, float] = {
+    "exp": 0.6, "exp2": 0.6, "expm1": 0.9, "sinh": 1.0, "cosh": 1.1, "tanh": 1.6, "expit": 1.0,
+    "log": 0.9, "log2": 1.2, "log10": 0.9, "log1p": 0.9, "arcsinh": 2.3, "arccosh": 2.0,
+    "arctanh": 1.1, "logaddexp": 1.7, "logaddexp2": 1.8, "log_expit": 1.9, "sin": 0.8, "cos":
+    0.8, "tan": 1.2, "arcsin": 1.0, "arccos": 1.0, "arctan": 1.0, "arctan2": 1.6, "cbrt": 0.9,
+    "hypot": 0.7, "power": 2.7, "erf": 2.7, "erfc": 2.8, "normal_cdf": 2.5, "gammaln": 3.8,
+    "digamma": 5.7, "exp_difference": 0.7, "exp2_difference": 0.7, "xlogy": 1.0, "xlog1py": 1.3,
+}  # fmt: skip
+"""Measured by benchmarks/native_functions.py on an AVX-512 machine, in L1."""
 
 
 def heavy(name: str) -> float:

@@ -57,12 +57,17 @@ def exponential_of(code: Function, r: Value, low: Value) -> Value:
     return code.add(r, code.fma(code.mul(r, r), code.polynomial(EXP, r), low))
 
 
-def scaled(code: Function, q: Value, k: Value) -> Value:
-    """(1 + q) 2^k in two factors: results may be subnormal, or infinite."""
+def factors(code: Function, k: Value) -> tuple[Value, Value]:
+    """2^k as a product of two: results may be subnormal, or infinite."""
     b = code.add(k, 2046)
     half = code.binary("lshr", b, 1)
     s1 = code.as_float(code.binary("shl", half, 52))
-    s2 = code.as_float(code.binary("shl", code.sub(b, half), 52))
+    return s1, code.as_float(code.binary("shl", code.sub(b, half), 52))
+
+
+def scaled(code: Function, q: Value, k: Value) -> Value:
+    """(1 + q) 2^k."""
+    s1, s2 = factors(code, k)
     return code.mul(code.fma(q, s1, s1), s2)
 
 
@@ -71,14 +76,14 @@ def exp(code: Function, x: Value) -> Value:
     return scaled(code, exponential_of(code, r, low), k)
 
 
-def exp_pair(code: Function, x: Value, low: Value) -> Value:
-    """e^(x + low), where low is what x was rounded by."""
+def exp_parts(code: Function, x: Value, low: Value) -> tuple[Value, Value]:
+    """q and k of e^(x + low) = (1 + q) 2^k, where low is what x was rounded by."""
     inside = clamped(code, x, -746.0, 710.0)
     low = code.select(code.compare("oeq", inside, x), low, 0.0)
     k, r, more = reduced(code, inside)
     tail = code.fma(code.mul(r, r), code.polynomial(EXP, r), more)
     tail = code.add(tail, code.fma(low, code.add(r, tail), low))  # low e^r
-    return scaled(code, code.add(r, tail), k)
+    return code.add(r, tail), k
 
 
 def exp2(code: Function, x: Value) -> Value:
@@ -163,14 +168,7 @@ def sigmoid(code: Function, x: Value) -> Value:
     return y
 
 
-def square_exp(code: Function, x: Value) -> Value:
-    """e^(-x^2)."""
-    p = code.mul(x, x)
-    low = code.fma(x, x, code.neg(p))
-    return exp_pair(code, code.neg(p), code.neg(low))
-
-
 __all__ = [
     "EXP", "INFINITY", "LN2", "LOG2E", "MAGIC", "MAGIC_BITS", "choose", "clamped", "cosh", "exp",
-    "exp2", "exp_pair", "expm1", "nearest", "sigmoid", "sinh", "square_exp", "tanh",
+    "exp2", "exp_parts", "expm1", "factors", "nearest", "scaled", "sigmoid", "sinh", "tanh",
 ]  # fmt: skip

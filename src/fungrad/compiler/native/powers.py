@@ -16,7 +16,7 @@ from fungrad.compiler.native.double_double import (
     times,
     two_sum,
 )
-from fungrad.compiler.native.exponentials import INFINITY, LN2, choose, exp, exp_pair
+from fungrad.compiler.native.exponentials import INFINITY, LN2, choose, exp, exp_parts, scaled
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.logarithms import TINY, log_of, normal, split, to_float
 
@@ -68,7 +68,7 @@ def power(code: Function, x: Value, y: Value, single: bool = False) -> Value:
         h, low = log_pair(code, u)
         h, low = code.select(inside, h, edge), code.select(inside, low, 0.0)
         p = code.mul(y, h)
-        value = exp_pair(code, p, code.fma(y, low, code.fma(y, h, code.neg(p))))
+        value = scaled(code, *exp_parts(code, p, code.fma(y, low, code.fma(y, h, code.neg(p)))))
     one = code.constant(1.0, "double", x.lanes)
     half = code.mul(y, 0.5)
     whole = code.compare("oeq", code.intrinsic("trunc", [y]), y)

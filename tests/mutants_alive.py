@@ -7,6 +7,14 @@ _COST = "equivalent in numbers: only the cost is another"
 _OPEN = "open: no program was found yet in which it is another"
 
 ALIVE: dict[str, str] = {
+    "loops/out_argument_calls: what is broadcast is added to a part": (
+        "equivalent: index_add refuses values of another shape than the part's"
+    ),
+    "loops/out_argument_calls: a product is written over its factor": (
+        "equivalent in numbers: ndarray.dot copies where its output overlaps a factor"
+    ),
+    "simplify/exact_identities: a weak operand is read unbroadcast": _TYPE,
+    "simplify/arithmetic: the dtype of a product is ignored": _TYPE,
     "simplify/exact_identities: weak numbers are folded": _TYPE,
     "simplify/merge_adjacent_slices: slices that overlap are one": _COST,
     "loops/residual_rematerialisation: dear equations are computed again": _COST,
@@ -15,6 +23,7 @@ ALIVE: dict[str, str] = {
     "kernels/matmul: pieces are larger than OpenBLAS does alone": _COST,
     **dict.fromkeys(
         (
+            "simplify/exact_identities: an infinity is folded",
             "simplify/merge_adjacent_slices: what is added to zeros keeps -0.0",
             "retracing/inlining: 0.0 and -0.0 are one parameter",
             "passes/pipeline: weak values are folded",
@@ -25,7 +34,8 @@ ALIVE: dict[str, str] = {
             "jacobian_sparsity/rules: what is divided by diagonals",
             "jacobian_sparsity/rules: a diagonal along the other axis",
             "kernels/elementwise: large angles are reduced by three parts",
-            "kernels/elementwise: extrema of a view are found as they stand",
+            "fusion/in_place_outputs: a value that is still read is disturbed",
+            "fusion/in_place_outputs: an input that is read by other rows is written over",
             "fusion/predication: what is broadcast is added in one",
             "fusion/predication: the places of another array",
             "fusion/predication: counts along other axes",
@@ -36,8 +46,6 @@ ALIVE: dict[str, str] = {
             "loops/out_argument_calls: sums of other dtypes are written",
             "loops/out_argument_calls: parts of other dtypes are added",
             "loops/out_argument_calls: a sum of rows keeps -0.0",
-            "loops/out_argument_calls: what is broadcast is added to a part",
-            "loops/out_argument_calls: a product is written over its factor",
             "loops/out_argument_calls: a sum is written over its rows",
         ),
         _OPEN,

@@ -152,7 +152,9 @@ MUTANTS = (
          "return value if regrouping(value) is choice else chosen(value, choice)", "return value"),
     ),
     *of(
-        "compiler/passes/simplify/blas_and_power_forms.py", ("test_kernels.py", "test_regrouping.py"),
+        "compiler/passes/simplify/blas_and_power_forms.py",
+        ("test_kernels.py", "test_regrouping.py",
+         "test_optimise.py::test_what_is_made_of_a_graph_is_kept_by_the_setting_of_its_kernels"),
         ("programs are kept without the setting", "return (setting(), regrouping(graph))",
          "return regrouping(graph)"),
         ("programs are kept without the choice", "return (setting(), regrouping(graph))",

@@ -445,3 +445,12 @@ def test_only_pairs_of_sine_and_cosine_are_replaced():
     text, _ = region_codegen.written(region)
     assert text.count("sincos(") == 1 and text.count("sin(") == 1 and " cos(" not in text
     assert clustering.LARGE <= x.size
+
+
+def test_extrema_of_rows_are_written_into_a_view():
+    x = np.random.default_rng(0).normal(size=(4, 5, 100))
+    for kernel, want in ((elementwise.maxima, x.max(-1)), (elementwise.minima, x.min(-1))):
+        whole = np.full((4, 8), 7.0)  # no zeros, which would be looked at once more
+        kernel(x, whole[:, :5])
+        np.testing.assert_array_equal(whole[:, :5], want)
+        assert np.all(whole[:, 5:] == 7.0)

@@ -195,6 +195,23 @@ PROGRAMS = {
         [([1.0, -1.0, -0.0], [-0.0, -0.0, 1.0])],
     ),
     "zeros that are negated": (lambda x: np.copysign(1.0, x * 0.0 + x * -0.0), [[0.0, -0.0, 1.0]]),
+    "the opposite of an integer 0": (lambda x: np.copysign(1.0, -(x * 0)), [[0.0, -0.0, -1.0]]),
+    "a slice with zeros added to a sum": (
+        lambda x, y: np.copysign(1.0, (x + x[::-1]) + np.pad(y, (1, 0))),
+        [([-0.0, 1.0, -0.0], [-0.0, 0.0])],
+    ),
+    "a slice with zeros added to a choice": (
+        lambda x, y: np.copysign(1.0, np.where(x > 0, 1.0, x) + np.pad(y, (1, 0))),
+        [([-0.0, 1.0, -0.0], [-0.0, -0.0])],
+    ),
+    "a slice with zeros added to what vanishes": (
+        lambda x, y: np.copysign(
+            1.0,
+            (x.astype(np.float64) * 1e-300 + 0.0).astype(np.float16)
+            + np.pad(y.astype(np.float16), (1, 0)),
+        ),
+        [([-1.0, -2.0, 1.0], [-0.0, -0.0])],
+    ),
 }  # fmt: skip
 CASES = [(name, point) for name, (_, points) in PROGRAMS.items() for point in range(len(points))]
 

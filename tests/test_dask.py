@@ -75,6 +75,22 @@ def test_means_weigh_by_rows_and_other_arguments_are_passed_on() -> None:
     assert_equal(loss(W, x, 2.0, y), fg.value_and_grad(squares)(W, X, 2.0, Y))
 
 
+def test_chunks_at_odd_bytes_have_the_same_bits() -> None:
+    def moved(chunk: np.ndarray) -> np.ndarray:
+        bytes_ = np.empty(chunk.nbytes + 1, np.uint8)[1:]
+        other = bytes_.view(chunk.dtype).reshape(chunk.shape)
+        other[...] = chunk
+        assert not other.flags.aligned
+        return other
+
+    rows = np.random.default_rng(1).standard_normal((30_000, 20))
+    w = {"slope": rows[0], "offset": 0.3}
+    loss = fg.dask.value_and_grad(logistic, data=(1, 2))
+    x, y = da.from_array(rows, chunks=(30_000, 20)), da.from_array(rows[:, 0] * 1.0, chunks=30_000)
+    with dask.config.set(scheduler="synchronous"):
+        assert same_bits(loss(w, x.map_blocks(moved), y.map_blocks(moved)), loss(w, x, y))
+
+
 def test_arrays_of_xarray() -> None:
     xarray = pytest.importorskip("xarray")
     x, y = lazy()

@@ -259,7 +259,8 @@ def _part(
     for held, weight in zip(chunks, weights, strict=True):
         args = list(rest)
         for position, chunk in zip(data, held, strict=True):
-            args[position - 1] = np.asarray(chunk)
+            # what another worker sent may lie at any byte, where NumPy sums in another order
+            args[position - 1] = np.require(chunk, requirements="A")
         value, derivative = program(params, vectors, args)
         leaves, structure = pytree.flatten(derivative)
         if weight != 1.0:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 
 from fungrad.compiler.native import (
+    elementary_single,
     exponentials,
     logarithms,
     powers,
@@ -22,15 +23,13 @@ Rule = Callable[..., Value]
 
 
 def by_doubles(rule: Rule) -> Rule:
-    """A rule of doubles, for single precision too: converted, and rounded once."""
+    """A rule of doubles, for single precision: converted, and rounded once."""
 
-    def both(code: Function, *xs: Value) -> Value:
-        if xs[0].type == "double":
-            return rule(code, *xs)
+    def single(code: Function, *xs: Value) -> Value:
         wide = [code.convert("fpext", x, "double") for x in xs]
         return code.convert("fptrunc", rule(code, *wide), "float")
 
-    return both
+    return single
 
 
 def _by_precision(double: Rule, single: Rule) -> Rule:
@@ -75,11 +74,13 @@ _DOUBLE: Mapping[str, Rule] = {
     "xlogy": special_functions.xlogy,
     "xlog1py": special_functions.xlog1py,
 }
-_SINGLE: Mapping[str, Rule] = {
-    "power": by_doubles(functools.partial(powers.power, single=True)),
+_SHORT: Mapping[str, Rule] = {
+    **elementary_single.SINGLE,
+    "power": functools.partial(powers.power, single=True),
+    "cbrt": functools.partial(powers.cbrt, single=True),
 }
 FUNCTIONS: Mapping[str, Rule] = {
-    name: _by_precision(rule, _SINGLE.get(name, by_doubles(rule))) for name, rule in _DOUBLE.items()
+    name: _by_precision(rule, by_doubles(_SHORT.get(name, rule))) for name, rule in _DOUBLE.items()
 }
 """By names of primitives: `rule(code, *xs)`, of Values of one type, double or float."""
 _NANOSECONDS: Mapping[str, float] = {

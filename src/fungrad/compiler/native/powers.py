@@ -111,8 +111,10 @@ def product_of(code: Function, x: Value, n: int) -> Value:
     return result
 
 
-def cbrt(code: Function, x: Value) -> Value:
-    """By x^(-2/3) of the mantissa, which needs no division, and a step of Newton's."""
+def cbrt(code: Function, x: Value, single: bool = False) -> Value:
+    """By x^(-1/3) of the mantissa, which needs no division, and a step of Newton's in pairs, which
+    single precision does not need.
+    """
     a = code.fabs(x)
     small = code.compare("olt", a, TINY)
     bits = code.as_integer(code.mul(a, choose(code, small, 2.0**54, 1.0, x)))
@@ -130,10 +132,11 @@ def cbrt(code: Function, x: Value) -> Value:
     y = code.fma(code.mul(y, e), code.polynomial((1 / 3, 2 / 9, 14 / 81), e), y)
     square = code.mul(y, y)
     t = code.mul(m, square)
-    p, low = product(code, t, t)
-    wrong = code.fma(code.neg(p), t, m)
-    wrong = code.fma(code.neg(low), t, wrong)
-    t = code.fma(code.mul(wrong, square), 1 / 3, t)
+    if not single:
+        p, low = product(code, t, t)
+        wrong = code.fma(code.neg(p), t, m)
+        wrong = code.fma(code.neg(low), t, wrong)
+        t = code.fma(code.mul(wrong, square), 1 / 3, t)
     y = code.mul(t, code.as_float(code.binary("shl", code.add(third, 1023 - 400), 52)))
     odd = code.binary("or", code.compare("oeq", a, 0.0), code.compare("uge", a, INFINITY))
     return code.copysign(code.select(odd, a, y), x)

@@ -253,18 +253,18 @@ def _digamma(code: Function, x: Value) -> Value:
 # --- composed of those and of elementary ones -----------------------------------------------------
 
 
-def _of_difference(code: Function, x: Value, y: Value) -> Value:
+def difference(code: Function, x: Value, y: Value) -> Value:
     return code.select(code.compare("oeq", x, y), 0.0, code.sub(x, y))
 
 
 def exp_difference(code: Function, x: Value, y: Value) -> Value:
     """e^(x - y), 1 where both are the same infinity."""
-    return exp(code, _of_difference(code, x, y))
+    return exp(code, difference(code, x, y))
 
 
 def exp2_difference(code: Function, x: Value, y: Value) -> Value:
     """2^(x - y), 1 where both are the same infinity."""
-    return exp2(code, _of_difference(code, x, y))
+    return exp2(code, difference(code, x, y))
 
 
 def xlogy(code: Function, x: Value, y: Value) -> Value:
@@ -282,6 +282,7 @@ def _times(code: Function, x: Value, value: Value, y: Value) -> Value:
 
 
 __all__ = [
-    "digamma", "erf", "erfc", "exp2_difference", "exp_difference", "gammaln", "normal_cdf",
+    "difference", "digamma", "erf", "erfc", "exp2_difference", "exp_difference", "gammaln",
+    "normal_cdf",
     "xlog1py", "xlogy",
 ]  # fmt: skip

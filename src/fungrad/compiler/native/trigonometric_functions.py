@@ -82,7 +82,7 @@ def tangent_kernel(code: Function, r: Value, low: Value, k: Value) -> Value:
     return quotient(code, (over[0], over[1]), (under[0], under[1]))
 
 
-def _angle(
+def angle(
     code: Function, x: Value, name: str, kernel: Callable[[Function, Value, Value, Value], Value]
 ) -> Value:
     """A kernel of an angle reduced by multiples of pi / 2."""
@@ -173,16 +173,16 @@ def _cosine(code: Function, r: Value, low: Value, k: Value) -> Value:
 
 
 def sin(code: Function, x: Value) -> Value:
-    y = _angle(code, x, "fg_sin", sincos_kernel)
+    y = angle(code, x, "fg_sin", sincos_kernel)
     return code.select(code.compare("oeq", x, 0.0), x, y)
 
 
 def cos(code: Function, x: Value) -> Value:
-    return _angle(code, x, "fg_cos", _cosine)
+    return angle(code, x, "fg_cos", _cosine)
 
 
 def tan(code: Function, x: Value) -> Value:
-    y = _angle(code, x, "fg_tan", tangent_kernel)
+    y = angle(code, x, "fg_tan", tangent_kernel)
     return code.select(code.compare("oeq", x, 0.0), x, y)
 
 
@@ -278,4 +278,4 @@ def arctan2(code: Function, y: Value, x: Value) -> Value:
     return code.copysign(angle, y)
 
 
-__all__ = ["arccos", "arcsin", "arctan", "arctan2", "cos", "sin", "sincos_kernel", "tan"]
+__all__ = ["angle", "arccos", "arcsin", "arctan", "arctan2", "cos", "sin", "sincos_kernel", "tan"]

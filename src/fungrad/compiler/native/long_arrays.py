@@ -1,7 +1,8 @@
 """Arrays too long to be taken apart, in native programs: a row is computed where it is read.
 
-Such an array is a Stack whose Rows have, in place of places in memory, functions of the index of a
-row. Rules of the scalarising walk, for what keeps the first axis, takes parts of it or adds it up.
+Such an array is a Stack along one of its axes, whose Rows have functions of the index of a row in
+place of places in memory. A rule of short arrays that treats that axis as a batch is a rule of long
+ones: it is given a row, as an array of length 1 along the axis.
 """
 
 from __future__ import annotations
@@ -22,22 +23,35 @@ from fungrad.compiler.native.llvm_ir import Value
 from fungrad.compiler.native.rows_in_memory import Rows
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.movement.gather import getitem
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reduce_sum, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    concatenate,
+    reduce_sum,
+    reshape,
+    transpose,
+)
+from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
 
 BLOCK = 64
 """How many numbers a sum adds up one after the other."""
 Row = Callable[[Value], Elements]
-"""The elements of the row of an index."""
+"""The elements of the row of an index, of length 1 along the axis of the rows."""
 
 
-def rowwise(walk: Any, type_: Any, row: Row) -> Stack:
+def without(items: Sequence[Any], place: int) -> tuple[Any, ...]:
+    """A sequence without one item."""
+    return (*items[:place], *items[place + 1 :])
+
+
+def rowwise(walk: Any, type_: Any, axis: int, row: Row) -> Stack:
     """A long array by what its rows are."""
-    width = type_.size // type_.shape[0]
+    width = type_.size // type_.shape[axis]
     if width > walk.emitter.size:
         raise Unsupported(f"rows of {width} numbers")
-    found = Rows(type_.shape[0], [type_of(type_.dtype)] * width)
+    found = Rows(type_.shape[axis], [type_of(type_.dtype)] * width)
     known: dict[str, tuple[str, Elements]] = {}
 
     def column(place: int, index: Value) -> Value:
@@ -49,102 +63,182 @@ def rowwise(walk: Any, type_: Any, row: Row) -> Stack:
         return result
 
     found.columns += [functools.partial(column, place) for place in range(width)]
-    return Stack(found, type_, 0, width)
+    return Stack(found, type_, 0, width, axis)
 
 
-def row_of(walk: Any, value: Any, index: Value, ndim: int) -> Elements:
-    """What a row of a result of `ndim` axes reads of an operand: its row, or all of it."""
-    if isinstance(value, Stack):
-        type_, emitter = value.type, walk.emitter
-        found = [
-            Number(emitter.memory.read(value.rows, value.start + i, index), type_.dtype)
-            for i in range(value.width)
-        ]
-        return shaped(found, type_.shape[1:])
-    return value[0] if value.ndim == ndim and isinstance(value[0], np.ndarray) else (
-        shaped([value[0]], ()) if value.ndim == ndim else value
-    )  # fmt: skip
+def row_of(walk: Any, x: Stack, index: Value) -> Elements:
+    """A row of a long array."""
+    found = [
+        Number(walk.emitter.memory.read(x.rows, x.start + i, index), x.type.dtype)
+        for i in range(x.width)
+    ]
+    shape = list(x.type.shape)
+    shape[x.axis] = 1
+    return shaped(found, tuple(shape))
 
 
-def _is_long(value: Any) -> bool:
-    return isinstance(value, Stack)
+def batched(short: Write, axis_of: Callable[[Equation, list[Any]], int]) -> Write:
+    """The rule of a primitive for long arrays, too.
+
+    Args:
+      short: the rule of short ones.
+      axis_of: of an equation and its inputs, some of them long, the axis of the result along which
+        each row is made of rows of the inputs; or Unsupported.
+    """
+
+    def rule(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
+        type_ = equation.outputs[0].type
+        if type_.size <= walk.emitter.size and all(_is_short(walk, x) for x in inputs):
+            return short(walk, equation, [walk.whole(x) for x in inputs])
+        if not any(isinstance(x, Stack) for x in inputs):
+            raise Unsupported(f"{equation.primitive.name} gives {type_}")
+        axis = axis_of(equation, inputs)
+
+        def row(index: Value) -> Elements:
+            rows = [row_of(walk, x, index) if isinstance(x, Stack) else x for x in inputs]
+            return short(walk, equation, rows)[0]
+
+        found = rowwise(walk, type_, axis, row)
+        if type_.size > walk.emitter.size:
+            return [found]
+        return [walk.whole(found)]
+
+    return rule
+
+
+def _is_short(walk: Any, x: Any) -> bool:
+    return not isinstance(x, Stack) or bool(x.type.size <= walk.emitter.size)
+
+
+def _unknown(equation: Equation) -> Unsupported:
+    return Unsupported(f"{equation.primitive.name} across the rows of a long array")
+
+
+def _broadcast_axis(equation: Equation, inputs: list[Any]) -> int:
+    """The axis that NumPy's broadcasting makes of those of the inputs."""
+    shape = equation.outputs[0].type.shape
+    axes = {x.axis - len(x.type.shape) + len(shape) for x in inputs if isinstance(x, Stack)}
+    axis = axes.pop()
+    for x in inputs:
+        own = (
+            axis - len(shape) + x.type.ndim if isinstance(x, Stack) else axis - len(shape) + x.ndim
+        )
+        long = isinstance(x, Stack) and x.type.shape[own] == shape[axis]
+        if axes or not (long or own < 0 or (not isinstance(x, Stack) and x.shape[own] == 1)):
+            raise _unknown(equation)
+    return axis
 
 
 def elementwise(write: Write) -> Write:
     """The rule of elementwise equations, of long arrays too."""
+    return batched(write, _broadcast_axis)
 
-    def rule(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
-        type_ = equation.outputs[0].type
-        if type_.size <= walk.emitter.size:
-            return write(walk, equation, [walk.whole(x) for x in inputs])
-        length, ndim = type_.shape[0], len(type_.shape)
-        for x in inputs:
-            shape = x.type.shape if isinstance(x, Stack) else x.shape
-            if isinstance(x, Stack) != (len(shape) == ndim and shape[0] == length > 1):
-                raise Unsupported("a long array whose rows are no rows of the result")
 
-        def row(index: Value) -> Elements:
-            found = write(walk, equation, [row_of(walk, x, index, ndim) for x in inputs])[0]
-            return np.broadcast_to(found, type_.shape[1:])
+def _rows_broadcast(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
+    (x,), type_ = inputs, equation.outputs[0].type
+    if type_.size <= walk.emitter.size:
+        return element_rules.RULES[broadcast_to].write(walk, equation, [walk.whole(x)])
+    if isinstance(x, Stack):
+        axis = _broadcast_axis(equation, inputs)
+    else:
+        axis = int(np.argmax(type_.shape))
+        own = axis - len(type_.shape) + x.ndim
+        if own >= 0 and x.shape[own] != 1:
+            raise _unknown(equation)
+    shape = list(type_.shape)
+    shape[axis] = 1
 
-        return [rowwise(walk, type_, row)]
+    def row(index: Value) -> Elements:
+        return np.broadcast_to(row_of(walk, x, index) if isinstance(x, Stack) else x, shape)
 
-    return rule
+    return [rowwise(walk, type_, axis, row)]
 
 
 def _full(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
     type_ = equation.outputs[0].type
     if type_.size <= walk.emitter.size:
         return element_rules.RULES[full].write(walk, equation, inputs)
+    axis = int(np.argmax(type_.shape))
     one = walk.constants(equation.params["value"], Type((), type_.dtype))
-    return [rowwise(walk, type_, lambda index: np.broadcast_to(one, type_.shape[1:]))]
-
-
-def _broadcast(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
-    type_ = equation.outputs[0].type
-    if type_.size <= walk.emitter.size:
-        return element_rules.RULES[broadcast_to].write(walk, equation, [walk.whole(inputs[0])])
-    return elementwise(lambda walk, equation, inputs: inputs)(walk, equation, inputs)
+    row = np.broadcast_to(one, without(type_.shape, axis))
+    return [rowwise(walk, type_, axis, lambda index: row)]
 
 
 def _reshape(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
-    (x,) = inputs
-    type_ = equation.outputs[0].type
-    if not _is_long(x) or type_.size <= walk.emitter.size:
+    (x,), type_ = inputs, equation.outputs[0].type
+    if not isinstance(x, Stack) or type_.size <= walk.emitter.size:
         return element_rules.RULES[reshape].write(walk, equation, [walk.whole(x)])
-    if type_.shape[0] != x.type.shape[0]:
-        raise Unsupported("a reshape of the first axis of a long array")
-    return [Stack(x.rows, type_, x.start, x.width)]
+    before = x.type.shape
+    for axis, length in enumerate(type_.shape):
+        if length == before[x.axis] and (
+            math.prod(type_.shape[:axis]) == math.prod(before[: x.axis])
+        ):
+            return [Stack(x.rows, type_, x.start, x.width, axis)]
+    raise _unknown(equation)
+
+
+def _transposed_axis(equation: Equation, inputs: list[Any]) -> int:
+    axes = [axis % inputs[0].type.ndim for axis in equation.params["axes"]]
+    return axes.index(inputs[0].axis)
+
+
+def _concatenated_axis(equation: Equation, inputs: list[Any]) -> int:
+    axis = equation.params["axis"] % equation.outputs[0].type.ndim
+    axes = {x.axis if isinstance(x, Stack) else -1 for x in inputs}
+    if len(axes) != 1 or axis in axes:
+        raise _unknown(equation)
+    found: int = axes.pop()
+    return found
+
+
+def _dot_axis(equation: Equation, inputs: list[Any]) -> int:
+    """A batch axis of both, or an axis of one that is not contracted."""
+    contract, batch = equation.params["contract"], equation.params["batch"]
+    long = [isinstance(x, Stack) for x in inputs]
+    if all(long):
+        pairs = list(zip(*batch, strict=True))
+        if (inputs[0].axis, inputs[1].axis) in pairs:
+            return pairs.index((inputs[0].axis, inputs[1].axis))
+        raise _unknown(equation)
+    which = long.index(True)
+    axis, ahead = inputs[which].axis, len(batch[0])
+    if axis in contract[which] or axis in batch[which]:
+        raise _unknown(equation)
+    free = [
+        [i for i in range(a.type.ndim) if i not in (*contract[k], *batch[k])]
+        for k, a in enumerate(equation.inputs)
+    ]
+    return ahead + free[which].index(axis) + (len(free[0]) if which else 0)
+
+
+def _dot(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
+    short = element_rules.RULES[dot_general].write
+    contract = equation.params["contract"]
+    long = all(isinstance(x, Stack) for x in inputs)
+    if long and (inputs[0].axis, inputs[1].axis) in zip(*contract, strict=True):
+
+        def row(index: Value) -> Elements:
+            return short(walk, equation, [row_of(walk, x, index) for x in inputs])[0]
+
+        return [_added(walk, inputs[0].rows.length, equation.outputs[0].type, row)]
+    return batched(short, _dot_axis)(walk, equation, inputs)
 
 
 def _sum(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
-    (x,) = inputs
-    rule = element_rules.RULES[reduce_sum].write
-    if not _is_long(x):
-        return rule(walk, equation, inputs)
-    axes, type_ = equation.params["axes"], equation.outputs[0].type
-    rest = tuple([axis - 1 for axis in axes if axis > 0])
+    (x,), axes = inputs, equation.params["axes"]
+    short = element_rules.RULES[reduce_sum].write
+    if not isinstance(x, Stack) or x.axis not in axes:
+        return batched(short, _kept_axis)(walk, equation, inputs)
 
     def row(index: Value) -> Elements:
-        elements = row_of(walk, x, index, 0)
-        if not rest:
-            return elements
-        inner = _reduced(elements, rest)
-        found = np.empty(inner.shape[:-1], object)
-        for place in np.ndindex(found.shape):
-            found[place] = walk.total(list(inner[place]), "add", type_.dtype)
-        return found
+        return short(walk, equation, [row_of(walk, x, index)])[0]
 
-    if 0 not in axes:
-        return [rowwise(walk, type_, row)]
-    return [_added(walk, x.rows.length, type_, row)]
+    return [_added(walk, x.rows.length, equation.outputs[0].type, row)]
 
 
-def _reduced(elements: Elements, axes: Sequence[int]) -> Elements:
-    kept = [axis for axis in range(elements.ndim) if axis not in axes]
-    count = math.prod([elements.shape[axis] for axis in axes])
-    shape = [elements.shape[axis] for axis in kept]
-    return elements.transpose((*kept, *axes)).reshape(*shape, count)
+def _kept_axis(equation: Equation, inputs: list[Any]) -> int:
+    axis: int = inputs[0].axis
+    return axis - sum(1 for other in equation.params["axes"] if other < axis)
 
 
 def _added(walk: Any, length: int, type_: Any, row: Row) -> Elements:
@@ -177,37 +271,71 @@ def _added(walk: Any, length: int, type_: Any, row: Row) -> Elements:
 
 def _getitem(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
     x, *arrays = inputs
-    if not _is_long(x):
-        return element_rules.RULES[getitem].write(walk, equation, inputs)
-    if arrays:
-        raise Unsupported("an index array into a long array")
-    type_, emitter = equation.outputs[0].type, walk.emitter
-    entries = equation.params["index"].entries
-    first, rest = entries[0] if entries else slice(None), tuple(entries[1:])
-    if isinstance(first, slice):
-        begin, _, stride = first.indices(x.type.shape[0])
+    if _is_short(walk, x):
+        found = [walk.whole(x), *arrays]
+        return element_rules.RULES[getitem].write(walk, equation, found)
+    type_, code = equation.outputs[0].type, walk.emitter.code
+    entries = list(equation.params["index"].entries)
+    if arrays or not all(isinstance(entry, (slice, int)) for entry in entries):
+        raise Unsupported("an index into a long array")
+    entries += [slice(None)] * (x.type.ndim - len(entries))
+    first = entries[x.axis]
+    if isinstance(first, int):
+        entries[x.axis] = 0
+        at = code.constant(range(x.rows.length)[first], "i64", 1)
+        found = row_of(walk, x, at)[tuple(entries)]
+        return [found if isinstance(found, np.ndarray) else shaped([found], ())]
+    begin, _, stride = first.indices(x.rows.length)
+    entries[x.axis] = slice(None)
+    axis = x.axis - sum(1 for entry in entries[: x.axis] if isinstance(entry, int))
 
-        def row(index: Value) -> Elements:
-            at = emitter.code.add(emitter.code.mul(index, stride), begin)
-            found = row_of(walk, x, at, 0)[rest]
-            return found if isinstance(found, np.ndarray) else shaped([found], ())
+    def row(index: Value) -> Elements:
+        at = code.add(code.mul(index, stride), begin)
+        return row_of(walk, x, at)[tuple(entries)]
 
-        if type_.size <= emitter.size:
-            rows = [row(emitter.code.constant(i, "i64", 1)) for i in range(type_.shape[0])]
-            return [np.array([list(r.reshape(-1)) for r in rows], object).reshape(type_.shape)]
-        return [rowwise(walk, type_, row)]
-    if not isinstance(first, (int, np.integer)):
-        raise Unsupported("an index of a long array")
-    at = emitter.code.constant(range(x.type.shape[0])[first], "i64", 1)
-    found = row_of(walk, x, at, 0)[rest]
-    return [found if isinstance(found, np.ndarray) else shaped([found], ())]
+    result = rowwise(walk, type_, axis, row)
+    return [walk.whole(result) if type_.size <= walk.emitter.size else result]
 
 
+def _index_add(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
+    x, *others = inputs
+    if _is_short(walk, x):
+        whole = [walk.whole(x) for x in inputs]
+        return element_rules.RULES[index_add].write(walk, equation, whole)
+    entries, code = list(equation.params["index"].entries), walk.emitter.code
+    entries += [slice(None)] * (x.type.ndim - len(entries))
+    first = entries[x.axis]
+    if len(others) != 1 or not isinstance(first, int):
+        raise Unsupported("adding to parts of a long array")
+    at, more = range(x.rows.length)[first], walk.whole(others[0])
+    entries[x.axis] = 0
+
+    def row(index: Value) -> Elements:
+        found = row_of(walk, x, index)
+        flat, dtype = found.reshape(-1), x.type.dtype
+        places = np.arange(found.size).reshape(found.shape)[tuple(entries)]
+        there = code.compare("eq", index, at)
+        for place, value in zip(np.ravel(places), more.reshape(-1), strict=True):
+            added = walk.total([flat[place], value], "add", dtype)
+            pair = [walk.emitter.converted(y, type_of(dtype)) for y in (added, flat[place])]
+            flat[place] = Number(code.select(there, *pair), dtype)
+        return found
+
+    return [rowwise(walk, x.type, x.axis, row)]
+
+
+_short = element_rules.RULES
 RULES: Mapping[Any, Rule] = {
     full: Rule(_full, long=True),
-    broadcast_to: Rule(_broadcast, moves=True, long=True),
+    broadcast_to: Rule(_rows_broadcast, moves=True, long=True),
     reshape: Rule(_reshape, moves=True, long=True),
+    transpose: Rule(batched(_short[transpose].write, _transposed_axis), moves=True, long=True),
+    concatenate: Rule(
+        batched(_short[concatenate].write, _concatenated_axis), moves=True, long=True
+    ),
+    dot_general: Rule(_dot, long=True),
     reduce_sum: Rule(_sum, long=True),
+    index_add: Rule(_index_add, long=True),
     getitem: Rule(_getitem, moves=True, long=True),
 }
 """In place of those of short arrays."""

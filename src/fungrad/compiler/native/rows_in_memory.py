@@ -115,14 +115,6 @@ class Memory:
         self._columns.append(made)
         return made
 
-    def array(self, name: str, length: int, width: int, type: str) -> Rows:
-        """An array in memory, as Rows."""
-        made, size = Rows(length, [type] * width), size_of(type)
-        made.columns += [
-            self.column(type, (name, place * size, width * size)) for place in range(width)
-        ]
-        return made
-
     def append(self, rows: Rows, values: Sequence[Value], constants: Sequence[bool]) -> None:
         """Stores a row; those of its values that are constants take no memory."""
         assert rows.index is not None
@@ -144,14 +136,15 @@ class Memory:
         column.read = True
         return load(self.code, column.pointer(self.code, index), column.type)
 
-    def lies_in(self, columns: Sequence[Any], name: str, type: str) -> bool:
+    def lies_in(
+        self, columns: Sequence[Any], name: str, type: str, offsets: Sequence[int], stride: int
+    ) -> bool:
         """Lets Columns lie in an array, an output; False where they cannot."""
         own = [c for c in columns if isinstance(c, Column) and c.place is None and c.type == type]
         if len(set(own)) < len(columns):
             return False
-        size = size_of(type)
-        for place, column in enumerate(own):
-            column.place, column.read = (name, place * size, len(own) * size), True
+        for offset, column in zip(offsets, own, strict=True):
+            column.place, column.read = (name, offset, stride), True
         return True
 
     def bind(self) -> None:

@@ -6,6 +6,7 @@ The second emitter of the scalarising walk. Arithmetic is NumPy's to the bit; in
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,6 +77,7 @@ class NativeEmitter:
     """
 
     size = SIZE
+    long_arrays = True
     dtypes: Sequence[np.dtype[Any]] = tuple(TYPES)
 
     def __init__(self, inputs: int, outputs: int, leaves: bool, records: bool) -> None:
@@ -99,6 +101,9 @@ class NativeEmitter:
 
     def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Number:
         return Number(self.code.constant(number, type_of(dtype), 1), dtype, number, zero)
+
+    def long_constant(self, array: Any, type_: Any) -> Stack:
+        return self._along(self._constant(array), type_, int(np.argmax(type_.shape)))
 
     def value(self, number: Number) -> Value:
         """The register of a number; of a variable what it holds now."""
@@ -354,15 +359,23 @@ class NativeEmitter:
         """What stands for an argument: its elements, or a Stack of its rows if it has many."""
         type, name = type_of(type_.dtype), self._array(f"%a{place}", place)
         if type_.size > SIZE:
-            width = type_.size // type_.shape[0]
-            if width > SIZE:
-                raise Unsupported(f"rows of {width} numbers")
-            return Stack(self.memory.array(name, type_.shape[0], width, type), type_, 0, width)
+            axis = int(np.argmax(type_.shape))
+            return self._along(name, type_, axis)
         variables = self.variables([type_.dtype] * type_.size)
         for i, variable in enumerate(variables):
             variable.handle.origin = (name, i * size_of(type))
             variable.handle.read = self._element(name, i * size_of(type), type)
         return shaped(variables, type_.shape)
+
+    def _along(self, name: str, type_: Any, axis: int) -> Stack:
+        """An array in memory as a Stack along an axis."""
+        type, length = type_of(type_.dtype), type_.shape[axis]
+        if type_.size // length > SIZE:
+            raise Unsupported(f"rows of {type_.size // length} numbers")
+        offsets, stride = _places(type_.shape, axis, size_of(type))
+        rows = Rows(length, [type] * len(offsets))
+        rows.columns += [self.memory.column(type, (name, place, stride)) for place in offsets]
+        return Stack(rows, type_, 0, len(offsets), axis)
 
     def _element(self, name: str, offset: int, type: str) -> Callable[[], Value]:
         """Reads an element of an argument once, at the begin of the program."""
@@ -383,6 +396,8 @@ class NativeEmitter:
 
     def result(self, place: int, value: Any, type_: Any) -> None:
         """Writes an output."""
+        if not type_.size:
+            return
         code, type = self.code, type_of(type_.dtype)
         name = self._array(f"%o{place}", self._inputs + place)
         pointer, size = Value(name, "ptr"), size_of(type)
@@ -392,13 +407,14 @@ class NativeEmitter:
             return
         rows, start = value.rows, value.start
         columns = rows.columns[start : start + value.width]
-        if self.memory.lies_in(columns, name, type):
+        offsets, stride = _places(type_.shape, value.axis, size)
+        if self.memory.lies_in(columns, name, type, offsets, stride):
             return
 
         def copy(index: Value) -> None:
             for i in range(value.width):
                 found = convert(code, self.memory.read(rows, start + i, index), type)
-                at = code.add(code.mul(index, size * value.width), i * size)
+                at = code.add(code.mul(index, stride), offsets[i])
                 store(code, found, code.at(pointer, at))
 
         code.for_range(0, rows.length, copy)
@@ -412,6 +428,15 @@ class NativeEmitter:
                 code.begin(label)
                 self._leave(code.constant(result, "i32", 1))
         self.memory.bind()
+
+
+def _places(shape: Sequence[int], axis: int, size: int) -> tuple[list[int], int]:
+    """Where the elements of the first row along an axis lie in an array, and the bytes between
+    rows.
+    """
+    places = np.moveaxis(np.arange(math.prod(shape)).reshape(shape) * size, axis, 0)
+    first = places.reshape(shape[axis], -1)
+    return first[0].tolist(), math.prod(shape[axis + 1 :]) * size
 
 
 def _type_of(dtype: Any) -> str:

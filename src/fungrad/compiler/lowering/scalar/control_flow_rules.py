@@ -139,6 +139,8 @@ def _scan(walk: Scalariser, equation: Equation, inputs: list[Any]) -> list[Any]:
 
     def step() -> None:
         results = walk.graph(body, [*consts, *carry, *rows])
+        if emitter.long_arrays:
+            results = [walk.whole(x) for x in results]
         if made is not None:
             emitter.append(made, flattened(results[n:]))
         walk.assign(carry, results[:n])
@@ -169,6 +171,8 @@ def _read_columns(
         if not row.size:
             continue
         if isinstance(x, Stack):
+            if x.axis:
+                raise Unsupported("a loop across the rows of a stack")
             source, start = x.rows, x.start
         else:  # a small array
             source, start = walk.emitter.table(x.reshape(length, row.size), row.size), 0

@@ -57,12 +57,13 @@ class Rows(Protocol):
 
 
 class Stack(Record):
-    """An array that is read row by row: some columns of Rows."""
+    """An array that is read row by row, along an axis: some columns of Rows."""
 
     rows: Any
     type: Any
     start: int
     width: int
+    axis: int = 0
 
 
 def shaped(values: Sequence[Value], shape: tuple[int, ...]) -> Elements:
@@ -118,9 +119,14 @@ class Emitter(Protocol):
     """The largest number of elements of an array that is taken apart."""
     dtypes: Sequence[np.dtype[Any]]
     """Of the numbers that it writes."""
+    long_arrays: bool
+    """Whether it writes long constants, and small stacks that are parts of a row."""
 
     def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Value:
         """A known number."""
+
+    def long_constant(self, array: Any, type_: Any) -> Stack:
+        """A known array that is too long to be taken apart."""
 
     def cost(self, operation: str, dtypes: Sequence[np.dtype[Any]], computed: Any = None) -> float:
         """Nanoseconds of an operation on operands of these dtypes, done in dtype `computed`.

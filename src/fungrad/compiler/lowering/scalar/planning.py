@@ -146,7 +146,7 @@ class Planner:
             known = self._rules.get(equation.primitive, self._elementwise)
             if self.structural(equation.primitive) is None and not known.long:
                 for variable in equation.outputs:
-                    self.check(variable.type)
+                    self.check(variable.type, equation.primitive.name)
         for equation in graph.equations:
             primitive: Any = equation.primitive
             structural = self.structural(primitive)
@@ -184,10 +184,10 @@ class Planner:
         """How often a body is run; None stands for a loop of unknown length."""
         return self._costs.trips if length is None else max(length, 1)
 
-    def check(self, type_: Any) -> None:
+    def check(self, type_: Any, name: str = "a value") -> None:
         """Refuses what is not a small array of the dtypes that programs on numbers have."""
         if type_.dtype not in self._emitter.dtypes or type_.size > self._emitter.size:
-            raise Unsupported(str(type_))
+            raise Unsupported(f"{name} of {type_}")
 
 
 def computed_in(equation: Equation) -> Any:

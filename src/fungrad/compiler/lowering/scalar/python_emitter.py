@@ -79,6 +79,7 @@ class PythonEmitter:
     longest = LINES
     size = SIZE
     dtypes: Sequence[np.dtype[Any]] = DTYPES
+    long_arrays = False
 
     def __init__(self, costs: Costs) -> None:
         self.lines: list[str] = []
@@ -132,6 +133,9 @@ class PythonEmitter:
 
     def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Value:
         return Value(f"({number!r})" if number < 0 else repr(number), dtype, number, zero)
+
+    def long_constant(self, array: Any, type_: Any) -> Stack:
+        raise Unsupported(f"a constant of {type_}")
 
     def cost(self, operation: str, dtypes: Sequence[np.dtype[Any]], computed: Any = None) -> float:
         found = self._prices.get(operation)

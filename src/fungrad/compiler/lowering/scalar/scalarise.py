@@ -103,8 +103,10 @@ class Scalariser:
 
     # --- values -------------------------------------------------------------------------------
 
-    def constants(self, value: Any, type_: Any) -> Elements:
-        """The elements of a known array."""
+    def constants(self, value: Any, type_: Any) -> Any:
+        """The elements of a known array; a Stack where it is long."""
+        if type_.size > self.emitter.size and self.emitter.long_arrays:
+            return self.emitter.long_constant(np.asarray(value, type_.dtype), type_)
         self.plans.check(type_)
         if type(value) is int and not _LOWEST <= value <= _HIGHEST:
             raise Unsupported("an integer of more than 64 bits")
@@ -152,7 +154,8 @@ class Scalariser:
         found = self.variables(value.type)
         before = [None] * value.start
         after = [None] * (value.rows.width - value.start - value.width)
-        rows = found.reshape(value.type.shape[0], value.width)
+        length = value.type.shape[value.axis]
+        rows = np.moveaxis(found, value.axis, 0).reshape(length, value.width)
         if len(rows):
             self.emitter.unpack(value.rows, [[*before, *row, *after] for row in rows])
         return found

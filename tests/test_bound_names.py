@@ -398,3 +398,22 @@ def test_a_global_that_is_bound_again(monkeypatch):
         monkeypatch.setitem(globals(), "CHOSEN", f)
         for g in (by_global, closed(by_global), lambda x: CHOSEN(x)):
             assert fg.grad(g)(4.0) == pytest.approx(slope)
+
+
+def test_objects_that_hold_themselves():
+    class Fit:
+        def __init__(self, f):
+            self.f = f
+            self.partial = functools.partial(self.value)
+            self.again = self
+
+        def value(self, x):
+            return self.f(x)
+
+        def __call__(self, x):
+            return self.partial(x)
+
+    for f in (math.exp, Fit(math.exp)):
+        fit = Fit(f)
+        for g in (fit, fit.value, fit.partial, lambda x, fit=fit: fit.again.again(x)):
+            assert fg.grad(g)(0.5) == pytest.approx(math.exp(0.5))

@@ -329,29 +329,28 @@ _FEW = 32
 """The most items of a table, list or tuple that tell functions of the same code apart."""
 
 
-def _kind_of(value: Any, depth: int = 3) -> Any:
+def _kind_of(value: Any, depth: int = 4) -> Any:
+    """What a value calls, as far as it is looked into: an object may hold itself."""
     kind = type(value)
     if kind in _PLAIN:
         return kind
-    if kind is FunctionType:
-        if depth and value.__closure__:
-            held = _contents(value.__closure__)
-            return One(value.__code__), *[_kind_of(v, depth - 1) for v in held]
-        return One(value.__code__)
-    if kind is MethodType:
-        return _kind_of(value.__func__), _kind_of(value.__self__)
     if kind is BuiltinFunctionType or kind is ModuleType or issubclass(kind, type):
         return value
-    if kind is dict or kind is list or kind is tuple:
-        items = list(value.values() if kind is dict else value) if len(value) <= _FEW else ()
-        return kind, *[_kind_of(v, depth - 1) for v in items if depth and _may_call(v)]
-    if issubclass(kind, functools.partial):
-        return _kind_of(value.func), *[_kind_of(v) for v in value.args if _may_call(v)]
-    own = _attribute(value, "__dict__")
-    if type(own) is dict:
+    held: Any = ()
+    own: Any = kind
+    if kind is FunctionType:
+        own, held = One(value.__code__), _contents(value.__closure__ or ())
+    elif kind is MethodType:
+        held = value.__func__, value.__self__
+    elif kind is dict or kind is list or kind is tuple:
+        items = value.values() if kind is dict else value
+        held = filter(_may_call, items if len(value) <= _FEW else ())
+    elif issubclass(kind, functools.partial):
+        held = value.func, *filter(_may_call, value.args)
+    elif type(space := _attribute(value, "__dict__")) is dict:
         calls = (FunctionType, BuiltinFunctionType, functools.partial, kind)
-        return kind, *[_kind_of(v, depth - 1) for v in own.values() if depth and type(v) in calls]
-    return kind
+        held = [v for v in space.values() if type(v) in calls]
+    return (own, *[_kind_of(v, depth - 1) for v in held]) if depth else own
 
 
 def _attribute(value: Any, name: str) -> Any:

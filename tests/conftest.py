@@ -42,10 +42,13 @@ def native():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Marks as `fast` the first case of every test that is not marked `slow`."""
     seen = set()
+    native = config.getoption("--backend") == "native"
     for item in items:
+        if native and item.get_closest_marker("numpy_backend") is not None:
+            item.add_marker(pytest.mark.skip(reason="is about NumPy's programs"))
         name = item.nodeid.partition("[")[0]
         if name not in seen and item.get_closest_marker("slow") is None:
             seen.add(name)

@@ -167,3 +167,9 @@ def test_a_tuple_says_that_arrays_are_nobody_elses(f: Any, args: Any) -> None:
     compiled(*args)
     (program,) = compiled._direct.values()
     assert type(program(*args)) is list
+
+
+def test_pythons_integers_have_no_bound(native: None) -> None:
+    f = fg.jit(lambda n: n * n + 1)
+    assert f(2**40) == 2**80 + 1 and "no bound" in f.lower(3).refused[0]
+    assert f(np.int64(2**40)) == 1

@@ -160,6 +160,8 @@ class Planner:
                     step = costs.step if structural.loop and i == 0 else 0
                     arrays += times * (inner.arrays + step)
                 continue
+            if not equation.outputs:  # an effect
+                raise Unsupported(primitive.name)
             rule, each = self._rules.get(primitive), self._elementwise.price(emitter, equation)
             size = equation.outputs[0].type.size
             arrays += costs.movement if rule is not None and rule.moves else costs.ufunc

@@ -100,6 +100,17 @@ def test_inputs_in_other_layouts(native: None) -> None:
         np.testing.assert_allclose(f(*parts), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.complex128, np.uint8])
+def test_reductions_of_other_dtypes_stay_with_numpy(native: None, dtype: Any) -> None:
+    x = np.arange(20_000).reshape(100, 200).astype(dtype)
+
+    def f(x: Any) -> Any:
+        return np.sum(x * x, axis=1), np.max(x.real * 2, axis=0)
+
+    for a, b in zip(fg.jit(f)(x), f(x), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_effects_keep_their_order(native: None) -> None:
     seen: list[float] = []
 

@@ -201,6 +201,75 @@ def test_sums_are_as_exact_as_pairwise_ones() -> None:
     assert abs(found - exact) <= 20 * np.finfo(float).eps * exact
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [2, 7, 33, 4101])
+def test_functions_within_2_ulp_wherever_they_stand(dtype: Any, n: int) -> None:
+    x = (rng.normal(size=n) * 2).astype(dtype)
+    functions = (np.exp, np.expm1, np.tanh, np.sin, np.cos, np.arctan)
+
+    def f(x: Any) -> Any:
+        return tuple([function(x) for function in functions]), np.log(np.abs(x)), np.log1p(x * x)
+
+    found = native(f, x)
+    exact = x.astype(np.longdouble)
+    expected = [function(exact) for function in functions]
+    expected += [np.log(np.abs(exact)), np.log1p((x * x).astype(np.longdouble))]
+    for a, b in zip(found, expected, strict=True):
+        error = np.abs(a.astype(np.longdouble) - b)
+        assert np.all(error <= 2.5 * np.spacing(np.abs(b).astype(dtype)))
+    reversed_ = native(f, x[::-1].copy())
+    for a, b in zip(found, reversed_, strict=True):
+        np.testing.assert_array_equal(a, b[::-1])
+
+
+NATIVE: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "gelu": (lambda x: np.sum(0.5 * x * (1.0 + np.tanh(0.8 * (x + 0.04 * x**3)))), (20_000,)),
+    "huber": (lambda x: np.sum(np.where(np.abs(x) < 1, 0.5 * x**2, np.abs(x) - 0.5)), (20_000,)),
+    "clip": (lambda x: np.sum(np.clip(x, -1.0, 1.0) ** 2), (20_000,)),
+    "elu": (lambda x: np.sum(np.where(x > 0.0, x, np.expm1(x))), (20_000,)),
+    "products": (lambda x: np.sum(np.exp(-x * x) * np.sin(x)) + np.sum(np.log1p(x * x)), (20_000,)),
+    "rosenbrock": (
+        lambda x: np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2), (20_000,)
+    ),
+    "variation": (
+        lambda x: np.sum(
+            np.sqrt((x[1:, 1:] - x[:-1, 1:]) ** 2 + (x[1:, 1:] - x[1:, :-1]) ** 2 + 1e-6)
+        ),
+        (100, 120),
+    ),
+    "laplacian": (
+        lambda x: np.sum(
+            (x[1:-1, 2:] + x[1:-1, :-2] + x[2:, 1:-1] + x[:-2, 1:-1] - 4 * x[1:-1, 1:-1]) ** 2
+        ),
+        (100, 120),
+    ),
+    "rolls": (lambda x: np.sum((np.roll(x, 1) - 2.0 * x + np.roll(x, -1)) ** 2), (20_000,)),
+    "logsumexp of rows": (lambda x: np.sum(np.log(np.sum(np.exp(x), axis=1))), (300, 25)),
+    "logsumexp of columns": (lambda x: np.sum(np.log(np.sum(np.exp(x), axis=0))), (25, 300)),
+    "softmax": (
+        lambda x: np.sum(
+            (np.exp(x - np.max(x, 1, keepdims=True))
+             / np.sum(np.exp(x - np.max(x, 1, keepdims=True)), 1, keepdims=True)) ** 2
+        ),
+        (300, 25),
+    ),
+    "layer norm": (
+        lambda x: np.sum(
+            np.tanh((x - x.mean(1, keepdims=True)) / (x.std(1, keepdims=True) + 1e-3))
+        ),
+        (300, 25),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_gradients_that_must_be_native(name: str) -> None:
+    f, shape = NATIVE[name]
+    x = rng.normal(size=shape)
+    check(fg.value_and_grad(f), x, tolerance=2e-12)
+    check(fg.grad(f), x.astype(np.float32), tolerance=2e-3)
+
+
 REFUSED = {
     "scan": lambda x: fg.lax.scan(lambda c, a: (c + a, c), 0.0, x)[1],
     "cumsum": lambda x: np.cumsum(x * 2.0) * 3.0,
@@ -218,6 +287,12 @@ REFUSED = {
 def test_what_is_not_known_is_refused(name: str) -> None:
     with pytest.raises(Refused):
         fused_kernel(graph_of(REFUSED[name], rng.normal(size=24)))
+
+
+def test_a_primitive_of_the_users_is_not_taken_by_its_name() -> None:
+    exp = fg.extend.elementwise("exp", lambda x: x * 3.0, partials=[lambda ct, y, args: ct * 3.0])
+    with pytest.raises(Refused, match="exp of"):
+        fused_kernel(graph_of(lambda x: exp(x) * 2.0 + x, rng.normal(size=24)))
 
 
 def test_empty_arrays_are_refused() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fungrad.compiler.native.element_operations import OPERATIONS, convert, type_of
+from fungrad.compiler.native.element_operations import OPERATIONS, TYPES, convert
 from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -78,7 +78,7 @@ def reduction(equation: Equation) -> Reduction | None:
         x, y = [atom.type for atom in equation.inputs]
         if not (x.ndim == y.ndim == 1 and x.dtype == y.dtype):
             return None
-    type = type_of(equation.outputs[0].type.dtype)
+    type = TYPES.get(equation.outputs[0].type.dtype, "i1")
     if type == "i1":
         return None
     return Reduction(equation, operation, type)

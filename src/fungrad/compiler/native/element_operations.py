@@ -396,6 +396,7 @@ TESTS: Mapping[str, Mapping[str, Rule]] = {
 
 _MOVES = ("select", "convert", "to_discrete", "number", "bitcast", "power")
 _NAMES: Mapping[str, str] = {
+    "root": "sqrt",
     **{short: "arc" + short[1:] for short in (
         "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2"
     )},

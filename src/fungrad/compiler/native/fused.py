@@ -54,6 +54,8 @@ def known_equation(equation: Equation) -> str | None:
     name = equation.primitive.name
     if len(equation.outputs) != 1:
         return f"{name}, of several outputs"
+    if not equation.primitive.module.startswith("fungrad."):  # names are known, not what they do
+        return f"{name} of {equation.primitive.module}"
     if any(a.type.dtype not in TYPES for a in (*equation.inputs, *equation.outputs)):
         return f"{name} of other dtypes"
     if equation.primitive in MOVING:

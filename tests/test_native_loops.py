@@ -353,3 +353,14 @@ def test_loops_of_arithmetic_in_single_precision(native: Any, case: str, mode: s
     wanted = MODES[mode](f, args)
     scalar_kernel(fg.make_jaxpr(wanted)(*args))
     agree(wanted, args, ROUNDED.get(case, 0))
+
+
+def test_checkpoints_in_loops(native: Any) -> None:
+    def f(x: Any, w: Any) -> Any:
+        step = fg.checkpoint(lambda x: x * w + x * x / 8)
+        return lax.scan(lambda x, _: (step(x), x), x, None, length=30)[0]
+
+    args = (np.array([0.5, 0.25]), F64(0.75))
+    gradient = fg.grad(total(f), (0, 1))
+    scalar_kernel(fg.make_jaxpr(gradient)(*args))
+    agree(gradient, args)

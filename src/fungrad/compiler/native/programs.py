@@ -9,7 +9,7 @@ import numpy as np
 from fungrad.compiler.lowering.scalar import element_rules
 from fungrad.compiler.lowering.scalar.emitter import Costs, Elements, Unsupported, shaped
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
-from fungrad.compiler.lowering.scalar.planning import Elementwise
+from fungrad.compiler.lowering.scalar.planning import Elementwise, Structural
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser
 from fungrad.compiler.native import long_arrays
@@ -18,10 +18,12 @@ from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.control_flow.call import call
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.movement.gather import getitem
+from fungrad.rematerialisation.checkpoint import checkpointed
 
 RULES = {**element_rules.RULES, **long_arrays.RULES}
 del RULES[power]
@@ -45,7 +47,7 @@ def _written(graph: Graph) -> Kernel:
     inputs, outputs = [v.type for v in graph.inputs], [a.type for a in graph.outputs]
     leaves, records = _needs(graph)
     emitter = NativeEmitter(len(inputs), len(outputs), leaves, records)
-    walk = Scalariser(emitter, ELEMENTWISE, RULES, structural, COSTS)
+    walk = Scalariser(emitter, ELEMENTWISE, RULES, _structural, COSTS)
     for type_ in (*inputs, *outputs):
         if type_.dtype not in emitter.dtypes:
             raise Unsupported(f"arguments or results of {type_}")
@@ -60,14 +62,19 @@ def _written(graph: Graph) -> Kernel:
     )  # fmt: skip
 
 
+def _structural(primitive: Any) -> Structural | None:
+    """As for Python's programs; what a checkpoint computes again is computed here, too."""
+    return structural(call if primitive is checkpointed else primitive)
+
+
 def _needs(graph: Graph) -> tuple[bool, bool]:
     """Whether the program may have to be left before its end, and whether it records."""
     leaves = records = False
     for equation in graph.equations:
         primitive: Any = equation.primitive
-        held = structural(primitive)
+        held = _structural(primitive)
         if held is not None:
-            leaves = leaves or primitive.name != "call"
+            leaves = leaves or primitive not in (call, checkpointed)
             records = records or primitive.name.endswith(("_record", "_pullback"))
             for body, _ in held.bodies(equation):
                 inner = _needs(optimised(body))

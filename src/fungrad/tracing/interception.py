@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from fungrad.errors import ArgumentError
 from fungrad.tracing.bound_names import (
     KEPT,
@@ -206,6 +208,8 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
     """
     if type(label) is FunctionType and label.__closure__:  # mostly the user's function itself
         f = label.__closure__[0].cell_contents
+        if type(f) is np.ufunc:  # asks traced arrays itself, and calls nothing else
+            return []
         if type(f) is FunctionType and f.__closure__ is None:
             simple = _simple.get(id(f.__code__))
             if simple is not None and simple[1] == len(f.__globals__):

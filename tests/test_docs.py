@@ -85,6 +85,17 @@ def test_links_between_pages_lead_somewhere():
                 assert (DOCS / name).parent.joinpath(target).exists(), f"{name} links to {target}"
 
 
+def test_the_glossary_has_every_word_once_and_the_words_that_pages_look_up():
+    terms = re.findall(r"^### (.*)$", PAGES["glossary.md"], re.MULTILINE)
+    places = [term.lower().replace(" ", "-") for term in terms]
+    assert len(places) == len(set(places)) > 30
+    compilers = PAGES["design.md"].split("## Glossary")[1].split("\n## ")[0]
+    assert not {term.lower() for term in terms} & set(re.findall(r"^\| (\w+) \|", compilers, re.M))
+    for name, page in PAGES.items():
+        for place in re.findall(r"glossary\.md#([\w-]+)", page):
+            assert place in places, f"{name} looks up {place}"
+
+
 def test_the_index_lists_every_page():
     listed = set()
     for folder in ("", "interop/", "tutorials/"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import fungrad as fg
+from fungrad import lax
 from fungrad.compiler import backend_choice
 from fungrad.compiler.native import backend
 from fungrad.compiler.native.kernel import Kernel
@@ -169,7 +172,61 @@ def test_a_tuple_says_that_arrays_are_nobody_elses(f: Any, args: Any) -> None:
     assert type(program(*args)) is list
 
 
-def test_pythons_integers_have_no_bound(native: None) -> None:
+def in_a_loop(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda n: lax.fori_loop(0, 2, lambda _, x: x + f(n), 0.5)
+
+
+def in_a_branch(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda n: lax.cond(n < 0, lambda n: f(n) + n, f, n)
+
+
+def from_a_literal(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def step(_: Any, x: Any) -> Any:
+        return x + f(lax.cond(x > 0, lambda: -(2**63), lambda: 2**62))
+
+    return lambda n: lax.fori_loop(0, 2, step, 0.5 * n)
+
+
+@pytest.mark.parametrize("within", [lambda f: f, in_a_loop, in_a_branch, from_a_literal])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda n: n * n + 1,
+        lambda n: n + n,
+        lambda n: n - 5 - n * 3,
+        lambda n: -n,
+        abs,
+        lambda n: n**5,
+        lambda n: n // -1,
+        lambda n: (n % 7) + n // 3,
+        lambda n: n / 3,
+        lambda n: (n * 1.0 < n) * 2,
+        lambda n: (n & 12) | ~n ^ 5,
+        lambda n: n << 40,
+    ],
+)
+def test_pythons_integers_have_no_bound(native: None, f: Any, within: Any) -> None:
+    compiled = fg.jit(within(f))
+    for n in (0, 3, -9, 2**40, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**70):
+        fg.config.backend = "numpy"
+        expected = compiled(n)
+        fg.config.backend = "native"
+        found = compiled(n)
+        assert found == expected and type(found) is type(expected)
+
+
+def test_divisions_of_pythons_integers_by_zero(native: None) -> None:
+    for f in (lambda n: 5 // n, lambda n: 5 % n):
+        compiled = fg.jit(f)
+        assert compiled(2) == f(2) and compiled.lower(2).native
+        with pytest.raises(ZeroDivisionError):
+            compiled(0)
+
+
+def test_numpys_integers_wrap(native: None) -> None:
     f = fg.jit(lambda n: n * n + 1)
-    assert f(2**40) == 2**80 + 1 and "no bound" in f.lower(3).refused[0]
-    assert f(np.int64(2**40)) == 1
+    assert f(np.int64(2**40)) == 1 and f(2**40) == 2**80 + 1
+    fibonacci = fg.jit(lambda n: lax.fori_loop(0, n, lambda _, ab: (ab[1], sum(ab)), (0, 1))[0])
+    factorial = fg.jit(lambda n: lax.fori_loop(1, n + 1, lambda i, x: x * i, 1))
+    assert fibonacci(90) == 2880067194370816120 and fibonacci(93) < 0
+    assert factorial(20) == math.factorial(20) and factorial(66) == 0

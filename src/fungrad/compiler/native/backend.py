@@ -19,7 +19,7 @@ from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner
-from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive
 
@@ -37,9 +37,6 @@ class Native(Backend):
     def compile(self, graph: Graph) -> Runner:
         graph = optimised(graph)
         on_numpy = functools.partial(NumpyBackend().compile, graph)
-        if _unbounded(graph):
-            graph.derived["refused"] = ["arithmetic on Python's integers, which have no bound"]
-            return on_numpy()
         return _native(graph, Later(on_numpy)) or _mixed(graph) or on_numpy()
 
     def loop(
@@ -54,18 +51,6 @@ class Native(Backend):
             return NumpyBackend().loop(primitive, types, params, steps)
 
         return _native(graph, Later(lambda: on_numpy() or steps)) or on_numpy()
-
-
-def _unbounded(graph: Graph) -> bool:
-    """Whether a Graph computes numbers as Python does of integers that it is given."""
-
-    def weak(atom: Atom, kinds: str) -> bool:
-        return isinstance(atom, Variable) and atom.type.weak and atom.type.dtype.kind in kinds
-
-    return any(
-        any(weak(a, "bi") for a in e.inputs) and any(weak(v, "ifc") for v in e.outputs)
-        for e in graph.equations
-    )
 
 
 def _native(graph: Graph, fallback: Later) -> Runner | None:

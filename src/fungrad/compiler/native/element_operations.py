@@ -102,6 +102,12 @@ def apply_equation(code: Function, equation: Equation, xs: Sequence[Operand]) ->
     )  # fmt: skip
 
 
+def of_python(equation: Equation) -> bool:
+    """Whether an equation computes with Python's integers, which have no bound."""
+    atoms = (*equation.inputs, *equation.outputs)
+    return all(a.type.weak for a in atoms) and any(a.type.dtype.kind == "i" for a in atoms)
+
+
 def known(name: str) -> bool:
     """Whether there is such an operation, for some dtypes."""
     name = _NAMES.get(name, name)
@@ -405,5 +411,5 @@ _COSTS = {"div": 0.5, "sqrt": 0.7, "floor_divide": 3.0, "remainder": 3.0, "fmod"
 
 __all__ = [
     "OPERATIONS", "TESTS", "TYPES", "apply", "apply_equation", "convert", "cost", "known",
-    "type_of",
+    "of_python", "type_of",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction, whole
-from fungrad.compiler.native.element_operations import TYPES, cost, known
+from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
 from fungrad.compiler.native.element_values import Body, Source
 from fungrad.compiler.native.index_maps import (
     FIRST,
@@ -58,6 +58,8 @@ def known_equation(equation: Equation) -> str | None:
         return f"{name} of {equation.primitive.module}"
     if any(a.type.dtype not in TYPES for a in (*equation.inputs, *equation.outputs)):
         return f"{name} of other dtypes"
+    if of_python(equation):
+        return f"{name} of Python's integers, which have no bound"
     if equation.primitive in MOVING:
         return None if static(equation) else f"{name} by index arrays, or with steps"
     if elementwise(equation):

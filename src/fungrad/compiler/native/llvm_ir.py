@@ -133,6 +133,7 @@ class Function:
         self.name = name
         self.lanes = lanes
         self.block = "entry"
+        self.overflown = ""
         self.parameters = [_parameter(type, name) for type, name in parameters]
         given = ", ".join([f"{type} %{name}" for type, name in parameters])
         before = f"{attributes} " if attributes else ""
@@ -358,11 +359,23 @@ class Function:
         return self.new(f"{instruction} {x}, {y.text}", x.type, x.lanes)
 
     def _arithmetic(self, name: str, x: Operand, y: Operand) -> Value:
-        known = x if isinstance(x, Value) else y
-        return self.binary(_OF_FLOATS[name] if known.type in FLOATS else name, x, y)
+        x, y = self.both(x, y)
+        if x.type in FLOATS or not self.overflown:
+            return self.binary(_OF_FLOATS[name] if x.type in FLOATS else name, x, y)
+        full, pair, on = (
+            f"llvm.s{name}.with.overflow.{x.type}",
+            f"{{{x.type}, i1}}",
+            self.label("on"),
+        )
+        self.module.declare(f"declare {pair} @{full}({x.type}, {x.type})")
+        found = self.new(f"call {pair} @{full}({x}, {y})", pair, 1).text
+        over = self.new(f"extractvalue {pair} {found}, 1", "i1", 1)
+        self.branch(over, self.overflown, on, rare=True)
+        self.begin(on)
+        return self.new(f"extractvalue {pair} {found}, 0", x.type, 1)
 
     def add(self, x: Operand, y: Operand) -> Value:
-        """x + y; integers wrap, as in the next two."""
+        """x + y; integers wrap, as in the next two, or go to the block `overflown` (scalars)."""
         return self._arithmetic("add", x, y)
 
     def sub(self, x: Operand, y: Operand) -> Value:

@@ -13,7 +13,7 @@ from fungrad.compiler.lowering.scalar.planning import Elementwise, Structural
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser
 from fungrad.compiler.native import long_arrays
-from fungrad.compiler.native.element_operations import TYPES, apply, cost, known
+from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
@@ -80,6 +80,7 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
                 inner = _needs(optimised(body))
                 leaves, records = leaves or inner[0], records or inner[1]
         leaves = leaves or (primitive is getitem and len(equation.inputs) > 1)
+        leaves = leaves or of_python(equation)
     return leaves, records
 
 
@@ -102,6 +103,7 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
         for atom in equation.inputs
     ]
     computed = np.result_type(*examples)
+    python = of_python(equation)
     literals = [isinstance(a, Literal) and type(a.value) in PYTHON_SCALARS for a in equation.inputs]
 
     def one(*parts: Number) -> Number:
@@ -116,7 +118,11 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
         ]  # fmt: skip
         if not any(hasattr(x, "text") for x in given):
             given = [emitter.value(x) for x in parts]
-        return Number(apply(emitter.code, name, given, dtype, params, computed), dtype)
+        if python:
+            emitter.unbounded(equation, given)
+        found = apply(emitter.code, name, given, dtype, params, computed)
+        emitter.code.overflown = ""
+        return Number(found, dtype)
 
     spread = np.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
     found = [one(*parts) for parts in zip(*[x.reshape(-1) for x in spread], strict=True)]

@@ -21,7 +21,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
     shaped,
 )
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
-from fungrad.compiler.native.element_operations import TYPES, apply, convert, type_of
+from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
 from fungrad.compiler.native.kernel import GIVEN_UP
 from fungrad.compiler.native.llvm_ir import Function, Module, Value, size_of
 from fungrad.compiler.native.records import Records
@@ -39,6 +39,10 @@ SHORT = 64
 """Scans of so many steps do not look for signals."""
 SELECTED = 4
 """The largest number of elements of which one is picked by comparisons."""
+OF_PYTHON = frozenset(
+    "add sub mul neg abs positive power bitwise_and bitwise_or bitwise_xor invert".split()
+)
+"""What is known of Python's integers, besides tests and divisions."""
 LEFT = {"exhausted": -1, "given_up": GIVEN_UP}
 """The blocks that leave a program before its end, and what it returns: memory ran out; the NumPy
 program has to do the work.
@@ -153,9 +157,7 @@ class NativeEmitter:
         code, count, dtype = self.code, len(column), column[0].dtype
         place = self.converted(index, "i64")
         place = code.select(code.compare("slt", place, 0), code.add(place, count), place)
-        on = code.label("on")
-        code.branch(code.compare("ult", place, count), on, "given_up")
-        code.begin(on)
+        self._must(code.compare("ult", place, count))
         values = [self.value(x) for x in column]
         if count <= SELECTED:
             found = values[-1]
@@ -169,7 +171,28 @@ class NativeEmitter:
         return Number(load(code, code.at(room, code.mul(place, size)), values[0].type), dtype)
 
     def check_overflow(self, value: Number) -> None:
-        """Integers wrap."""
+        """Integers of NumPy's wrap."""
+
+    def unbounded(self, equation: Any, operands: Sequence[Any]) -> None:
+        """Leaves the program where what comes next is not what Python's integers give."""
+        name, code = equation.primitive.name, self.code
+        divides = name in ("floor_divide", "remainder", "div")
+        if not (divides or name in OF_PYTHON or name in TESTS) or (divides and operands[1] == 0):
+            raise Unsupported(f"{name} of Python's integers, which have no bound")
+        code.overflown = "given_up"
+        if divides and isinstance(operands[1], Value):
+            self._must(convert(code, operands[1], "i1"))
+        types = [a.type.dtype for a in equation.inputs]
+        if name == "div" or (name in TESTS and len(set(types)) > 1):  # Python's are exact
+            for x in operands:
+                if isinstance(x, Value) and x.type == "i64":
+                    self._must(code.compare("ule", code.binary("add", x, 2**53), 2**54))
+
+    def _must(self, condition: Value) -> None:
+        """Leaves the program to NumPy where a condition does not hold."""
+        on = self.code.label("on")
+        self.code.branch(condition, on, "given_up")
+        self.code.begin(on)
 
     # --- variables and blocks -----------------------------------------------------------------
 

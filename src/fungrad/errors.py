@@ -42,8 +42,8 @@ _BY_MASK = (
 
 
 class AbstractBooleanError(FungradError, TypeError):
-    """Python asked for the truth of a value that is only known as a type (under make_jaxpr or jit),
-    or in which the examples of vmap differ.
+    """Python needs True or False, but under make_jaxpr or jit only the type of the value is known,
+    or the examples of vmap give different answers.
 
     Fails::
 
@@ -56,7 +56,7 @@ class AbstractBooleanError(FungradError, TypeError):
 
 
 class AbstractValueError(FungradError, TypeError):
-    """Python asked for the number inside a value that is only known as a type.
+    """Python needs a number, but only the type of the traced value is known.
 
     Fails::
 
@@ -72,8 +72,8 @@ class AbstractValueError(FungradError, TypeError):
 
 
 class BranchError(FungradError, RuntimeError):
-    """A function that is compiled with `branches="guard"` takes ever new paths, or does not take
-    the same one twice.
+    """A function compiled with `branches="guard"` takes too many paths, or a different one at the
+    same arguments.
 
     Fails: each n is another path, with a program of its own::
 
@@ -111,7 +111,7 @@ class NonDifferentiableInputError(FungradError, TypeError):
 
         fg.grad(lambda p: p["w"] ** 2)({"w": 3})
 
-    Repaired: make it a float, leave it out by `argnums`, or pass `nondiff="none"`::
+    Repaired: make it a float, choose others with `argnums`, or pass `nondiff="none"`::
 
         fg.grad(lambda p: p["w"] ** 2)({"w": 3.0})
     """
@@ -178,7 +178,7 @@ class MemoryAccessError(FungradError, TypeError, AttributeError):
 
 
 class UnsupportedFunctionError(FungradError, TypeError):
-    """A NumPy function that fungrad has no implementation of was called on a traced value.
+    """A NumPy function that fungrad does not implement was called on a traced value.
 
     Fails::
 
@@ -341,7 +341,7 @@ class NonLinearError(FungradError, ValueError):
 
 
 class MissingExtraError(FungradError, ImportError):
-    """An optional part of fungrad was used without the library that it stands on.
+    """An optional part of fungrad was used without the library that it needs.
 
     Fails: `fungrad.testing.arrays()` where Hypothesis is not installed.
 
@@ -372,7 +372,7 @@ class TrapError(FungradError, FloatingPointError):
         with fg.debug.trap():
             fg.grad(np.sqrt)(0.0)
 
-    Repaired: keep the values inside the domain, or choose a safe one by `np.where`::
+    Repaired: keep the values inside the domain, for example with `np.where`::
 
         with fg.debug.trap():
             fg.grad(lambda x: np.sqrt(np.where(x > 0, x, 1.0)))(0.0)

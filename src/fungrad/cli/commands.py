@@ -231,7 +231,7 @@ def why_command(options: Namespace, output: TextIO) -> int:
 
 
 def demo_command(options: Namespace, output: TextIO) -> int:
-    """`fungrad demo`: four uses of stop_gradient, each checked against a formula made by hand."""
+    """`fungrad demo`: four uses of stop_gradient, checked against formulas derived by hand."""
     with progress("demos", len(demo.DEMOS)) as advance:
         results = demo.run_all(options.seed, advance)
     passed = all(claim.holds for result in results for claim in result.claims)
@@ -280,12 +280,12 @@ def _report_findings(report: Report, findings: Sequence[Finding]) -> None:
             f"{finding.tolerance:g}) of {finding.comparisons}"
         )
         if finding.place:
-            text += f", by {finding.place}"
+            text += f", for {finding.place}"
         if finding.error > finding.tolerance:
-            text += f", where it is {number_text(finding.found)}"
-            text += f" and not {number_text(finding.expected)}"
+            one, _, other = finding.what.partition(" against ")
+            text += f": {one} {number_text(finding.found)}, {other} {number_text(finding.expected)}"
         if finding.rough:
-            text += f"; {finding.rough} not judged (a bend or the edge of the domain within a step)"
+            text += f"; {finding.rough} not judged (a kink or the edge of the domain within a step)"
         report.verdict(finding.passed, text)
 
 

@@ -28,7 +28,7 @@ examples:
   fungrad demo
 
 FILE.py:func is a Python function of yours, written with plain NumPy; it does not import fungrad.
-`fungrad COMMAND --help` tells more.
+`fungrad COMMAND --help` shows the options of a command.
 
 {EXITS}"""
 
@@ -38,8 +38,8 @@ examples:
   fungrad grad model.py:loss --arg w=0.5 --arg 'b=[1, 2]' --wrt w --wrt b --order 2 --check
   fungrad grad model.py:loss --arg w=0.5 --json | jq .derivative.w
 
---order 2 is the Hessian, block by block for each pair of arguments; higher orders likewise, up to
-a million entries. Large arrays are summarised; --json has them in full.
+--order 2 computes the Hessian, one block for each pair of arguments; higher orders likewise, up to
+a million entries. Large arrays are summarised; --json prints them in full.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -51,11 +51,11 @@ examples:
   fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy --grad --source gradient.py
   fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy --grad --html loss.html
 
-All real float arguments are inputs of the graph, or those of --wrt only; what else there is
-(integers, strings) is fixed. Only the shapes and dtypes of inputs are known while tracing.
+The inputs of the graph are all real float arguments, or only those of --wrt; integers, strings and
+others are fixed. While tracing only the shapes and dtypes of inputs are known.
 
---source prints the program that jit makes of it; with a file, it writes there a module of plain
-NumPy that does not need fungrad.
+--source prints the program that jit generates; with a file name it writes a module of plain NumPy
+that does not need fungrad.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -66,8 +66,8 @@ examples:
   fungrad check model.py:loss --arg w=0.5 --arg x=@data.npy --samples 100 --seed 1 --spread 0.1
 
 Compares the gradient with central differences, and forward with reverse mode, at the given
-arguments and at random points near them: each number differentiated by is moved by SPREAD times its
-size times a standard normal. Runs in float64.
+arguments and at random points near them: Gaussian noise with standard deviation SPREAD * abs(value)
+is added to each input. Runs in float64.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -77,8 +77,8 @@ examples:
   fungrad why model.py:loss --arg w=0.5 --arg x=@data.npy
   fungrad why model.py:loss --arg w=0.5 --arg x=@data.npy --wrt w --json
 
-Names the line that is to blame: what is not used, stopped, behind argmax or a comparison, at a
-kink, saturated; where a NaN was born, forward or backward. Also says what each stop saves.
+Names the line that makes a gradient zero (unused, stopped, behind argmax or a comparison, at a
+kink, saturated) or NaN, forward or backward. Also prints how much work each stop_gradient saves.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -95,8 +95,8 @@ examples:
   fungrad demo
   fungrad demo --json
 
-Stable softmax with tied maxima, EM on the Old Faithful data, contrastive divergence, and an
-adversarial example: what stop_gradient is for, each gradient checked against a formula by hand.
+Four uses of stop_gradient: stable softmax with tied maxima, EM on the Old Faithful data,
+contrastive divergence, an adversarial example. Each is checked against a formula derived by hand.
 
 {EXITS}"""
 
@@ -105,9 +105,9 @@ examples:
   fungrad cost model.py:loss --arg w=0.5 --arg x=@data.npy
   fungrad cost model.py:loss --arg w=0.5 --arg x=@data.npy --grad --json
 
-Counted, not measured: operations, bytes read and written, bytes alive at once, and what each pass
-of the optimiser removed. A scan counts its steps, a while one trip. Primitives without a rule are
-listed.
+Computed counts, not timings: operations, bytes read and written, peak memory, and the equations
+that each compiler pass removed. A scan counts all its steps, a while loop a single iteration.
+Operations without a cost rule are listed separately.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -117,8 +117,8 @@ examples:
   fungrad profile model.py:loss --arg w=0.5 --arg x=@data.npy
   fungrad profile model.py:loss --arg w=0.5 --arg x=@data.npy --grad --repetitions 20
 
-Runs the compiled function equation by equation, and adds the times up by your lines, by primitive
-and scope, and by forward and backward pass. The compiled whole stands beside.
+Runs the compiled function equation by equation, and adds up the times by line of your code,
+primitive, scope, and forward or backward pass. Also times the compiled function as a whole.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -128,10 +128,9 @@ examples:
   fungrad bench model.py:loss --arg w=0.5 --arg x=@data.npy
   fungrad bench model.py:loss --arg w=0.5 --arg x=@data.npy --hand model.py:slope --json
 
-The function, its gradient, both under jit, and with --hand a gradient of your own, which takes the
-same arguments and returns the gradient by those of --wrt, in their order. Rounds are interleaved,
-the median counts; what jit costs at its first call is beside. A gradient of yours that disagrees
-is a failed check.
+Times the function, its gradient, both under jit, and with --hand a gradient that you wrote. That
+takes the same arguments and returns the gradients for those of --wrt, in their order; if it
+disagrees, the check fails. Times are medians of interleaved rounds; first calls have a column.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -142,7 +141,7 @@ examples:
   fungrad completion zsh > ~/.zfunc/_fungrad              with ~/.zfunc in fpath
   fungrad completion fish > ~/.config/fish/completions/fungrad.fish
 
-The script is made of this version's options by shtab (pip install 'fungrad[cli]'); it runs nothing
-of fungrad when you press TAB.
+shtab (pip install 'fungrad[cli]') writes the script from this version's options. Pressing TAB does
+not run fungrad.
 
 {EXITS}"""

@@ -30,7 +30,7 @@ def parser() -> Parser:
     """The parser of all commands."""
     result = Parser(
         prog="fungrad",
-        description="Gradients of plain NumPy functions, at real data.",
+        description="Computes and inspects derivatives of plain NumPy functions.",
         epilog=texts.MAIN_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -118,7 +118,7 @@ def _check(commands: Any) -> None:
         type=_fraction,
         default=0.01,
         metavar="S",
-        help="how far they lie (default 0.01)",
+        help="relative size of the noise (default 0.01)",
     )
     check.add_argument(
         "--tolerance", type=_tolerance, default=1e-5, metavar="T", help="relative (default 1e-5)"
@@ -130,7 +130,7 @@ def _why(commands: Any) -> None:
         commands,
         "why",
         help="why a gradient is zero, NaN, infinite or fine",
-        description="Says why the gradient by each argument is zero, NaN, infinite or fine.",
+        description="Says why the gradient of each argument is zero, NaN, infinite or fine.",
         epilog=texts.WHY_EPILOG,
     )
     _add_function_options(why, "all")
@@ -140,7 +140,7 @@ def _cost(commands: Any) -> None:
     cost = _command(
         commands,
         "cost",
-        help="operations, bytes and memory of a function or of its gradient, counted",
+        help="how many operations and bytes a function or its gradient takes",
         description="Counts what the compiled function, or its gradient, costs.",
         epilog=texts.COST_EPILOG,
     )
@@ -152,8 +152,8 @@ def _profile(commands: Any) -> None:
     profile = _command(
         commands,
         "profile",
-        help="where the time goes, by your lines",
-        description="Says where the time of a function, or of its gradient, goes.",
+        help="time spent on each line of your code",
+        description="Shows which lines of a function, or of its gradient, take the time.",
         epilog=texts.PROFILE_EPILOG,
     )
     _add_function_options(profile)
@@ -171,11 +171,11 @@ def _bench(commands: Any) -> None:
         commands,
         "bench",
         help="the function, its gradient and jit of both, timed side by side",
-        description="Times a function, its gradient, both under jit, and a gradient by hand.",
+        description="Times a function, its gradient, both under jit, and a hand-written gradient.",
         epilog=texts.BENCH_EPILOG,
     )
     _add_function_options(bench)
-    bench.add_argument("--hand", metavar="FILE.py:func", help="a gradient of your own")
+    bench.add_argument("--hand", metavar="FILE.py:func", help="a hand-written gradient")
     bench.add_argument(
         "--rounds", type=_positive, default=15, metavar="N", help="interleaved (default 15)"
     )
@@ -184,7 +184,7 @@ def _bench(commands: Any) -> None:
         type=_tolerance,
         default=1e-6,
         metavar="T",
-        help="how far --hand may be from the gradient, relative (default 1e-6)",
+        help="largest relative error of --hand (default 1e-6)",
     )
 
 
@@ -192,8 +192,8 @@ def _explain(commands: Any) -> None:
     explain = _command(
         commands,
         "explain",
-        help="what an error of fungrad's means, and its repair",
-        description="Shows a program that raises an error, and the repaired one; or lists all.",
+        help="what an error means, and how to fix it",
+        description="Shows a program that raises an error, and the fixed one; or lists all.",
         epilog=texts.EXPLAIN_EPILOG,
     )
     explain.add_argument("name", nargs="?", metavar="ERROR", help="as GradientCutError")
@@ -205,7 +205,7 @@ def _demo(commands: Any) -> None:
         commands,
         "demo",
         help="four worked uses of stop_gradient, each checked",
-        description="Runs four worked examples and says what it found.",
+        description="Runs four worked examples and checks their results.",
         epilog=texts.DEMO_EPILOG,
     )
     demo.add_argument("--seed", type=_count, default=0, metavar="N", help="random (default 0)")

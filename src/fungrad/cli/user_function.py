@@ -133,7 +133,7 @@ def _load(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except SyntaxError as error:
         raise InputError(
-            f"{error.filename}:{error.lineno} is not valid Python: {error.msg}. Mend that line."
+            f"{error.filename}:{error.lineno} is not valid Python: {error.msg}. Fix that line."
         ) from None
     except (Exception, SystemExit) as error:
         place = _user_line(error, str(path.resolve()))
@@ -283,11 +283,11 @@ def user_code(call: Call, doing: str) -> Iterator[None]:
             place = "" if call.file in told.message else place
             text = f"{call.name} failed while it {doing}{place}. {told.message}"
             raise InputError(text) from error
-        mend = f"Mend it, or the arguments: {call.types()}."
+        advice = f"Check the function or the arguments: {call.types()}."
         if doing != EVALUATED:
-            mend = "It works on plain numbers; FUNGRAD_TRACEBACK=full shows where it fails now."
+            advice = "It works on plain numbers; FUNGRAD_TRACEBACK=full shows where it fails now."
         raise InputError(
-            f"{call.name} failed while it {doing}{place}: {_what(error)}. {mend}"
+            f"{call.name} failed while it {doing}{place}: {_what(error)}. {advice}"
         ) from error
 
 

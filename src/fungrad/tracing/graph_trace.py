@@ -210,8 +210,8 @@ class GraphTrace(Trace):
                 leave(token)
             return put(value, error, asked, read)
         raise error(
-            f"{asked} was asked of a value of type {tracer.extra.type}{user_line()}, but while "
-            f"{self.label()} is traced it is only known as a type{self._provenance(tracer.extra)}. "
+            f"{asked} needs a known value{user_line()}, but while {self.label()} is traced only "
+            f"the type {tracer.extra.type} of this one is known{self._provenance(tracer.extra)}. "
             f"{instead_of(asked)}; or {self.remedy}make the number an argument that is not traced "
             "(static_argnums of jit and make_jaxpr), return it as an output, or call the function "
             "without tracing it."

@@ -163,7 +163,7 @@ _HOLDER = (
     "Give that code fg.stop_gradient of it, or compute with the traced array itself."
 )
 _NUMBER = (
-    "NumPy needs a number here, and a traced value is only known as a type. Make it an "
+    "NumPy needs a number here, and of a traced value only the type is known. Make it an "
     "argument that is not traced (jit: static_argnames), or call the function without tracing "
     "it."
 )
@@ -215,8 +215,8 @@ def _indexed(error: IndexError) -> AbstractValueError | None:
     if line is None or line != REFUSED.index or not str(error).startswith(_INDEXING):
         return None
     return AbstractValueError(
-        f"An ndarray was indexed by a traced value at {line}. It asks an index for its numbers, "
-        "and this one is only known as a type. Write np.take(a, i, axis=0) for a[i], and "
+        f"An ndarray was indexed by a traced value at {line}. It needs the numbers of an index, "
+        "and of this one only the type is known. Write np.take(a, i, axis=0) for a[i], and "
         "fg.numpy.at(a)[i, j].get() for more axes and slices: both take traced integers. For "
         "a mask write np.where(mask, a, 0), or where= of a reduction: how many elements it picks "
         "is not known."

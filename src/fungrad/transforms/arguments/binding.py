@@ -139,8 +139,8 @@ def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInput
     what = f"of dtype {type_.dtype}" if type_ is not None else f"a {type(value).__name__}"
     return NonDifferentiableInputError(
         f"{transform} was asked for a derivative with respect to {path}, which is {what}. Make it "
-        "a float (np.asarray(x, float)), leave it out by argnums, or pass nondiff='none' to get "
-        "None in its place."
+        "a float (np.asarray(x, float)), choose other arguments with argnums=, or pass "
+        "nondiff='none' to get None in its place."
     )
 
 
@@ -180,10 +180,10 @@ def to_one_number(treedef: pytree.TreeDef) -> str:
         return "A function without `return` returns None."
     if treedef.type is tuple and len(treedef.children) == 2 and treedef.children[0] is pytree.LEAF:
         return (
-            "Where that is a loss with something beside it, pass has_aux=True: the gradient is "
-            "that of the first, and the second is handed back. Else use fg.jacobian, or fg.vjp."
+            "If that is a loss with other results, pass has_aux=True: it returns the gradient of "
+            "the first, and the second as it is. Otherwise use fg.jacobian or fg.vjp."
         )
-    return "Sum it (np.sum), or use fg.jacobian, or fg.vjp with a cotangent of your choice."
+    return "Sum it (np.sum), or use fg.jacobian, or fg.vjp with a weight for each output."
 
 
 def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:

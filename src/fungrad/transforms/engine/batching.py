@@ -70,8 +70,8 @@ class BatchTrace(Trace):
 
         def refused(found: str) -> Exception:
             return error(
-                f"{asked} was asked of a value of type {self.typeof(tracer)}{user_line()}, but "
-                f"{self.label()} runs all {self.batch_size} examples at once, {found}. "
+                f"{asked} needs one value{user_line()}, but {self.label()} runs all "
+                f"{self.batch_size} examples at once, {found}. "
                 f"{instead_of(asked)}; or give an argument that is the same for all None in "
                 "in_axes, return the value as an output, or loop instead of vmap."
             )

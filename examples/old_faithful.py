@@ -1,4 +1,4 @@
-"""Models of the Old Faithful data, written with plain NumPy: this file does not know fungrad."""
+"""Models of the Old Faithful data, written with plain NumPy: this file does not import fungrad."""
 
 import numpy as np
 

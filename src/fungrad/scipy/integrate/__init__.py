@@ -10,10 +10,11 @@ from typing import Any
 
 from fungrad.scipy.integrate.initial_value import solve_ivp
 from fungrad.scipy.integrate.odeint_function import odeint
-from fungrad.scipy.integrate.quadrature_rules import fixed_quad, quad
-from fungrad.scipy.integrate.samples import (
+from fungrad.scipy.integrate.quadrature import (
     cumulative_simpson,
     cumulative_trapezoid,
+    fixed_quad,
+    quad,
     romb,
     simpson,
     trapezoid,

@@ -20,18 +20,19 @@ from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.scipy.integrate.adaptive_steps import (
+from fungrad.scipy.integrate.ode_adjoint import ExplicitSolver, ScipySolver, flow
+from fungrad.scipy.integrate.ode_events import Watch
+from fungrad.scipy.integrate.runge_kutta import (
+    EXPLICIT,
     Grid,
     Problem,
+    RungeKutta,
     Tolerances,
     evaluated,
+    explicit_method,
     grid,
     solve_at,
 )
-from fungrad.scipy.integrate.adjoint_solvers import ExplicitSolver, ScipySolver
-from fungrad.scipy.integrate.ode_adjoint import flow
-from fungrad.scipy.integrate.ode_events import Watch
-from fungrad.scipy.integrate.runge_kutta import EXPLICIT, RungeKutta, explicit_method
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe, user_line

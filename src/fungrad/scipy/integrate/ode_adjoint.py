@@ -1,9 +1,15 @@
 """The flow of an ODE as a function with rules of its own (optimise, then discretise).
 
 Forward mode integrates the variational equation beside the state, with the state's steps; reverse
-mode integrates the adjoint equation backwards (Pontryagin et al. 1962; Chen et al., Neural Ordinary
-Differential Equations, 2018, appendix B), and holds nothing but the states at the output times.
-Both are flows again, so all orders follow. Knows no method: any solver will do.
+mode integrates the adjoint equation backwards (Pontryagin et al. 1962; Chen et al., Neural
+Ordinary Differential Equations, 2018, appendix B), and holds nothing but the states at the output
+times. Both are flows again, so all orders follow.
+
+Solvers for the adjoint's initial value problems: our methods, or SciPy's.
+
+SciPy's run as opaque code on arrays, with exact Jacobians. A stiff equation cannot be taken back
+in time, so there the costate is integrated along the interpolant of the forward solution, and the
+parameters' cotangents are summed by Gauss' rule on every step (Serban & Hindmarsh, CVODES, 2005).
 """
 
 from __future__ import annotations
@@ -13,10 +19,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fungrad.compiler.jit import jit
 from fungrad.custom_rules.custom_vjp_jvp import Custom
+from fungrad.host.external import pure_callback
+from fungrad.ir.types import Type
 from fungrad.lax.control import scan
+from fungrad.retracing.graph_transforms import strong
+from fungrad.scipy.integrate.runge_kutta import Problem, RungeKutta, Tolerances, solve_at
+from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.trace import shape_of, typeof
 from fungrad.transforms.grad import jvp, vjp
+from fungrad.transforms.jacobian import jacfwd
 from fungrad.transforms.vmap_and_staging import vmap
 
 Right = Callable[[Sequence[Any], Any, Any], Any]
@@ -188,4 +201,168 @@ def backwards(
     return costate, gathered
 
 
-__all__ = ["Joined", "Right", "Solver", "backwards", "filled", "flow"]
+def _for_part(tolerances: Tolerances, own: int, controlled: int, size: int) -> Tolerances:
+    """The tolerances of a system made of the user's, of `own` equations, and of derivatives."""
+    if controlled != own:
+        tolerances = tolerances._replace(
+            rtol=np.min(tolerances.rtol), atol=np.min(tolerances.atol), first_step=None
+        )
+    return tolerances._replace(controlled=None if controlled == size else controlled)
+
+
+class ExplicitSolver:
+    """A Runge-Kutta method that runs here; `own` is the number of the user's equations."""
+
+    pull_back = None
+
+    def __init__(self, method: RungeKutta, tolerances: Tolerances, own: int) -> None:
+        self._method, self._tolerances, self._own = method, tolerances, own
+
+    def __call__(
+        self, right: Right, parameters: Sequence[Any], times: Any, y0: Any, bound: Any,
+        controlled: int,
+    ) -> tuple[Any, Any, Any]:  # fmt: skip
+        given = _for_part(self._tolerances, self._own, controlled, shape_of(y0)[0])
+        problem = Problem(
+            self._method, lambda t, y: right(parameters, t, y), times[0], y0, bound, given
+        )
+        return solve_at(problem, times)
+
+
+class ScipySolver:
+    """One of SciPy's methods; `own` is the number of the user's equations."""
+
+    def __init__(
+        self, method: Any, tolerances: Tolerances, own: int, options: dict[str, Any]
+    ) -> None:
+        self._method, self._own = method, own
+        self._options = {
+            **options,
+            "rtol": np.min(tolerances.rtol),
+            "atol": np.min(tolerances.atol),
+            "max_step": tolerances.max_step,
+        }
+        self._first_step = tolerances.first_step
+
+    def _run(
+        self, slope: Any, jacobian: Any, span: Any, y0: Any, **more: Any
+    ) -> Any:  # fmt: skip
+        """scipy.integrate.solve_ivp; SciPy approximates the Jacobian of a complex state."""
+        if y0.dtype.kind != "c":
+            more["jac"] = jacobian
+        return scipy_module("scipy.integrate").solve_ivp(
+            slope, span, y0, self._method, **self._options, **more
+        )
+
+    def __call__(
+        self, right: Right, parameters: Sequence[Any], times: Any, y0: Any, bound: Any,
+        controlled: int,
+    ) -> tuple[Any, Any, Any]:  # fmt: skip
+        slope, jacobian = jit(right), jit(jacfwd(right, argnums=2))
+        first_step = self._first_step if controlled == self._own else None
+
+        def run(parameters: Any, times: Any, y0: Any, bound: Any) -> Any:
+            if bound == times[0]:
+                return np.stack([y0] * len(times)), np.int64(0), np.bool_(False)
+            asked, places = np.unique(times, return_inverse=True)
+            order = -1 if bound < times[0] else 1
+            found = self._run(
+                lambda t, y: slope(parameters, np.float64(t), y),
+                lambda t, y: jacobian(parameters, np.float64(t), y),
+                (times[0], bound), y0, t_eval=asked[::order], first_step=first_step,
+            )  # fmt: skip
+            ys = np.full((len(asked), len(y0)), np.nan, y0.dtype)
+            if len(found.t):
+                ys[: len(found.t)] = found.y.T
+            return ys[::order][places], np.int64(found.nfev), np.bool_(found.status < 0)
+
+        count, size = shape_of(times)[0], shape_of(y0)[0]
+        types = (Type((count, size), typeof(y0).dtype), Type((), np.int64), Type((), np.bool_))
+        found: tuple[Any, Any, Any] = pure_callback(run, types, list(parameters), times, y0, bound)
+        return found
+
+    def pull_back(
+        self, right: Right, parameters: Sequence[Any], moving: Sequence[int], times: Any, ys: Any,
+        cotangents: Any,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
+        """See `Solver`. Its derivatives are those of `backwards`, which is the same function."""
+
+        def find(parameters: Any, times: Any, ys: Any, cotangents: Any) -> Any:
+            return self._along_interpolant(right, parameters, moving, times, ys, cotangents)
+
+        def by_flows(parameters: Any, times: Any, ys: Any, cotangents: Any) -> Any:
+            return backwards(self, right, parameters, moving, times, ys, cotangents)
+
+        solution = Custom(find, ())
+        solution.defjvp(lambda p, t: (solution(*p), jvp(by_flows, p, t)[1]))
+        found: tuple[Any, list[Any]] = solution(list(parameters), times, ys, cotangents)
+        return found
+
+    def _along_interpolant(
+        self, right: Right, parameters: Sequence[Any], moving: Sequence[int], times: Any, ys: Any,
+        cotangents: Any,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
+        joined = Joined([parameters[i] for i in moving]) if moving else None
+        slope, jacobian = jit(right), jit(jacfwd(right, argnums=2))
+
+        def of_state(parameters: Any, t: Any, y: Any, costate: Any) -> Any:
+            return vjp(lambda y: right(parameters, t, y), y)[1](costate)[0]
+
+        def of_moving(parameters: Any, t: Any, y: Any, costate: Any) -> Any:
+            assert joined is not None
+            values = [parameters[i] for i in moving]
+            pullback = vjp(lambda p: right(filled(parameters, moving, p), t, y), values)[1]
+            return joined.join(pullback(costate)[0])
+
+        pulled = jit(of_state)
+        summed = jit(vmap(of_moving, (None, 0, 0, 0)))
+
+        def run(parameters: Any, times: Any, ys: Any, cotangents: Any) -> Any:
+            costate = np.zeros_like(ys[0])
+            total = 0.0
+            for i in range(len(times) - 1, 0, -1):
+                costate = costate + cotangents[i]
+                if times[i] == times[i - 1]:
+                    continue
+                state = self._run(
+                    lambda t, y: slope(parameters, np.float64(t), y),
+                    lambda t, y: jacobian(parameters, np.float64(t), y),
+                    (times[i - 1], times[i]), ys[i - 1], dense_output=True,
+                ).sol  # fmt: skip
+                back = self._run(
+                    lambda t, a, y=state: -pulled(parameters, np.float64(t), y(t), a),
+                    lambda t, a, y=state: -jacobian(parameters, np.float64(t), y(t)).T,
+                    (times[i], times[i - 1]), costate, dense_output=True,
+                )  # fmt: skip
+                if moving:
+                    steps = np.unique(np.concatenate([state.ts, back.sol.ts]))
+                    nodes, weights = _gauss_nodes(steps)
+                    parts = summed(parameters, nodes, state(nodes).T, back.sol(nodes).T)
+                    total = total + np.sign(times[i] - times[i - 1]) * (weights @ parts)
+                costate = back.y[:, -1]
+            return costate, total if moving else np.zeros(0)
+
+        size = sum(joined.sizes) if joined else 0
+        dtype = joined.dtype if joined else np.dtype(np.float64)
+        types = (strong(typeof(ys[0])), Type((size,), dtype))
+        costate, total = pure_callback(run, types, list(parameters), times, ys, cotangents)
+        return costate, joined.split(total) if joined else []
+
+
+def _gauss_nodes(steps: Any) -> tuple[Any, Any]:
+    """The points and weights of Gauss' rule of order 12 on each of ascending steps."""
+    x, weights = np.polynomial.legendre.leggauss(6)
+    half = np.diff(steps)[:, None] / 2.0
+    return (steps[:-1, None] + half * (x + 1.0)).ravel(), (half * weights).ravel()
+
+
+__all__ = [
+    "ExplicitSolver",
+    "Joined",
+    "Right",
+    "ScipySolver",
+    "Solver",
+    "backwards",
+    "filled",
+    "flow",
+]

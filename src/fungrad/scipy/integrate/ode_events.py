@@ -16,7 +16,7 @@ from fungrad.implicit.implicit_function_rules import custom_root
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
-from fungrad.scipy.integrate.adaptive_steps import Problem, State
+from fungrad.scipy.integrate.runge_kutta import Problem, State
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.trace import shape_of
 

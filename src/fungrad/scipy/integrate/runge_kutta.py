@@ -1,19 +1,30 @@
 """Explicit Runge-Kutta methods: one step, its error estimate, its interpolant.
 
-Tables and formulas alone; knows no loop, no tolerance and no derivative. RK45 is Dormand & Prince
-1980 (RK5(4)7M) with the interpolant of Shampine 1986, RK23 Bogacki & Shampine 1989, DOP853 Hairer,
-Norsett & Wanner, Solving Ordinary Differential Equations I, whose table SciPy brings.
+RK45 is Dormand & Prince 1980 (RK5(4)7M) with the interpolant of Shampine 1986, RK23 Bogacki &
+Shampine 1989, DOP853 Hairer, Norsett & Wanner, Solving Ordinary Differential Equations I, whose
+table SciPy brings.
+
+Adaptive integration by explicit Runge-Kutta methods, with SciPy's choice of steps.
+
+The same attempt at a step runs in a while_loop (`solve_at`, where the output times are given) and
+in a Python loop (`grid`, where the values are known). The lengths of the steps are constants to
+derivatives, but that of a last one, which ends where the interval does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad.scipy.optional import scipy_module
+from fungrad.errors import AbstractValueError
+from fungrad.lax.control import scan, while_loop
+from fungrad.numpy.protocol.implements import known
+from fungrad.primitives.stop_gradient import no_gradient, stop_gradient
+from fungrad.scipy.optional import picked, scipy_module
+from fungrad.tracing.trace import EVAL, current
 
 Slope = Callable[[Any, Any], Any]
 
@@ -157,3 +168,252 @@ def explicit_method(name: str) -> RungeKutta:
     if name == "DOP853":
         return DormandPrince853(scipy_module("scipy.integrate").DOP853)
     return {"RK45": RK45, "RK23": RK23}[name]
+
+
+SAFETY, MIN_FACTOR, MAX_FACTOR = 0.9, 0.2, 10.0
+
+
+class Tolerances(NamedTuple):
+    """The settings of the steps: SciPy's options, and how many elements of y they look at."""
+
+    rtol: Any
+    atol: Any
+    max_step: float = np.inf
+    first_step: float | None = None
+    controlled: int | None = None
+
+
+class State(NamedTuple):
+    """Where an integration stands: time, state, slope, the next step, and the step behind it."""
+
+    t: Any
+    y: Any
+    f: Any
+    h_abs: Any
+    rejected: Any
+    failed: Any
+    evaluations: Any
+    t_old: Any
+    y_old: Any
+    h: Any
+    slopes: Any
+
+
+class Problem(NamedTuple):
+    """An initial value problem, and how it is solved."""
+
+    method: RungeKutta
+    fun: Slope
+    t0: Any
+    y0: Any
+    bound: Any
+    tolerances: Tolerances
+
+
+def _part(problem: Problem, x: Any) -> Any:
+    """The elements of y, or of slopes, that the error is taken of."""
+    count = problem.tolerances.controlled
+    return x if count is None else x[..., :count]
+
+
+def _direction(problem: Problem) -> Any:
+    return np.where(problem.bound >= problem.t0, 1.0, -1.0)
+
+
+def _first_step(problem: Problem, f: Any) -> Any:
+    """The initial step of Hairer, Norsett & Wanner, II.4, as SciPy takes it."""
+    options, length = problem.tolerances, np.abs(problem.bound - problem.t0)
+    if problem.y0.size == 0:
+        return length
+    y0, slope, direction = _part(problem, problem.y0), _part(problem, f), _direction(problem)
+    scale = options.atol + np.abs(y0) * options.rtol
+    d0, d1 = _norm(y0 / scale), _norm(slope / scale)
+    tiny = np.logical_or(d0 < 1e-5, d1 < 1e-5)
+    h0 = np.minimum(np.where(tiny, 1e-6, 0.01 * d0 / np.where(tiny, 1.0, d1)), length)
+    moved = problem.y0 + h0 * direction * f
+    slope1 = _part(problem, problem.fun(problem.t0 + h0 * direction, moved))
+    d2 = _norm((slope1 - slope) / scale) / np.where(length == 0.0, 1.0, h0)
+    top = np.maximum(d1, d2)
+    still = np.logical_and(d1 <= 1e-15, d2 <= 1e-15)
+    power = 1 / (problem.method.error_order + 1)
+    h1 = np.where(still, np.maximum(1e-6, h0 * 1e-3), (0.01 / np.where(still, 1.0, top)) ** power)
+    return np.minimum(np.minimum(100 * h0, h1), np.minimum(length, options.max_step))
+
+
+def _start(problem: Problem) -> State:
+    t0, y0 = problem.t0, problem.y0
+    f = problem.fun(t0, y0)
+    given = problem.tolerances.first_step
+    evaluations = 1 if given is not None or problem.y0.size == 0 else 2
+    with no_gradient("step_size"):
+        h_abs = np.float64(given) if given is not None else _first_step(problem, f)
+    slopes = np.zeros((problem.method.stages + 1, *y0.shape), y0.dtype)
+    return State(
+        t0, y0, f, stop_gradient(h_abs), np.bool_(False), np.bool_(False), np.int64(evaluations),
+        t0, y0, t0 * 0.0, slopes,
+    )  # fmt: skip
+
+
+def _attempt(problem: Problem, state: State) -> State:
+    """One attempt at a step: taken where the error is small, else the next one is shorter."""
+    options, direction = problem.tolerances, _direction(problem)
+    t, y = state.t, state.y
+    with no_gradient("step_size"):
+        least = 10 * np.abs(np.nextafter(t, direction * np.inf) - t)
+        clipped = np.minimum(np.maximum(state.h_abs, least), options.max_step)
+        h_abs = np.where(state.rejected, state.h_abs, clipped)
+        failed = h_abs < least
+        last = direction * (t + h_abs * direction - problem.bound) > 0
+        length = h_abs * direction
+    new_t = np.where(last, problem.bound, t + stop_gradient(length))
+    h = new_t - t
+    new, slope, slopes = problem.method.step(problem.fun, t, y, state.f, h)
+    with no_gradient("step_size"):
+        ends = _part(problem, y), _part(problem, new)
+        scale = options.atol + np.maximum(np.abs(ends[0]), np.abs(ends[1])) * options.rtol
+        error = np.float64(0.0)
+        if y.size:
+            error = problem.method.error_norm(_part(problem, slopes), h, scale)
+        taken = error < 1
+        exponent = -1 / (problem.method.error_order + 1)
+        none = error == 0.0
+        grow = np.where(none, np.inf, SAFETY * np.where(none, 1.0, error) ** exponent)
+        grow = np.minimum(np.where(state.rejected, 1.0, MAX_FACTOR), grow)
+        shrink = np.fmax(MIN_FACTOR, grow)
+        h_abs = np.abs(h) * np.where(taken, grow, shrink)
+    taken = np.logical_and(taken, np.logical_not(failed))
+    after = State(
+        new_t, new, slope, stop_gradient(h_abs), np.bool_(False), failed,
+        state.evaluations, t, y, h, slopes,
+    )  # fmt: skip
+    chosen = State(*[np.where(taken, a, b) for a, b in zip(after, state, strict=True)])
+    return chosen._replace(
+        h_abs=np.where(failed, state.h_abs, after.h_abs),
+        rejected=np.logical_not(taken), failed=failed,
+        evaluations=state.evaluations + np.where(failed, 0, problem.method.stages),
+    )  # fmt: skip
+
+
+def _nonzero(h: Any) -> Any:
+    return np.where(h == 0.0, 1.0, h)
+
+
+def solve_at(problem: Problem, times: Any) -> tuple[Any, Any, Any]:
+    """(ys, evaluations, failed): the solution at times in the order of integration, as (m, n).
+
+    Values behind a failure are NaN.
+    """
+    direction, method = _direction(problem), problem.method
+    targets = np.concatenate([times, np.reshape(problem.bound, (1,))])
+
+    def before(state: State, target: Any) -> Any:
+        none_yet = np.logical_and(state.h == 0.0, state.t != problem.bound)
+        ahead = np.logical_or(direction * (target - state.t) > 0, none_yet)
+        return np.logical_and(ahead, np.logical_not(state.failed))
+
+    def to(state: State, target: Any) -> tuple[State, Any]:
+        state = while_loop(lambda s: before(s, target), lambda s: _attempt(problem, s), state)
+        h = _nonzero(state.h)
+        coefficients = method.coefficients(
+            problem.fun, state.t_old, state.y_old, state.y, h, state.slopes
+        )
+        found = method.interpolated(coefficients, (target - state.t_old) / h, h, state.y_old)
+        reached = direction * (target - state.t) <= 0
+        return state, np.where(reached, found, np.nan)
+
+    state, ys = scan(to, _start(problem), targets)
+    return ys[:-1], state.evaluations, state.failed
+
+
+class Grid(NamedTuple):
+    """The steps that were taken: their ends, the solution there, and the interpolants between."""
+
+    times: Any
+    ys: Any
+    coefficients: Any
+    evaluations: Any
+    failed: Any
+
+
+def grid(problem: Problem, dense: bool, watch: Any = None) -> Grid:
+    """Integrates over steps whose number is found on the way, which takes known values. `watch`
+    may end it early (see ode_events).
+
+    Raises:
+      AbstractValueError: where they are not known: under jit and vmap.
+    """
+    if current() is EVAL:
+        return _walked(problem, dense, watch)
+    constants = [stop_gradient(x) for x in (problem.t0, problem.y0, problem.bound)]
+    with no_gradient("steps"):
+        given = problem._replace(t0=constants[0], y0=constants[1], bound=constants[2])
+        found = _walked(given, False, watch)
+    times = problem.t0 + (found.times - found.times[0])
+    ended = watch is not None and watch.stopped is not None
+    if not (found.failed or ended) and len(found.times) > 1:
+        times = np.concatenate([times[:-1], np.reshape(problem.bound, (1,))])
+
+    def step(carry: Any, ends: Any) -> Any:
+        (y, f), (t, new_t) = carry, ends
+        h = new_t - t
+        new, slope, slopes = problem.method.step(problem.fun, t, y, f, h)
+        parts = _coefficients(problem, t, y, new, h, slopes) if dense else ()
+        return (new, slope), (new, parts)
+
+    first = (problem.y0, problem.fun(problem.t0, problem.y0))
+    _, (ys, coefficients) = scan(step, first, (times[:-1], times[1:]))
+    ys = np.concatenate([problem.y0[None], ys])
+    return Grid(times, ys, coefficients, found.evaluations, found.failed)
+
+
+def _coefficients(problem: Problem, t: Any, y: Any, new: Any, h: Any, slopes: Any) -> Any:
+    return problem.method.coefficients(problem.fun, t, y, new, h, slopes)
+
+
+def _walked(problem: Problem, dense: bool, watch: Any) -> Grid:
+    """The steps by a Python loop over known values."""
+    state = _known(_start(problem))
+    times, ys, parts = [state.t], [state.y], []
+    if watch is not None:
+        watch.begin(state.t, state.y)
+    while state.t != problem.bound and not state.failed:
+        state = _known(_attempt(problem, state))
+        if state.rejected or state.failed:
+            continue
+        times.append(state.t)
+        ys.append(state.y)
+        if dense:
+            parts.append(
+                _coefficients(problem, state.t_old, state.y_old, state.y, state.h, state.slopes)
+            )
+        if watch is not None and watch(problem, state):
+            break
+    return Grid(
+        np.array(times), np.array(ys), np.array(parts), state.evaluations, bool(state.failed)
+    )
+
+
+def _known(state: State) -> State:
+    try:
+        return State(*[known(x, "the steps of an integration") for x in state])
+    except AbstractValueError as error:
+        raise AbstractValueError(
+            "The number of steps of an integration is only known when it has run, so under jit "
+            "and vmap the shape of its result is not known: give the times that you want by "
+            "t_eval, and leave out dense_output."
+        ) from error
+
+
+def evaluated(found: Grid, method: RungeKutta, t: Any) -> Any:
+    """The solution at times t of any shape, as (*shape, n), from the interpolants of a grid."""
+    times = found.times
+    if len(times) == 1:
+        return np.broadcast_to(found.ys[0], (*np.shape(t), *found.ys[0].shape))
+    sign = np.where(times[-1] >= times[0], 1.0, -1.0)
+    place = np.searchsorted(stop_gradient(times * sign), stop_gradient(t * sign), side="left")
+    place = np.clip(place - 1, 0, len(times) - 2)
+    start = picked(times, place)
+    h = picked(times, place + 1) - start
+    return method.interpolated(
+        picked(found.coefficients, place), (t - start) / h, h, picked(found.ys, place)
+    )

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fungrad.scipy.interpolate.bsplines import BSpline, make_interp_spline
-from fungrad.scipy.interpolate.cubic import CubicSpline
 from fungrad.scipy.interpolate.grid import RegularGridInterpolator, interp1d, interpn
 from fungrad.scipy.interpolate.piecewise import (
     Akima1DInterpolator,
@@ -17,6 +15,7 @@ from fungrad.scipy.interpolate.piecewise import (
     PchipInterpolator,
     PPoly,
 )
+from fungrad.scipy.interpolate.splines import BSpline, CubicSpline, make_interp_spline
 from fungrad.scipy.optional import scipy_module
 
 __all__ = [

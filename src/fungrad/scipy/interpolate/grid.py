@@ -19,8 +19,7 @@ from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of, axis_index
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.scipy.interpolate.bsplines import make_interp_spline
-from fungrad.scipy.interpolate.cubic import CubicSpline
+from fungrad.scipy.interpolate.splines import CubicSpline, make_interp_spline
 from fungrad.scipy.optional import picked
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of

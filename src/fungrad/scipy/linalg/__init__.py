@@ -14,10 +14,8 @@ from fungrad.numpy.protocol.operands import array_of
 from fungrad.scipy.linalg.eigenvalues import *
 from fungrad.scipy.linalg.equations import *
 from fungrad.scipy.linalg.factorisations import *
-from fungrad.scipy.linalg.hermitian_functions import *
 from fungrad.scipy.linalg.matrix_functions import *
 from fungrad.scipy.linalg.structured import *
-from fungrad.scipy.linalg.sylvester import *
 from fungrad.scipy.linalg.wrap import finite, la, read, stands_for
 
 LinAlgError = la.LinAlgError

@@ -23,7 +23,7 @@ from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.linalg.solve import pinv as pseudoinverse
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.scipy.linalg.sylvester import sylvester
+from fungrad.scipy.linalg.structured import sylvester
 from fungrad.scipy.linalg.wrap import Error, each, la, read, refuse, stands_for
 from fungrad.tracing.trace import EVAL, current
 

@@ -8,13 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fungrad.scipy.ndimage.edges import (
-    gaussian_gradient_magnitude,
-    gaussian_laplace,
-    laplace,
-    prewitt,
-    sobel,
-)
 from fungrad.scipy.ndimage.filters import (
     convolve,
     convolve1d,
@@ -30,9 +23,14 @@ from fungrad.scipy.ndimage.filters import (
 )
 from fungrad.scipy.ndimage.geometry import (
     affine_transform,
+    gaussian_gradient_magnitude,
+    gaussian_laplace,
+    laplace,
     map_coordinates,
+    prewitt,
     rotate,
     shift,
+    sobel,
     zoom,
 )
 from fungrad.scipy.ndimage.splines import spline_filter, spline_filter1d

@@ -13,8 +13,8 @@ import sys
 from typing import Any
 
 from fungrad.scipy.optional import scipy_module, scipy_special
-from fungrad.scipy.special import error_functions
-from fungrad.scipy.special.exponentials import log_softmax, logsumexp, softmax
+from fungrad.scipy.special import logsumexp_erf
+from fungrad.scipy.special.logsumexp_erf import log_softmax, logsumexp, softmax
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
@@ -24,7 +24,7 @@ _special = scipy_special()
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    later = vars(error_functions.sp).get(name)
+    later = vars(logsumexp_erf.sp).get(name)
     if later is not None and "scipy.special" not in sys.modules:
         return later
     rest = importlib.import_module("fungrad.scipy.special.lazy_functions")

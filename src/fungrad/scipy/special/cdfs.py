@@ -1,8 +1,19 @@
 """The distribution functions of scipy.special (bdtr, chdtr, fdtr, ...) and their inverses.
 
 In its variable a distribution's derivative is its density; that of an inverse is given by the
-implicit function theorem. Formulas: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate
-Distributions" (1994). Needs SciPy when it is imported.
+implicit function theorem. Formulas: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous
+Univariate Distributions" (1994). Needs SciPy when it is imported.
+
+The noncentral distribution functions of scipy.special (chndtr, ncfdtr, nctdtr).
+
+They are mixtures over a Poisson number, so that a derivative is a difference of two of them.
+Formulas: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions", volume 2
+(1995), chapters 29-31.
+
+The integral of Student's density in scipy.special, and its inverse.
+
+The derivative in the degrees of freedom is that of the incomplete beta function (DLMF 8.17), and
+at t = 0, where that has a corner, of the density.
 """
 
 from __future__ import annotations
@@ -13,20 +24,58 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.elementwise.family import elementwise, select
+from fungrad.primitives.elementwise.family import Over, elementwise, select
 from fungrad.primitives.primitive import Primitive
 from fungrad.scipy.optional import scipy_special, unknown
-from fungrad.scipy.special.entropy import xlogy
+from fungrad.scipy.special.bessel import hyp0f1, ive
+from fungrad.scipy.special.elementary import xlogy
 from fungrad.scipy.special.gamma_functions import (
     beta_density,
     betainc,
     betaln,
+    digamma,
     gamma_density,
     gammainc,
+    poch,
 )
-from fungrad.scipy.special.student_t import stdtr
 
 sp = scipy_special()
+
+
+def _density(df: Any, t: Any) -> Any:
+    power = (df + 1.0) * -0.5 * np.log1p(t * t / df)
+    return poch(df * 0.5, 0.5) / np.sqrt(df * math.pi) * np.exp(power)
+
+
+def _by_freedom(df: Any, t: Any) -> Any:
+    """The derivative of stdtr in df: I_z(df / 2, 1 / 2) / 2 at z = df / (df + t^2) is either
+    tail.
+    """
+    middle = t == 0
+    half = df * 0.5
+    away = select(middle, 1.0, t)
+    push = betainc.jvp
+    assert push is not None
+    _, by_half = push((half, 0.5, df / (df + away * away)), (0.5, None, None))
+    elsewhere = np.sign(away) * by_half * -0.5 - away * _density(df, away) / (df * 2.0)
+    slope = (digamma(half + 0.5) - digamma(half) - 1.0 / df) * 0.5
+    return select(middle, t * slope * _density(df, 0.0), elsewhere)
+
+
+stdtr = elementwise(
+    "stdtr",
+    sp.stdtr,
+    partials=[lambda p, df, t: _by_freedom(df, t), lambda p, df, t: _density(df, t)],
+)
+stdtrit = elementwise(
+    "stdtrit",
+    sp.stdtrit,
+    partials=[
+        lambda t, df, p: -_by_freedom(df, t) / _density(df, t),
+        Over(lambda t, df, p: _density(df, t)),
+    ],
+)
+
 
 Slopes = Mapping[str, Callable[..., Any]]
 """Functions of the output and the arguments: the partials, by the names of the arguments."""
@@ -229,5 +278,91 @@ elementwise(
     ufunc=sp._ufuncs._riemann_zeta,
     partials=[unknown("zeta", "x")],
 )
+
+
+# --- chi squared ----------------------------------------------------------------------------------
+
+
+def _chi_density(y: Any, x: Any, df: Any, nc: Any) -> Any:
+    """By 0F1, and where that overflows by the scaled Bessel function (equation 29.4)."""
+    z = nc * x * 0.25
+    far = z > 1e4
+    half = df * 0.5
+    central = gamma_density(half, x * 0.5) * 0.5
+    near = np.exp(nc * -0.5) * central * hyp0f1(half, select(far, 1.0, z))
+    x, nc = select(far, x, 1.0), select(far, nc, 1.0)
+    power = np.square(np.sqrt(x) - np.sqrt(nc)) * -0.5 + (half - 1.0) * 0.5 * np.log(x / nc)
+    return select(far, np.exp(power) * ive(half - 1.0, np.sqrt(x * nc)) * 0.5, near)
+
+
+chndtr: Primitive
+_NONCENTRAL_CHI: Slopes = {
+    "x": _chi_density,
+    "nc": lambda y, x, df, nc: (chndtr(x, df + 2.0, nc) - y) * 0.5,
+}
+chndtr = elementwise(
+    "chndtr",
+    sp.chndtr,
+    partials=[_NONCENTRAL_CHI["x"], unknown("chndtr", "df"), _NONCENTRAL_CHI["nc"]],
+)
+declare_inverse("chndtrix", "p df nc", _NONCENTRAL_CHI, "x df nc", "x")
+declare_inverse("chndtrinc", "x df p", _NONCENTRAL_CHI, "x df nc", "nc")
+declare("chndtridf", "x p nc", {})
+
+# --- F --------------------------------------------------------------------------------------------
+
+
+def _more(dfn: Any, dfd: Any, nc: Any, f: Any, count: float) -> Any:
+    """With more degrees of freedom in the numerator, at the same share of it."""
+    return ncfdtr(dfn + count, dfd, nc, f * dfn / (dfn + count))
+
+
+def _noncentral_f_density(y: Any, dfn: Any, dfd: Any, nc: Any, f: Any) -> Any:
+    """From I_w(a, b) - I_w(a + 1, b) = w^a (1 - w)^b / (a B(a, b)), with w the share."""
+    more, most = _more(dfn, dfd, nc, f, 2.0), _more(dfn, dfd, nc, f, 4.0)
+    return (dfn * (y - more) + nc * (more - most)) / (f * 2.0)
+
+
+ncfdtr: Primitive
+_NONCENTRAL_F: Slopes = {
+    "nc": lambda y, dfn, dfd, nc, f: (_more(dfn, dfd, nc, f, 2.0) - y) * 0.5,
+    "f": _noncentral_f_density,
+}
+ncfdtr = elementwise(
+    "ncfdtr",
+    sp.ncfdtr,
+    partials=[
+        unknown("ncfdtr", "dfn"),
+        unknown("ncfdtr", "dfd"),
+        _NONCENTRAL_F["nc"],
+        _NONCENTRAL_F["f"],
+    ],
+)
+declare_inverse("ncfdtri", "dfn dfd nc p", _NONCENTRAL_F, "dfn dfd nc f", "f")
+declare_inverse("ncfdtrinc", "dfn dfd p f", _NONCENTRAL_F, "dfn dfd nc f", "nc")
+declare("ncfdtridfd", "dfn p nc f", {})
+declare("ncfdtridfn", "p dfd nc f", {})
+
+# --- t --------------------------------------------------------------------------------------------
+
+
+def _t_density(y: Any, df: Any, nc: Any, t: Any) -> Any:
+    """Equation 31.5; at t = 0 its limit."""
+    zero = t == 0
+    at = select(zero, 1.0, t)
+    moved = nctdtr(df + 2.0, nc, at * np.sqrt(1.0 + 2.0 / df)) - nctdtr(df, nc, at)
+    middle = np.exp(nc * nc * -0.5 - betaln(0.5, df * 0.5)) / np.sqrt(df)
+    return select(zero, middle, moved * df / at)
+
+
+nctdtr: Primitive
+_T: dict[str, Callable[..., Any]] = {"t": _t_density}
+nctdtr = elementwise(
+    "nctdtr", sp.nctdtr, partials=[unknown("nctdtr", "df"), unknown("nctdtr", "nc"), _T["t"]]
+)
+declare_inverse("nctdtrit", "df nc p", _T, "df nc t", "t")
+declare("nctdtridf", "p nc t", {})
+declare("nctdtrinc", "df p t", {})
+
 
 __all__ = ["Slopes", "declare", "declare_inverse", "negated"]

@@ -22,15 +22,11 @@ from fungrad.scipy.special import (
     cdfs,
     elementary,
     elliptic,
-    entropy,
-    error_functions,
     gamma_functions,
     integrals,
-    noncentral,
-    ode_functions,
-    orthogonal_polynomials,
+    logsumexp_erf,
 )
-from fungrad.scipy.special.composed import (
+from fungrad.scipy.special.gamma_functions import (
     comb,
     diric,
     factorial,
@@ -41,7 +37,7 @@ from fungrad.scipy.special.composed import (
     spherical_kn,
     spherical_yn,
 )
-from fungrad.scipy.special.exponentials import floating
+from fungrad.scipy.special.logsumexp_erf import floating
 from fungrad.tracing.trace import EVAL, current, registry, typeof
 
 _special = scipy_special()
@@ -54,7 +50,7 @@ for _ufunc, _primitive in {
     _special._ufuncs._lambertw: lambda z, k, tol: bessel.lambertw(z, k),
 }.items():
     registry.ufuncs[_ufunc] = _primitive
-for _later in vars(error_functions.sp).values():
+for _later in vars(logsumexp_erf.sp).values():
     registry.ufuncs[_later.ufunc] = registry.ufuncs[_later]
 
 

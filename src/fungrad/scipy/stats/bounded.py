@@ -13,11 +13,11 @@ import numpy as np
 
 from fungrad.primitives.elementwise.family import select
 from fungrad.scipy.special.bessel import i0, i0e, i1, i1e
-from fungrad.scipy.special.entropy import xlog1py, xlogy
-from fungrad.scipy.special.error_functions import log_ndtr, ndtri_exp
+from fungrad.scipy.special.elementary import xlog1py, xlogy
 from fungrad.scipy.special.gamma_functions import betainc, betaincinv, betaln, digamma
+from fungrad.scipy.special.logsumexp_erf import log_ndtr, ndtri_exp
 from fungrad.scipy.stats.continuous import Continuous
-from fungrad.scipy.stats.family import log1mexp
+from fungrad.scipy.stats.distribution import log1mexp
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
 

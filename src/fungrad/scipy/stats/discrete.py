@@ -17,7 +17,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.scipy.special.entropy import entr, xlog1py, xlogy
+from fungrad.scipy.special.elementary import entr, xlog1py, xlogy
 from fungrad.scipy.special.gamma_functions import betainc, betaln, gammainc, gammaincc, gammaln
 from fungrad.scipy.stats.distribution import Distribution
 from fungrad.tracing.trace import Tracer, shape_of, typeof

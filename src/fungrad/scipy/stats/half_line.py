@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.primitives.elementwise.family import select
-from fungrad.scipy.special.entropy import xlogy
-from fungrad.scipy.special.error_functions import erf, erfc, log_expit, log_ndtr, logit, ndtr, ndtri
+from fungrad.scipy.special.elementary import xlogy
 from fungrad.scipy.special.gamma_functions import (
     betainc,
     betaincinv,
@@ -28,8 +27,9 @@ from fungrad.scipy.special.gamma_functions import (
 from fungrad.scipy.special.gamma_functions import (
     gamma as gamma_function,
 )
+from fungrad.scipy.special.logsumexp_erf import erf, erfc, log_expit, log_ndtr, logit, ndtr, ndtri
 from fungrad.scipy.stats.continuous import Continuous
-from fungrad.scipy.stats.family import log1mexp
+from fungrad.scipy.stats.distribution import log1mexp
 
 _LOG_2 = math.log(2.0)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)

@@ -18,10 +18,10 @@ from fungrad.errors import ShapeError
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.scipy.special.entropy import xlogy
+from fungrad.scipy.special.elementary import xlogy
 from fungrad.scipy.special.gamma_functions import digamma, gammaln
 from fungrad.scipy.special.lazy_functions import multigammaln
-from fungrad.scipy.stats.family import Family, floating
+from fungrad.scipy.stats.distribution import Family, floating
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer
 

@@ -17,6 +17,7 @@ from fuzz.case import Case
 from fuzz.generate import FAMILIES, Builder, generate
 from fuzz.minimise import minimise
 from fuzz.oracle_compiler import COMPILER
+from fuzz.oracle_native import NATIVE
 from fuzz.oracles import ORACLES
 from fuzz.steps.indexing import read
 from mutation import UNMUTATED, applied, mutants
@@ -88,6 +89,14 @@ def test_a_few_hundred_programs_agree_with_their_walked_graphs():
     assert {oracle for oracle, how in tally.oracles if how == "agree"} == set(COMPILER)
     plain = campaign(seeds("tests", 0, 0))
     assert "compiled" in str(tally) and "compiled" not in str(plain)
+
+
+@pytest.mark.slow
+def test_some_programs_agree_with_native_code():
+    pytest.importorskip("llvmlite")
+    tally = campaign(seeds("tests", 0, 100), native=True)
+    assert not tally.found, "\n".join(map(str, tally.found))
+    assert {oracle for oracle, how in tally.oracles if how == "agree"} == set(NATIVE)
 
 
 @pytest.mark.slow

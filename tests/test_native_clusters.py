@@ -160,3 +160,9 @@ def test_random_mixed_graphs(native: None, seed: int) -> None:
     (expected_gradient,) = evaluate(graph_of(gradient, x, w), (x, w))
     scale = np.max(np.abs(expected_gradient))
     np.testing.assert_allclose(fg.jit(gradient)(x, w), expected_gradient, atol=1e-9 * scale)
+
+
+def test_outer_products_are_no_reductions(native: None) -> None:
+    x, y, z = np.ones(70), np.arange(90.0), np.ones((90, 90))
+    f = fg.jit(lambda x, y, z: (np.tensordot(x, y, 0), z @ np.sin(z) + 1.0))
+    np.testing.assert_array_equal(f(x, y, z)[0], np.outer(x, y))

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 
-from .campaign import Disagreement, Tally, share, verdict
-from .generate import for_compiler, generate
-from .oracle_compiler import COMPILER
+from .campaign import Disagreement, Tally, names_for, share, verdict
+from .generate import generate
 from .oracles import ORACLES
 
 
@@ -28,6 +27,10 @@ def _parser() -> argparse.ArgumentParser:
         help="only compiled Graphs against the same Graphs, walked: more programs of loops, of "
         "numbers and of large arrays, in less time each",
     )  # fmt: skip
+    parser.add_argument(
+        "--native", action="store_true",
+        help="only native code against the Graphs that it is made of, walked",
+    )  # fmt: skip
     parser.add_argument("--minimise", action="store_true", help="make what disagrees small")
     parser.add_argument("--show", type=int, default=10, help="how many disagreements to print")
     parser.add_argument("--program", help="one program, as SEED-NUMBER, by all oracles")
@@ -36,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _all(given: argparse.Namespace) -> Tally:
     stop = given.start + given.n
-    rest = given.seconds, given.oracles, given.compiler
+    rest = given.seconds, given.oracles, given.compiler, given.native
     if given.jobs == 1:
         return share(given.seed, given.start, stop, 1, *rest)
     tally = Tally()
@@ -50,11 +53,11 @@ def _all(given: argparse.Namespace) -> Tally:
     return tally
 
 
-def _single(seed: str) -> list[Disagreement]:
+def _single(seed: str, native: bool) -> list[Disagreement]:
     program = generate(seed)
     print(program)
     found = []
-    for name in COMPILER if for_compiler(seed) else ORACLES:
+    for name in names_for(seed, native) or ORACLES:
         message = verdict(name, program, seed)
         print(f"{name:14} {message or 'ok'}")
         if message:
@@ -72,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the arguments ask for; 1 where anything disagrees."""
     given = _parser().parse_args(arguments)
     if given.program:
-        found = _single(given.program)
+        found = _single(given.program, given.native)
     else:
         print(f"seed {given.seed}", flush=True)
         tally = _all(given)

@@ -16,6 +16,7 @@ from .case import Case, Outcome
 from .generate import FOR_COMPILER, for_compiler, generate
 from .minimise import minimise
 from .oracle_compiler import COMPILER
+from .oracle_native import NATIVE
 from .oracles import ORACLES, drawn, judge
 from .program import Program
 
@@ -131,7 +132,9 @@ def seeds(
     return (f"{seed}-{i}{ending}" for i in range(start, count, step))
 
 
-def campaign(each: Iterator[str], seconds: float = float("inf"), oracles: int = 2) -> Tally:
+def campaign(
+    each: Iterator[str], seconds: float = float("inf"), oracles: int = 2, native: bool = False
+) -> Tally:
     """Runs the programs of some seeds, until they or the time are used up."""
     tally, end, begun = Tally(), time.monotonic() + seconds, time.process_time()
     with warnings.catch_warnings():
@@ -139,7 +142,7 @@ def campaign(each: Iterator[str], seconds: float = float("inf"), oracles: int = 
         for seed in each:
             if time.monotonic() > end:
                 break
-            one(seed, tally, oracles)
+            one(seed, tally, oracles, native)
             if tally.programs % CLEAR == 0:
                 fg.clear_caches()
     tally.seconds = time.process_time() - begun
@@ -147,20 +150,27 @@ def campaign(each: Iterator[str], seconds: float = float("inf"), oracles: int = 
 
 
 def share(
-    seed: str, start: int, stop: int, step: int, seconds: float, oracles: int, compiler: bool
-) -> Tally:
+    seed: str, start: int, stop: int, step: int, seconds: float, oracles: int, compiler: bool,
+    native: bool,
+) -> Tally:  # fmt: skip
     """The part of one process in a campaign."""
-    return campaign(seeds(seed, start, stop, step, compiler), seconds, oracles)
+    fg.config.backend = "numpy"  # oracles of native code choose it
+    return campaign(seeds(seed, start, stop, step, compiler), seconds, oracles, native)
 
 
-def one(seed: str, tally: Tally, oracles: int) -> None:
+def names_for(seed: str, native: bool) -> tuple[str, ...]:
+    """The oracles that judge a program of a compiler alone; none for other programs."""
+    return NATIVE if native else COMPILER if for_compiler(seed) else ()
+
+
+def one(seed: str, tally: Tally, oracles: int, native: bool = False) -> None:
     """Runs one program, and counts it."""
     program = generate(seed)
     case = Case(program, seed)
     tally.programs += 1
     tally.large += program.large
     tally.families.update(step.family for step in program.steps)
-    names = COMPILER if for_compiler(seed) else drawn(program, Random(seed), oracles)
+    names = names_for(seed, native) or drawn(program, Random(seed), oracles)
     for name in names:
         try:
             message = judge(name, case)

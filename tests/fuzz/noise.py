@@ -11,13 +11,13 @@ rounding and the like show in that as any other thing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.backend import NumpyBackend
+from fungrad.control_flow import call as call_module
 from fungrad.control_flow.call import Backend, use
 from fungrad.primitives.contraction.dot_general import scales
 from fungrad.tracing.interpreter import evaluate
@@ -177,13 +177,19 @@ class NoisyTrace(EvalTrace):
 
 
 @contextmanager
-def reference() -> Any:
-    """Bodies of loops are run by the evaluator meanwhile, so that noise reaches their insides."""
-    use(Backend())
+def running_on(backend: Backend) -> Iterator[None]:
+    """Graphs are run by a backend meanwhile."""
+    before = call_module._backend
+    use(backend)
     try:
         yield
     finally:
-        use(NumpyBackend())
+        use(before)
+
+
+def reference() -> AbstractContextManager[None]:
+    """Bodies of loops are run by the evaluator meanwhile, so that noise reaches their insides."""
+    return running_on(Backend())
 
 
 def _nan_like(x: Any) -> Any:

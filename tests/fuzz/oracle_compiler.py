@@ -7,6 +7,7 @@ what disagrees is a fault of the passes or of the code that is written, not of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,17 +25,21 @@ from .oracles import oracle, own_formula, raised, warned
 @oracle("compiled", 0)
 def compiled(case: Case) -> str:
     """The program's Graph."""
-    return _walked_and_run(case, case.graph, case.args, loose=own_formula(case))
+    return walked_and_run(case, case.graph, case.args, loose=own_formula(case))
 
 
 @oracle("compiled gradient", 0)
 def compiled_gradient(case: Case) -> str:
     """The Graph of its pullback; cotangents are added up in another order behind a loop."""
+    return walked_and_run(case, *gradient_graph(case), signs=False)
+
+
+def gradient_graph(case: Case) -> tuple[Any, Sequence[Any], bool]:
+    """The Graph of a program's pullback, its arguments, and whether terms may be ordered anew."""
     gradient, given = case.gradient()
     graph = _quietly(lambda: fg.make_jaxpr(gradient)(*given))
     source = case.program.source
-    loose = own_formula(case) or "lax." in source or "checkpoint" in source
-    return _walked_and_run(case, graph, given, loose, signs=False)
+    return graph, given, own_formula(case) or "lax." in source or "checkpoint" in source
 
 
 COMPILER = ("compiled", "compiled gradient")
@@ -49,9 +54,25 @@ def _quietly(f: Callable[[], Any]) -> Any:
         raise Outcome("not traced") from error
 
 
-def _walked_and_run(
-    case: Case, graph: Any, given: Sequence[Any], loose: bool, signs: bool = True
+def walked_and_run(
+    case: Case,
+    graph: Any,
+    given: Sequence[Any],
+    loose: bool,
+    signs: bool = True,
+    warns: bool = True,
 ) -> str:
+    """How a Graph, compiled, differs from the Graph, walked.
+
+    Args:
+      case: the program.
+      graph: one of it.
+      given: its arguments.
+      loose: whether sums and products may be ordered anew.
+      signs: whether zeros have to be of the same sign.
+      warns: whether what is compiled gives warnings.
+    """
+
     def walk() -> Any:
         _forget(graph)  # what is compiled is kept on a Graph, and on those inside
         with reference():
@@ -59,7 +80,8 @@ def _walked_and_run(
 
     def compile_and_run() -> Any:
         _forget(graph)
-        return run(graph, given)
+        with nullcontext() if warns else np.errstate(all="ignore"):
+            return run(graph, given)
 
     try:
         expected = [np.asarray(x) for x in case.watched("walked", walk)]
@@ -79,7 +101,9 @@ def _walked_and_run(
         return Spread(graph, given, loose).results(count)
 
     wrong = difference(expected, found, noisy, signs)
-    return wrong or warned(case, "compiled", compile_and_run, "walked", walk, found)
+    if wrong or not warns:
+        return wrong
+    return warned(case, "compiled", compile_and_run, "walked", walk, found)
 
 
 def _forget(graph: Any) -> None:

@@ -76,7 +76,7 @@ def reduction(equation: Equation) -> Reduction | None:
         return None
     if equation.primitive is dot_general:
         x, y = [atom.type for atom in equation.inputs]
-        if not (x.ndim == y.ndim == 1 and x.dtype == y.dtype):
+        if not (x.ndim == y.ndim == 1 and x.dtype == y.dtype) or equation.outputs[0].type.ndim:
             return None
     type = TYPES.get(equation.outputs[0].type.dtype, "i1")
     if type == "i1":

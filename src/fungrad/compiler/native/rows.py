@@ -260,7 +260,7 @@ class RowNest(Nest):
 def row_maps(source: Source) -> IndexMaps | None:
     """The loops of a Graph with reductions along axes whose results arrays need; None without."""
     shapes = [v.type.shape for e in source.graph.equations for v in (*e.inputs, *e.outputs)]
-    largest = max(shapes, key=lambda shape: (math.prod(shape), len(shape)))
+    largest = max(shapes, key=lambda shape: (math.prod(shape), len(shape)), default=())
     needed = for_arrays(source.graph)
     found = set()
     for equation in source.graph.equations:

@@ -134,7 +134,9 @@ def register_later(name: str, make: Callable[[ModuleType], Mapping[str, Any]]) -
 
 
 def original(function: Any) -> Any:
-    """The function that another of the table takes the place of; any other as it is."""
+    """The function that another of the table takes the place of; any other value as it is."""
+    if not callable(function):  # data of the user's are not hashed
+        return function
     try:
         return _originals.get(function, function)
     except TypeError:  # not hashable, and so none of ours

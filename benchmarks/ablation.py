@@ -47,21 +47,13 @@ def rules() -> dict[str, Any]:
 
 
 TOGETHER = {
-    "rules: quotients": ("sum(x * r)", "(a / t) * y", "a / t - b / t", "one shape of a divisor"),
-    "rules: numbers": ("x * 3 * 5", "x * r * 3", "x / (y * 2)"),
-    "rules: common factors": ("x * a + x * b", "(x + y) + y"),
-    "rules: matrices": ("x @ a + y @ a"),
-    "rules: dots": ("sum(x * y + z)",),
     "rules: signs that lose the sign of zero": ("-(x - y)", "sum(-x)"),
     "rules: all of reassociate": (
-        "sum(x * r)", "(a / t) * y", "a / t - b / t", "x * 3 * 5", "x * r * 3", "x / (y * 2)",
-        "x * a + x * b", "(x + y) + y", "x @ a + y @ a",
-        "sum(x * y + z)", "-(x - y)", "sum(-x)",
+        "sum(x * r)", "x * 3 * 5", "(x + y) + y", "sum(x * y + z)", "-(x - y)", "sum(-x)",
     ),
     "rules: signs": ("- -x", "-(x * 2)", "x * -1", "-x * y", "x + -y", "-x, moved"),
     "rules: choices": ("what is not chosen", "what is done to a choice", "what is chosen here"),
-    "rules: slices": ("a stretch of an axis", "zeros around an", "a slice of a", "what is not in",
-                      "zeros around zeros", "zeros stay"),
+    "rules: slices": ("a stretch of an axis", "zeros around an", "a slice of a"),
     "rules: scatters": ("the zeros of a scatter", "zeros that slices"),
     "rules: uniform": ("one value, moved", "a number for an array"),
     "rules: shapes": ("to what it is", "axes in their", "only the last", "one permutation",

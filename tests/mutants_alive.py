@@ -16,7 +16,7 @@ ALIVE: dict[str, str] = {
     "simplify/exact_identities: a weak operand is read unbroadcast": _TYPE,
     "simplify/arithmetic: the dtype of a product is ignored": _TYPE,
     "simplify/exact_identities: weak numbers are folded": _TYPE,
-    "simplify/merge_adjacent_slices: slices that overlap are one": _COST,
+    "simplify/slices: slices that overlap are one": _COST,
     "loops/residual_rematerialisation: dear equations are computed again": _COST,
     "loops/residual_rematerialisation: a value is larger than what it replaces": _COST,
     "loops/dce_licm: larger arrays are hoisted": _COST,
@@ -24,7 +24,7 @@ ALIVE: dict[str, str] = {
     **dict.fromkeys(
         (
             "simplify/exact_identities: an infinity is folded",
-            "simplify/merge_adjacent_slices: what is added to zeros keeps -0.0",
+            "simplify/slices: what is added to zeros keeps -0.0",
             "retracing/inlining: 0.0 and -0.0 are one parameter",
             "passes/pipeline: weak values are folded",
             "loops/reassociation: two negations are one",

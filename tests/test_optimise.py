@@ -25,7 +25,7 @@ from fungrad.compiler.passes.simplify.exact_identities import (
     rules_for,
     simplified,
 )
-from fungrad.compiler.passes.simplify.reassociating_rules import REGROUPED
+from fungrad.compiler.passes.simplify.reassociation import REGROUPED
 from fungrad.control_flow.call import shared
 from fungrad.ir.graph import Graph
 from fungrad.ir.reassociation import chosen
@@ -59,15 +59,6 @@ EXAMPLES = {
     ),
     "a slice of a slice is one": (
         lambda x: x[1:, :-1][..., 1:-1], (np.ones((3, 6)),), ["getitem"],
-    ),
-    "what is not in a slice need not be made": (
-        lambda x: (x * 3.0 + 1.0)[1:, :-1], (MATRIX,), ["getitem", "mul", "add"],
-    ),
-    "zeros around zeros": (
-        lambda x: np.pad(np.pad(x, ((0, 1), (2, 0))), ((1, 0), (0, 3))), (MATRIX,), ["scatter"],
-    ),
-    "zeros stay": (
-        lambda x: 2.5 * np.pad(x, ((0, 1), (2, 0))), (MATRIX,), ["mul", "scatter"],
     ),
     "one value, moved about": (
         lambda x: x + fg.grad(lambda z: np.sum(np.reshape(z, (6,)) * 2.0))(x), (MATRIX,), ["add"],
@@ -105,10 +96,6 @@ EXAMPLES = {
         lambda x: fg.grad(lambda z: np.sum(np.sin(z[:2])) + np.sum(z[2:] * x[2:]))(x),
         (OTHER,), ["getitem", "getitem", "cos", "concatenate"],
     ),
-    "one shape of a divisor for two": (
-        lambda x, y: (1.0 / np.reshape(y, (2, 5)), np.reshape(x / y, (2, 5))), (SPECIAL, OTHER),
-        ["reshape", "div", "reshape", "div"],
-    ),
     "a number for an array of that number": (
         lambda x: fg.grad(np.sum)(x) * x, (SPECIAL,), [],
     ),
@@ -142,31 +129,14 @@ OF_REGROUPING = {
         ["reduce_sum", "reduce_sum", "add"],
     ),
     "x * 3 * 5 is x * 15": (lambda x: x * 0.25 * 1.5, (PLAIN,), ["mul"]),
-    "x * r * 3 is x * (r * 3) for small r": (
-        lambda x: x * x[0] * 0.5, (SQUARE,), ["getitem", "mul", "mul"],
-    ),
-    "x / (y * 2) is x / y * 0.5": (lambda x: 3.0 / (x * 2.0), (PLAIN,), ["div"]),
-    "(a / t) * y is a * (y / t) where that is known": (
-        lambda x, t: (lambda q: (np.sin(q), q, x[0] / t * x))(x / t), (PLAIN, np.array(0.5)),
-        ["div", "sin", "getitem", "mul"],
-    ),
     "sum(x * r) is sum(x) * r for what is the same along a row": (
         lambda x: np.sum(x * x[:, :1], 1), (TALL,), ["getitem", "reduce_sum", "reshape", "mul"],
     ),
     "sum(x * y + z) is x . y + sum(z)": (
         lambda x: np.sum(x * (x + 1.0)), (PLAIN,), ["add", "dot_general"],
     ),
-    "x @ a + y @ a is (x + y) @ a": (
-        lambda x, y: x @ y + np.abs(x) @ y, (SQUARE, SQUARE), ["abs", "add", "dot_general"],
-    ),
     "(x + y) + y is x + 2 * y": (
         lambda x, y: (np.abs(x) + y) + y, (PLAIN, PLAIN), ["abs", "mul", "add"],
-    ),
-    "x * a + x * b is x * (a + b)": (
-        lambda x, y: x * y - x * np.abs(y), (PLAIN, PLAIN), ["abs", "sub", "mul"],
-    ),
-    "a / t - b / t is (a - b) / t": (
-        lambda x, y: x / y - np.abs(x) / y, (PLAIN, PLAIN), ["abs", "sub", "div"],
     ),
 }  # fmt: skip
 
@@ -183,15 +153,6 @@ FORBIDDEN = {
         (lambda x: x[1:], MATRIX), (lambda x: np.pad(x, 1), MATRIX),
     ],
     "a slice of a slice is one": [(lambda x: x[::-1][1:], MATRIX)],
-    "what is not in a slice need not be made": [
-        (lambda x: (lambda y: (y, y[1:]))(np.sin(x)), MATRIX), (lambda x: (x * x[0])[1:], MATRIX),
-    ],
-    "zeros around zeros": [(lambda x: x.at[1:4].add(np.pad(x[:2], (0, 1))), OTHER)],
-    "zeros stay": [
-        (lambda x: -np.pad(x, 1), OTHER), (lambda x: np.pad(x, 1) * -2.0, OTHER),
-        (lambda x: np.pad(x, 1) * -0.0, OTHER), (lambda x: np.pad(x, 1) * np.inf, OTHER),
-        (lambda x: np.pad(x, 1) * 2j, OTHER), (lambda x: np.pad(x, 1) * 65536.0, HALF),
-    ],
     "one value, moved about": [
         (lambda x: np.reshape(np.broadcast_to(x[0], (6,)), (2, 3)), OTHER),
     ],
@@ -237,7 +198,6 @@ FORBIDDEN = {
             lambda y: np.pad(y[:5], (0, 5)) + np.pad(y[:3], (4, 3)) + np.pad(y[:2], (8, 0))
         )(np.exp(x)), OTHER),
     ],
-    "one shape of a divisor for two": [(lambda x, y: np.reshape(x / y, (2, 5)), OTHER, OTHER)],
     "a number for an array of that number": [
         (lambda x: x * np.array([0.0, -0.0]), np.ones(2)),
         (lambda x: x * np.ones((3, 1)), np.ones(2)),
@@ -257,14 +217,6 @@ FORBIDDEN = {
     "x * 3 * 5 is x * 15": [
         (lambda x: x * 1e30 * 1e-30, PLAIN), (lambda x: x * 0.3 * 1e3 * 1e3, HALF),
     ],
-    "x * r * 3 is x * (r * 3) for small r": [
-        (lambda x: x * x * 3.0, SQUARE),
-        (lambda x: x * x[0] * 3.0, SQUARE.astype(np.float32)),
-    ],
-    "x / (y * 2) is x / y * 0.5": [
-        (lambda x: x / (x * 3.0), PLAIN), (lambda x: x / (x * 2.0), PLAIN.astype(np.float32)),
-    ],
-    "(a / t) * y is a * (y / t) where that is known": [(lambda x, t: x / t * x, PLAIN, PLAIN)],
     "sum(x * r) is sum(x) * r for what is the same along a row": [
         (lambda x: np.sum(x * x[0], 1), TALL), (lambda x: np.sum(x * 0.5, 1), TALL),
         (lambda x: np.sum(x * x[:, :1], 1), TALL.astype(np.float32)),
@@ -274,16 +226,7 @@ FORBIDDEN = {
         (lambda x: np.sum(x**5), PLAIN),
         (lambda x: (lambda p: (p, np.sum(p)))(x * (x + 1.0)), PLAIN),
     ],
-    "x @ a + y @ a is (x + y) @ a": [
-        (lambda x, y: x @ y + y @ x, SQUARE, SQUARE + 1.0),
-        (lambda x, y: x @ y + y @ y, SQUARE.astype(np.float32), SQUARE.astype(np.float32)),
-    ],
     "(x + y) + y is x + 2 * y": [(lambda x, y: (x + y) + y, *[PLAIN.astype(np.float32)] * 2)],
-    "x * a + x * b is x * (a + b)": [
-        (lambda x, y: x * y - x * np.abs(y), *[PLAIN.astype(np.float32)] * 2),
-        (lambda x, y: x * y + np.abs(x) * 3.0, PLAIN, PLAIN),
-    ],
-    "a / t - b / t is (a - b) / t": [(lambda x, y: x / y - y / x, PLAIN, PLAIN)],
 }  # fmt: skip
 NEVER_FORBIDDEN = {
     "a stretch of an axis is a slice", "zeros around an array: a slice of zeros", "- -x is x",
@@ -556,7 +499,7 @@ def test_the_products_in_a_sum_are_products_of_vectors():
 
 
 @pytest.mark.usefixtures("reassociated")
-def test_products_that_are_turned_or_added_are_one():
+def test_products_that_are_turned_are_one():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(5, 5)), rng.normal(size=(5, 5))
     stacks = np.stack([x, y]), np.stack([y, x, x - y, y])
@@ -569,19 +512,7 @@ def test_products_that_are_turned_or_added_are_one():
             ["dot_general", "mul"],
         ),
         (lambda x, y: (x @ y).T + (y @ x).T, (x, y), ["dot_general", "dot_general", "add"]),
-        (lambda x, y: x @ y + np.sin(x) @ y, (x, y), ["sin", "add", "dot_general"]),
-        (lambda x, y: x @ y - x @ np.sin(y), (x, y), ["sin", "sub", "dot_general"]),
-        (lambda x, y: x + x @ y + y @ y, (x, y), ["add", "dot_general", "add"]),
-        (lambda x, y: x @ y + x - y @ y, (x, y), ["sub", "dot_general", "add"]),
-        (lambda x, y: x @ y - x - y @ y, (x, y), ["dot_general", "sub", "dot_general", "sub"]),
-        (lambda x, y: x @ y + y[0] @ y, (x, y), None),
-        (lambda x, y: x[0] @ y[0] + x[1] @ y[0], (x, y), None),
         (lambda x, y: (lambda p: p.T + p)(x @ y), (x, y), ["dot_general", "transpose", "add"]),
-        (
-            lambda x, y: (lambda p: (p, p + y @ y))(x @ y),
-            (x, y),
-            ["dot_general", "dot_general", "add"],
-        ),
     ]
     for f, args, expected in examples:
         graph = fg.make_jaxpr(f)(*args)
@@ -597,10 +528,6 @@ def test_products_that_are_turned_or_added_are_one():
                 *(np.atleast_1d(g(fg.vmap(f))(*batch)) for g in (fg.jit, lambda f: f)), strict=True
             ):
                 np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
-    for dtype, count in ((np.float32, 2), (np.int64, 2), (np.complex128, 1)):
-        args = (10.0 * x).astype(dtype), (10.0 * y).astype(dtype)
-        found = optimised(fg.make_jaxpr(lambda x, y: x @ y + y @ y)(*args))
-        assert names(found).count("dot_general") == count
 
 
 @pytest.mark.usefixtures("reassociated")
@@ -624,18 +551,10 @@ def test_one_number_in_place_of_two():
 
 @pytest.mark.usefixtures("reassociated")
 def test_numbers_of_products_and_quotients_are_one():
-    def squares(x):
-        return fg.grad(lambda x: np.sum(np.sqrt(np.sqrt(x * 3.0 + 1.0) * 0.3)))(x)
-
     examples = [
         (lambda x, y: x * 0.3 * y * 7.0, ["mul", "mul"]),
         (lambda x, y: (x * 0.3 * y / (x + y)) * 7.0, ["mul", "add", "div", "mul"]),
         (lambda x, y: x * 0.3 / y * (y * 0.7) * 3.0, ["div", "mul", "mul"]),
-        (lambda x, y: x / (y * 2.0) * 3.0, ["div", "mul"]),
-        (lambda x, y: 3.0 / (y * -4.0), ["div"]),
-        (lambda x, y: squares(x), ["mul", "add", "sqrt", "mul", "sqrt", "div", "div", "mul"]),
-        (lambda x, y: x / (y * 3.0), ["mul", "div"]),  # a third is rounded
-        (lambda x, y: x / (y[:1] * 2.0), ["getitem", "mul", "div"]),
         (lambda x, y: y / (x * 0.3) * 7.0, ["mul", "div", "mul"]),
         (lambda x, y: (lambda p: (p, p * y * 7.0))(x * 0.3), ["mul", "mul", "mul"]),
         (lambda x, y: x * 1e30 * y * 1e-30, ["mul", "mul", "mul"]),
@@ -648,42 +567,6 @@ def test_numbers_of_products_and_quotients_are_one():
         typed = [(10.0 * a).astype(dtype) for a in args]
         found = optimised(fg.make_jaxpr(lambda x, y: x * 3 * y * 5)(*typed))
         assert names(found) == ["mul", "mul", "mul"]
-
-
-@pytest.mark.usefixtures("reassociated")
-def test_a_factor_of_both_terms_is_multiplied_with_once():
-    def wave(x):
-        return fg.grad(lambda x: np.sum((1.1 * np.sin(x) + np.cos(x)) ** 2))(x)
-
-    examples = [
-        (lambda x, y: x * y - x * np.sin(y), ["sin", "sub", "mul"]),
-        (lambda x, y: x * 1.1 * y + np.sin(y) * x, ["sin", "mul", "add", "mul"]),
-        (lambda x, y: x * (y * np.cos(y)) - y * (y * x), ["cos", "sub", "mul", "mul"]),
-        (lambda x, y: x * x + x * y, ["add", "mul"]),
-        (lambda x, y: x * y - 2.5 * x, ["sub", "mul"]),
-        (lambda x, y: y + x * y - x * np.sin(y), ["mul", "add", "sin", "mul", "sub"]),
-        (lambda x, y: x * 2.5 + x * 3.5, ["mul"]),
-        (lambda x, y: np.sin(x) - np.sin(x) * 0.4, ["sin", "mul"]),
-        (lambda x, y: (x * 2.5, x * 2.5 - x), ["mul", "sub"]),
-        (lambda x, y: x + x * y, ["mul", "add"]),
-        (lambda x, y: x * y[0] + x * y[1], ["getitem", "mul", "getitem", "mul", "add"]),
-        (lambda x, y: (x * y, x * y + x * np.sin(y)), ["mul", "sin", "mul", "add"]),
-        (lambda x, y: wave(x), ["sin", "mul", "cos", "add", "mul", "mul", "sub", "mul"]),
-    ]
-    rng = np.random.default_rng(0)
-    args = rng.normal(size=40), rng.normal(size=40)
-    for f, expected in examples:
-        check_rewritten(f, args, expected, rtol=1e-12, atol=1e-14)
-    for dtype, count in ((np.complex128, 1), (np.float32, 2), (np.int64, 2)):
-        typed = [(10.0 * a).astype(dtype) for a in args]
-        found = optimised(fg.make_jaxpr(lambda x, y: x * y + x * (y - x))(*typed))
-        assert names(found).count("mul") == count
-    special = np.array([0.0, np.inf, -np.inf, np.nan, 0.0]), np.array([np.inf, 1.0, 0.0, 2.0, 3.0])
-    found = optimised(fg.make_jaxpr(lambda x, y: x * y + x * (y + 1.0))(*special))
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(
-            fg.evaluate(found, *special)[0], [np.nan, *[np.inf, -np.inf, np.nan], 0.0]
-        )
 
 
 @given(programs(scalar=False))

@@ -26,7 +26,7 @@ from fungrad.compiler.passes.rewriter import (
 )
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.compiler.passes.simplify.exact_identities import simplified
-from fungrad.compiler.passes.simplify.merge_adjacent_slices import in_one
+from fungrad.compiler.passes.simplify.slices import in_one
 from fungrad.compiler.passes.store_forwarding import forwarded
 from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs

@@ -165,13 +165,6 @@ class Writer:
             self._use(atom)
         return self.write(applied(like, primitive, *inputs, **params))[0]
 
-    def known(
-        self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any
-    ) -> Atom | None:
-        """What the primitive gives, if it has been written before."""
-        twin = self._seen.get(key_of(applied(like, primitive, *inputs, **params)))
-        return None if twin is None else twin.outputs[0]
-
     def write(self, equation: Equation) -> tuple[Atom, ...]:
         """The outputs of an equation, or what they are equal to."""
         reads = self._reads

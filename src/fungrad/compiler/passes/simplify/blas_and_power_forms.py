@@ -12,13 +12,14 @@ from collections.abc import Hashable
 
 from fungrad.compiler.passes.patterns import Rule, made
 from fungrad.compiler.passes.rewriter import Writer
-from fungrad.compiler.passes.simplify.matmul import TURNED
 from fungrad.compiler.passes.value_facts import floats
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.reassociation import regrouping
+from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul
 from fungrad.primitives.elementwise.ufuncs import power, square
+from fungrad.primitives.movement.reshape_broadcast_cast import transpose
 
 SETTINGS = ("auto", "numpy", "fast")
 _PRODUCTS = {3: (2, 1), 4: (2, 2)}
@@ -84,8 +85,24 @@ def factors(equation: Equation) -> tuple[Atom, Atom] | None:
     return (x, x) if squares else None
 
 
+def _turned(writer: Writer, equation: Equation) -> Atom | None:
+    """The turned product, of which nothing else reads what it was."""
+    (product,), axes = equation.inputs, equation.params["axes"]
+    made = writer.sole_use_definition(product, dot_general)
+    if made is None or not product.type.inexact:
+        return None
+    x, y = made.inputs
+    contract, batch = made.params["contract"], made.params["batch"]
+    first, count = len(batch[0]), len(axes)
+    second = first + x.type.ndim - first - len(contract[0])
+    if axes != (*range(first), *range(second, count), *range(first, second)):
+        return None
+    params = {"contract": contract[::-1], "batch": batch[::-1]}
+    return writer.add(equation, dot_general, y, x, **params)
+
+
 KERNELS = (
     Rule(made(power), "x ** 3 is x * x * x, within 2 ulp", _as_product, of=(Literal,)),
-    TURNED,
+    Rule(made(transpose), "(x @ y).T is y.T @ x.T", _turned, of=(dot_general,)),
 )
 """Other ways to compute a function, within 2 ulp, and a product of matrices in another order."""

@@ -5,7 +5,7 @@ for scatters a Laplacian's 1.4 times, without uniform arrays the value of an LST
 
 What holds for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
 -a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0, and nothing is reassociated. Rules that
-hold in exact arithmetic only are asked where a Graph allows it (reassociating_rules.py).
+hold in exact arithmetic only are asked where a Graph allows it (reassociation.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ import numpy as np
 
 from fungrad.compiler.passes.patterns import CONSTANT, Rule, Value, made, rule
 from fungrad.compiler.passes.rewriter import Writer, exchanged, simplified_by
-from fungrad.compiler.passes.simplify import arithmetic, slice_of_slice
+from fungrad.compiler.passes.simplify import arithmetic, slices
 from fungrad.compiler.passes.simplify import select as choices
 from fungrad.compiler.passes.simplify.blas_and_power_forms import KERNELS, setting
-from fungrad.compiler.passes.simplify.common_divisors import RESHAPED_QUOTIENT
-from fungrad.compiler.passes.simplify.merge_adjacent_slices import filled
-from fungrad.compiler.passes.simplify.reassociating_rules import REGROUPED
+from fungrad.compiler.passes.simplify.reassociation import REGROUPED
+from fungrad.compiler.passes.simplify.slices import filled
 from fungrad.compiler.passes.value_facts import loose, unsigned, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.reassociation import regrouping
@@ -221,8 +220,8 @@ def _in_place(writer: Writer, atom: Atom) -> Equation | None:
 
 RULES = (
     nothing_done, axes_in_order, reshaped_twice, transposed_twice, reads_all, writes_all,
-    *slice_of_slice.RULES, _moved_uniform, *arithmetic.RULES, *choices.RULES, _added_in_place,
-    filled, RESHAPED_QUOTIENT,
+    *slices.RULES, _moved_uniform, *arithmetic.RULES, *choices.RULES, _added_in_place,
+    filled,
 )  # fmt: skip
 ELEMENTWISE = (_of_uniform, _without_broadcasts)
 

@@ -27,7 +27,7 @@ import numpy as np
 import fungrad as fg
 from benchmarks.replay import corpus
 from fungrad.compiler.passes import pipeline
-from fungrad.compiler.passes.loops import scan_pipeline
+from fungrad.compiler.passes.loops import loop_fission
 from fungrad.compiler.passes.simplify import exact_identities
 from fungrad.inspect.cost.trip_counts import bodies_of
 from fungrad.ir.reassociation import chosen
@@ -120,13 +120,13 @@ def without_pass(name: str) -> Iterator[None]:
 
 
 LOOP_PASSES = {
-    "loops: products before": (scan_pipeline, "_multiply_before"),
-    "loops: sums of products behind": (scan_pipeline, "_sum_behind"),
-    "loops: sums behind": (scan_pipeline, "sum_behind"),
-    "loops: chains": (scan_pipeline, "associated"),
-    "loops: prologue": (scan_pipeline, "move_before"),
-    "loops: epilogue": (scan_pipeline, "move_behind"),
-    "loops: outputs made of others": (scan_pipeline, "thin_out"),
+    "loops: products before": (loop_fission, "_multiply_before"),
+    "loops: sums of products behind": (loop_fission, "_sum_behind"),
+    "loops: sums behind": (loop_fission, "sum_behind"),
+    "loops: chains": (loop_fission, "associated"),
+    "loops: prologue": (loop_fission, "move_before"),
+    "loops: epilogue": (loop_fission, "move_behind"),
+    "loops: outputs made of others": (loop_fission, "thin_out"),
 }
 GRAPH_PASSES = ("thinned", "fold", "lighten", "lighter", "stacked", "in_one")
 

@@ -208,10 +208,10 @@ def _of(modules: Sequence[str], where: str, name: str) -> Callable[..., Graph]:
 _LOOPS = ("fungrad.control_flow.scan", "fungrad.control_flow.while_loop")
 _lightened = _of(_LOOPS, "fungrad.compiler.passes.loops.dce_licm", "lightened")
 lighter = _of(_LOOPS, "fungrad.compiler.passes.loops.residual_rematerialisation", "lighter")
-stacked = _of(_LOOPS, "fungrad.compiler.passes.loops.scan_pipeline", "stacked")
+stacked = _of(_LOOPS, "fungrad.compiler.passes.loops.loop_fission", "stacked")
 thinned = _of(
     ("fungrad.primitives.movement.stack_iota",),
-    "fungrad.compiler.passes.jacobian_sparsity.rules",
+    "fungrad.compiler.passes.jacobian_sparsity",
     "thinned",
 )
 

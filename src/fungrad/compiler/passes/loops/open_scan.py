@@ -1,6 +1,6 @@
 """A scan that is taken apart: its body's equations, what stands before it and behind it.
 
-Knows `scan`; the passes that move equations out of it stand in stacks.py and loop_fission.py.
+Knows `scan`; the passes that move equations out of it stand in loop_fission.py.
 """
 
 from __future__ import annotations

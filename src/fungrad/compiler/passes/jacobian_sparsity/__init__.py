@@ -1,1 +1,0 @@
-"""Jacobian matrices that are diagonals stay diagonals."""

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fungrad as fg
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.diagonals import (
     COLUMNS,
     ROWS,
@@ -12,11 +17,6 @@ from fungrad.compiler.passes.diagonals import (
     Steps,
     steps_of,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import fungrad as fg
-from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.testing import programs
 

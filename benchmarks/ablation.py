@@ -29,7 +29,7 @@ from benchmarks.replay import corpus
 from fungrad.compiler.passes import pipeline
 from fungrad.compiler.passes.loops import loop_fission
 from fungrad.compiler.passes.simplify import exact_identities
-from fungrad.inspect.cost.trip_counts import bodies_of
+from fungrad.inspect.cost import bodies_of
 from fungrad.ir.reassociation import chosen
 
 GROUPS = ("cases/", "everyday/", "gradbench/", "functions/")

@@ -27,7 +27,7 @@ import numpy as np
 
 import fungrad as fg
 from benchmarks.third_party_cases import PACKAGES
-from fungrad.testing.differences import slopes
+from fungrad.testing.gradients import slopes
 
 STEP = 6e-4
 """The larger step of the differences, relative to an entry of the argument or to LEAST."""

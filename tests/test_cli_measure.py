@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.cli import progress
+from fungrad.cli import report
 from fungrad.cli.main import COMMANDS
 from fungrad.cli.parser import SHELLS, parser
 
@@ -295,7 +295,7 @@ class Terminal(io.StringIO):
 
 def test_progress_is_for_terminals_only(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with progress.progress("working", 2) as advance:
+    with report.progress("working", 2) as advance:
         advance()
     assert sys.stderr.getvalue() == ""
 
@@ -304,7 +304,7 @@ def test_progress_is_for_terminals_only(monkeypatch):
 def test_progress_without_rich_clears_its_line(monkeypatch, total):
     monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with contextlib.suppress(KeyError), progress.progress("working", total) as advance:
+    with contextlib.suppress(KeyError), report.progress("working", total) as advance:
         advance()
         advance()
         raise KeyError
@@ -318,7 +318,7 @@ def test_progress_by_rich(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     before = threading.active_count()
-    with progress.progress("working", 2) as advance:
+    with report.progress("working", 2) as advance:
         advance()
         assert threading.active_count() == before  # none that would be in the times
     assert "working" in sys.stderr.getvalue()

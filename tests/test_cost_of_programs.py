@@ -13,7 +13,7 @@ import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.lowering.fusion import tile_size
 from fungrad.extend import elementwise, general
-from fungrad.inspect.cost.cost import cost
+from fungrad.inspect.cost import cost
 
 
 def cost_of(f, *args):

@@ -17,9 +17,8 @@ from single import graphs
 import fungrad as fg
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.inspect.draw.build_diagram import diagram
-from fungrad.inspect.draw.diagram import opened
+from fungrad.inspect.draw.diagram import LIMIT, Fold, folded, opened
 from fungrad.inspect.draw.draw import Picture
-from fungrad.inspect.draw.folding import LIMIT, Fold, folded
 from fungrad.inspect.draw.layout import place
 from fungrad.ir.graph import Literal
 

@@ -24,7 +24,7 @@ from samples import SAMPLES  # noqa: E402
 
 import fungrad as fg  # noqa: E402
 from fungrad.engines.jax import graphs, loops  # noqa: E402, F401
-from fungrad.engines.jax.table import Options  # noqa: E402
+from fungrad.engines.jax.elementwise import Options  # noqa: E402
 from fungrad.errors import ArgumentError, UnsupportedFunctionError  # noqa: E402
 from fungrad.ir.types import PYTHON_SCALARS  # noqa: E402
 

@@ -15,7 +15,7 @@ from fungrad import lax
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import run
 from fungrad.errors import ArgumentError
-from fungrad.inspect.profile.timed_interpreter import Watch
+from fungrad.inspect.profile import Watch
 from fungrad.ir.graph import Graph
 
 

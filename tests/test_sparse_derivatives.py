@@ -14,7 +14,7 @@ from samples import SAMPLES
 
 import fungrad as fg
 from fungrad.errors import AbstractBooleanError, AbstractValueError, ArgumentError
-from fungrad.sparse import colouring
+from fungrad.sparse import derivative
 from fungrad.sparse.patterns import LIMIT
 
 sparse = pytest.importorskip("scipy.sparse")
@@ -284,7 +284,7 @@ def random_pattern(seed: int, rows: int, columns: int, symmetric: bool = False) 
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("group", [colouring.columns, colouring._columns])
+@pytest.mark.parametrize("group", [derivative.columns, derivative._columns])
 def test_columns_of_a_colour_share_no_row(seed: int, group: Callable[[Any], np.ndarray]) -> None:
     pattern = random_pattern(seed, 12, 15)
     groups, dense = group(pattern), pattern.toarray()
@@ -295,7 +295,7 @@ def test_columns_of_a_colour_share_no_row(seed: int, group: Callable[[Any], np.n
 @pytest.mark.parametrize("seed", range(20))
 def test_star_colourings_have_no_path_of_two_colours(seed: int) -> None:
     pattern = random_pattern(seed, 10, 10, symmetric=True)
-    groups, dense = colouring.star(pattern), pattern.toarray()
+    groups, dense = derivative.star(pattern), pattern.toarray()
     np.fill_diagonal(dense, False)
     near = [np.flatnonzero(row).tolist() for row in dense]
     for b, c in zip(*np.nonzero(dense), strict=True):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from fungrad.implicit.implicit_function_rules import custom_root as custom_root
     from fungrad.implicit.implicit_function_rules import fixed_point as fixed_point
     from fungrad.inspect.draw.draw import draw as draw
-    from fungrad.inspect.profile.profile import profile as profile
+    from fungrad.inspect.profile import profile as profile
     from fungrad.inspect.why.ablate_stops import ablate_stops as ablate_stops
     from fungrad.inspect.why.why import why as why
     from fungrad.ir.verifier import check_graph as check_graph
@@ -72,14 +72,14 @@ if TYPE_CHECKING:
     from fungrad.source_export.to_source import to_source as to_source
     from fungrad.taylor.jet import jet as jet
     from fungrad.taylor.jet import nth_derivative as nth_derivative
-    from fungrad.transforms.chunked_vmap import batched as batched
-    from fungrad.transforms.hessian_products import elementwise_grad as elementwise_grad
-    from fungrad.transforms.hessian_products import gauss_newton_product as gauss_newton_product
-    from fungrad.transforms.hessian_products import hvp as hvp
+    from fungrad.transforms.jacobian import elementwise_grad as elementwise_grad
+    from fungrad.transforms.jacobian import gauss_newton_product as gauss_newton_product
     from fungrad.transforms.jacobian import hessian as hessian
+    from fungrad.transforms.jacobian import hvp as hvp
     from fungrad.transforms.jacobian import jacfwd as jacfwd
     from fungrad.transforms.jacobian import jacobian as jacobian
     from fungrad.transforms.jacobian import jacrev as jacrev
+    from fungrad.transforms.vmap_and_staging import batched as batched
     from fungrad.transforms.vmap_and_staging import eval_shape as eval_shape
     from fungrad.transforms.vmap_and_staging import evaluate as evaluate
     from fungrad.transforms.vmap_and_staging import make_jaxpr as make_jaxpr
@@ -105,7 +105,7 @@ if TYPE_CHECKING:
 _LATER = {
     "Partial": "fungrad.tree_util",
     "ablate_stops": "fungrad.inspect.why.ablate_stops",
-    "batched": "fungrad.transforms.chunked_vmap",
+    "batched": "fungrad.transforms.vmap_and_staging",
     "check_graph": "fungrad.ir.verifier",
     "checkpoint": "fungrad.rematerialisation.checkpoint",
     "checkpoint_name": "fungrad.rematerialisation.policies",
@@ -118,7 +118,7 @@ _LATER = {
     "custom_vjp": "fungrad.custom_rules.custom_vjp_jvp",
     "debug": "fungrad.debugging.debug",
     "draw": "fungrad.inspect.draw.draw",
-    "elementwise_grad": "fungrad.transforms.hessian_products",
+    "elementwise_grad": "fungrad.transforms.jacobian",
     "eval_shape": "fungrad.transforms.vmap_and_staging",
     "evaluate": "fungrad.transforms.vmap_and_staging",
     "export": "fungrad.serialisation.archive",
@@ -126,9 +126,9 @@ _LATER = {
     "external": "fungrad.host.external",
     "fixed_point": "fungrad.implicit.implicit_function_rules",
     "from_jax": "fungrad.engines",
-    "gauss_newton_product": "fungrad.transforms.hessian_products",
+    "gauss_newton_product": "fungrad.transforms.jacobian",
     "hessian": "fungrad.transforms.jacobian",
-    "hvp": "fungrad.transforms.hessian_products",
+    "hvp": "fungrad.transforms.jacobian",
     "jacfwd": "fungrad.transforms.jacobian",
     "jacobian": "fungrad.transforms.jacobian",
     "jacrev": "fungrad.transforms.jacobian",
@@ -147,7 +147,7 @@ _LATER = {
     "numpy": "fungrad.numpy",
     "optimizers": "fungrad.optimizers",
     "partition": "fungrad.tree_parts",
-    "profile": "fungrad.inspect.profile.profile",
+    "profile": "fungrad.inspect.profile",
     "pure_callback": "fungrad.host.external",
     "random": "fungrad.random",
     "ravel_pytree": "fungrad.tree_parts",
@@ -211,7 +211,7 @@ def _save(graph: Graph, path: Any) -> None:
 
 
 def _cost(graph: Graph) -> Any:
-    return importlib.import_module("fungrad.inspect.cost.cost").cost(graph)
+    return importlib.import_module("fungrad.inspect.cost").cost(graph)
 
 
 _above.picture = _picture

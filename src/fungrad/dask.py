@@ -24,8 +24,8 @@ from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.support import pytree
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.transforms.grad import value_and_grad as _value_and_grad
-from fungrad.transforms.hessian_products import hvp as _hvp
 from fungrad.transforms.jacobian import hessian as _hessian
+from fungrad.transforms.jacobian import hvp as _hvp
 
 FAN_IN = 8
 """How many parts one task adds up."""

@@ -21,7 +21,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.support import pytree
 from fungrad.tracing.trace import shape_of, typeof
-from fungrad.transforms.arguments.binding import differentiable, leaf_type
+from fungrad.transforms.arguments import differentiable, leaf_type
 
 
 def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:

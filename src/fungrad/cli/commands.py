@@ -15,19 +15,22 @@ import fungrad as fg
 from fungrad import demo
 from fungrad.cli.derivatives import Finding, check, derivatives, gradient, leaf_labels
 from fungrad.cli.parse_values import InputError
-from fungrad.cli.progress import progress
-from fungrad.cli.report import Report, array_text, number_text, write_json
-from fungrad.cli.shared import (
+from fungrad.cli.report import (
     FAILED,
     PASSED,
     Positional,
+    Report,
     answer_json,
+    array_text,
     call_of,
     finish,
     head,
+    number_text,
     prepared,
+    progress,
     titled,
     to_be_traced,
+    write_json,
 )
 from fungrad.cli.user_function import EVALUATED, Call, evaluate, quiet, select, type_text, user_code
 from fungrad.errors import ArgumentError, MissingExtraError

@@ -1,23 +1,29 @@
 """The command line's work: derivatives of any order of a Call, and their check by differences.
 
-Knows fungrad's transforms; knows nothing of files, of arguments' texts or of how results are shown.
 Orders above 1, and checks, run on one flat float64 vector z of all the numbers differentiated by.
+
+The command line's `explain`: what an error means, how it comes about, and its repair.
 """
 
 from __future__ import annotations
 
+import difflib
+import inspect
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise, permutations
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 import fungrad as fg
+from fungrad import errors
 from fungrad.cli.parse_values import InputError
+from fungrad.cli.report import PASSED, Report, write_json
 from fungrad.cli.user_function import Call, check_finite, quiet, user_code
 from fungrad.support import pytree
-from fungrad.testing.differences import ROUGH, slopes
+from fungrad.testing.gradients import ROUGH, slopes
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -263,3 +269,41 @@ def _directions(flat: Flat, generator: np.random.Generator) -> Iterator[tuple[st
             else:
                 direction[part] = generator.choice([-1.0, 1.0], size) * scales[part]
                 yield f"{label} along a random direction", direction, 1.0
+
+
+CLASSES: dict[str, type[errors.FungradError]] = {
+    name: value
+    for name, value in vars(errors).items()
+    if inspect.isclass(value) and issubclass(value, errors.FungradError)
+}
+
+
+def explain_command(options: Namespace, output: TextIO) -> int:
+    """`fungrad explain`: the docstring of an error, or the first line of each."""
+    names = [_name(options.name)] if options.name else list(CLASSES)
+    texts = {name: inspect.getdoc(CLASSES[name]) or "" for name in names}
+    if options.json:
+        write_json(texts, output)
+        return PASSED
+    report = Report()
+    for name, text in texts.items():
+        report.heading(name)
+        paragraph, _, rest = text.partition("\n\n")
+        report.line("  " + " ".join(paragraph.split()))
+        for line in ["", *rest.splitlines()] if options.name else ():
+            report.line(f"  {line}".rstrip().replace("::", ":"))
+    report.write(output)
+    return PASSED
+
+
+def _name(given: str) -> str:
+    """The class that is meant, in whatever case."""
+    known = {name.lower(): name for name in CLASSES}
+    if given.lower() in known:
+        return known[given.lower()]
+    near = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.5)
+    hint = f" Did you mean {known[near[0]]}?" if near else ""
+    raise InputError(f"{given} is none of fungrad's errors.{hint} `fungrad explain` lists them.")
+
+
+__all__ = ["CLASSES", "explain_command"]

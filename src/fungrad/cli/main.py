@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from fungrad.cli.commands import check_command, demo_command, grad_command, ir_command, why_command
-from fungrad.cli.explain import explain_command
+from fungrad.cli.derivatives import explain_command
 from fungrad.cli.measure_commands import bench_command, cost_command, profile_command
 from fungrad.cli.parse_values import InputError
-from fungrad.cli.parser import BAD_INPUT, parser
-from fungrad.cli.shell_completion import completion_command
+from fungrad.cli.parser import BAD_INPUT, completion_command, parser
 
 INTERRUPTED = 130
 

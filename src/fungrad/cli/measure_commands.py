@@ -17,14 +17,14 @@ import numpy as np
 import fungrad as fg
 from fungrad.cli.derivatives import gradient
 from fungrad.cli.parse_values import InputError, listed, parse_arguments
-from fungrad.cli.progress import progress
-from fungrad.cli.shared import (
+from fungrad.cli.report import (
     FAILED,
     PASSED,
     answer_json,
     finish,
     head,
     prepared,
+    progress,
     titled,
     to_be_traced,
 )

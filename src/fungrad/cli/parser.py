@@ -1,17 +1,168 @@
 """The command line's parser: the options of each command, one function a command.
 
-Knows argparse and the texts of the help; knows nothing of what a command does.
+The command line's help: what is shown below the options of each command.
+
+`fungrad completion`: shtab's script for a shell, written from the parser.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import re
 import sys
+from argparse import Namespace
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import fungrad as fg
-from fungrad.cli import help_text as texts
+from fungrad.cli.parse_values import InputError
+from fungrad.cli.report import PASSED
+
+ARGUMENTS = """\
+values of --arg:
+  x=1.5                  a number; nan and inf need --allow-nan
+  'x=[[1, 2], [3, 4]]'   a list becomes a float64 array; tuples and dicts stay trees of values
+  x:float32=[1, 2]       with a dtype; n=3 stays a Python int
+  x=@data.npy            the array in a file
+  x=@data.npz:key        one array of several
+  x=@data.csv            all columns, as a matrix; one column, as a vector
+  x=@data.csv:a          the column with the header a (0, 1, ... where there is no header)
+  x=@data.csv:a,b        some columns, in this order
+arguments with defaults may be left out.
+"""
+
+EXITS = "exit codes: 0 done, 1 a check failed, 2 bad input (a message on stderr says why).\n"
+
+MAIN_EPILOG = f"""\
+examples:
+  fungrad grad model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --check
+  fungrad ir model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --grad --lines
+  fungrad check model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.npy --samples 50
+  fungrad why model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b
+  fungrad bench model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --hand model.py:slope
+  fungrad profile model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --grad
+  fungrad demo
+
+FILE.py:func is a Python function of yours, written with plain NumPy; it does not import fungrad.
+`fungrad COMMAND --help` shows the options of a command.
+
+{EXITS}"""
+
+GRAD_EPILOG = f"""\
+examples:
+  fungrad grad model.py:loss --arg w=0.5 --arg x=@data.csv:height
+  fungrad grad model.py:loss --arg w=0.5 --arg 'b=[1, 2]' --wrt w --wrt b --order 2 --check
+  fungrad grad model.py:loss --arg w=0.5 --json | jq .derivative.w
+
+--order 2 computes the Hessian, one block for each pair of arguments; higher orders likewise, up to
+a million entries. Large arrays are summarised; --json prints them in full.
+
+{ARGUMENTS}
+{EXITS}"""
+
+IR_EPILOG = f"""\
+examples:
+  fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy
+  fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy --grad --wrt w --lines
+  fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy --grad --source gradient.py
+  fungrad ir model.py:loss --arg w=0.5 --arg x=@data.npy --grad --html loss.html
+
+The inputs of the graph are all real float arguments, or only those of --wrt; integers, strings and
+others are fixed. While tracing only the shapes and dtypes of inputs are known.
+
+--source prints the program that jit generates; with a file name it writes a module of plain NumPy
+that does not need fungrad.
+
+{ARGUMENTS}
+{EXITS}"""
+
+CHECK_EPILOG = f"""\
+examples:
+  fungrad check model.py:loss --arg w=0.5 --arg x=@data.npy
+  fungrad check model.py:loss --arg w=0.5 --arg x=@data.npy --samples 100 --seed 1 --spread 0.1
+
+Compares the gradient with central differences, and forward with reverse mode, at the given
+arguments and at random points near them: Gaussian noise with standard deviation SPREAD * abs(value)
+is added to each input. Runs in float64.
+
+{ARGUMENTS}
+{EXITS}"""
+
+WHY_EPILOG = f"""\
+examples:
+  fungrad why model.py:loss --arg w=0.5 --arg x=@data.npy
+  fungrad why model.py:loss --arg w=0.5 --arg x=@data.npy --wrt w --json
+
+Names the line that makes a gradient zero (unused, stopped, behind argmax or a comparison, at a
+kink, saturated) or NaN, forward or backward. Also prints how much work each stop_gradient saves.
+
+{ARGUMENTS}
+{EXITS}"""
+
+EXPLAIN_EPILOG = f"""\
+examples:
+  fungrad explain GradientCutError
+  fungrad explain
+
+{EXITS}"""
+
+DEMO_EPILOG = f"""\
+examples:
+  fungrad demo
+  fungrad demo --json
+
+Four uses of stop_gradient: stable softmax with tied maxima, EM on the Old Faithful data,
+contrastive divergence, an adversarial example. Each is checked against a formula derived by hand.
+
+{EXITS}"""
+
+COST_EPILOG = f"""\
+examples:
+  fungrad cost model.py:loss --arg w=0.5 --arg x=@data.npy
+  fungrad cost model.py:loss --arg w=0.5 --arg x=@data.npy --grad --json
+
+Computed counts, not timings: operations, bytes read and written, peak memory, and the equations
+that each compiler pass removed. A scan counts all its steps, a while loop a single iteration.
+Operations without a cost rule are listed separately.
+
+{ARGUMENTS}
+{EXITS}"""
+
+PROFILE_EPILOG = f"""\
+examples:
+  fungrad profile model.py:loss --arg w=0.5 --arg x=@data.npy
+  fungrad profile model.py:loss --arg w=0.5 --arg x=@data.npy --grad --repetitions 20
+
+Runs the compiled function equation by equation, and adds up the times by line of your code,
+primitive, scope, and forward or backward pass. Also times the compiled function as a whole.
+
+{ARGUMENTS}
+{EXITS}"""
+
+BENCH_EPILOG = f"""\
+examples:
+  fungrad bench model.py:loss --arg w=0.5 --arg x=@data.npy
+  fungrad bench model.py:loss --arg w=0.5 --arg x=@data.npy --hand model.py:slope --json
+
+Times the function, its gradient, both under jit, and with --hand a gradient that you wrote. That
+takes the same arguments and returns the gradients for those of --wrt, in their order; if it
+disagrees, the check fails. Times are medians of interleaved rounds; first calls have a column.
+
+{ARGUMENTS}
+{EXITS}"""
+
+COMPLETION_EPILOG = f"""\
+examples:
+  eval "$(fungrad completion bash)"                       in ~/.bashrc
+  fungrad completion zsh > ~/.zfunc/_fungrad              with ~/.zfunc in fpath
+  fungrad completion fish > ~/.config/fish/completions/fungrad.fish
+
+shtab (pip install 'fungrad[cli]') writes the script from this version's options. Pressing TAB does
+not run fungrad.
+
+{EXITS}"""
+
 
 BAD_INPUT = 2
 SHELLS = ("bash", "zsh", "fish")
@@ -31,7 +182,7 @@ def parser() -> Parser:
     result = Parser(
         prog="fungrad",
         description="Computes and inspects derivatives of plain NumPy functions.",
-        epilog=texts.MAIN_EPILOG,
+        epilog=MAIN_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -62,7 +213,7 @@ def _grad(commands: Any) -> None:
         "grad",
         help="value and gradient of a function",
         description="Prints the value and the gradient (or a higher derivative) of a function.",
-        epilog=texts.GRAD_EPILOG,
+        epilog=GRAD_EPILOG,
     )
     _add_function_options(grad)
     grad.add_argument(
@@ -81,7 +232,7 @@ def _ir(commands: Any) -> None:
         "ir",
         help="the intermediate representation of a function or of its gradient",
         description="Prints the IR of a function, or of its gradient, in the style of a jaxpr.",
-        epilog=texts.IR_EPILOG,
+        epilog=IR_EPILOG,
     )
     _add_function_options(ir)
     ir.add_argument("--grad", action="store_true", help="of the gradient")
@@ -103,7 +254,7 @@ def _check(commands: Any) -> None:
         "check",
         help="the gradient against finite differences, on random inputs",
         description="Tests the gradient of a function on random inputs near the given ones.",
-        epilog=texts.CHECK_EPILOG,
+        epilog=CHECK_EPILOG,
     )
     _add_function_options(check)
     check.add_argument(
@@ -131,7 +282,7 @@ def _why(commands: Any) -> None:
         "why",
         help="why a gradient is zero, NaN, infinite or fine",
         description="Says why the gradient of each argument is zero, NaN, infinite or fine.",
-        epilog=texts.WHY_EPILOG,
+        epilog=WHY_EPILOG,
     )
     _add_function_options(why, "all")
 
@@ -142,7 +293,7 @@ def _cost(commands: Any) -> None:
         "cost",
         help="how many operations and bytes a function or its gradient takes",
         description="Counts what the compiled function, or its gradient, costs.",
-        epilog=texts.COST_EPILOG,
+        epilog=COST_EPILOG,
     )
     _add_function_options(cost)
     cost.add_argument("--grad", action="store_true", help="of the gradient")
@@ -154,7 +305,7 @@ def _profile(commands: Any) -> None:
         "profile",
         help="time spent on each line of your code",
         description="Shows which lines of a function, or of its gradient, take the time.",
-        epilog=texts.PROFILE_EPILOG,
+        epilog=PROFILE_EPILOG,
     )
     _add_function_options(profile)
     profile.add_argument("--grad", action="store_true", help="of the gradient")
@@ -172,7 +323,7 @@ def _bench(commands: Any) -> None:
         "bench",
         help="the function, its gradient and jit of both, timed side by side",
         description="Times a function, its gradient, both under jit, and a hand-written gradient.",
-        epilog=texts.BENCH_EPILOG,
+        epilog=BENCH_EPILOG,
     )
     _add_function_options(bench)
     bench.add_argument("--hand", metavar="FILE.py:func", help="a hand-written gradient")
@@ -194,7 +345,7 @@ def _explain(commands: Any) -> None:
         "explain",
         help="what an error means, and how to fix it",
         description="Shows a program that raises an error, and the fixed one; or lists all.",
-        epilog=texts.EXPLAIN_EPILOG,
+        epilog=EXPLAIN_EPILOG,
     )
     explain.add_argument("name", nargs="?", metavar="ERROR", help="as GradientCutError")
     explain.add_argument("--json", action="store_true", help="print JSON")
@@ -206,7 +357,7 @@ def _demo(commands: Any) -> None:
         "demo",
         help="four worked uses of stop_gradient, each checked",
         description="Runs four worked examples and checks their results.",
-        epilog=texts.DEMO_EPILOG,
+        epilog=DEMO_EPILOG,
     )
     demo.add_argument("--seed", type=_count, default=0, metavar="N", help="random (default 0)")
     demo.add_argument("--json", action="store_true", help="print JSON")
@@ -218,7 +369,7 @@ def _completion(commands: Any) -> None:
         "completion",
         help="a script that completes commands and options in your shell",
         description="Prints the script that completes fungrad's commands and options.",
-        epilog=texts.COMPLETION_EPILOG,
+        epilog=COMPLETION_EPILOG,
     )
     completion.add_argument("shell", choices=SHELLS, help="your shell")
     completion.set_defaults(json=False)
@@ -270,3 +421,23 @@ def _number_in(kind: Callable[[str], float], text: str, least: float, what: str)
     if not least <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value
+
+
+def completion_command(options: Namespace, output: TextIO) -> int:
+    """Writes the script, which holds all names: pressing TAB starts no Python.
+
+    Raises:
+      InputError: where shtab is not installed.
+    """
+    try:
+        shtab = importlib.import_module("shtab")
+    except ImportError:
+        raise InputError("`fungrad completion` needs shtab: pip install 'fungrad[cli]'.") from None
+    whole = parser()
+    (commands,) = [a for a in whole._actions if isinstance(a, argparse._SubParsersAction)]
+    for command in commands.choices.values():
+        for action in command._actions:
+            if re.search(r"\.(py|html|svg)\b", str(action.metavar or "")):
+                action.complete = shtab.FILE
+    output.write(shtab.complete(whole, options.shell))
+    return PASSED

@@ -19,14 +19,14 @@ from fungrad.control_flow.call import Runner, call, compiled, compiled_key
 from fungrad.errors import ArgumentError, BranchError
 from fungrad.ir.graph import Atom, Graph, Variable
 from fungrad.retracing.graph_transforms import effectful, pruned
-from fungrad.retracing.stage_function import Staged
+from fungrad.retracing.inlining import Staged
 from fungrad.support import pytree
 from fungrad.tracing.concrete_answers import key, words
 from fungrad.tracing.graph_trace import GraphTrace, put
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, current
-from fungrad.transforms.arguments.binding import owned
+from fungrad.transforms.arguments import owned
 
 CHOICES = ("error", "guard")
 MAX_PATHS = 16

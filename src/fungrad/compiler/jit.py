@@ -24,7 +24,7 @@ from fungrad.ir import reassociation
 from fungrad.ir.graph import Graph
 from fungrad.ir.reassociation import checked, chosen
 from fungrad.ir.types import Type
-from fungrad.retracing.stage_function import Staged, check_rows, stage_tree
+from fungrad.retracing.inlining import Staged, check_rows, stage_tree
 from fungrad.support import pytree
 from fungrad.support.lazy import Module
 from fungrad.tracing.graph_trace import GraphTrace
@@ -32,14 +32,16 @@ from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed_function import OfFunction
-from fungrad.transforms.arguments.binding import (
+from fungrad.transforms.arguments import (
+    Static,
+    check_static,
     flat_leaves,
+    joined,
     leaf_names,
     leaf_type,
     owned,
     parameter_names,
 )
-from fungrad.transforms.arguments.static_arguments import Static, check_static, joined
 
 if TYPE_CHECKING:
     from fungrad.runtime import buffer_pool, stack_reuse

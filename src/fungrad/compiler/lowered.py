@@ -136,7 +136,7 @@ class Lowered:
         """What a call costs, counted without running it.
 
         Returns:
-          A `fungrad.inspect.cost.cost.Cost`: operations, bytes read and written, bytes alive at
+          A `fungrad.inspect.cost.Cost`: operations, bytes read and written, bytes alive at
           once, equations, and what each pass of the optimiser removed. Printed, tables.
 
         >>> import numpy as np, fungrad as fg

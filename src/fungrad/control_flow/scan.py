@@ -5,7 +5,7 @@ arrays.
 (consts, carry, one slice of each of xs) to (next carry, ys), and the ys are stacked. Its
 derivatives are scans of the body's derivatives: reverse mode stacks the residuals of the steps and
 scans them backwards, or with `checkpoint` keeps few carries and runs the steps again (see
-reversal_schedule.py).
+scan_reverse.py).
 """
 
 from __future__ import annotations

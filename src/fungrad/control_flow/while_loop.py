@@ -4,7 +4,7 @@ steps.
 `while_loop(*cond_consts, *body_consts, *carry, cond=, body=, counts=, checkpoint=)`: `cond` maps
 (cond consts, carry) to one boolean, `body` maps (body consts, carry) to the next carry. Reverse
 mode keeps the residuals of each step in a growing list, or less with `checkpoint` (see
-reversal_schedule.py).
+scan_reverse.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.control_flow.call import in_one, run
-from fungrad.control_flow.reversal_schedule import Steps, again, reverse
 from fungrad.control_flow.reverse_with_tape import Reverse, Rules
+from fungrad.control_flow.scan_reverse import Steps, again, go_back
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
@@ -317,7 +317,7 @@ def _replay_in_pieces(
         while run(cond, [*x.cond, *carry])[0]:
             carry = advance(carry, count)
             count += 1
-        return reverse(Steps(count, advance, record, back), x.carry, state, checkpoint)
+        return go_back(Steps(count, advance, record, back), x.carry, state, checkpoint)
     trail = []
     while run(cond, [*x.cond, *carry])[0]:
         carry, residuals = record(carry, 0)

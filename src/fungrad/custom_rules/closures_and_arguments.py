@@ -25,7 +25,7 @@ from fungrad.tracing.captured_arrays import own
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import Trace, Tracer, content, current, registry, typeof
-from fungrad.transforms.arguments.binding import argument_name, flat_leaves, has_type, leaf_type
+from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
 from fungrad.transforms.engine.batching import BatchTrace
 from fungrad.transforms.engine.forward import JvpTrace
 from fungrad.transforms.engine.reverse import VjpTrace

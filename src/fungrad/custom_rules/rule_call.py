@@ -31,7 +31,7 @@ from fungrad.support import pytree
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import Tracer, shape_of, typeof
-from fungrad.transforms.arguments.binding import argument_name, flat_leaves, has_type, leaf_type
+from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
 from fungrad.transforms.engine.batching import batched_call
 
 

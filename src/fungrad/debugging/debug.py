@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.control_flow.reversal_schedule import muted
+from fungrad.control_flow.scan_reverse import muted
 from fungrad.custom_rules.closures_and_arguments import Arguments
 from fungrad.debugging.nan_trap import trap
 from fungrad.host.host_function import Host

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from fungrad.support.lazy import Module
 
 if TYPE_CHECKING:
-    from fungrad.engines.jax import back, call
+    from fungrad.engines.jax import call
 else:
-    back, call = Module("fungrad.engines.jax.back"), Module("fungrad.engines.jax.call")
+    call = Module("fungrad.engines.jax.call")
 
 
 def to_jax(
@@ -78,7 +78,7 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
     >>> fg.grad(f)(np.zeros(3))  # doctest: +SKIP
     array([1., 1., 1.])
     """
-    return back.from_jax(jax_f, vectorized=vectorized)
+    return call.from_jax(jax_f, vectorized=vectorized)
 
 
 __all__ = ["from_jax", "to_jax"]

@@ -17,7 +17,7 @@ from fungrad.ir.types import Type
 from fungrad.support import pytree
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL
-from fungrad.transforms.arguments.binding import leaf_type
+from fungrad.transforms.arguments import leaf_type
 
 
 class Host:

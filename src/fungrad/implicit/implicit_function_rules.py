@@ -20,7 +20,7 @@ from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
-from fungrad.transforms.arguments.binding import flat_leaves
+from fungrad.transforms.arguments import flat_leaves
 from fungrad.transforms.grad import jvp, vjp
 
 Solve = Callable[..., Any]

@@ -14,14 +14,14 @@ import numpy as np
 from fungrad.control_flow import scan as structural_scan
 from fungrad.control_flow import switch as branch
 from fungrad.control_flow import while_loop as loop
-from fungrad.control_flow.reversal_schedule import check_checkpoint
+from fungrad.control_flow.scan_reverse import check_checkpoint
 from fungrad.debugging import debug
 from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_leaf
 from fungrad.retracing.graph_transforms import derive
-from fungrad.retracing.stage_function import Staged, names_of, stage_tree, types_of
+from fungrad.retracing.inlining import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe, user_line

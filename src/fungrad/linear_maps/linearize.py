@@ -25,7 +25,7 @@ from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
-from fungrad.transforms.arguments.binding import (
+from fungrad.transforms.arguments import (
     differentiable,
     flat_leaves,
     input_type,

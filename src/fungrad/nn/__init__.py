@@ -31,16 +31,16 @@ from fungrad.nn.activations import tanh as tanh
 from fungrad.nn.layers import avg_pool as avg_pool
 from fungrad.nn.layers import conv as conv
 from fungrad.nn.layers import dot_product_attention as dot_product_attention
+from fungrad.nn.layers import log_softmax as log_softmax
+from fungrad.nn.layers import logmeanexp as logmeanexp
+from fungrad.nn.layers import logsumexp as logsumexp
 from fungrad.nn.layers import max_pool as max_pool
 from fungrad.nn.layers import min_pool as min_pool
-from fungrad.nn.normalising import log_softmax as log_softmax
-from fungrad.nn.normalising import logmeanexp as logmeanexp
-from fungrad.nn.normalising import logsumexp as logsumexp
-from fungrad.nn.normalising import one_hot as one_hot
-from fungrad.nn.normalising import sigmoid_binary_cross_entropy as sigmoid_binary_cross_entropy
-from fungrad.nn.normalising import softmax as softmax
-from fungrad.nn.normalising import softmax_cross_entropy as softmax_cross_entropy
-from fungrad.nn.normalising import (
+from fungrad.nn.layers import one_hot as one_hot
+from fungrad.nn.layers import sigmoid_binary_cross_entropy as sigmoid_binary_cross_entropy
+from fungrad.nn.layers import softmax as softmax
+from fungrad.nn.layers import softmax_cross_entropy as softmax_cross_entropy
+from fungrad.nn.layers import (
     softmax_cross_entropy_with_integer_labels as softmax_cross_entropy_with_integer_labels,
 )
-from fungrad.nn.normalising import standardize as standardize
+from fungrad.nn.layers import standardize as standardize

@@ -2,9 +2,6 @@
 are functions of a key and parameters, differentiable where the distribution is continuous.
 """
 
-from fungrad.random.choosing import categorical as categorical
-from fungrad.random.choosing import choice as choice
-from fungrad.random.choosing import permutation as permutation
 from fungrad.random.continuous import cauchy as cauchy
 from fungrad.random.continuous import double_sided_maxwell as double_sided_maxwell
 from fungrad.random.continuous import exponential as exponential
@@ -23,8 +20,11 @@ from fungrad.random.continuous import wald as wald
 from fungrad.random.continuous import weibull_min as weibull_min
 from fungrad.random.discrete import bernoulli as bernoulli
 from fungrad.random.discrete import binomial as binomial
+from fungrad.random.discrete import categorical as categorical
+from fungrad.random.discrete import choice as choice
 from fungrad.random.discrete import geometric as geometric
 from fungrad.random.discrete import multinomial as multinomial
+from fungrad.random.discrete import permutation as permutation
 from fungrad.random.discrete import poisson as poisson
 from fungrad.random.discrete import rademacher as rademacher
 from fungrad.random.discrete import randint as randint
@@ -36,6 +36,8 @@ from fungrad.random.gamma_family import f as f
 from fungrad.random.gamma_family import gamma as gamma
 from fungrad.random.gamma_family import generalized_normal as generalized_normal
 from fungrad.random.gamma_family import loggamma as loggamma
+from fungrad.random.gamma_family import multivariate_normal as multivariate_normal
+from fungrad.random.gamma_family import orthogonal as orthogonal
 from fungrad.random.gamma_family import t as t
 from fungrad.random.keys import PRNGKey as PRNGKey
 from fungrad.random.keys import bits as bits
@@ -45,5 +47,3 @@ from fungrad.random.keys import key as key
 from fungrad.random.keys import key_data as key_data
 from fungrad.random.keys import split as split
 from fungrad.random.keys import wrap_key_data as wrap_key_data
-from fungrad.random.vectors import multivariate_normal as multivariate_normal
-from fungrad.random.vectors import orthogonal as orthogonal

@@ -15,13 +15,13 @@ from fungrad.numpy.protocol.operands import sizes
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.movement.sliding_window import normal_cdf
 from fungrad.primitives.random.bits import normal_quantile
-from fungrad.random.keys import split
-from fungrad.random.prepare import (
+from fungrad.random.keys import (
     fitting,
     floating,
     normals,
     open_uniforms,
     parameter,
+    split,
     spread,
     uniforms,
 )

@@ -1,6 +1,7 @@
 """Keys: made of a seed, split, folded. A key is an array of two words, u64[2].
 
-Knows the streams of a key; knows no distribution.
+Keys, shapes, dtypes and parameters of random functions, made ready, and the uniform and normal
+numbers that the distributions are made of.
 """
 
 from __future__ import annotations
@@ -10,14 +11,156 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ArgumentError
-from fungrad.numpy.protocol.operands import sizes
-from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.errors import ArgumentError, ShapeError
+from fungrad.numpy.protocol.operands import array_of, sizes
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast
 from fungrad.primitives.random import philox
-from fungrad.primitives.random.bits import random_bits
-from fungrad.random.prepare import WORD, bits_of, checked
+from fungrad.primitives.random.bits import normal_of_bits, random_bits, uniform_of_bits
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.trace import Tracer, shape_of, typeof
+
+WORD = np.dtype(np.uint64)
+_FLOATS: dict[str, np.dtype[Any]] = {"e": np.dtype(np.uint32), "f": np.dtype(np.uint32), "d": WORD}
+"""The bits that a number of a floating dtype is made of."""
+_HIGHEST = np.uint32(0xFFE00000)
+_LOWEST: dict[np.dtype[Any], Any] = {
+    WORD: np.uint64(1 << 11),
+    np.dtype(np.uint32): np.uint32(1 << 8),
+}
+
+
+def checked(key: Any) -> Any:
+    """A key, which has to be one: two words.
+
+    Raises:
+      ArgumentError: where it is a number, a generator, several keys, or another array.
+    """
+    if isinstance(key, (np.ndarray, Tracer)):
+        if key.dtype == WORD and key.shape == (2,):
+            return key
+        if key.dtype == WORD and key.ndim > 1 and key.shape[-1] == 2:
+            raise ArgumentError(
+                f"An array of {key.shape[:-1]} keys was given in place of one{user_line()}. Take "
+                "one of them, keys[i], or map the function over all: fg.vmap(f)(keys)."
+            )
+        raise ArgumentError(
+            f"An array of type {typeof(key)} was given as a key{user_line()}. A key is u64[2]: "
+            "make one by fg.random.key(seed)."
+        )
+    if isinstance(key, (int, np.integer)):
+        raise ArgumentError(
+            f"The number {key} was given as a key{user_line()}. Make a key of it: "
+            f"fg.random.key({key})."
+        )
+    raise ArgumentError(
+        f"A {type(key).__name__} was given as a key{user_line()}. A key is made by "
+        "fg.random.key(seed), and further ones by fg.random.split(key)."
+    )
+
+
+def floating(dtype: Any) -> np.dtype[Any]:
+    """A dtype of random numbers: float64, float32 or float16.
+
+    Raises:
+      ArgumentError: where it is another.
+    """
+    found: np.dtype[Any] = np.dtype(dtype)
+    if found.char not in _FLOATS:
+        raise ArgumentError(
+            f"Random numbers of dtype {found}{user_line()}: they are float64, float32 or float16. "
+            "Convert them afterwards, by x.astype(...), or use fg.random.randint for integers."
+        )
+    return found
+
+
+def integral(dtype: Any) -> np.dtype[Any]:
+    """A dtype of counts: integers, or floats that hold them.
+
+    Raises:
+      ArgumentError: where it is another.
+    """
+    found: np.dtype[Any] = np.dtype(dtype)
+    if found.kind not in "iuf":
+        raise ArgumentError(f"Random integers of dtype {found}{user_line()}: take int or float.")
+    return found
+
+
+def parameter(value: Any, dtype: Any) -> Any:
+    """A parameter of a distribution, as an array of the sample's dtype.
+
+    Raises:
+      ArgumentError: where it is complex.
+    """
+    found = array_of(value)
+    if found.dtype.kind not in "fiub":
+        raise ArgumentError(
+            f"A parameter of a distribution has dtype {found.dtype}{user_line()}: it has to be "
+            "real."
+        )
+    return cast(found, dtype)
+
+
+def fitting(function: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
+    """The shape of a sample: the one that is given, or that of the parameters together.
+
+    Raises:
+      ShapeError: where the parameters do not broadcast to the shape.
+    """
+    shapes = [shape_of(p) for p in parameters]
+    try:
+        common = np.broadcast_shapes(*shapes)
+        if shape is None:
+            return common
+        wanted = sizes(shape)
+        if min(wanted, default=0) >= 0 and np.broadcast_shapes(wanted, common) == wanted:
+            return wanted
+    except ValueError:
+        pass
+    given = ", ".join(map(str, shapes))
+    raise ShapeError(
+        f"fg.random.{function}{user_line()} got shape={shape}, to which parameters of shapes "
+        f"{given or '()'} do not broadcast. The shape is that of the whole result: leave it out to "
+        "get one number for each element of the parameters."
+    )
+
+
+def spread(value: Any, shape: tuple[int, ...]) -> Any:
+    """A parameter broadcast to the shape of the sample."""
+    return value if shape_of(value) == shape else broadcast_to(value, shape=shape)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def bits_of(key: Any, shape: tuple[int, ...], dtype: np.dtype[Any], purpose: int = 0) -> Any:
+    """Unsigned integers of the stream of a key."""
+    if min(shape, default=0) < 0:
+        raise ShapeError(f"A sample of shape {shape}{user_line()}.")
+    return random_bits(checked(key), 0, shape=shape, dtype=dtype, purpose=purpose)
+
+
+def uniforms(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Uniform numbers in [0, 1): multiples of 2^-53, 2^-24 or 2^-11."""
+    bits = bits_of(key, shape, _FLOATS[np.dtype(dtype).char], philox.BITS)
+    if np.dtype(dtype).char == "e":  # as many bits as it holds, so that none is rounded up to 1
+        bits = np.bitwise_and(bits, _HIGHEST)
+    return cast(uniform_of_bits(bits), dtype)
+
+
+def open_uniforms(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Uniform numbers in (0, 1): odd multiples of 2^-53, or for float32 and float16 of 2^-24, which
+    are float32.
+    """
+    kind = _FLOATS[np.dtype(dtype).char]
+    bits = bits_of(key, shape, kind, philox.BITS)
+    return uniform_of_bits(np.bitwise_or(bits, _LOWEST[kind]))
+
+
+def normals(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Standard normal numbers."""
+    found = normal_of_bits(bits_of(key, shape, _FLOATS[np.dtype(dtype).char], philox.BITS))
+    return cast(found, dtype)
+
 
 _MASK = 2**64 - 1
 
@@ -161,4 +304,24 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint64) -> Any:
     return bits_of(key, sizes(shape), found)
 
 
-__all__ = ["PRNGKey", "bits", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data"]
+__all__ = [
+    "WORD",
+    "PRNGKey",
+    "bits",
+    "bits_of",
+    "checked",
+    "clone",
+    "fitting",
+    "floating",
+    "fold_in",
+    "integral",
+    "key",
+    "key_data",
+    "normals",
+    "open_uniforms",
+    "parameter",
+    "split",
+    "spread",
+    "uniforms",
+    "wrap_key_data",
+]

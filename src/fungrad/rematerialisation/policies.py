@@ -16,7 +16,7 @@ from fungrad.primitives.facts import NOTHING, work_of
 from fungrad.primitives.primitive import Primitive, linear
 from fungrad.support import pytree
 from fungrad.tracing.trace import registry
-from fungrad.transforms.arguments.binding import has_type
+from fungrad.transforms.arguments import has_type
 
 Policy = Callable[[Any, dict[str, Any]], bool]
 

@@ -18,7 +18,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.scipy.optional import scipy_module
 from fungrad.support import pytree
 from fungrad.tracing.trace import typeof
-from fungrad.transforms.arguments.binding import flat_leaves
+from fungrad.transforms.arguments import flat_leaves
 from fungrad.transforms.grad import grad, jvp, value_and_grad
 from fungrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fungrad.tree_parts import ravel_pytree

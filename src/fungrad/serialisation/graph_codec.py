@@ -1,23 +1,256 @@
 """Graphs as plain JSON data beside a list of arrays, and back.
 
 A primitive is written by its name; reading looks it up among those that are declared, and imports
-nothing but fungrad's own modules. Knows the IR and values; knows nothing of files.
+nothing but fungrad's own modules.
+
+The values inside of a saved Graph, as JSON and arrays: parameters, numbers, trees.
+
+Every kind has one entry in KINDS; nothing that is read can name code to run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import struct
+import sys
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad.errors import SavedFileError
+from fungrad.errors import ArgumentError, SavedFileError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Source, Variable
-from fungrad.ir.types import of_value
+from fungrad.ir.types import Type, of_value
+from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.primitive import Primitive, primitives
+from fungrad.rematerialisation import policies
 from fungrad.serialisation.declared_primitives import all_primitives
-from fungrad.serialisation.value_codec import Unsavable, read_type, read_value, write_value
+from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer
+
+DTYPES = "biufcO"
+"""The kinds of dtypes that values of a Graph have; O is a trail, which only a Graph hands on."""
+FACTORIES: dict[str, Any] = {"list": list, "dict": dict, "int": int, "float": float}
+POLICIES: dict[str, Any] = {
+    "save_nothing": policies.save_nothing,
+    "save_everything": policies.save_everything,
+    "save_dots": policies.save_dots,
+}
+CONTAINERS: dict[str, type] = {
+    "list": list,
+    "tuple": tuple,
+    "dict": dict,
+    "none": type(None),
+    "OrderedDict": OrderedDict,
+    "defaultdict": defaultdict,
+}
+SUBCLASSED = (np.generic, np.ndarray, np.dtype, Graph)
+"""The kinds whose subclasses are of the same kind."""
+
+
+class Unsavable(ArgumentError):
+    """A value that cannot be saved; who knows where it stands adds that."""
+
+
+class Kind(NamedTuple):
+    """How values of some types are written and read; the coder is given for what is inside."""
+
+    types: tuple[type, ...]
+    write: Callable[[Any, Any], Any]
+    read: Callable[[Any, Any], Any]
+
+
+def _write_float(value: float, coder: Any) -> Any:
+    return value if math.isfinite(value) else {"float": struct.pack("<d", value).hex()}
+
+
+def _dtype(text: Any, coder: Any) -> np.dtype[Any]:
+    if not isinstance(text, str):
+        raise SavedFileError(f"a dtype is written as {text!r}.")
+    try:
+        dtype = np.dtype(text)
+    except TypeError as error:
+        raise SavedFileError(f"this NumPy has no dtype {text!r}.") from error
+    if dtype.kind not in DTYPES:
+        raise SavedFileError(f"{text!r} is no dtype of numbers.")
+    if dtype.char in "gG" and coder.longdouble != np.finfo(np.longdouble).nmant:
+        raise SavedFileError(
+            f"it holds {dtype.name}, whose format on the machine that wrote it "
+            f"({coder.longdouble} bits) is not this machine's ({np.finfo(np.longdouble).nmant})."
+        )
+    return dtype
+
+
+def _write_dtype(dtype: np.dtype[Any], coder: Any) -> str:
+    if dtype.kind not in DTYPES:
+        raise Unsavable(f"the dtype {dtype}, which is not one of numbers")
+    return dtype.str
+
+
+def _write_array(value: np.ndarray[Any, Any], coder: Any) -> int:
+    if value.dtype.kind not in "biufc":
+        raise Unsavable(f"an array of {value.dtype}, which is not one of numbers")
+    coder.arrays.append(value)
+    return len(coder.arrays) - 1
+
+
+def _read_scalar(found: Any, coder: Any) -> Any:
+    text, bits = found
+    (value,) = np.frombuffer(bytes.fromhex(bits), _dtype(text, coder))
+    return value
+
+
+def _all(values: Any, coder: Any) -> list[Any]:
+    return [coder.write(value) for value in values]
+
+
+def _read_all(found: Any, coder: Any) -> tuple[Any, ...]:
+    return tuple([coder.read(item) for item in found])
+
+
+def _write_policy(policy: Any, coder: Any) -> str:
+    for name, known in POLICIES.items():
+        if policy is known:
+            return name
+    raise Unsavable(f"the Python function {getattr(policy, '__name__', policy)!r}")
+
+
+def _write_ufunc(ufunc: np.ufunc, coder: Any) -> str:
+    if getattr(np, ufunc.__name__, None) is not ufunc:
+        raise Unsavable(f"the ufunc {ufunc.__name__!r}, which is not one of NumPy")
+    name: str = ufunc.__name__
+    return name
+
+
+def _read_ufunc(name: Any, coder: Any) -> np.ufunc:
+    found = getattr(np, str(name), None)
+    if not isinstance(found, np.ufunc):
+        raise SavedFileError(f"this NumPy has no ufunc {name!r}.")
+    return found
+
+
+def _write_tree(tree: pytree.TreeDef, coder: Any) -> Any:
+    if tree.type is None:
+        return None
+    names = [name for name, known in CONTAINERS.items() if known is tree.type]
+    aux: Any = tree.aux
+    if tree.type is defaultdict:
+        factory = [name for name, known in FACTORIES.items() if known is aux[0]]
+        if aux[0] is not None and not factory:
+            raise Unsavable(f"a defaultdict that calls {aux[0]!r}")
+        aux = (factory[0] if factory else None, aux[1])
+    name = names[0] if names else f"{tree.type.__module__}:{tree.type.__qualname__}"
+    return [name, coder.write(aux), [_write_tree(child, coder) for child in tree.children]]
+
+
+def _read_tree(found: Any, coder: Any) -> pytree.TreeDef:
+    if found is None:
+        return pytree.LEAF
+    name, aux, children = found
+    aux = coder.read(aux)
+    if name == "defaultdict":
+        aux = (None if aux[0] is None else FACTORIES[aux[0]], aux[1])
+    type_ = CONTAINERS.get(name) or _container(name)
+    return pytree.TreeDef(type_, aux, tuple([_read_tree(child, coder) for child in children]))
+
+
+def _container(name: str) -> type:
+    """A container that the reader's program has defined; nothing is imported for it."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and pytree.is_container(found)):
+        raise SavedFileError(
+            f"its arguments or results hold the container {path} of the module {module}, which is "
+            "not known here: import that module first."
+        )
+    container: type = found
+    return container
+
+
+KINDS: dict[str, Kind] = {
+    "float": Kind((), lambda v, c: v, lambda v, c: struct.unpack("<d", bytes.fromhex(v))[0]),
+    "scalar": Kind((np.generic,), lambda v, c: [v.dtype.str, v.tobytes().hex()], _read_scalar),
+    "complex": Kind(
+        (complex,),
+        lambda v, c: [_write_float(v.real, c), _write_float(v.imag, c)],
+        lambda v, c: complex(*[c.read(part) for part in v]),
+    ),
+    "array": Kind((np.ndarray,), _write_array, lambda v, c: c.arrays[c.index(v, c.arrays)]),
+    "graph": Kind((Graph,), lambda v, c: c.graph(v), lambda v, c: c.graphs[c.index(v, c.graphs)]),
+    "dtype": Kind((np.dtype,), _write_dtype, _dtype),
+    "type": Kind(
+        (Type,),
+        lambda v, c: [_write_dtype(v.dtype, c), list(v.shape), v.weak],
+        lambda v, c: read_type(v, c),
+    ),
+    "tuple": Kind((tuple,), _all, _read_all),
+    "list": Kind((list,), _all, lambda v, c: list(_read_all(v, c))),
+    "set": Kind((frozenset,), _all, lambda v, c: frozenset(_read_all(v, c))),
+    "dict": Kind((dict,), lambda v, c: _all(v.items(), c), lambda v, c: dict(_read_all(v, c))),
+    "slice": Kind(
+        (slice,),
+        lambda v, c: _all((v.start, v.stop, v.step), c),
+        lambda v, c: slice(*_read_all(v, c)),
+    ),
+    "ellipsis": Kind((type(Ellipsis),), lambda v, c: 0, lambda v, c: Ellipsis),
+    "index": Kind(
+        (Index,),
+        lambda v, c: [_all(v.entries, c), v.unique],
+        lambda v, c: Index(_read_all(v[0], c), bool(v[1])),
+    ),
+    "names": Kind(
+        (policies.save_names,),
+        lambda v, c: list(v.names),
+        lambda v, c: policies.save_names(*map(str, v)),
+    ),
+    "budget": Kind((policies.Budget,), lambda v, c: v.nbytes, lambda v, c: policies.Budget(int(v))),
+    "policy": Kind((type(policies.save_nothing),), _write_policy, lambda v, c: POLICIES[v]),
+    "ufunc": Kind((np.ufunc,), _write_ufunc, _read_ufunc),
+    "tree": Kind((pytree.TreeDef,), _write_tree, _read_tree),
+}
+"""Every kind of value but those that JSON has, by the key that it is written under."""
+
+
+def read_type(found: Any, coder: Any) -> Type:
+    """A Type from its dtype, shape and weak bit."""
+    dtype, shape, weak = found
+    if any(type(length) is not int or length < 0 for length in shape):
+        raise SavedFileError(f"a shape is written as {shape!r}.")
+    return Type(tuple(shape), _dtype(dtype, coder), bool(weak))
+
+
+def write_value(value: Any, coder: Any) -> Any:
+    """A value as JSON; its arrays and Graphs go to the coder.
+
+    Raises:
+      Unsavable: where the value, or one inside, is of no known kind.
+    """
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return _write_float(value, coder)
+    for name, kind in KINDS.items():
+        if type(value) in kind.types or (
+            isinstance(value, SUBCLASSED) and isinstance(value, kind.types)
+        ):
+            return {name: kind.write(value, coder)}
+    shown = getattr(value, "__name__", None) or repr(value)
+    raise Unsavable(f"{shown[:60]}, a Python object of the class {type(value).__name__}")
+
+
+def read_value(found: Any, coder: Any) -> Any:
+    """What `write_value` wrote."""
+    if not isinstance(found, dict):
+        if isinstance(found, list):
+            raise SavedFileError("a list stands where a value should.")
+        return found
+    ((name, content),) = found.items()
+    if name not in KINDS:
+        raise SavedFileError(f"it holds a value of the kind {name!r}, which is not known here.")
+    return KINDS[name].read(content, coder)
 
 
 class Writer:
@@ -202,4 +435,4 @@ def _is_ours(primitive: Primitive) -> bool:
     return primitive.module.startswith("fungrad.")
 
 
-__all__ = ["Reader", "Writer"]
+__all__ = ["Reader", "Unsavable", "Writer", "read_type", "read_value", "write_value"]

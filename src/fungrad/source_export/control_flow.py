@@ -20,7 +20,7 @@ from fungrad.control_flow.while_loop import (
     while_loop_pullback,
     while_loop_record,
 )
-from fungrad.custom_rules.primitive import custom
+from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.host.external import opaque
 from fungrad.implicit.fixed_point_iteration import iteration
 from fungrad.ir.graph import Equation, Graph, Variable

@@ -18,13 +18,13 @@ import numpy as np
 from fungrad.compiler.jit import Jitted
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type
-from fungrad.retracing.stage_function import Staged, stage_tree
+from fungrad.retracing.inlining import Staged, stage_tree
 from fungrad.source_export.constants import NotWritable, Values, described
 from fungrad.source_export.module_writer import Module
 from fungrad.support import pytree
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import typeof
-from fungrad.transforms.arguments.binding import has_type, input_type
+from fungrad.transforms.arguments import has_type, input_type
 
 HEAD = "Plain NumPy, written by fungrad.to_source."
 _SPOKEN = {"bool", "complex", "int", "object", "range", "reversed", "slice"}

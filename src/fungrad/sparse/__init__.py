@@ -5,10 +5,10 @@ product with a vector gives all columns of a colour. The results are scipy.spars
 SciPy's solvers take as they are.
 """
 
-from fungrad.sparse.colouring import colour
 from fungrad.sparse.compressed import DensePatternWarning
-from fungrad.sparse.ipopt import IpoptProblem
+from fungrad.sparse.derivative import colour
 from fungrad.sparse.public import (
+    IpoptProblem,
     SparseFunction,
     hessian,
     hessian_pattern,

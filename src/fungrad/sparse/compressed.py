@@ -11,8 +11,9 @@ import numpy as np
 
 from fungrad.errors import ArgumentError, MissingRuleError
 from fungrad.ir.types import Type
-from fungrad.sparse import colouring
 from fungrad.sparse.derivative import Arguments, Derivative, forward, reverse, second
+from fungrad.sparse.derivative import columns as coloured_columns
+from fungrad.sparse.derivative import symmetric as coloured_symmetric
 from fungrad.sparse.patterns import Pattern, csr, scipy_sparse
 from fungrad.sparse.propagation import is_dense, of_linear_map
 from fungrad.tracing.source_location import describe, user_line
@@ -190,12 +191,12 @@ def jacobian_plan(
         assert pulled is not None
         found = canonical(found_pattern(pulled).T.tocsr())
     if pushed is not None:
-        groups = colouring.columns(found)
+        groups = coloured_columns(found)
         pulled = None if mode == "forward" else _cheaper(f, argnums, given, found, groups)
         if pulled is None:
             return Compressed(pushed, found, groups, (groups[found.indices], rows_of(found)))
     assert pulled is not None
-    groups = colouring.columns(found.T.tocsr())
+    groups = coloured_columns(found.T.tocsr())
     read = (groups[rows_of(found)], found.indices)
     return Compressed(pulled, found, groups, read, by_rows=True)
 
@@ -211,7 +212,7 @@ def _cheaper(
     longest = int(np.bincount(pattern.indices, minlength=1).max(initial=0))
     if PULLBACK * longest >= products:
         return None
-    if PULLBACK * (colouring.columns(pattern.T.tocsr()).max(initial=-1) + 1) >= products:
+    if PULLBACK * (coloured_columns(pattern.T.tocsr()).max(initial=-1) + 1) >= products:
         return None
     try:
         return Derivative(f, argnums, given, "fg.sparse.jacobian", reverse)
@@ -228,7 +229,7 @@ def hessian_plan(f: Callable[..., Any], argnums: Any, given: Arguments, pattern:
     else:
         found = found_pattern(derivative)
     found = canonical(found + found.T.tocsr())
-    groups = colouring.symmetric(found)
+    groups = coloured_symmetric(found)
     rows, columns = rows_of(found), found.indices
     keys = rows.astype(np.int64) * (int(groups.max(initial=0)) + 1) + groups[columns]
     counts = np.bincount(keys)

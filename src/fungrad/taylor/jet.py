@@ -18,7 +18,7 @@ from fungrad.taylor.taylor_trace import along
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed_function import Transformed
-from fungrad.transforms.arguments.binding import (
+from fungrad.transforms.arguments import (
     argument_name,
     differentiable,
     flat_leaves,

@@ -21,8 +21,12 @@ from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe
 from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.tracing.transformed_function import Transformed
-from fungrad.transforms.arguments.binding import (
+from fungrad.transforms.arguments import (
+    NONDIFF,
+    UNCONNECTED,
+    Inputs,
     argument_name,
+    check_choice,
     check_differentiated,
     flat_leaves,
     leaf_names,
@@ -30,16 +34,11 @@ from fungrad.transforms.arguments.binding import (
     matching,
     owned,
     refuse_leaf,
+    require_complex,
     resolve,
     results_and_aux,
+    seed_of,
 )
-from fungrad.transforms.arguments.differentiated_leaves import (
-    NONDIFF,
-    UNCONNECTED,
-    Inputs,
-    check_choice,
-)
-from fungrad.transforms.arguments.scalar_output import require_complex, seed_of
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
 

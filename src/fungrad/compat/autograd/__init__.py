@@ -48,11 +48,14 @@ from fungrad.compat.autograd.differential_operators import (
 from fungrad.compat.autograd.extend import primitive as primitive
 from fungrad.compat.autograd.installing import install as install
 from fungrad.compat.autograd.installing import uninstall as uninstall
+from fungrad.compat.autograd.namespaces import add_modules as _add_modules
 
 _SUBMODULES = (
     "builtins", "core", "differential_operators", "extend", "misc", "numpy", "scipy", "test_util",
-    "tracer", "util", "wrap_util",
+    "tracer", "wrap_util",
 )  # fmt: skip
+
+_add_modules(__name__, {"util": "fungrad.compat.autograd.wrap_util"})
 
 
 def __getattr__(name: str) -> Any:

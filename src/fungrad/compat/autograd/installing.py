@@ -67,7 +67,8 @@ def _is_module(name: str) -> bool:
     if name in sys.modules:
         return True
     try:
-        return importlib.util.find_spec(name) is not None
+        # the import of its parent may have made it, without a file
+        return importlib.util.find_spec(name) is not None or name in sys.modules
     except ModuleNotFoundError:  # its parent is no package
         return False
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from fungrad.tracing import interception
@@ -42,4 +44,22 @@ def names_of(
     return find, names
 
 
-__all__ = ["names_of"]
+def add_modules(package: str, originals: Mapping[str, str]) -> None:
+    """Adds modules without a file to a package: each has the names of another module.
+
+    An import of `package.name` finds it, once the package is imported. It is a package, too: a name
+    in it can be imported as a module under `install()`.
+
+    Args:
+      package: the full name of the package, which is being imported.
+      originals: by the names of the modules those whose names they have.
+    """
+    for name, original in originals.items():
+        full = f"{package}.{name}"
+        module = sys.modules[full] = ModuleType(full, f"The names of {original}.")
+        find, names = names_of(vars(module), original)
+        vars(module).update(__getattr__=find, __dir__=names, __path__=[])
+        vars(sys.modules[package])[name] = module
+
+
+__all__ = ["add_modules", "names_of"]

@@ -81,4 +81,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["Box", "getval", "isbox", "notrace_primitive"]
+ArrayBox = Tracer
+"""The class of traced arrays and numbers."""
+
+
+__all__ = ["ArrayBox", "Box", "getval", "isbox", "notrace_primitive"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.support import pytree
-from fungrad.transforms.arguments.binding import leaf_type
+from fungrad.transforms.arguments import leaf_type
 
 
 class VSpace:
@@ -117,4 +117,12 @@ def vspace(value: Any) -> VSpace:
     return VSpace(value)
 
 
-__all__ = ["VSpace", "vspace"]
+class ArrayVSpace(VSpace):
+    """The space of an array: see `VSpace`."""
+
+
+class ComplexArrayVSpace(ArrayVSpace):
+    """The space of a complex array: see `VSpace`."""
+
+
+__all__ = ["ArrayVSpace", "ComplexArrayVSpace", "VSpace", "vspace"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.support import pytree
-from fungrad.transforms.arguments.binding import leaf_type
+from fungrad.transforms.arguments import leaf_type
 
 Argnum = int | Sequence[int]
 

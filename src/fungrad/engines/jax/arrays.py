@@ -11,7 +11,7 @@ import jax.scipy.signal as jsignal
 import numpy as np
 from jax import lax
 
-from fungrad.engines.jax.table import cast, jax, jnp, rule
+from fungrad.engines.jax.elementwise import cast, jax, jnp, rule
 from fungrad.primitives import fft as fourier
 from fungrad.primitives.contraction.convolve import convolve
 from fungrad.primitives.contraction.convolve_nd import convolve_nd

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.engines.jax import arrays, elementwise, linear_algebra, random  # noqa: F401 - rules
-from fungrad.engines.jax.table import RULES, STRUCTURAL, Options, cast, jax, jnp
+from fungrad.engines.jax import arrays, elementwise, random  # noqa: F401 - rules
+from fungrad.engines.jax.elementwise import RULES, STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import UnsupportedFunctionError
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.retracing.graph_transforms import differentiate, joint, kept, pruned, strong
@@ -52,7 +52,7 @@ def apply(equation: Equation, args: Sequence[Any], options: Options) -> Sequence
         function = elementwise.of_ufunc(primitive)
         dtypes = elementwise.loop_dtypes(primitive, types) if function is not None else None
     if function is None and primitive.name == "matrix_function":
-        function = linear_algebra.matrix_exponential if equation.params["name"] == "expm" else None
+        function = elementwise.matrix_exponential if equation.params["name"] == "expm" else None
     if function is None:
         return _called_back(equation, args, options)
     if dtypes is None:

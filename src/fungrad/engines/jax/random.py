@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from fungrad.engines.jax.elementwise import high_half
-from fungrad.engines.jax.table import jnp, rule
+from fungrad.engines.jax.elementwise import high_half, jnp, rule
 from fungrad.primitives.random.bits import random_bits
 
 MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))

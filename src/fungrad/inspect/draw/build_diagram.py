@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.inspect.draw.diagram import Body, Diagram, Edge, Node
-from fungrad.inspect.draw.folding import Fold, folded
+from fungrad.inspect.draw.diagram import Body, Diagram, Edge, Fold, Node, folded
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.printer import Names, holds_graph, value_text
 from fungrad.ir.types import Type

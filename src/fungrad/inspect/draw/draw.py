@@ -19,7 +19,7 @@ from fungrad.inspect.draw.svg import svg
 from fungrad.ir.graph import Graph
 from fungrad.support import pytree
 from fungrad.tracing.transformed_function import Transformed
-from fungrad.transforms.arguments.binding import leaf_names
+from fungrad.transforms.arguments import leaf_names
 from fungrad.transforms.vmap_and_staging import make_jaxpr
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.control_flow.unroll import size_of, unfold, unfolds
-from fungrad.inspect.why.inner_cuts import inner_cuts
+from fungrad.inspect.why.ablate_stops import inner_cuts
 from fungrad.ir.graph import Equation, Source
 from fungrad.primitives.elementwise.family import add_cotangents, plain, whole
 from fungrad.tracing.concrete_answers import T

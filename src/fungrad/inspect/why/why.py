@@ -13,6 +13,7 @@ import numpy as np
 
 from fungrad.control_flow.unroll import array_of, holds_inf, holds_nan, value_of
 from fungrad.errors import ArgumentError
+from fungrad.inspect.why.ablate_stops import Stop, stops_of
 from fungrad.inspect.why.causes import (
     Cause,
     Paths,
@@ -23,14 +24,13 @@ from fungrad.inspect.why.causes import (
     zero,
 )
 from fungrad.inspect.why.recording_trace import WhyTrace, walked_back
-from fungrad.inspect.why.saved_by_stops import Stop, stops_of
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import describe, is_library
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.transformed_function import Transformed
-from fungrad.transforms.arguments.binding import (
+from fungrad.transforms.arguments import (
     differentiable,
     flat_leaves,
     leaf_names,

@@ -33,7 +33,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, con
 from fungrad.primitives.primitive import Primitive, general, or_zero, zeros
 from fungrad.scipy.linalg.wrap import Error, each, la, read, stands_for
 from fungrad.tracing.trace import EVAL, shape_of, typeof
-from fungrad.transforms.hessian_products import elementwise_grad
+from fungrad.transforms.jacobian import elementwise_grad
 
 _EPS = 1e-14
 """Eigenvalues of this size, next to the largest, count as zero: f is not smooth there."""

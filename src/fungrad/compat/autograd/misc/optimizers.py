@@ -41,6 +41,18 @@ def unflatten_optimizer(optimize: Callable[..., Any]) -> Callable[..., Any]:
     return of_trees
 
 
+def _descend(
+    grad: Gradient, x: Any, callback: Callback, count: int, step: Callable[[int, Any], Any]
+) -> Any:
+    """The point after a number of steps, each made of its number and the gradient there."""
+    for i in range(count):
+        g = grad(x, i)
+        if callback:
+            callback(x, i, g)
+        x = x + step(i, g)
+    return x
+
+
 @unflatten_optimizer
 def sgd(
     grad: Gradient,
@@ -64,13 +76,13 @@ def sgd(
     1.0
     """
     velocity = np.zeros(len(x))
-    for i in range(num_iters):
-        g = grad(x, i)
-        if callback:
-            callback(x, i, g)
+
+    def step(i: int, g: Any) -> Any:
+        nonlocal velocity
         velocity = mass * velocity - (1.0 - mass) * g
-        x = x + step_size * velocity
-    return x
+        return step_size * velocity
+
+    return _descend(grad, x, callback, num_iters, step)
 
 
 @unflatten_optimizer
@@ -94,13 +106,13 @@ def rmsprop(
     1.0
     """
     mean = np.ones(len(x))
-    for i in range(num_iters):
-        g = grad(x, i)
-        if callback:
-            callback(x, i, g)
+
+    def step(i: int, g: Any) -> Any:
+        nonlocal mean
         mean = gamma * mean + (1.0 - gamma) * g**2
-        x = x - step_size * g / (np.sqrt(mean) + eps)
-    return x
+        return -step_size * g / (np.sqrt(mean) + eps)
+
+    return _descend(grad, x, callback, num_iters, step)
 
 
 @unflatten_optimizer
@@ -125,15 +137,15 @@ def adam(
     1.0
     """
     first, second = np.zeros(len(x)), np.zeros(len(x))
-    for i in range(num_iters):
-        g = grad(x, i)
-        if callback:
-            callback(x, i, g)
+
+    def step(i: int, g: Any) -> Any:
+        nonlocal first, second
         first = b1 * first + (1.0 - b1) * g
         second = b2 * second + (1.0 - b2) * g**2
         mean, square = first / (1.0 - b1 ** (i + 1)), second / (1.0 - b2 ** (i + 1))
-        x = x - step_size * mean / (np.sqrt(square) + eps)
-    return x
+        return -step_size * mean / (np.sqrt(square) + eps)
+
+    return _descend(grad, x, callback, num_iters, step)
 
 
 __all__ = ["adam", "rmsprop", "sgd", "unflatten_optimizer"]

@@ -12,15 +12,25 @@ from typing import Any
 
 import numpy as _numpy
 
+from fungrad.compat.autograd.namespaces import add_modules as _add_modules
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 from fungrad.interception import numpy_functions as _intercepted  # noqa: F401 - the table of functions
 from fungrad.numpy.creation import asarray as _asarray
 from fungrad.tracing.trace import Tracer as _Tracer
 from fungrad.tracing.trace import typeof as _typeof
 
-_SUBMODULES = ("fft", "linalg", "numpy_boxes", "numpy_vjps", "numpy_vspaces", "random")
+__getattr__, __dir__ = _names_of(globals(), "numpy", taken=("numpy_vjps",))
 
-__getattr__, __dir__ = _names_of(globals(), "numpy", taken=_SUBMODULES)
+_add_modules(
+    __name__,
+    {
+        "fft": "numpy.fft",
+        "linalg": "numpy.linalg",
+        "numpy_boxes": "fungrad.compat.autograd.tracer",
+        "numpy_vspaces": "fungrad.compat.autograd.vspaces",
+        "random": "numpy.random",
+    },
+)
 
 _SEQUENCES = (_numpy.ndarray, _Tracer, list, tuple)
 

@@ -1,8 +1,18 @@
 """Arguments and results of users' functions, for all public transforms.
 
 Which arguments are meant (by position or name), what their leaves are called in messages, which
-leaves can be differentiated, and the making of results that are the user's own. Knows trees, types
-and traces.
+leaves can be differentiated, and the making of results that are the user's own.
+
+The leaves of a user's arguments, and which of them are differentiated.
+
+The treatment of leaves that cannot be differentiated (`nondiff=`), and of inputs that nothing
+reaches (`unconnected=`), is decided here.
+
+The output that grad asks of a function: one number that has a derivative.
+
+Static arguments: those of a call that are not traced, but make a program each.
+
+Which a function may have, how two are told apart, and how they are put back among the others.
 """
 
 from __future__ import annotations
@@ -13,11 +23,18 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ArgumentError, NonDifferentiableInputError, StructureMismatchError
+from fungrad.errors import (
+    ArgumentError,
+    NonDifferentiableInputError,
+    NonScalarOutputError,
+    StructureMismatchError,
+    UnconnectedError,
+)
 from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
 from fungrad.tracing.source_location import check_function, describe, user_line
-from fungrad.tracing.trace import Tracer, registry, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof
 
 
 def check_differentiated(f: Any, argnums: Any, verb: str) -> None:
@@ -248,3 +265,212 @@ def input_type(leaf: Any, name: str) -> Type:
     if not type_.dtype.isnative:
         return Type(type_.shape, type_.dtype.newbyteorder("="))
     return type_
+
+
+UNCONNECTED = ("zero", "none", "error")
+NONDIFF = ("error", "none", "zero")
+
+
+def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Raises ArgumentError where an option is none of the allowed ones."""
+    if value not in allowed:
+        raise ArgumentError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}.")
+
+
+class Names(tuple[str, ...]):
+    """Names that are known, where else a function finds them."""
+
+    __slots__ = ()
+
+    def __call__(self) -> list[str]:
+        return list(self)
+
+
+class Inputs:
+    """The leaves of some arguments, and which of them are differentiated."""
+
+    def __init__(
+        self, parts: Sequence[Any], names: Callable[[], list[str]], transform: str, nondiff: str
+    ) -> None:
+        self.names = names
+        self.nondiff = nondiff
+        self.leaves: list[Any] = []
+        self.treedefs = []
+        for part in parts:
+            leaves, treedef = flat_leaves(part)
+            self.leaves += leaves
+            self.treedefs.append(treedef)
+        self.active: list[int] = []
+        for i, leaf in enumerate(self.leaves):
+            if differentiable(leaf):
+                self.active.append(i)
+            elif nondiff == "error":
+                raise refuse_leaf(leaf, names()[i], transform)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "names": Names(self.names())}
+
+    def differentiated(self) -> list[Any]:
+        return [self.leaves[i] for i in self.active]
+
+    def rebuild(self, leaves: Sequence[Any]) -> list[Any]:
+        """One tree for each argument."""
+        result = []
+        start = 0
+        for treedef in self.treedefs:
+            if treedef is pytree.LEAF:
+                result.append(leaves[start])
+                start += 1
+                continue
+            stop = start + treedef.leaf_count
+            result.append(pytree.unflatten(treedef, leaves[start:stop]))
+            start = stop
+        return result
+
+    def with_active(self, values: Sequence[Any]) -> list[Any]:
+        leaves = list(self.leaves)
+        for i, value in zip(self.active, values, strict=True):
+            leaves[i] = value
+        return self.rebuild(leaves)
+
+    def cotangents(
+        self, found: Sequence[Any], unconnected: str, foreign: Sequence[Any] = ()
+    ) -> list[Any]:
+        """One tree of cotangents for each argument."""
+        leaves: list[Any] = [None] * len(self.leaves)
+        if self.nondiff == "zero":
+            for i, leaf in enumerate(self.leaves):
+                type_ = leaf_type(leaf)
+                leaves[i] = None if type_ is None else zeros(type_)
+        for i, value in zip(self.active, found, strict=True):
+            if value is None and unconnected == "error":
+                raise UnconnectedError(
+                    f"The output does not depend differentiably on {self.names()[i]}: it is not "
+                    "used, or only behind stop_gradient, a comparison, a rounding or an index."
+                )
+            if value is None and unconnected == "zero":
+                type_ = typeof(self.leaves[i])
+                value = zeros(Type(type_.shape, type_.dtype))
+                value = value[()] if type(value) is np.ndarray else value
+            leaves[i] = value
+        return self.rebuild(owned(leaves, foreign) if current() is EVAL else leaves)
+
+
+_ONE = np.float64(1.0)
+
+
+def require_complex(inputs: Inputs, what: str) -> None:
+    """Raises ArgumentError where an input of holomorphic=True is real."""
+    for i in inputs.active:
+        if typeof(inputs.leaves[i]).dtype.kind != "c":
+            raise ArgumentError(
+                f"holomorphic=True needs complex inputs, but {inputs.names()[i]} is "
+                f"{typeof(inputs.leaves[i])}. Leave holomorphic out for real functions."
+            )
+
+
+def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic: bool) -> Any:
+    """The cotangent 1 of the one output of a function whose gradient is wanted.
+
+    Raises:
+      NonScalarOutputError, ArgumentError: where it is not one number, or has no derivative.
+    """
+    if treedef is pytree.LEAF and not holomorphic:
+        kind = type(values[0])
+        if kind is np.float64 or kind is float:
+            return _ONE
+    type_ = leaf_type(values[0]) if treedef is pytree.LEAF else None
+    if type_ is None or type_.shape != ():
+        seen: Any = type_.shape if type_ is not None else treedef
+        if treedef is pytree.LEAF and type_ is None:
+            seen = type(values[0]).__name__
+        raise NonScalarOutputError(
+            f"grad needs a function that returns one number (shape ()), but {describe(f)} returned "
+            f"{seen}. {to_one_number(treedef)}"
+        )
+    if type_.dtype.kind == "c" and not holomorphic:
+        raise NonScalarOutputError(
+            f"grad needs a real output, but {describe(f)} returned a complex number ({type_}). "
+            "Take its real part, or pass holomorphic=True, or use fg.vjp."
+        )
+    if not type_.inexact:
+        raise ArgumentError(
+            f"grad needs a floating output, but {describe(f)} returned {type_}: an index, a count "
+            "or a comparison is constant nearly everywhere, and has no derivative. Return what it "
+            "is computed from, or return it as aux (has_aux=True) beside a loss."
+        )
+    if holomorphic and type_.dtype.kind != "c":
+        raise ArgumentError(
+            f"holomorphic=True needs a complex output, but {describe(f)} returned {type_}."
+        )
+    return type_.dtype.type(1)
+
+
+class Static:
+    """A static argument: compared with its type, so that 1, 1.0 and True are different, in tuples,
+    too, and 0.0 and -0.0.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Static) and _same(self.value, other.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Whether two static values make the same program."""
+    if type(x) is not type(y):
+        return False
+    if isinstance(x, tuple):
+        return len(x) == len(y) and all(map(_same, x, y))
+    if isinstance(x, (float, complex, np.inexact)):
+        return repr(x) == repr(y)  # tells zeros by their signs, and nan is nan
+    equal = x == y
+    return equal if type(equal) is bool else bool(np.all(equal))
+
+
+def joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The positional arguments and the keywords of a call, the static ones at their places."""
+    at = {place: item.value for place, item in static if isinstance(place, int)}
+    rest = iter(positional)
+    args = [at[i] if i in at else next(rest) for i in range(len(at) + len(positional))]
+    return args, {
+        **named,
+        **{place: item.value for place, item in static if isinstance(place, str)},
+    }
+
+
+def check_static(f: Callable[..., Any], nums: Sequence[int], names: Sequence[str]) -> None:
+    """Refuses static arguments that f does not have.
+
+    Raises:
+      ArgumentError: naming the first; left alone, it would be traced.
+    """
+    try:
+        parameters = inspect.signature(f).parameters
+    except (TypeError, ValueError):  # builtins without a signature
+        return
+    kinds = {p.kind for p in parameters.values()}
+    count = len(parameter_names(f))
+    unknown: list[Any] = []
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        unknown += [name for name in names if name not in parameters]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        unknown += [i for i in nums if not -count <= i < count]
+    if unknown:
+        raise ArgumentError(
+            f"jit of {describe(f)} was told that {unknown[0]!r} is a static argument, but its "
+            f"parameters are {', '.join(parameters)}."
+        )
+
+
+__all__ = ["Static", "check_static", "joined", "require_complex", "seed_of"]

@@ -1,5 +1,0 @@
-"""The names of scipy.linalg (`autograd.scipy.linalg`)."""
-
-from fungrad.compat.autograd.namespaces import names_of as _names_of
-
-__getattr__, __dir__ = _names_of(globals(), "fungrad.scipy.linalg")

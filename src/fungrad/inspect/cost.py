@@ -1,0 +1,475 @@
+"""The cost of a compiled function, counted without running it: operations and bytes.
+
+`cost(graph)` counts the Graph as it is run, and what each pass of the optimiser removed before.
+The rules are those of flops.py, linear_algebra.py and memory.py.
+
+The Graphs inside of a structural equation, and how often each is run.
+
+A `while` is run as often as its values say, which no Graph tells: its bodies are counted for one
+trip.
+
+The bytes that a Graph reads and writes, and those that are alive at once.
+
+Follows the program that runs it: equations in their order, regions with the blocks that their
+intermediates need, values dropped after their last use, views that share memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.lowering.fusion.region_codegen import written
+from fungrad.compiler.passes.pipeline import PASSES, optimised
+from fungrad.control_flow.scan_reverse import plan
+from fungrad.control_flow.while_loop import halves_of
+from fungrad.inspect.tables import Table, drawn, number, plain
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
+from fungrad.retracing.graph_transforms import differentiate
+from fungrad.runtime.thread_pool import num_threads
+
+
+class Body(NamedTuple):
+    """A Graph of an equation: run `times` times, `carried` bytes of its outputs held meanwhile."""
+
+    graph: Graph
+    times: int
+    carried: int = 0
+
+
+class Bodies(NamedTuple):
+    """The Graphs of an equation.
+
+    `choice` says that one of them is run, `by_trip` that the number of runs is not known, and is
+    taken as one; `held` are bytes that the equation keeps for its backward pass, for each trip.
+    """
+
+    bodies: list[Body]
+    choice: bool = False
+    by_trip: bool = False
+    held: int = 0
+
+
+def nbytes(types: Any) -> int:
+    """The bytes of values of these types."""
+    return sum(t.size * t.dtype.itemsize for t in types)
+
+
+def bodies_of(equation: Equation) -> Bodies | None:
+    """The Graphs that an equation runs; None for one that has none."""
+    primitive: Any = equation.primitive
+    graphs = list(inner_graphs(equation))
+    if not graphs:
+        return None
+    kind = primitive.name.removesuffix("_record").removesuffix("_pullback")
+    reverse = kind != primitive.name
+    if primitive.module.startswith(("fungrad.control_flow.", "fungrad.implicit.")):
+        if kind == "switch":
+            return _switch(equation, reverse)
+        if kind == "scan":
+            return _scan(equation)
+        if kind == "while_loop":
+            return _while(equation, reverse)
+        if kind == "fixed_point":
+            return Bodies([Body(graphs[0], 1, nbytes(graphs[0].output_types))], by_trip=True)
+    return Bodies([Body(graph, 1) for graph in graphs])
+
+
+def _is_pullback(equation: Equation) -> bool:
+    return equation.primitive.name.endswith("_pullback")
+
+
+def _scan(equation: Equation) -> Bodies:
+    """The steps; of a checkpointed pullback each step forward and backward once, at least."""
+    params = equation.params
+    body, length, counts = params["body"], params["length"], params["counts"]
+    carried = nbytes(body.output_types[: counts[1]])
+    if not _is_pullback(equation):
+        return Bodies([Body(body, length, carried)])
+    halves = plan(body, counts, params["wanted"]).halves
+    return Bodies([Body(halves.forward, length, carried), Body(halves.backward, length, carried)])
+
+
+def _while(equation: Equation, reverse: bool) -> Bodies:
+    params = equation.params
+    cond, body = Body(params["cond"], 1), params["body"]
+    carried = nbytes(body.output_types)
+    if not reverse:
+        return Bodies([cond, Body(body, 1, carried)], by_trip=True)
+    halves = halves_of(params["wanted"], body, params["counts"])
+    forward, backward = Body(halves.forward, 1, carried), Body(halves.backward, 1, carried)
+    if not _is_pullback(equation):
+        held = nbytes(halves.forward.output_types[len(body.outputs) :])
+        return Bodies([cond, forward], by_trip=True, held=held)
+    if params["trailed"]:
+        return Bodies([backward], by_trip=True)
+    return Bodies([cond, forward, backward], by_trip=True)
+
+
+def _switch(equation: Equation, reverse: bool) -> Bodies:
+    params = equation.params
+    branches = params["branches"]
+    if not reverse:
+        return Bodies([Body(branch, 1) for branch in branches], choice=True)
+    halves = [differentiate(branch, params["wanted"][1:]) for branch in branches]
+    if _is_pullback(equation):
+        return Bodies([Body(half.backward, 1) for half in halves], choice=True)
+    held = [
+        nbytes(half.forward.output_types[len(branch.outputs) :])
+        for half, branch in zip(halves, branches, strict=True)
+    ]
+    return Bodies([Body(half.forward, 1) for half in halves], choice=True, held=max(held))
+
+
+class Peak(NamedTuple):
+    """The bytes that are alive at the moment when they are most, by what they are.
+
+    Inputs and constants are alive all the time; a value that will be an output counts as one from
+    where it is made.
+    """
+
+    inputs: int
+    outputs: int
+    constants: int
+    intermediates: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self)
+
+
+class Traffic(NamedTuple):
+    """The bytes that the program's steps read and write; what stays in a block is not counted."""
+
+    read: int = 0
+    written: int = 0
+
+
+def traffic(graph: Graph) -> Traffic:
+    """The bytes that an optimised Graph's program reads and writes, bodies by the times they are
+    run.
+    """
+    read = made = 0
+    for step in cluster_and_schedule(graph):
+        inner = None if isinstance(step, FusionCluster) else bodies_of(step)
+        if inner is not None:
+            found = [traffic(optimised(body.graph)) for body in inner.bodies]
+            times = [body.times for body in inner.bodies]
+            reads = [f.read * t for f, t in zip(found, times, strict=True)]
+            writes = [f.written * t for f, t in zip(found, times, strict=True)]
+            worst = max(range(len(found)), key=lambda i: (reads[i] + writes[i], -i))
+            read += reads[worst] if inner.choice else sum(reads)
+            made += writes[worst] if inner.choice else sum(writes)
+        elif isinstance(step, FusionCluster) or not is_view(step):
+            read += nbytes(atom.type for atom in _distinct(step.inputs))
+            made += nbytes(v.type for v in step.outputs)
+    return Traffic(read, made)
+
+
+def _distinct(atoms: Sequence[Atom]) -> list[Variable]:
+    return list({id(a): a for a in atoms if isinstance(a, Variable)}.values())
+
+
+def peak(graph: Graph) -> Peak:
+    """The most bytes that are alive at once while the program of an optimised Graph runs."""
+    return _Life(graph).peak()
+
+
+class _Life:
+    """Which memory each value lies in, and how long it is needed."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.steps = cluster_and_schedule(graph)
+        self.root: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        for index, step in enumerate(self.steps):
+            if not isinstance(step, FusionCluster) and is_view(step):
+                source = step.inputs[0]
+                self.root.update((id(v), self._root(source)) for v in step.outputs)
+            for atom in (*step.inputs, *step.outputs):
+                self.last[self._root(atom)] = index
+        self.kept = {self._root(atom) for atom in graph.outputs}
+
+    def _root(self, atom: Atom) -> int:
+        return self.root.get(id(atom), id(atom))
+
+    def peak(self) -> Peak:
+        inputs = nbytes(self.graph.input_types)
+        constants = nbytes(v.type for v, _ in self.graph.constants)
+        outputs = intermediates = 0
+        alive: dict[int, int] = {}
+        most = Peak(inputs, 0, constants, 0)
+        for index, step in enumerate(self.steps):
+            for variable in step.outputs:
+                if id(variable) in self.root:
+                    continue
+                size = nbytes([variable.type])
+                if id(variable) in self.kept:
+                    outputs += size
+                else:
+                    alive[id(variable)] = size
+                    intermediates += size
+            now = Peak(inputs, outputs, constants, intermediates + _inside(step))
+            most = max(most, now, key=lambda found: found.total)
+            for root in {self._root(atom) for atom in (*step.inputs, *step.outputs)}:
+                if self.last[root] == index:
+                    intermediates -= alive.pop(root, 0)
+            if not isinstance(step, FusionCluster):
+                inner = bodies_of(step)
+                intermediates += 0 if inner is None else inner.held
+        return most
+
+
+def _inside(step: Equation | FusionCluster) -> int:
+    """The bytes that a step needs beside its inputs and outputs."""
+    if isinstance(step, FusionCluster):
+        return _blocks(step)
+    inner = bodies_of(step)
+    return 0 if inner is None else inner.held + _most(inner)
+
+
+def _most(inner: Bodies) -> int:
+    found = [0]
+    for body in inner.bodies:
+        of_body = peak(optimised(body.graph))
+        found.append(of_body.total - of_body.inputs + body.carried)
+    return max(found)
+
+
+def _blocks(region: FusionCluster) -> int:
+    """The buffers of a region, for as many threads as share it."""
+    _, names = written(region)
+    shared = num_threads() if names["shared"] else 1
+    size: int = names["size"] * min(shared, -(-region.length // names["step"]))
+    return size
+
+
+class PrimitiveCost(NamedTuple):
+    """The equations of one primitive, those inside of loops and branches too, and their work."""
+
+    primitive: str
+    equations: int
+    flops: int
+    transcendentals: int
+
+
+class PassEffect(NamedTuple):
+    """The savings of one pass; a negative number is a loss."""
+
+    name: str
+    equations: int
+    flops: int
+    transcendentals: int
+
+
+class Tally:
+    """Work and equations, added up along a Graph and the Graphs inside."""
+
+    def __init__(self) -> None:
+        self.work = NOTHING
+        self.equations: Counter[str] = Counter()
+        self.by_primitive: dict[str, Work] = {}
+        self.unknown: Counter[str] = Counter()
+        self.by_trip: Counter[str] = Counter()
+
+    def add(self, name: str, work: Work) -> None:
+        """Counts the work of an equation."""
+        self.work = self.work.plus(work)
+        self.by_primitive[name] = self.by_primitive.get(name, NOTHING).plus(work)
+
+    def take(self, other: Tally, times: int) -> None:
+        """Counts a body that is run so many times."""
+        self.work = self.work.plus(other.work, times)
+        for name, work in other.by_primitive.items():
+            self.by_primitive[name] = self.by_primitive.get(name, NOTHING).plus(work, times)
+        self.equations.update(other.equations)
+        self.unknown.update(other.unknown)
+        self.by_trip.update(other.by_trip)
+
+
+def tally(graph: Graph, inner: Callable[[Graph], Graph]) -> Tally:
+    """The work of a Graph; `inner` says what is run in the place of a Graph inside of an equation.
+
+    Of a branch the one with the most work counts; of all of them the equations do.
+    """
+    result = Tally()
+    for equation in graph.equations:
+        name = equation.primitive.name
+        result.equations[name] += 1
+        found = bodies_of(equation)
+        if found is None:
+            work = work_of(equation)
+            if work is None:
+                result.unknown[name] += 1
+            else:
+                result.add(name, work)
+            continue
+        result.by_trip[name] += found.by_trip
+        parts = [(tally(inner(body.graph), inner), body.times) for body in found.bodies]
+        worst = max(range(len(parts)), key=lambda i: (sum(parts[i][0].work), -i))
+        for index, (part, times) in enumerate(parts):
+            result.take(part, 0 if found.choice and index != worst else times)
+    return result
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a Graph: the result of `lowered.cost()`. Printed, tables.
+
+    Attributes:
+      name: of the function.
+      flops: sums, products, comparisons and their like, of numbers of any dtype.
+      transcendentals: evaluations of other functions of numbers.
+      bytes_read, bytes_written: by the steps of the program; what stays in cache is not counted.
+      equations: of the Graph that is run, with those of the Graphs inside, each once.
+      peak: the bytes alive at once, by what they are.
+      by_primitive: the same work by primitive, the largest first.
+      passes: what each pass of the optimiser removed.
+      unknown: primitives that no rule knows, with the number of their equations: their work is
+        not in the figures.
+      by_trip: loops whose number of trips is not known, which count as one trip.
+    """
+
+    name: str
+    flops: int
+    transcendentals: int
+    bytes_read: int
+    bytes_written: int
+    equations: int
+    peak: Peak
+    by_primitive: tuple[PrimitiveCost, ...]
+    passes: tuple[PassEffect, ...]
+    unknown: dict[str, int]
+    by_trip: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "name": self.name,
+            "flops": self.flops,
+            "transcendentals": self.transcendentals,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "equations": self.equations,
+            "peak_bytes": {**self.peak._asdict(), "total": self.peak.total},
+            "by_primitive": [row._asdict() for row in self.by_primitive],
+            "passes": [row._asdict() for row in self.passes],
+            "unknown": dict(self.unknown),
+            "by_trip": dict(self.by_trip),
+        }
+
+    def tables(self) -> list[Table]:
+        """The printed tables."""
+        right = frozenset((1, 2, 3))
+        totals = [
+            ["flops", number(self.flops)],
+            ["transcendentals", number(self.transcendentals)],
+            ["bytes read", number(self.bytes_read)],
+            ["bytes written", number(self.bytes_written)],
+            ["equations", number(self.equations)],
+            *([f"peak bytes, {kind}", number(n)] for kind, n in self.peak._asdict().items()),
+            ["peak bytes, total", number(self.peak.total)],
+        ]
+        header = ["primitive", "equations", "flops", "transcendentals"]
+        rows = [[row[0], *map(number, row[1:])] for row in self.by_primitive]
+        passes = [[row[0], *map(number, row[1:])] for row in self.passes if any(row[1:])]
+        found = [
+            Table("totals", ["", "count"], totals, right),
+            Table("by primitive", header, rows, right),
+        ]
+        if passes:
+            found.append(Table("removed by", ["pass", *header[1:]], passes, right))
+        notes = [[name, "no rule", number(count)] for name, count in self.unknown.items()]
+        notes += [[name, "one trip counted", number(n)] for name, n in self.by_trip.items()]
+        if notes:
+            found.append(Table("not in the figures", ["primitive", "why", "equations"], notes))
+        return found
+
+    def __repr__(self) -> str:
+        return plain(f"cost of {self.name}", self.tables())
+
+    def __rich__(self) -> Any:
+        return drawn(f"cost of {self.name}", self.tables())
+
+
+def cost(graph: Graph) -> Cost:
+    """The cost of a Graph that is compiled and run once.
+
+    Args:
+      graph: as it was traced; it is optimised here.
+
+    Returns:
+      A `Cost`. A scan counts its steps; a `while`, whose steps no Graph tells, counts for one.
+
+    >>> import numpy as np, fungrad as fg
+    >>> found = fg.jit(lambda a, b: np.exp(a @ b)).lower(np.ones((2, 3)), np.ones((3, 4))).cost()
+    >>> found.flops, found.transcendentals, found.peak.total
+    (48, 8, 272)
+    """
+    final = optimised(graph)
+    found = tally(final, optimised)
+    moved = traffic(final)
+    rows = [
+        PrimitiveCost(name, count, *found.by_primitive.get(name, NOTHING))
+        for name, count in found.equations.items()
+    ]
+    rows.sort(key=lambda row: (-row.flops - row.transcendentals, row.primitive))
+    return Cost(
+        graph.name or "a graph",
+        *found.work,
+        moved.read,
+        moved.written,
+        sum(found.equations.values()),
+        peak(final),
+        tuple(rows),
+        _passes(graph, found),
+        dict(found.unknown),
+        {name: count for name, count in found.by_trip.items() if count},
+    )
+
+
+def _passes(graph: Graph, final: Tally) -> tuple[PassEffect, ...]:
+    """The savings of each pass, and last those of the compilation of bodies."""
+    effects = []
+    before = tally(graph, _as_it_is)
+    for apply in PASSES:
+        graph = apply(graph)
+        after = tally(graph, _as_it_is)
+        effects.append(_effect(getattr(apply, "__name__", str(apply)), before, after))
+        before = after
+    return (*effects, _effect("the same, in bodies", before, final))
+
+
+def _as_it_is(graph: Graph) -> Graph:
+    return graph
+
+
+def _effect(name: str, before: Tally, after: Tally) -> PassEffect:
+    equations = sum(before.equations.values()) - sum(after.equations.values())
+    flops = before.work.flops - after.work.flops
+    return PassEffect(
+        name, equations, flops, before.work.transcendentals - after.work.transcendentals
+    )
+
+
+__all__ = [
+    "Bodies",
+    "Body",
+    "Cost",
+    "PassEffect",
+    "Peak",
+    "PrimitiveCost",
+    "Traffic",
+    "bodies_of",
+    "cost",
+    "nbytes",
+    "peak",
+    "tally",
+    "traffic",
+]

@@ -230,3 +230,45 @@ def test_numpys_integers_wrap(native: None) -> None:
     factorial = fg.jit(lambda n: lax.fori_loop(1, n + 1, lambda i, x: x * i, 1))
     assert fibonacci(90) == 2880067194370816120 and fibonacci(93) < 0
     assert factorial(20) == math.factorial(20) and factorial(66) == 0
+
+
+def waves(x: Any) -> Any:
+    """Long for what it computes."""
+    y = np.sin(x) * np.tan(x) + np.arctan(x) * np.log1p(x) - np.cosh(x) / np.cbrt(x)
+    return np.arcsinh(y) * np.arctan2(y, x) + np.expm1(y) ** x
+
+
+def test_what_saves_less_than_its_build_takes_runs_on_numpy(native: None) -> None:
+    assert fg.jit(waves).lower(0.5).native
+    fg.config.backend = "auto"
+    lowered = fg.jit(waves).lower(0.5)
+    assert not lowered.native
+    assert any("ms to build and save" in reason for reason in lowered.refused)
+    assert fg.jit(waves).lower(np.linspace(0.1, 0.9, 100_000)).native
+    loop = fg.jit(lambda x: fg.lax.fori_loop(0, 1_000, lambda i, x: np.cos(x) * 1.1, x))
+    assert loop.lower(0.5).native
+
+
+@pytest.mark.parametrize("shape", [(), (10,)])
+def test_functions_are_written_once_and_round_the_same(native: None, shape: Any) -> None:
+    x = np.linspace(-2.0, 3.0, 10) if shape else np.float64(0.7)
+
+    def f(x: Any) -> Any:
+        return sum([np.sin(k * x) for k in range(1, 6)])
+
+    lowered = fg.jit(f).lower(x)
+    assert lowered.native.count("@sin_double(double %x0)") == 1
+    one = fg.jit(np.sin)
+    assert np.array_equal(fg.jit(f)(x), sum([one(k * x) for k in range(1, 6)]))
+
+
+def test_chains_deeper_than_pythons_stack(native: None) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(400):
+            x = np.sqrt(x * x + 1.0) * 0.9
+        return x
+
+    x = np.linspace(0.0, 1.0, 300)
+    jitted = fg.jit(f)
+    assert jitted.lower(x).native
+    assert np.array_equal(jitted(x), f(x))

@@ -65,7 +65,8 @@ class Config:
     def backend(self) -> str:
         """What runs compiled functions: "auto" machine code of their own where llvmlite is
         installed, which the extra `native` brings, else NumPy's functions; "numpy" always those;
-        "native" is "auto", and an error without llvmlite. docs/native.md says more.
+        "auto" leaves to NumPy what would take longer to build than 10,000 calls save; "native" does
+        not, and is an error without llvmlite. docs/native.md says more.
 
         At the start "auto"; "numpy" where the environment variable FUNGRAD_NATIVE is 0. What is
         compiled already is compiled anew after a change.

@@ -41,7 +41,9 @@ class Chosen(Backend):
 
     @functools.cached_property
     def _made(self) -> Backend:
-        return of_llvm.Native() if self.name == "native" else of_numpy.NumpyBackend()
+        if self.name == "numpy":
+            return of_numpy.NumpyBackend()
+        return of_llvm.Native(weighing=self.setting == "auto")
 
     def compile(self, graph: Graph) -> Runner:
         return self._made.compile(graph)

@@ -17,6 +17,7 @@ from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.native.worth import weigh
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner
 from fungrad.ir.graph import Equation, Graph, Variable
@@ -30,14 +31,21 @@ it does not know.
 
 
 class Native(Backend):
-    """Compiles a Graph, optimised, to machine code, or as NumPy's backend does."""
+    """Compiles a Graph, optimised, to machine code, or as NumPy's backend does.
+
+    Args:
+      weighing: whether programs run on NumPy that are not worth their build.
+    """
 
     name = "native"
+
+    def __init__(self, weighing: bool = False) -> None:
+        self.weighing = weighing
 
     def compile(self, graph: Graph) -> Runner:
         graph = optimised(graph)
         on_numpy = functools.partial(NumpyBackend().compile, graph)
-        return _native(graph, Later(on_numpy)) or _mixed(graph) or on_numpy()
+        return self._native(graph, Later(on_numpy)) or self._mixed(graph) or on_numpy()
 
     def loop(
         self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
@@ -50,39 +58,43 @@ class Native(Backend):
         def on_numpy() -> Runner | None:
             return NumpyBackend().loop(primitive, types, params, steps)
 
-        return _native(graph, Later(lambda: on_numpy() or steps)) or on_numpy()
+        return self._native(graph, Later(lambda: on_numpy() or steps)) or on_numpy()
 
+    def _built(self, graph: Graph, kernel: Kernel, fallback: Later) -> Runner:
+        """The program of a kernel; raises Refused where it is not for it, or not worth it."""
+        if self.weighing:
+            weigh(graph, kernel)
+        return entry.callable(kernel, fallback)
 
-def _native(graph: Graph, fallback: Later) -> Runner | None:
-    """The native program of a Graph; None where it runs on NumPy."""
-    if not usable():
+    def _native(self, graph: Graph, fallback: Later) -> Runner | None:
+        """The native program of a Graph; None where it runs on NumPy."""
+        if not usable():
+            return None
+        refused: list[str] = []
+        graph.derived["refused"] = refused
+        for generator in GENERATORS:
+            try:
+                return self._built(graph, generator(graph), fallback)
+            except Refused as reason:
+                refused.append(f"{generator.__name__}: {reason}")
         return None
-    refused: list[str] = []
-    graph.derived["refused"] = refused
-    for generator in GENERATORS:
-        try:
-            return entry.callable(generator(graph), fallback)
-        except Refused as reason:
-            refused.append(f"{generator.__name__}: {reason}")
-    return None
 
+    def _mixed(self, graph: Graph) -> Runner | None:
+        """The program of a Graph whose clusters are native; None where it has none."""
+        if not usable():
+            return None
+        programs: list[Runner] = []
 
-def _mixed(graph: Graph) -> Runner | None:
-    """The program of a Graph whose clusters are native; None where it has none."""
-    if not usable():
-        return None
-    programs: list[Runner] = []
+        def make(cluster: Graph) -> Runner:
+            on_numpy = Later(functools.partial(build, cluster))
+            programs.append(self._built(cluster, fused_kernel(cluster), on_numpy))
+            return programs[-1]
 
-    def make(cluster: Graph) -> Runner:
-        on_numpy = Later(functools.partial(build, cluster))
-        programs.append(entry.callable(fused_kernel(cluster), on_numpy))
-        return programs[-1]
-
-    mixed = with_clusters(graph, make)
-    if mixed is None:
-        return None
-    graph.derived["native clusters"] = programs
-    return build(mixed)
+        mixed = with_clusters(graph, make)
+        if mixed is None:
+            return None
+        graph.derived["native clusters"] = programs
+        return build(mixed)
 
 
 @functools.cache

@@ -82,9 +82,24 @@ def apply(
     if name == "power" and not isinstance(xs[1], Value):
         base = _converted(code, xs[0], xs, result)
         return _found(POWERS, name, result)(code, base, xs[1])
-    rule = FUNCTIONS.get(name) if _KINDS[result] == "f" else None
-    rule = rule or _found(OPERATIONS, name, result)
-    return rule(code, *[_converted(code, x, xs, result) for x in xs])
+    operands = [_converted(code, x, xs, result) for x in xs]
+    if name in FUNCTIONS and _KINDS[result] == "f":
+        return _function(code, name, operands)
+    return _found(OPERATIONS, name, result)(code, *operands)
+
+
+def _function(code: Function, name: str, xs: Sequence[Value]) -> Value:
+    """An elementary function, written out, or called where that was done often enough."""
+    rule, type = FUNCTIONS[name], xs[0].type
+    code.written[name] += 1
+    if code.written[name] <= code.copies or any(x.lanes > 1 for x in xs):
+        return rule(code, *xs)
+    symbol = f"{name}_{type}"
+    if symbol not in code.module.functions:
+        given = [(type, f"x{n}") for n in range(len(xs))]
+        inner = Function(code.module, symbol, type, given, attributes="internal")
+        inner.ret(rule(inner, *inner.parameters))
+    return code.call(symbol, type, xs)
 
 
 def apply_equation(code: Function, equation: Equation, xs: Sequence[Operand]) -> Value:

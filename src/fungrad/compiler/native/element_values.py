@@ -165,12 +165,29 @@ class Body:
         self.code.lanes = lanes
         if isinstance(atom, Literal):
             return self.code.constant(atom.value, type_of(atom.type.dtype), lanes)
-        key = (id(atom), place)
-        found = self.found(key)
+        found = self.found((id(atom), place))
         if found is None:
-            found = self._made(atom, place, lanes)
-            self.memo[key] = found
+            self._compute(Piece(atom, place))
+            found = self.memo[id(atom), place]
         return found
+
+    def _compute(self, wanted: Piece) -> None:
+        """Computes a value, behind all that it needs: Graphs are deeper than Python's stack."""
+        stack = [wanted]
+        while stack:
+            atom, place, _ = stack[-1]
+            missing = []
+            if id(atom) in self.source.made:
+                below = self.source.reads(self.maps, atom, place, self.box)
+                missing = [p for p in below if not isinstance(p.atom, Literal)
+                           and self.found((id(p.atom), p.place)) is None]  # fmt: skip
+            if missing:
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            if self.found((id(atom), place)) is None:
+                lanes = self.code.lanes = self.lanes_at(place)
+                self.memo[id(atom), place] = self._made(atom, place, lanes)
 
     def found(self, key: Key) -> Value | None:
         """What this Body, or one around it, has already."""

@@ -62,6 +62,7 @@ class Program:
 
     def __init__(self, kernel: Kernel, fallback: Runner) -> None:
         write(kernel)
+        kernel.module.quick = kernel.quick
         self.kernel = kernel
         self.fallback = fallback
         registered()
@@ -91,7 +92,7 @@ class Program:
     def text(self) -> str:
         """The LLVM IR and the assembly."""
         module = self.kernel.module
-        return f"{module.text()}\n{assembly(module, host())}"
+        return f"{module.text()}\n{assembly(module, host(module.quick))}"
 
 
 def callable(kernel: Kernel, fallback: Runner) -> Runner:

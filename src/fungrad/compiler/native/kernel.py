@@ -12,6 +12,12 @@ from fungrad.support.record import Record
 GIVEN_UP = 2
 """What the function of an interruptible kernel returns where it leaves its work to NumPy."""
 
+SHORT = 0.1
+"""Nanoseconds of a call, for each line of IR, up to which a kernel is built quickly: better code,
+three times as fast, would have to be called some 100,000 times to make up for its build."""
+QUICK, WELL = (4.0, 0.04), (8.0, 0.09)
+"""Milliseconds of a build: of any, and of each line of IR."""
+
 
 class Kernel(Record):
     """A native program without its entry: an internal function, and what its caller has to know.
@@ -44,6 +50,17 @@ class Kernel(Record):
     cost_ns: float = 0.0
     interruptible: bool = False
     constants: Sequence[Any] = ()
+
+    @property
+    def quick(self) -> bool:
+        """Whether its code runs for so short a time that the quicker build is the better one."""
+        return self.cost_ns < SHORT * len(self.module)
+
+    @property
+    def build_ms(self) -> float:
+        """What LLVM takes to build it, roughly."""
+        fixed, line = QUICK if self.quick else WELL
+        return fixed + line * len(self.module)
 
 
 __all__ = ["GIVEN_UP", "Kernel"]

@@ -19,6 +19,7 @@ entry:
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,15 +87,21 @@ class Module:
 
     Attributes:
       functions: the Functions, by name.
+      quick: whether code is to be made soon rather than well.
     """
 
     def __init__(self) -> None:
         self.functions: dict[str, Function] = {}
+        self.quick = False
         self._lines: dict[str, None] = {}
 
     def declare(self, line: str) -> None:
         """A declaration, global or piece of metadata, written once."""
         self._lines.setdefault(line)
+
+    def __len__(self) -> int:
+        """How many lines its functions have."""
+        return sum(map(len, self.functions.values()))
 
     def text(self) -> str:
         """The module as LLVM reads it."""
@@ -117,6 +124,8 @@ class Function:
       parameters: as Values.
       lanes: how many lanes vectors have.
       block: the label of the basic block that is written.
+      copies, written: how often an elementary function of scalars is written out at most, and how
+        often it was; from then on a function of its own is called.
     """
 
     def __init__(
@@ -134,6 +143,7 @@ class Function:
         self.lanes = lanes
         self.block = "entry"
         self.overflown = ""
+        self.copies, self.written = 1 << 30, Counter[str]()
         self.parameters = [_parameter(type, name) for type, name in parameters]
         given = ", ".join([f"{type} %{name}" for type, name in parameters])
         before = f"{attributes} " if attributes else ""

@@ -17,37 +17,51 @@ from typing import Any
 from fungrad.compiler.native.llvm_ir import Module
 
 PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "dead_code_elimination")
-"""In this order: 1 to 8 ms a kernel, where the standard pipeline takes 8 to 28."""
+"""In this order: 1 to 8 ms a kernel, where the standard pipeline takes 8 to 28. The first alone
+serves for code that is made quickly.
+"""
 
 
 class Target:
     """The machine that code is made for.
 
+    Args:
+      processor: its name for LLVM; by default this machine's.
+      features: of it.
+      quick: whether code is made soon rather than well: in a third of the time.
+
     Attributes:
       machine: llvmlite's TargetMachine.
+      passes: that run before it.
       name: LLVM's version, the processor and its features: code made under another name does not
         run here.
       vector_bytes: of its widest registers.
     """
 
-    def __init__(self, processor: str = "", features: str = "") -> None:
+    def __init__(self, processor: str = "", features: str = "", quick: bool = False) -> None:
         llvm = _llvm()
         processor = processor or llvm.get_host_cpu_name()
         features = features or llvm.get_host_cpu_features().flatten()
+        self.passes = PASSES[:1] if quick else PASSES
         self.vector_bytes = 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
         if self.vector_bytes == 64:
             features += ",-prefer-256-bit"
         self.machine = llvm.Target.from_default_triple().create_target_machine(
-            processor, features, opt=2, reloc="pic", codemodel="jitdefault", jit=True
+            processor,
+            features,
+            opt=0 if quick else 2,
+            reloc="pic",
+            codemodel="jitdefault",
+            jit=True,
         )
         version = ".".join(map(str, llvm.llvm_version_info))
-        self.name = f"{version} {processor} {features}"
+        self.name = f"{version} {processor} {features}{' quick' * quick}"
 
 
 @functools.cache
-def host() -> Target:
+def host(quick: bool = False) -> Target:
     """The processor that runs this process."""
-    return Target()
+    return Target(quick=quick)
 
 
 class Built:
@@ -100,7 +114,7 @@ def loaded(code: bytes, module: Module) -> Built:
 
 def build(module: Module) -> Built:
     """A module as functions in memory."""
-    return loaded(object_code(module, host()), module)
+    return loaded(object_code(module, host(module.quick)), module)
 
 
 def verified(module: Module) -> Any:
@@ -115,7 +129,7 @@ def run_passes(parsed: Any, target: Target) -> None:
     llvm = _llvm()
     builder = llvm.create_pass_builder(target.machine, llvm.create_pipeline_tuning_options(2))
     manager = llvm.create_new_function_pass_manager()
-    for name in PASSES:
+    for name in target.passes:
         getattr(manager, f"add_{name}_pass")()
     for function in parsed.functions:
         if not function.is_declaration:

@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 from fungrad.compiler.native.llvm_ir import Module
-from fungrad.compiler.native.machine_code import PASSES, Built, host, loaded, object_code
+from fungrad.compiler.native.machine_code import Built, host, loaded, object_code
 
 OLDEST = 90 * 86_400.0
 """Seconds after which a file that nobody has read is removed."""
@@ -33,12 +33,13 @@ _count = itertools.count()
 
 def build(module: Module) -> Built:
     """A module as functions in memory, by the machine code that is kept of it."""
-    parts = [module.text(), host().name, *PASSES]
+    target = host(module.quick)
+    parts = [module.text(), target.name, *target.passes]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     store = opened()
     code = store.read(key) if store else None
     if code is None:
-        code = object_code(module, host())
+        code = object_code(module, target)
         if store:
             store.write(key, code)
     return loaded(code, module)

@@ -31,6 +31,8 @@ LINES = 5_000
 """The most lines of IR that a program may have."""
 STRAIGHT = 1_250
 """Of one without loops: code for arrays as vectors is shorter."""
+COPIES = 2
+"""Of an elementary function in a program with loops; others call the function."""
 SIZE = 256
 """The largest number of elements of an array that is taken apart."""
 EVERY = 65_536
@@ -91,6 +93,7 @@ class NativeEmitter:
         self.longest = LINES if leaves else STRAIGHT
         result = "i32" if leaves else "void"
         self.code = code = Function(self.module, "kernel", result, given, attributes="internal")
+        code.copies = COPIES if leaves else 0
         self.memory = Memory(code)
         self.constants: list[Any] = []
         self._inputs, self._outputs = inputs, outputs
@@ -142,7 +145,7 @@ class NativeEmitter:
 
     def check_length(self) -> None:
         """Refuses programs that take too long to compile."""
-        if len(self.code) > self.longest:
+        if len(self.module) > self.longest:
             raise Unsupported("too long")
 
     def sum_of_products(self, pairs: Sequence[tuple[Number, Number]], dtype: Any) -> Number:

@@ -151,15 +151,45 @@ def kinks() -> dict[str, str]:
 HEAD = """\
 # Which of NumPy's functions work on traced values
 
-Written by `python docs/support_table.py`, which calls each function of `numpy`, `numpy.linalg` and
-`numpy.fft` by plain `np.` under every transform; a test asserts that this page is what it writes.
-*value*: NumPy's results under `grad`, `vjp` and `jvp`; *reverse and forward*: up to which order the
-derivatives of both modes, and of one mode inside of the other, agree with finite differences (zero:
-none, on purpose); *vmap*: as a loop; *jit*: as eagerly, in a Graph and compiled, dtypes included;
-*dtypes*: of arguments, with NumPy's values and dtypes; *kinks*: the page that says what the
-derivative is where there is none. [SciPy's functions](support-table-scipy.md) have a page of their
-own.
+{works} of {counted} public functions that take arrays of floats and return arrays work with plain
+`np.` under `grad`, `vjp` and `jvp` ({share:.1f} %).
+
+## What does not work
+
 """
+TABLE = """\
+## What works
+
+`python docs/support_table.py` writes this page. It calls each function of `numpy`,
+`numpy.linalg` and `numpy.fft` under every transform. A test checks that the page is up
+to date. The columns mean:
+
+- *value*: the results under `grad`, `vjp` and `jvp` are NumPy's.
+- *reverse and forward*: up to this order, the derivatives of both modes, and of one mode inside of
+  the other, agree with finite differences. "zero" means that the derivative is zero on purpose.
+- *vmap*: the results are those of a loop.
+- *jit*: the results of the [Graph](glossary.md#graph) and of the compiled function are NumPy's,
+  dtypes included.
+- *dtypes*: the results have NumPy's values and dtypes for arguments of these dtypes.
+- *kinks*: the page that defines the derivative at a [kink](glossary.md#kink).
+
+[SciPy's functions](support-table-scipy.md) have their own page.
+
+"""
+
+
+def missing(rows: dict[str, list[str]]) -> list[str]:
+    """Which functions do not work, and where: the lines of a list."""
+    found: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        for column, told in zip(COLUMNS[:-1], row[:-1], strict=True):
+            if told.startswith(("no", "refused", "shape")):
+                found.setdefault(f"{column}: {told}", []).append(f"`{name}`")
+    joined: dict[str, list[str]] = {}
+    for told, names in found.items():  # columns that the same functions lack are one line
+        column, why = told.split(": ", 1)
+        joined.setdefault(f"{why}: {', '.join(names)}", []).append(column)
+    return [f"- {', '.join(columns)}: {told}" for told, columns in joined.items()]
 
 
 def text(rows: dict[str, list[str]]) -> str:
@@ -170,22 +200,24 @@ def text(rows: dict[str, list[str]]) -> str:
     excluded = {name: EXCLUDED[name] for name in public() if name in EXCLUDED} | OTHERS
     for name, reason in excluded.items():
         reasons.setdefault(reason, []).append(f"`{name}`")
-    without = sum(len(names) for names in reasons.values())
+    dates = ", ".join(reasons.pop("dates"))
     lines = [
-        f"Of {counted} public functions that take arrays of floats and return arrays, {works}",
-        f"work ({100 * works / counted:.1f} %); {without} other names are listed below with the",
-        "reason.",
+        *missing({f"np.{name}": row for name, row in rows.items()}),
+        f"- everywhere: dates: {dates}",
         "",
-        "| function | " + " | ".join((*COLUMNS, "kinks")) + " |",
+        TABLE + "| function | " + " | ".join((*COLUMNS, "kinks")) + " |",
         "|---" * (len(COLUMNS) + 2) + "|",
         *[f"| `np.{name}` | " + " | ".join([*row, kinked.get(name, "")]) + " |"
           for name, row in rows.items()],
         "",
-        "## Not counted",
+        "## Not measured",
+        "",
+        f"{sum(map(len, reasons.values()))} functions are not counted:",
         "",
         *[f"- {reason}: {', '.join(names)}" for reason, names in reasons.items()],
     ]  # fmt: skip
-    return HEAD + "\n" + "\n".join(lines) + "\n"
+    head = HEAD.format(works=works, counted=counted, share=100 * works / counted)
+    return head + "\n".join(lines) + "\n"
 
 
 def main() -> int:

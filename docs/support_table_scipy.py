@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy
-from support_table import CHECKS, COLUMNS, DTYPES, function_of, table_rows
+from support_table import CHECKS, COLUMNS, DTYPES, function_of, missing, table_rows
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE / "support-table-scipy.md"
@@ -89,17 +89,27 @@ def kinks() -> set[str]:
 
 def text(tables: dict[str, dict[str, list[str]]]) -> str:
     """The page."""
+    every = {f"{space}.{name}": row for space in tables for name, row in tables[space].items()}
     lines = [
         "# Which of SciPy's functions work on traced values",
         "",
-        "Written by `python docs/support_table_scipy.py`; a test asserts that this page is what it",
-        "writes. The columns are those of [the table of NumPy's functions](support-table.md). The",
-        "ufuncs of `scipy.special` are called as they are; the functions of the other namespaces",
-        "are those of `fungrad.scipy`. What has no derivative (the order of a Bessel function) is",
-        "held fixed. *refused*: to differentiate it is an error, as no formula is known. *dtypes*:",
-        "of arguments, for which results have SciPy's values and dtypes; where one is missing,",
-        "SciPy does not take it, or widens float32, which stays float32 here. [SciPy](scipy.md)",
-        "says what is taken at kinks, and names what has none of its own.",
+        "## What does not work",
+        "",
+        *missing(every),
+        "- derivatives by some parameters, such as the order of a Bessel function: no formula is",
+        "  known, and asking for one raises an error",
+        "",
+        "*refused*: differentiating raises an error, because no formula is known.",
+        "[SciPy](scipy.md) lists functions and arguments that `fungrad.scipy` does not have.",
+        "",
+        "## What works",
+        "",
+        "`python docs/support_table_scipy.py` writes this page, and a test checks that it is up to",
+        "date. The columns are those of [the table of NumPy's functions](support-table.md). The",
+        "ufuncs of `scipy.special` are called by SciPy's names, all other functions are those of",
+        "`fungrad.scipy`. Arguments without a derivative are held fixed. SciPy does not accept the",
+        "dtypes that are missing, or it widens float32, which stays float32 here. [The page",
+        "of SciPy](scipy.md) lists the derivatives at kinks.",
         "",
     ]
     kinked = kinks()

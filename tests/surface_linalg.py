@@ -54,8 +54,8 @@ FFT: dict[str, Case] = {
 
 EXCLUDED = {
     "linalg.LinAlgError": "an exception",
-    "fft.fftfreq": "makes an array of no array",
-    "fft.rfftfreq": "makes an array of no array",
+    "fft.fftfreq": "make arrays without an array",
+    "fft.rfftfreq": "make arrays without an array",
 }
 NAMESPACES = {"linalg": LINALG, "fft": FFT}
 

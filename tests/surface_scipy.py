@@ -178,6 +178,7 @@ def unmeasured() -> list[str]:
 
 def special() -> dict[str, Case]:
     """Calls of the ufuncs of scipy.special."""
+    fg.grad(scipy.special.gammaln)(2.0)  # the first call on a traced value loads the rules
     importlib.import_module("fungrad.scipy.special")
     found = {}
     for name in dir(scipy.special):

@@ -23,6 +23,7 @@ NEEDS = {
     "interop/pandas-xarray.md": "xarray",
     "interop/processes.md": "joblib",
     "interop/progress.md": "tqdm",
+    "interop/ray.md": "ray",
     "interop/scikit-learn.md": "sklearn",
     "performance.md": "threadpoolctl",
     "tutorials/fit-a-curve.md": "matplotlib",

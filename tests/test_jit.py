@@ -408,3 +408,10 @@ def test_results_share_no_memory_with_arguments_at_any_call(f):
         found = jitted(x)
         for result in found if isinstance(found, tuple) else (found,):
             assert not np.shares_memory(result, x) and result.flags.writeable
+
+
+def test_a_notebook_shows_what_is_compiled():
+    f = fg.jit(lambda x: x * 2.0)
+    f(1.0), f(2.0), f(np.ones(2))
+    page = f._repr_html_()
+    assert "2 compiled, 1 calls" in page and "<lambda>" not in page

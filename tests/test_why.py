@@ -595,3 +595,10 @@ CUBED = elementwise("cubed", lambda x: x**3, partials=[lambda y, x: 3.0 * x * x]
 def test_causes_are_found_of_any_primitive(f, x, verdict, cause):
     found = fg.why(lambda x: np.sum(f(x)))(np.array([x]))["x"]
     assert (found.verdict, found.cause) == (verdict, cause), str(found)
+
+
+def test_a_notebook_shows_the_findings_as_a_table():
+    found = fg.why(lambda w, x: np.sum(np.round(w) * x))(np.ones(2), np.ones(2))
+    page = found._repr_html_()
+    assert page.count("<tr>") == 3 and "<td>w</td><td><b>zero</b></td>" in page
+    assert "&lt;lambda&gt;" in page and "<lambda>" not in page

@@ -193,6 +193,11 @@ class Jitted(OfFunction):
     def __repr__(self) -> str:
         return f"<jit of {describe(self._f)}>"
 
+    def _repr_html_(self) -> str:
+        info = self.cache_info()
+        text = f"jit of {describe(self._f)}: {info.currsize} compiled, {info.hits} calls of these"
+        return f"<code>{text.replace('<', '&lt;')}</code>"
+
     def _recipe(self) -> tuple[Any, ...]:
         static = tuple(self._argnums), tuple(self._argnames)
         options = self._inline, self._reassociate, self._branches, self._max_paths

@@ -7,6 +7,7 @@ off the staged Graph. Knows the public shapes of arguments and results.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,6 +112,15 @@ class Why:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = [
+            f"<tr><td>{escape(f.path)}</td><td><b>{f.verdict}</b></td><td>{escape(f.reason)}</td></tr>"
+            for f in (self.output, *self.findings)
+        ]
+        notes = [*map(stop_text, self.stops), *self.remarks]
+        below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+        return f"<table>{''.join(cells)}</table>{below}"
 
 
 def stop_text(stop: Stop) -> str:

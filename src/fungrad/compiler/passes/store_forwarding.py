@@ -11,6 +11,7 @@ Reason: n writes into n elements copy n arrays, this copies one.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,15 +28,6 @@ from fungrad.compiler.passes.rewriter import (
     rewired,
 )
 from fungrad.compiler.passes.value_facts import positive_zero
-from fungrad.compiler.passes.written_places import (
-    WHOLE,
-    ZERO,
-    Chain,
-    Member,
-    Part,
-    Places,
-    places_of,
-)
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.reassociation import regrouping
 from fungrad.ir.types import of_value
@@ -44,14 +36,107 @@ from fungrad.primitives.movement.gather import ARRAY, Index, expanded, getitem, 
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, reshape, transpose
 from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.stack_iota import stack, unstack
+from fungrad.primitives.movement.static_index import of_int
 from fungrad.primitives.primitive import full
+from fungrad.support.record import Record
 
+WHOLE = slice(None)
 HOPS = 8
 """How many chains a read looks through for what was written at its place."""
 FEW = 4
 """Below so many places of a small array, one write for each is as fast as one by arrays."""
 SPENT = 16
 """Elements that slices may write, for each equation of the Graph: what is kept of each."""
+
+
+class Places(Record):
+    """Places along some neighbouring axes, taken as one: `axes` of them behind `lead` others."""
+
+    lead: int
+    axes: int
+    start: int
+    stop: int
+    kept: bool
+    """Whether a slice names them, so that the axis is there in what is written."""
+
+
+class Part(Record):
+    """A place that a slice has written: an item of its values."""
+
+    values: Atom
+    number: int
+
+
+ZERO: Any = object()
+"""What stands in a place that was cleared."""
+
+
+class Chain:
+    """Links that write into one array at places of the same axes, by their order."""
+
+    def __init__(self, root: Atom | None, shape: tuple[int, ...], dtype: Any, at: Places) -> None:
+        self.root = root
+        """What the first one writes into, None for zeros."""
+        self.shape, self.dtype = shape, dtype
+        self.lead, self.axes = at.lead, at.axes
+        self.named = shape[at.lead : at.lead + at.axes]
+        self.item = (*shape[: at.lead], *shape[at.lead + at.axes :])
+        self.size = int(np.prod(self.named))
+        self.links: list[Equation] = []
+        self.written: dict[int, tuple[list[int], list[Any]]] = {}
+        """By place: the orders of the links that wrote there, and what they wrote."""
+
+    def write(self, place: int, entry: Any) -> None:
+        """Notes what the newest link writes."""
+        orders, entries = self.written.setdefault(place, ([], []))
+        orders.append(len(self.links))
+        entries.append(entry)
+
+    def alike(self, lead: int, axes: int) -> bool:
+        """Whether its places are along these axes."""
+        return self.lead == lead and self.axes == axes
+
+    def at(self, place: int, order: int) -> Any:
+        """What stands in a place after so many links; None where no link has written."""
+        orders, entries = self.written.get(place, ((), ()))
+        found = bisect_right(orders, order)
+        return entries[found - 1] if found else None
+
+    def index(self, place: int) -> Index:
+        """The index of a place."""
+        if self.axes == 1 and not self.lead:
+            return of_int(place)
+        return Index((*[WHOLE] * self.lead, *map(int, np.unravel_index(place, self.named))))
+
+
+class Member(Record):
+    """What a chain has made after so many links."""
+
+    chain: Chain
+    order: int
+
+
+def places_of(index: Index, shape: tuple[int, ...]) -> Places | None:
+    """The places that an index names, where they are integers along neighbouring axes, or a stretch
+    of one axis.
+    """
+    if any(entry is None or type(entry) is str for entry in index.entries):
+        return None
+    entries = expanded(index, len(shape))
+    named = [axis for axis, entry in enumerate(entries) if entry != WHOLE]
+    if not named or named[-1] - named[0] >= len(named):
+        return None
+    lead, count = named[0], len(named)
+    picked, lengths = entries[lead : lead + count], shape[lead : lead + count]
+    if all(type(entry) is int for entry in picked):
+        place = 0
+        for entry, n in zip(picked, lengths, strict=True):
+            place = place * n + entry % n
+        return Places(lead, count, place, place + 1, False)
+    if count > 1 or type(picked[0]) is not slice:
+        return None
+    start, stop, step = picked[0].indices(lengths[0])
+    return Places(lead, 1, start, stop, True) if step == 1 and start < stop else None
 
 
 class _Forwarder:
@@ -263,7 +348,8 @@ class _Forwarder:
             if all(found[place] is ZERO for place in places):
                 return self._zeros(like, chain.shape, chain.dtype)
             values = self._side_by_side(like, chain, [found[place] for place in places])
-            return self._reshaped(like, values, chain.shape)
+            same = values.type.shape == chain.shape
+            return values if same else self.make(like, reshape, values, shape=chain.shape)
         root = chain.root
         first, last = places[0], places[-1]
         beside = chain.axes == 1 and last - first < len(places)
@@ -317,9 +403,6 @@ class _Forwarder:
         return pieces[0] if len(pieces) == 1 else self.make(
             like, concatenate, *pieces, axis=chain.lead
         )  # fmt: skip
-
-    def _reshaped(self, like: Equation, x: Atom, shape: tuple[int, ...]) -> Atom:
-        return x if x.type.shape == shape else self.make(like, reshape, x, shape=shape)
 
     def _constant(self, value: Any) -> Atom:
         value.flags.writeable = False

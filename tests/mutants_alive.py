@@ -7,10 +7,10 @@ _COST = "equivalent in numbers: only the cost is another"
 _OPEN = "open: no program was found yet in which it is another"
 
 ALIVE: dict[str, str] = {
-    "loops/out_argument_calls: what is broadcast is added to a part": (
+    "lowering/output_placement: what is broadcast is added to a part": (
         "equivalent: index_add refuses values of another shape than the part's"
     ),
-    "loops/out_argument_calls: a product is written over its factor": (
+    "lowering/output_placement: a product is written over its factor": (
         "equivalent in numbers: ndarray.dot copies where its output overlaps a factor"
     ),
     "simplify/exact_identities: a weak operand is read unbroadcast": _TYPE,
@@ -20,7 +20,7 @@ ALIVE: dict[str, str] = {
     "loops/residual_rematerialisation: dear equations are computed again": _COST,
     "loops/residual_rematerialisation: a value is larger than what it replaces": _COST,
     "loops/dce_licm: larger arrays are hoisted": _COST,
-    "kernels/matmul: pieces are larger than OpenBLAS does alone": _COST,
+    "kernels/reductions: pieces are larger than OpenBLAS does alone": _COST,
     **dict.fromkeys(
         (
             "simplify/exact_identities: an infinity is folded",
@@ -34,19 +34,13 @@ ALIVE: dict[str, str] = {
             "passes/jacobian_sparsity: what is divided by diagonals",
             "passes/jacobian_sparsity: a diagonal along the other axis",
             "kernels/elementwise: large angles are reduced by three parts",
-            "fusion/in_place_outputs: a value that is still read is disturbed",
-            "fusion/in_place_outputs: an input that is read by other rows is written over",
-            "fusion/predication: what is broadcast is added in one",
-            "fusion/predication: the places of another array",
-            "fusion/predication: counts along other axes",
             "fusion/tile_codegen: what a partner makes is not touched",
             "fusion/tile_codegen: extrema of columns by their places",
-            "lowering/liveness: carries die in the step",
-            "loops/loop_buffer_assignment: a value repeated to another shape is the same",
-            "loops/out_argument_calls: sums of other dtypes are written",
-            "loops/out_argument_calls: parts of other dtypes are added",
-            "loops/out_argument_calls: a sum of rows keeps -0.0",
-            "loops/out_argument_calls: a sum is written over its rows",
+            "lowering/loop_memory: carries die in the step",
+            "lowering/output_placement: sums of other dtypes are written",
+            "lowering/output_placement: parts of other dtypes are added",
+            "lowering/output_placement: a sum of rows keeps -0.0",
+            "lowering/output_placement: a sum is written over its rows",
         ),
         _OPEN,
     ),

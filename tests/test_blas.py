@@ -18,7 +18,7 @@ from fungrad.compiler.lowering.fusion import tile_size
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.runtime import blas_threads, thread_pool
-from fungrad.runtime.kernels import matmul as of_blocks
+from fungrad.runtime.kernels import reductions as of_blocks
 
 RNG = np.random.default_rng(0)
 

@@ -14,7 +14,7 @@ from fungrad.compiler.lowering.fusion import row_access as rows
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import blas_threads, thread_pool
-from fungrad.runtime.kernels import matmul as of_blocks
+from fungrad.runtime.kernels import reductions as of_blocks
 from fungrad.testing import programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

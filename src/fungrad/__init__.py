@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from fungrad.serialisation.archive import load_tree as load_tree
     from fungrad.serialisation.archive import save as save
     from fungrad.serialisation.archive import save_tree as save_tree
-    from fungrad.source_export.to_source import to_source as to_source
+    from fungrad.source_export import to_source as to_source
     from fungrad.taylor.jet import jet as jet
     from fungrad.taylor.jet import nth_derivative as nth_derivative
     from fungrad.transforms.jacobian import elementwise_grad as elementwise_grad
@@ -166,7 +166,7 @@ _LATER = {
     "stop_gradient": "fungrad.primitives.stop_gradient",
     "testing": "fungrad.testing",
     "to_jax": "fungrad.engines",
-    "to_source": "fungrad.source_export.to_source",
+    "to_source": "fungrad.source_export",
     "tree_all": "fungrad.tree_util",
     "tree_flatten": "fungrad.tree_util",
     "tree_flatten_with_path": "fungrad.tree_util",

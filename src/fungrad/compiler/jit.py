@@ -44,10 +44,9 @@ from fungrad.transforms.arguments import (
 )
 
 if TYPE_CHECKING:
-    from fungrad.runtime import buffer_pool, stack_reuse
+    from fungrad.runtime import buffer_pool
 else:
     buffer_pool = Module("fungrad.runtime.buffer_pool")
-    stack_reuse = Module("fungrad.runtime.stack_reuse")
 
 
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
@@ -355,7 +354,6 @@ def clear_caches() -> None:
     for jitted in list(_all):
         jitted.cache_clear()
     buffer_pool.clear()
-    stack_reuse.clear()
 
 
 def jit(

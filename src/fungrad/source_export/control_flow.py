@@ -26,7 +26,7 @@ from fungrad.implicit.fixed_point_iteration import iteration
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.retracing.graph_transforms import differentiate
-from fungrad.source_export.constants import NotWritable, Values, shape_text
+from fungrad.source_export.expressions import NotWritable, Values, shape_text
 
 Lines = list[str]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, zeros
-from fungrad.source_export.constants import NotWritable, Values, described
+from fungrad.source_export.expressions import NotWritable, Values, described
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of, typeof
 

@@ -31,10 +31,16 @@ from fungrad.primitives.movement.scatter import (
 )
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.rematerialisation.policies import named
-from fungrad.source_export.constants import NotWritable, TooLarge, shape_text
 from fungrad.source_export.control_flow import STATEMENTS, indented, packed, target
+from fungrad.source_export.expressions import (
+    NotWritable,
+    TooLarge,
+    index_text,
+    literal,
+    phrased,
+    shape_text,
+)
 from fungrad.source_export.inlined_functions import Copies
-from fungrad.source_export.numpy_phrases import index_text, literal, phrased
 
 WIDTH = 88
 DEEPEST = 16

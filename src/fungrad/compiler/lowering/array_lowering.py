@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule, spare
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.region_codegen import build as build_region
 from fungrad.compiler.lowering.fusion.tile_size import heavy, shared
 from fungrad.compiler.lowering.numpy_expressions import expressed
-from fungrad.compiler.lowering.printer import printed
+from fungrad.compiler.lowering.printer import defined, printed
 from fungrad.compiler.lowering.program import (
     INVARIANT,
     Call,
@@ -29,20 +29,19 @@ from fungrad.compiler.lowering.program import (
     listed,
     value,
 )
-from fungrad.compiler.lowering.program_text import defined
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.primitives.elementwise.family import ARITHMETIC
 from fungrad.primitives.movement.gather import scatter
 from fungrad.primitives.movement.scatter import index_add
-from fungrad.runtime.kernels.matmul import by_threads
+from fungrad.runtime.kernels.reductions import by_threads
 
 Runner = Callable[..., Any]
 Operand = Value | str
 """What a node reads: a value, or the name of a constant."""
-LowerLoop = Callable[[Equation, Collection[Variable], bool], Runner | None]
-"""The function of a loop on arrays: of its equation, the inputs that it may write over, and whether
-its outputs may be views of one array. None where there is none.
+LowerLoop = Callable[[Equation, bool], Runner | None]
+"""The function of a loop on arrays: of its equation, and whether its outputs may be views of one
+array. None where there is none.
 """
 
 
@@ -80,12 +79,9 @@ class ArrayLowering:
     Args:
       graph: the Graph.
       lower_loop: lowers the loops among its equations.
-      donated: inputs that the program may write over; None where it may write over nothing.
     """
 
-    def __init__(
-        self, graph: Graph, lower_loop: LowerLoop, donated: Sequence[Variable] | None = ()
-    ) -> None:
+    def __init__(self, graph: Graph, lower_loop: LowerLoop) -> None:
         self.graph = graph
         self.lower_loop = lower_loop
         self.symbols = Symbols()
@@ -99,13 +95,6 @@ class ArrayLowering:
             self.globals[found] = self.constant("a", array)
         self._own: set[Variable] = set()
         self.steps: Sequence[Equation | FusionCluster] = self.cluster_and_schedule()
-        self._donated: set[Variable] = set()
-        if donated is not None:
-            self.donate(donated)
-
-    def donate(self, donated: Sequence[Variable]) -> None:
-        """Says which inputs the program may write over."""
-        self._donated = spare(self.steps, self.graph.outputs, donated)
 
     @functools.cached_property
     def uses(self) -> Counter[Atom]:
@@ -198,7 +187,7 @@ class ArrayLowering:
 
     def cluster(self, cluster: FusionCluster) -> None:
         """Adds the call of a fusion cluster."""
-        called = self.constant("region", build_region(cluster, self._donated))
+        called = self.constant("region", build_region(cluster))
         fields, inputs = placed([self.value(v) for v in cluster.inputs])
         outputs = [self.value(v) for v in cluster.outputs]
         self._own.update(cluster.outputs)
@@ -255,7 +244,7 @@ class ArrayLowering:
         steps = functools.partial(primitive.eval, **equation.params)
         loop = of_equation(equation, steps) if structural(primitive) else None
         if loop is None:
-            loop = self.lower_loop(equation, self._donated, True)
+            loop = self.lower_loop(equation, True)
         return self.constant(primitive.name, loop or steps)
 
 
@@ -272,15 +261,14 @@ def placed(operands: Sequence[Operand]) -> tuple[list[str], list[Value]]:
     return fields, inputs
 
 
-def lowered(graph: Graph, lower_loop: LowerLoop, donated: Sequence[Variable] = ()) -> Runner:
+def lowered(graph: Graph, lower_loop: LowerLoop) -> Runner:
     """The function that runs the equations of a Graph one after the other.
 
     Args:
       graph: the Graph.
       lower_loop: lowers the loops among its equations.
-      donated: inputs that it may write over.
     """
-    lowering = ArrayLowering(graph, lower_loop, donated)
+    lowering = ArrayLowering(graph, lower_loop)
     parameters = [lowering.value(v) for v in graph.inputs]
     lowering.lower()
     end = Return(listed([lowering.expression(atom) for atom in graph.outputs]))
@@ -288,10 +276,4 @@ def lowered(graph: Graph, lower_loop: LowerLoop, donated: Sequence[Variable] = (
     return lowering.runner(Program("run", parameters, nodes, lowering.globals, reuse=True))
 
 
-def donatable(inputs: Sequence[Atom], donated: Collection[Variable]) -> list[int]:
-    """The places of inputs that may be written over: what is donated and stands there once."""
-    uses = Counter(inputs)
-    return [i for i, a in enumerate(inputs) if uses[a] == 1 and a in donated]
-
-
-__all__ = ["ArrayLowering", "LowerLoop", "Operand", "Runner", "donatable", "lowered", "placed"]
+__all__ = ["ArrayLowering", "LowerLoop", "Operand", "Runner", "lowered", "placed"]

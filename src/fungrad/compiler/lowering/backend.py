@@ -7,13 +7,12 @@ are: on numbers, on arrays, of loops.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.array_lowering import lowered
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.printer import printed
-from fungrad.compiler.lowering.program_text import callees, in_python, written_out
+from fungrad.compiler.lowering.printer import callees, in_python, printed, written_out
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, program
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner, compiled
@@ -40,7 +39,7 @@ class NumpyBackend(Backend):
         arguments = tuple([Variable(type_) for type_ in types])
         outputs = tuple([Variable(type_) for type_ in primitive.infer(types, params)])
         equation = Equation(primitive, arguments, outputs, params)
-        return of_equation(equation, steps) or lower_loop(equation, (), False)
+        return of_equation(equation, steps) or lower_loop(equation, False)
 
 
 class Later:
@@ -81,33 +80,22 @@ def clusters(graph: Graph) -> tuple[FusionCluster, ...]:
     return tuple([c.function.cluster for c in found if hasattr(c.function, "cluster")])
 
 
-def build(graph: Graph, donated: Sequence[Variable] = ()) -> Runner:
-    """A Python function that runs the equations of a Graph one after the other.
-
-    Args:
-      graph: the Graph.
-      donated: inputs that it may write over.
-    """
-    return lowered(graph, lower_loop, donated)
+def build(graph: Graph) -> Runner:
+    """A Python function that runs the equations of a Graph one after the other."""
+    return lowered(graph, lower_loop)
 
 
-_LOOPS = {
-    "fungrad.control_flow.scan": Module("fungrad.compiler.lowering.loops.scan_codegen"),
-    "fungrad.control_flow.while_loop": Module("fungrad.compiler.lowering.loops.while_in_place"),
-}
-"""What lowers the loops of a module, imported with the first of them."""
+loop_codegen: Any = Module("fungrad.compiler.lowering.loop_codegen")
 
 
-def lower_loop(equation: Equation, donated: Collection[Variable], shared: bool) -> Runner | None:
+def lower_loop(equation: Equation, shared: bool) -> Runner | None:
     """The program of a loop on arrays; None where there is none that beats running its steps.
 
     Args:
       equation: of any primitive.
-      donated: inputs that may be written over.
       shared: whether outputs may be views of one array.
     """
-    module: Any = _LOOPS.get(equation.primitive.module)
-    if module is None:
-        return None
-    runner: Runner | None = module.lower(equation, donated, shared, lower_loop)
+    if equation.primitive.module != "fungrad.control_flow.scan":
+        return None  # imported with the first scan
+    runner: Runner | None = loop_codegen.lower(equation, shared, lower_loop)
     return runner

@@ -181,7 +181,7 @@ _HERE: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] = {
     stack: _joined("array", np.array),
 }
 WRITTEN = ByPrimitive(
-    {"fungrad.primitives.linalg.solve": "fungrad.compiler.lowering.lapack_expressions"}, _HERE
+    {"fungrad.primitives.linalg.solve": "fungrad.compiler.lowering.output_placement"}, _HERE
 )
 """The expression of an equation of a primitive, None where `eval` has to be called."""
 

@@ -1,16 +1,21 @@
 """Prints a Program as Python: values get their names here, behind all decisions.
 
 The names of dead values are used again: Python compiles few locals faster than many, and an array
-is freed where its name is bound anew, without a `del`. Knows the nodes.
+is freed where its name is bound anew, without a `del`. The function that a text defines keeps it;
+what that calls stands in its globals. Knows the nodes, and Graphs as parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.program import For, Free, Loop, Program, Return, Value, While
-from fungrad.ir.graph import last_uses
+from fungrad.compiler.lowering.program import For, Free, Program, Return, Value
+from fungrad.control_flow.call import compiled
+from fungrad.ir.graph import Graph, last_uses
+from fungrad.support.record import Record
 
 
 def printed(program: Program, kinds: bool = False) -> str:
@@ -32,12 +37,11 @@ class _Printer:
         self.counts: dict[str, int] = {}
 
     def function(self, program: Program) -> list[str]:
-        """The lines of a function, behind those of its helper."""
+        """The lines of a function."""
         names = [self.name(v) for v in program.parameters]
         kept = program.symbols
-        before = self.function(program.helper) if program.helper is not None else []
         lines = self.block(program.nodes, kept, program.reuse)
-        return [*before, f"def {program.name}({', '.join(names)}):", *_indented(lines)]
+        return [f"def {program.name}({', '.join(names)}):", *_indented(lines)]
 
     def name(self, value: Value) -> str:
         """The name of a value: that which it was given, or a new one."""
@@ -82,7 +86,7 @@ class _Printer:
 
     def node(self, node: Any) -> list[str]:
         """The lines of a node."""
-        if isinstance(node, Loop):
+        if isinstance(node, For):
             return self.loop(node)
         names, name = self.names, self.name
         inputs = [names.get(v) or name(v) for v in node.inputs]
@@ -93,24 +97,16 @@ class _Printer:
         """A line, behind the kind of its node where that is shown."""
         return f"{kind:<8}{text}" if self.kinds else text
 
-    def loop(self, loop: Loop) -> list[str]:
-        """The lines of a loop: only a `While` uses the names of its body again, since those of a
-        `For` stand for memory that is the same in all iterations.
+    def loop(self, loop: For) -> list[str]:
+        """The lines of a loop; names of its body stand for memory that is the same in all
+        iterations, and are not used again.
         """
-        if isinstance(loop, For):
-            head, reuse = self.head(loop), False
-        else:
-            assert isinstance(loop, While)
-            head, reuse = f"while {self.expression(loop.condition)}:", True
-        carried = {v: self.name(v) for v, _ in loop.moves}
+        head = self.head(loop)
+        carried = [self.name(v) for v, _ in loop.moves]
         free, self.free = self.free, []
-        kept: list[Value] = []
-        if reuse:
-            kept = [v for v in loop.inputs if v not in carried]
-            kept += [following for _, following in loop.moves]
-        lines = self.block(loop.body, kept, reuse)
-        pairs = [(carried[v], self.name(following)) for v, following in loop.moves]
-        pairs = [pair for pair in pairs if pair[0] != pair[1]]
+        lines = self.block(loop.body, (), reuse=False)
+        following = [self.name(v) for _, v in loop.moves]
+        pairs = [pair for pair in zip(carried, following, strict=True) if pair[0] != pair[1]]
         self.free = free
         if pairs:
             sides = [", ".join(side) for side in zip(*pairs, strict=True)]
@@ -118,16 +114,13 @@ class _Printer:
         return [head, *_indented(lines or ["pass"])]
 
     def head(self, loop: For) -> str:
-        """The line that begins a `For`."""
+        """The line that begins a loop."""
         if not loop.iterators:
             return f"for _ in range({loop.length}):"
-        names = []
-        for iterator in loop.iterators:
-            text = ", ".join(map(self.name, iterator.values))
-            names.append(f"({text},)" if iterator.packed else text)
+        names = ", ".join([self.name(iterator.value) for iterator in loop.iterators])
         over = [self.expression(iterator.over) for iterator in loop.iterators]
-        found = over[0] if len(over) == 1 else f"zip({', '.join(over)})"
-        return f"for {', '.join(names)} in {found}:"
+        joined = ", ".join(over)
+        return f"for {names} in {over[0] if len(over) == 1 else f'zip({joined})'}:"
 
     def expression(self, expression: Any) -> str:
         """The text of an expression."""
@@ -139,4 +132,77 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-__all__ = ["printed"]
+Function = Callable[..., Any]
+
+
+def defined(text: str, file: str, namespace: dict[str, Any], name: str = "run") -> Function:
+    """The function of a name that a text defines; it keeps the text."""
+    exec(compile(text, file, "exec"), namespace)
+    made: Any = namespace[name]
+    made.text = text
+    return made  # type: ignore[no-any-return]
+
+
+class Callee(Record):
+    """A function that a program calls: the path of its callers, its name there, the function."""
+
+    caller: str
+    name: str
+    function: Any
+
+    def headed(self, text: str) -> str:
+        """A text of the function under its name, behind a comment that says who calls it."""
+        shown = re.sub(r"^def (run|region)\(", f"def {self.name}(", text, flags=re.MULTILINE)
+        return f"# {self.name} of {self.caller}\n{shown}" if self.caller else shown
+
+
+def written_out(program: Function) -> str:
+    """The text of a program, and behind it those of what it calls, each under its name."""
+    return "\n\n".join([found.headed(found.function.text) for found in callees(program)])
+
+
+def callees(program: Function) -> list[Callee]:
+    """A program and all that it calls, be it through others, as far as they have a text."""
+    found: list[Callee] = []
+    _visit("run", program, "", found, {id(program)})
+    return found
+
+
+def _visit(name: str, program: Any, caller: str, found: list[Callee], seen: set[int]) -> None:
+    path = f"{caller}.{name}" if caller else name
+    has_text = getattr(program, "text", None) is not None
+    if has_text:
+        found.append(Callee(caller, name, program))
+    for inner, called in _called(program):
+        if id(called) not in seen:
+            seen.add(id(called))
+            _visit(inner, called, path if has_text else caller or name, found, seen)
+
+
+def _called(program: Any) -> Iterator[tuple[str, Any]]:
+    """What a program calls that has a text, or calls something that has, by its names for them."""
+    if isinstance(program, functools.partial):  # a primitive with its parameters
+        yield from _graphs(program.keywords)
+    if hasattr(program, "text"):
+        for name, value in program.__globals__.items():
+            has_text = isinstance(value, functools.partial) or hasattr(value, "text")
+            if callable(value) and value is not program and has_text:
+                yield name, value
+
+
+def in_python(runner: Any) -> Any:
+    """The Python program of a Graph: what stands behind a native one where that is what runs it."""
+    behind = getattr(getattr(runner, "__self__", None), "fallback", None)
+    return runner if behind is None else behind.run
+
+
+def _graphs(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The programs of the Graphs among the parameters of a primitive."""
+    for key, value in params.items():
+        several = isinstance(value, tuple)
+        for i, graph in enumerate(value if several else (value,)):
+            if isinstance(graph, Graph):
+                yield f"{key}{i}" if several else key, in_python(compiled(graph))
+
+
+__all__ = ["Callee", "callees", "defined", "in_python", "printed", "written_out"]

@@ -133,24 +133,6 @@ class Copy(Node):
     __slots__ = ()
 
 
-class Acquire(Node):
-    """Takes arrays and views of their rows from a stack cache: the outputs are what is held, the
-    rows, and the arrays.
-    """
-
-    __slots__ = ()
-
-    def line(self, names: Sequence[str], outputs: Sequence[str]) -> str:
-        held, rows, *arrays = outputs
-        return f"{held} = ({', '.join(arrays)},), {rows}, _ = {self.text}"
-
-
-class Release(Node):
-    """Gives what `Acquire` has taken back."""
-
-    __slots__ = ()
-
-
 class Return(Node):
     """Ends the program with the value of an expression."""
 
@@ -161,27 +143,38 @@ class Return(Node):
 
 
 class Iterator(Record):
-    """What a loop runs over: the values of an iteration, and the expression of all of them."""
+    """What a loop runs over: the value of an iteration, and the expression of all of them."""
 
-    values: tuple[Value, ...]
+    value: Value
     over: Expression
-    packed: bool = False
-    """Whether each item is a tuple of the values."""
 
 
-class Loop:
-    """The body of a loop, and the moves that hand its carried values to the next iteration."""
+class For:
+    """A loop of a known length: its body, and the moves that hand its carried values to the next
+    iteration.
 
-    __slots__ = ("body", "moves")
+    Iterators of which the body reads nothing are dead code, and dropped.
+    """
+
+    __slots__ = ("body", "iterators", "length", "moves")
 
     outputs = ()
 
-    def __init__(self, body: list[Any], moves: Sequence[tuple[Value, Value]]) -> None:
+    def __init__(
+        self,
+        length: int,
+        iterators: Sequence[Iterator],
+        body: list[Any],
+        moves: Sequence[tuple[Value, Value]],
+    ) -> None:
+        self.length = length
         self.body = body
         self.moves = [
             (carried, following) for carried, following in moves if carried is not following
         ]
         """Pairs: a carried value, and what it is in the next iteration."""
+        read = self.read
+        self.iterators = [it for it in iterators if it.value in read]
 
     @property
     def read(self) -> set[Value]:
@@ -192,50 +185,9 @@ class Loop:
     @property
     def inputs(self) -> tuple[Value, ...]:
         """What it reads that stands before it."""
-        return tuple(self.read.difference(v for node in self.body for v in node.outputs))
-
-
-class For(Loop):
-    """A loop of a known length.
-
-    Iterators of which the body reads nothing are dead code, and dropped.
-    """
-
-    __slots__ = ("iterators", "length")
-
-    def __init__(
-        self,
-        length: int,
-        iterators: Sequence[Iterator],
-        body: list[Any],
-        moves: Sequence[tuple[Value, Value]],
-    ) -> None:
-        super().__init__(body, moves)
-        self.length = length
-        read = self.read
-        self.iterators = [it for it in iterators if not read.isdisjoint(it.values)]
-
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        own = {v for it in self.iterators for v in it.values}
-        found = [v for v in super().inputs if v not in own]
-        return (*found, *(v for it in self.iterators for v in it.over.inputs))
-
-
-class While(Loop):
-    """A loop that goes on while a condition holds."""
-
-    __slots__ = ("condition",)
-
-    def __init__(
-        self, condition: Expression, body: list[Any], moves: Sequence[tuple[Value, Value]]
-    ) -> None:
-        super().__init__(body, moves)
-        self.condition = condition
-
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        return (*super().inputs, *self.condition.inputs)
+        own = {it.value for it in self.iterators}
+        own.update(v for node in self.body for v in node.outputs)
+        return (*self.read - own, *(v for it in self.iterators for v in it.over.inputs))
 
 
 class Free(Node):
@@ -251,8 +203,7 @@ class Program(Record):
     """A function: its parameters and its nodes, of which the last one is a Return.
 
     `symbols` are the values that are global: the constants of a Graph. `reuse` says whether names
-    are used again in its outermost block, and values dropped behind their last use. `helper` is a
-    function that it calls.
+    are used again in its outermost block, and values dropped behind their last use.
     """
 
     name: str
@@ -260,11 +211,9 @@ class Program(Record):
     nodes: Sequence[Any]
     symbols: dict[Value, str]
     reuse: bool = False
-    helper: Program | None = None
 
 
 __all__ = [
-    "BUFFER", "FRESH", "INVARIANT", "ROW", "Acquire", "Alloc", "Call", "Copy", "Expression", "For",
-    "Free", "Iterator", "Loop", "Node", "Program", "Release", "Return", "Value", "View", "While",
-    "joined", "listed", "value",
+    "BUFFER", "FRESH", "INVARIANT", "ROW", "Alloc", "Call", "Copy", "Expression", "For", "Free",
+    "Iterator", "Node", "Program", "Return", "Value", "View", "joined", "listed", "value",
 ]  # fmt: skip

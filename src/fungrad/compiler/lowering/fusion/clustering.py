@@ -12,24 +12,23 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
-from fungrad.compiler.lowering.fusion import gather_concat_roll
 from fungrad.compiler.lowering.fusion.output_slices import Part, Readers, put_together
 from fungrad.compiler.lowering.fusion.row_access import (
+    REDUCED,
+    RowAccess,
     axis_of,
     elementwise,
     form,
+    gathers,
     matrix_first,
     multiplies,
     product,
+    taken_apart,
 )
-from fungrad.compiler.lowering.fusion.row_access_type import REDUCED, RowAccess
 from fungrad.compiler.lowering.memory_scheduling import Step, lean
 from fungrad.compiler.passes.rewriter import is_pure
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
-from fungrad.ir.reassociation import regrouping
-from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.facts import is_view
-from fungrad.primitives.primitive import full
 from fungrad.retracing.graph_transforms import effectful
 from fungrad.support.record import Record
 
@@ -64,8 +63,6 @@ class FusionCluster(Record):
     slices: list[int | None]
     outputs: list[Variable]
     made: list[list[Part]]
-    regroup: bool = False
-    """Whether products may be added up without a rounding of each."""
 
     def __repr__(self) -> str:
         made = tuple([part.value for parts in self.made for part in parts])
@@ -155,12 +152,7 @@ def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
         axis = _row_axis(type_.shape) if type_.size >= LARGE else None
         if axis is not None and (axis not in equation.params["axes"] or type_.size >= ALONE):
             return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
-    if gather_concat_roll.rolls(equation) and equation.outputs[0].type.size >= LARGE:
-        shape = equation.outputs[0].type.shape
-        axis = _row_axis(shape)
-        if axis is not None:
-            return gather_concat_roll.form_of_roll(equation, axis), shape[axis]
-    if gather_concat_roll.gathers(equation) and equation.outputs[0].type.size >= LARGE:
+    if gathers(equation) and equation.outputs[0].type.size >= LARGE:
         return form(equation, (None, None), 0), equation.inputs[1].type.size
     if multiplies(equation) and equation.outputs[0].type.size >= LARGE:
         matrix, _ = matrix_first(equation, equation.inputs)
@@ -188,7 +180,7 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
     if all(type_.size < LARGE for type_ in types.values()):
         return _lean(list(graph.equations), graph.outputs)
     finder = _Finder()
-    equations = gather_concat_roll.taken_apart(graph, LARGE)
+    equations = taken_apart(graph, LARGE)
     for equation in equations:
         finder.place(equation)
     read_by = _readers(equations, graph.outputs)
@@ -199,10 +191,8 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
         for (at, length), members in finder.regions.items():
             if at == level:
                 alone = len(members) == 1 and _size(members[0][0]) < ALONE
-                found = members[0][0] if alone else _region(length, members, read_by, absorbed)
-                if isinstance(found, FusionCluster):
-                    found = found._replace(regroup=regrouping(graph))
-                result.append(found)
+                region = None if alone else _region(length, members, read_by, absorbed)
+                result.append(region or members[0][0])
     return _lean(result, graph.outputs)
 
 
@@ -358,30 +348,4 @@ def _made(
     return outputs, made
 
 
-def spare(
-    steps: Sequence[Equation | FusionCluster], outputs: Sequence[Atom], given: Sequence[Variable]
-) -> set[Variable]:
-    """The arrays that nothing but one step reads, which may then write over them.
-
-    Args:
-      steps: of a program.
-      outputs: of the program.
-      given: inputs that the program may write over.
-    """
-    made = [v for step in steps if _makes_arrays(step) for v in step.outputs if v.type.shape]
-    if not given and not made:
-        return set()
-    read = Counter(v for step in steps for v in {id(atom) for atom in step.inputs})
-    read.update(id(atom) for atom in outputs)
-    return {v for v in (*given, *made) if read[id(v)] == 1}
-
-
-def _makes_arrays(step: Equation | FusionCluster) -> bool:
-    """Whether what a step makes is memory of its own, in C order."""
-    if isinstance(step, FusionCluster) or step.primitive is full:
-        return True
-    dot = step.primitive is dot_general and not step.params["batch"][0]
-    return dot and all(atom.type.ndim == 2 for atom in (*step.inputs, *step.outputs))
-
-
-__all__ = ["FusionCluster", "cluster_and_schedule", "spare"]
+__all__ = ["FusionCluster", "cluster_and_schedule"]

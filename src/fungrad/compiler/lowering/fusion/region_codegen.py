@@ -1,43 +1,35 @@
-"""Runs a region block by block, so that its intermediates stay in cache.
+"""Writes the program of a cluster, which runs it tile by tile, so that intermediates stay in cache.
 
-The program of a region is Python source: for each block of rows one line an equation, ufuncs
-writing into buffers of one block that are used again as soon as their value is dead; a reduction
-over the rows is added up from block to block. Blocks are shared among threads. Knows regions, the
-pool and threads. The numbers are those of the same equations unblocked, sums over the rows to
-rounding.
+It is Python source: for each block of rows one line an equation, ufuncs writing into buffers of one
+block that are used again as soon as their value is dead; a reduction over the rows is added up from
+block to block. Blocks are shared among threads. Knows clusters, kernels, the pool and threads. The
+numbers are those of the same equations unblocked, sums over the rows to rounding.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion import layout_assignment
+from fungrad.compiler.lowering.fusion import tile_buffer_assignment
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.in_place_outputs import part_name
-from fungrad.compiler.lowering.fusion.output_slices import Part, filled, reach, rows_of
-from fungrad.compiler.lowering.fusion.row_access_type import REDUCED
+from fungrad.compiler.lowering.fusion.output_slices import Part, reach, rows_of
+from fungrad.compiler.lowering.fusion.row_access import (
+    REDUCED,
+)
 from fungrad.compiler.lowering.fusion.tile_codegen import Block
-from fungrad.compiler.lowering.program_text import defined
-from fungrad.ir.graph import Variable
+from fungrad.compiler.lowering.printer import defined
 from fungrad.runtime import blas_threads, buffer_pool, thread_pool
 
 _keys = itertools.count()
 
 
-def build(
-    region: FusionCluster, spare: Collection[Variable] = ()
-) -> Callable[..., tuple[Any, ...]]:
-    """The function of the region's inputs that returns its outputs.
-
-    Args:
-      region: what it does.
-      spare: inputs that it may write over.
-    """
-    text, namespace = written(region, spare)
+def build(region: FusionCluster) -> Callable[..., tuple[Any, ...]]:
+    """The function of the region's inputs that returns its outputs."""
+    text, namespace = written(region)
     found: Any = defined(text, "<region>", namespace, "region")
     found.cluster = region
     return found  # type: ignore[no-any-return]
@@ -47,13 +39,13 @@ def _part(name: str, axis: int, stop: str) -> str:
     return f"{name}[{':, ' * axis}{stop}]"
 
 
-def written(region: FusionCluster, spare: Collection[Variable] = ()) -> tuple[str, dict[str, Any]]:
+def written(region: FusionCluster) -> tuple[str, dict[str, Any]]:
     """The text of the program of a region, and the names that it reads."""
     namespace: dict[str, Any] = {
         "empty": np.empty,
         "zeros": np.zeros,
         "copyto": np.copyto,
-        "arranged": layout_assignment.arranged,
+        "arranged": tile_buffer_assignment.arranged,
         "share": thread_pool.share,
         "num_threads": thread_pool.num_threads,
         "take": buffer_pool.take,
@@ -61,19 +53,17 @@ def written(region: FusionCluster, spare: Collection[Variable] = ()) -> tuple[st
         "setbufsize": np.setbufsize,
         "key": next(_keys),
     }
-    writer = Block(region, namespace, spare)
-    region = writer.region
+    writer = Block(region, namespace)
     begin, read = _inputs(writer)
     for equation, how in zip(region.equations, region.forms, strict=True):
         writer.write(equation, how)
-    made = _Outputs(writer)
     begin += writer.begin
-    namespace["types"] = made.types
+    made = _Outputs(writer)
     namespace["layout"] = writer.buffers.layout()
     namespace["size"] = buffer_pool.size_of(namespace["layout"])
     namespace["step"] = writer.step
     namespace["shared"] = writer.shared and made.shareable
-    buffer = layout_assignment.buffer(region, writer.step, writer.columns)
+    buffer = tile_buffer_assignment.buffer(region, writer.step, writer.columns)
     before, after = [], []
     if buffer is not None:
         before, after = [f"old = setbufsize({buffer})"], ["setbufsize(old)"]
@@ -94,8 +84,8 @@ def written(region: FusionCluster, spare: Collection[Variable] = ()) -> tuple[st
         namespace["alone"] = blas_threads.alone()
         shared = ["with alone:", *_indented(1, shared)]
     lines += _indented(1, shared)
-    lines += _indented(1, _totals(writer) + made.joined(len(writer.sums)))
-    lines.append(f"    return ({', '.join(f'o{i}' for i in range(len(region.made)))},)")
+    lines += _indented(1, _totals(writer) + made.joined())
+    lines.append(f"    return ({', '.join(f'o{i}' for i in range(len(region.outputs)))},)")
     return "\n".join(lines), namespace
 
 
@@ -133,63 +123,43 @@ class _Outputs:
         self.read: list[str] = []
         self.after: list[str] = []
         self.edges: dict[str, tuple[int, int, int]] = {}
-        self.types: dict[str, Any] = {}
         region = writer.region
         reaches = [reach(parts) for parts in region.made]
         self.shareable = all(last - first <= writer.step for first, last in reaches)
         for number, (whole, parts) in enumerate(zip(region.outputs, region.made, strict=True)):
             if parts[0].axis == REDUCED:
                 continue
-            self.types[f"o{number}"] = whole.type.dtype
-            self._allocate(number, whole, parts)
+            shape, dtype = whole.type.shape, writer.constant(whole.type.dtype)
+            direct = len(parts) == 1 and parts[0].place is None
+            made = "empty" if direct else "zeros"
+            self.begin.append(f"o{number} = {made}({shape}, {dtype})")
+            for i, part in enumerate(parts):
+                if part.place is not None:
+                    self.begin.append(f"w{number}_{i} = o{number}[{_index(part)}]")
             first, last = reaches[number]
             if first == last or not self.shareable:
                 self.read += self._blocks(number, parts)
             else:
-                self._edge(number, whole.type.shape, parts)
-
-    def _allocate(self, number: int, whole: Variable, parts: list[Part]) -> None:
-        """The lines that make an output, zero where no part is written first, and its parts."""
-        o, shape = f"o{number}", whole.type.shape
-        if number in self.writer.targets.over:
-            self.begin.append(f"{o} = x{self.writer.targets.over[number]}")
-            return
-        fresh = [
-            p
-            for i, p in enumerate(parts)
-            if part_name(number, i, parts) in self.writer.targets.fresh
-        ]
-        full = filled(fresh, whole, self.writer.region.length)
-        self.begin.append(f"{o} = {'empty' if full else 'zeros'}({shape}, types['{o}'])")
-        if full:
-            start, axis = fresh[0].offset, fresh[0].axis
-            stop = start + self.writer.region.length
-            self.begin += [f"{_part(o, axis, f':{start}')} = 0"] * (start > 0)
-            self.begin += [f"{_part(o, axis, f'{stop}:')} = 0"] * (stop < shape[axis])
-        for i, part in enumerate(parts):
-            if part.place is not None:
-                name = part_name(number, i, parts)
-                self.begin.append(f"w{name} = {o}[{_index(part)}]")
+                self._edge(number, shape, dtype, parts)
 
     def _blocks(self, number: int, parts: list[Part]) -> list[str]:
         """The lines that name the parts of a block."""
         lines = []
         for i, part in enumerate(parts):
-            name = part_name(number, i, parts)
-            whole = f"o{number}" if part.place is None else f"w{name}"
-            lines.append(f"{name} = {_part(whole, rows_of(part), 'i:j')}")
+            whole = f"o{number}" if part.place is None else f"w{number}_{i}"
+            lines.append(f"q{number}_{i} = {_part(whole, rows_of(part), 'i:j')}")
         return lines
 
-    def _edge(self, number: int, shape: tuple[int, ...], parts: list[Part]) -> None:
+    def _edge(self, number: int, shape: tuple[int, ...], dtype: str, parts: list[Part]) -> None:
         """The lines that name the parts of a block, in the first of a thread those of an edge."""
         first, last = reach(parts)
         e, axis = f"e{number}", parts[0].axis
         lengths = [f"m + {last - first}" if i == axis else str(n) for i, n in enumerate(shape)]
         self.edges[e] = (number, first, last)
-        own = [f"e = zeros(({', '.join(lengths)},), types['o{number}'])"]
+        own = [f"e = zeros(({', '.join(lengths)},), {dtype})"]
         for i, part in enumerate(parts):
             rows = f"{part.offset - first}:{part.offset - first} + m"
-            own.append(f"{part_name(number, i, parts)} = e[{_index(part, rows)}]")
+            own.append(f"q{number}_{i} = e[{_index(part, rows)}]")
         own.append(f"{e} = {_part('e', axis, f':{last - first}')}")
         own.append(f"r{number} = {_part('e', axis, f'{last - first}:')}")
         self.read += ["if i == start > 0:", *_indented(1, own), "else:"]
@@ -197,10 +167,12 @@ class _Outputs:
         rows = _part(f"o{number}", axis, f"i + {last}:j + {last}")
         self.after.append(f"if i == start > 0: {rows} = r{number}")
 
-    def joined(self, before: int) -> list[str]:
+    def joined(self) -> list[str]:
         """The lines that add the edges, which stand behind other results of a thread."""
         lines = []
-        for place, (number, first, last) in enumerate(self.edges.values(), start=before):
+        for place, (number, first, last) in enumerate(
+            self.edges.values(), start=len(self.writer.sums)
+        ):
             axis = self.writer.region.made[number][0].axis
             rows = _part(f"o{number}", axis, f"part[-1] + {first}:part[-1] + {last}")
             lines.append(f"for part in parts[1:]: {rows} += part[{place}]")
@@ -232,7 +204,7 @@ def _inputs(writer: Block) -> tuple[list[str], list[str]]:
         moved = writer.moved(variable, axis)
         if axis is None:
             if moved:
-                order = layout_assignment.memory(variable.type.shape, axis)
+                order = tile_buffer_assignment.memory(variable.type.shape, axis)
                 begin.append(f"x{i} = arranged(x{i}, {order})")
             writer.place[id(variable), axis] = f"x{i}"
             continue

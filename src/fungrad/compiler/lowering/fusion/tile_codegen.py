@@ -1,35 +1,31 @@
-"""The body of a region's program, for one block: which buffer holds which value.
+"""The body of a cluster's program, for one block: which buffer holds which value.
 
 One line an equation; ufuncs write into buffers of one block that are used again as soon as their
-value is dead. Knows regions and kernels; what stands around the body is written by
+value is dead. Knows clusters and kernels; what stands around the body is written by
 region_codegen.py.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion import gather_concat_roll, layout_assignment, tile_size
+from fungrad.compiler.lowering.fusion import tile_buffer_assignment, tile_size
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.fused_kernels import (
-    kernel,
-    negated_sums,
-    sines_with_cosines,
-    sorted_pair,
-    sums_of_products,
-)
-from fungrad.compiler.lowering.fusion.in_place_outputs import Targets
-from fungrad.compiler.lowering.fusion.predication import Masking, joined, sum_where
+from fungrad.compiler.lowering.fusion.fused_kernels import kernel, sines_with_cosines, sorted_pair
 from fungrad.compiler.lowering.fusion.row_access import (
     CASTS,
+    REDUCED,
+    RowAccess,
+    joins,
     matrix_first,
+    moves,
     multiplies,
+    part_indices,
+    taken,
 )
-from fungrad.compiler.lowering.fusion.row_access_type import REDUCED, RowAccess
 from fungrad.compiler.lowering.fusion.tile_buffer_assignment import Buffers
 from fungrad.compiler.lowering.numpy_expressions import as_ufunc
 from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
@@ -39,7 +35,7 @@ from fungrad.primitives.elementwise.family import ARITHMETIC
 from fungrad.primitives.facts import is_view
 from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, transpose
-from fungrad.runtime.kernels import matmul, row_reductions
+from fungrad.runtime.kernels import reductions
 from fungrad.runtime.kernels.elementwise import EXTREMA, SCRATCH, dot
 from fungrad.runtime.thread_pool import num_threads
 
@@ -47,15 +43,13 @@ from fungrad.runtime.thread_pool import num_threads
 class Block:
     """The lines of the body, and where each value stands."""
 
-    def __init__(
-        self, region: FusionCluster, namespace: dict[str, Any], spare: Collection[Variable] = ()
-    ) -> None:
+    def __init__(self, region: FusionCluster, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
         self.shared = tile_size.shared(region)
         self.length = region.length
         self.step = tile_size.length(region, num_threads() if self.shared else 1)
-        self.columns = layout_assignment.in_columns(region, self.step)
-        self.region = region = region if self.columns else joined(region)
+        self.columns = tile_buffer_assignment.in_columns(region, self.step)
+        self.region = region
         self.forms = {id(e): f for e, f in zip(region.equations, region.forms, strict=True)}
         self.place: dict[Any, str] = {}
         self.lines: list[str] = []
@@ -66,10 +60,7 @@ class Block:
         self.alone = False
         """Whether a line calls the BLAS for products that it could take several threads for."""
         self.pairs = sines_with_cosines(region)
-        self.products = sums_of_products(region, self.step, self.columns)
-        self.negated = {} if self.columns else negated_sums(region)
-        joint = (self.pairs, self.products, self.negated)
-        self.elsewhere = {id(e) for found in joint for e in found.values()}
+        self.elsewhere = {id(e) for e in self.pairs.values()}
         root: dict[int, int] = {}
         last: dict[int, int] = {}
         for index, equation in enumerate(region.equations):
@@ -78,28 +69,31 @@ class Block:
             root[id(output)] = root.get(source, source)
             last.update((root.get(id(atom), id(atom)), index) for atom in self._touched(equation))
         self.buffers = Buffers(self.step, self.columns, last, root)
-        self.masking = Masking(self)
-        self.targets = Targets(region, self.pairs, last, root, self.moved)
-        self.targets.write_over(spare, self._by_ufunc)
-        for name, variable, when in self.targets.late():
-            self.buffers.lend(name, variable, 0, when)
+        self.outputs: dict[int, list[tuple[str, bool]]] = {}
+        """The names of blocks of outputs, by the identity of the values that are copied, or added,
+        there.
+        """
+        self.direct: dict[int, str] = {}
+        """The outputs that are made in their places."""
+        for number, parts in enumerate(region.made):
+            for i, part in enumerate(parts):
+                whole = len(parts) == 1 and part.place is None
+                if part.axis != REDUCED:
+                    name = f"q{number}_{i}"
+                    self.outputs.setdefault(id(part.value), []).append((name, not whole))
+                    if whole and not self.moved(part.value, part.axis):
+                        self.direct[id(part.value)] = name
 
     def _touched(self, equation: Equation) -> tuple[Atom, ...]:
         """What is read and made where an equation is done; nothing where another one does it."""
         if id(equation) in self.elsewhere:
             return ()
-        before = self.products.get(id(equation)) or self.negated.get(id(equation))
         partner = self.pairs.get(id(equation))
-        read = equation.inputs if before is None else before.inputs
-        return (*read, *equation.outputs, *(() if partner is None else partner.outputs))
-
-    def _by_ufunc(self, equation: Equation) -> bool:
-        primitive: Any = equation.primitive
-        return primitive.ufunc is not None and kernel(equation, id(equation) in self.pairs) is None
+        return (*equation.inputs, *equation.outputs, *(() if partner is None else partner.outputs))
 
     def moved(self, variable: Variable, axis: int | None) -> bool:
         """Whether a value stands in memory in another order than outside of the region."""
-        return self.columns and layout_assignment.moves(variable.type.shape, axis)
+        return self.columns and tile_buffer_assignment.moves(variable.type.shape, axis)
 
     def constant(self, value: Any) -> str:
         name = f"k{len(self.namespace)}"
@@ -125,9 +119,7 @@ class Block:
 
     def write(self, equation: Equation, how: RowAccess) -> None:
         """Writes the lines of the next equation, and frees the buffers of what it reads last."""
-        if id(equation) in self.products:
-            self._sum_of_product(equation, how)
-        elif id(equation) not in self.elsewhere:
+        if id(equation) not in self.elsewhere:
             self._write(equation, how)
         self.buffers.release(self._touched(equation))
         self.buffers.advance()
@@ -137,12 +129,9 @@ class Block:
         primitive: Any = equation.primitive
         plain = primitive in ARITHMETIC and variable.type.inexact
         dtype = variable.type.dtype if plain else None  # NumPy converts Python's each time
-        source = self.negated.get(id(equation), equation)
-        axes = self.forms[id(source)].inputs
-        arguments = [self.read(a, x, dtype) for a, x in zip(source.inputs, axes, strict=True)]
-        if gather_concat_roll.scatters(equation):
-            self._sum_by_number(equation, arguments)
-        elif how.output == REDUCED:
+        axes = zip(equation.inputs, how.inputs, strict=True)
+        arguments = [self.read(a, axis, dtype) for a, axis in axes]
+        if how.output == REDUCED:
             self._end(equation, self._reduced(equation, arguments))
         elif not self._by_kernel(equation, how, arguments):
             self._by_numpy(equation, how, arguments)
@@ -152,12 +141,10 @@ class Block:
         """Writes the lines of an equation that has rows, and no kernel of ours."""
         (variable,) = equation.outputs
         primitive: Any = equation.primitive
-        if self.masking.write(equation, how, arguments):
-            pass
-        elif multiplies(equation):
+        if multiplies(equation):
             target = self.place[id(variable)] = self.buffers.own(variable, how.output)
             self.lines.append(self._product(equation, arguments, f", out={target}"))
-        elif gather_concat_roll.moves(equation):
+        elif moves(equation):
             self._join(equation, how, arguments)
         elif is_view(equation):
             self._view(equation, how, arguments[0])
@@ -193,18 +180,18 @@ class Block:
 
     def target(self, variable: Variable, axis: int) -> str:
         """Where a value is written: its output, or a buffer."""
-        return self.targets.direct.get(id(variable)) or self.buffers.own(variable, axis)
+        return self.direct.get(id(variable)) or self.buffers.own(variable, axis)
 
     def _hand_on(self, variable: Variable) -> None:
         """Puts a value into the outputs that it was not written to."""
         place = self.place[id(variable)]
-        for name in self.targets.outputs.get(id(variable), ()):
-            if name in self.targets.fresh and name != place:
-                spread = id(variable) in self.spread
-                copy = self.function("spread", row_reductions.spread) if spread else "copyto"
-                self.lines.append(f"{copy}({name}, {place})")
-            elif name != place:
+        for name, added in self.outputs.get(id(variable), ()):
+            if added:
                 self.lines.append(f"{self.function('add', np.add)}({name}, {place}, out={name})")
+            elif name != place:
+                spread = id(variable) in self.spread
+                copy = self.function("spread", reductions.spread) if spread else "copyto"
+                self.lines.append(f"{copy}({name}, {place})")
 
     def _end(self, equation: Equation, text: str) -> None:
         """Adds what `text` makes of a block to what it makes of others."""
@@ -215,86 +202,28 @@ class Block:
         self.lines.append(f"r = {text}")
         self.lines.append(f"{name} = r if {name} is None else {called}({name}, r{place})")
 
-    def _sum_by_number(self, equation: Equation, arguments: list[str]) -> None:
-        """Adds the rows of a block to those of others with their numbers."""
-        name = self.sums.setdefault(id(equation.outputs[0]), f"s{len(self.sums)}")
-        called, axis = (
-            self.function("summed", gather_concat_roll.summed),
-            gather_concat_roll.axis_by_number(equation),
-        )
-        given = f"{', '.join(arguments)}, {axis}, {equation.params['shape']}"
-        self.lines.append(f"{name} = {called}({name}, {given})")
-
     def _join(self, equation: Equation, how: RowAccess, arguments: list[str]) -> None:
-        """Writes rows that are gathered by number, put together from parts, or rolled."""
+        """Writes rows that are gathered by number, or put together from parts."""
         (variable,) = equation.outputs
         target = self.place[id(variable)] = self.target(variable, how.output)
-        if gather_concat_roll.rolls(equation):
-            self._roll(equation, how, arguments[0])
-            return
-        if gather_concat_roll.joins(equation):
-            for place, x in zip(gather_concat_roll.places(equation), arguments, strict=True):
+        if joins(equation):
+            for place, x in zip(part_indices(equation), arguments, strict=True):
                 self.lines.append(f"copyto({target}[{self.constant(place)}], {x})")
             return
         shape, axes = variable.type.shape, tuple(range(variable.type.ndim))
-        order = layout_assignment.memory(shape, how.output) if self.columns else axes
-        called = self.function("taken", gather_concat_roll.taken)
+        order = tile_buffer_assignment.memory(shape, how.output) if self.columns else axes
+        called = self.function("taken", taken)
         self.lines.append(f"{called}({', '.join(arguments)}, {how.output}, {order}, {target})")
-
-    def _roll(self, equation: Equation, how: RowAccess, x: str) -> None:
-        """Writes the rows of an array that is rolled, or finds them where they stand."""
-        (variable,), params = equation.outputs, equation.params
-        (shift,), (axis,) = params["shifts"], params["axes"]
-        target, whole = self.place[id(variable)], how.inputs[0] is None
-        rows = "i, j" if whole else f"0, {variable.type.shape[axis]}"
-        given = f"({x}, {shift}, {axis}, {rows}, {target})"
-        if whole and id(variable) not in self.targets.direct:
-            name = self.place[id(variable)] = f"t{len(self.lines)}"
-            self.lines.append(
-                f"{name} = {self.function('rolled', gather_concat_roll.rolled)}{given}"
-            )
-        else:
-            self.lines.append(f"{self.function('roll_into', gather_concat_roll.roll_into)}{given}")
 
     def _reduced(self, equation: Equation, arguments: list[str]) -> str:
         """The text of what an equation that ends the rows makes of a block."""
         if multiplies(equation):
             return self._product(equation, arguments)
-        if equation.primitive is sum_where:
-            return self.masking.summed(equation, self.forms[id(equation)], arguments)
         if equation.primitive is dot_general:
             return f"{self.function('dot', dot)}({', '.join(arguments)})"
         ufunc = equation.primitive.reduces
         called = self.function(ufunc.__name__, ufunc)
         return f"{called}.reduce({arguments[0]}, {equation.params['axes']})"
-
-    def _sum_of_product(self, equation: Equation, how: RowAccess) -> None:
-        """Writes the lines of the sum of a product, which is not made."""
-        product = self.products[id(equation)]
-        form = self.forms[id(product)]
-        x, *others = (
-            self.read(a, axis)
-            for a, axis in zip(product.inputs, form.inputs, strict=True)
-            if not isinstance(a, Literal)  # the 2 of a square
-        )
-        y = others[0] if others else x
-        both = f"{self.function('vecdot', np.vecdot)}({x}, {y}"
-        if how.output == REDUCED:
-            self._end(equation, f"{self.function('add', np.add)}.reduce({both}), None)")
-            return
-        (variable,), (axis,) = equation.outputs, equation.params["axes"]
-        target = self.place[id(variable)] = self.target(variable, how.output)
-        if not self.columns:
-            self.lines.append(f"{both}, out={target})")
-            self._hand_on(variable)
-            return
-        (scratch,) = self.buffers.scratch(variable, how.output, 1)
-        times, plus = self.function("multiply", np.multiply), self.function("add", np.add)
-        for k in range(product.outputs[0].type.shape[axis]):
-            at = self.constant((*[slice(None)] * axis, k))
-            self.lines.append(f"{times}({x}[{at}], {y}[{at}], out={scratch if k else target})")
-            self.lines += [f"{plus}({target}, {scratch}, out={target})"] * (k > 0)
-        self._hand_on(variable)
 
     def _product(self, equation: Equation, given: list[str], rest: str = "") -> str:
         """The text of a product of matrices, by rows or over them, with more arguments."""
@@ -306,7 +235,7 @@ class Block:
         if axis is None:
             y = self._matrix(y, self.step * second.type.size)
         self.alone = True
-        called = matmul.product(second.type.ndim) if second.type.size > 1 else np.matmul
+        called = reductions.product(second.type.ndim) if second.type.size > 1 else np.matmul
         return f"{self.function(called.__name__, called)}({x}, {y}{rest})"
 
     def _matrix(self, text: str, terms: int) -> str:
@@ -314,7 +243,7 @@ class Block:
         name = self.matrices.get(text)
         if name is None:
             name = self.matrices[text] = f"c{len(self.matrices)}"
-            arranged = matmul.second(terms)
+            arranged = reductions.second(terms)
             self.begin.append(f"{name} = {self.function(arranged.__name__, arranged)}({text})")
         return name
 
@@ -328,7 +257,7 @@ class Block:
             text = f"{source}.transpose({equation.params['axes']})"
         elif primitive is broadcast_to:
             text = f"{self.function('broadcast_to', np.broadcast_to)}({source}, {shape})"
-            if row_reductions.spreads(equation) and not self.columns:
+            if reductions.spreads(equation) and not self.columns:
                 self.spread.add(id(variable))
         elif primitive is getitem:
             text = f"{source}[{self.constant(equation.params['index'].entries)}]"
@@ -356,22 +285,19 @@ class Block:
         called = self.function(ufunc.__name__, ufunc)
         real = x.type.dtype.char in "fd" and not self.columns and setting() != "numpy"
         last = real and axes == (len(shape) - 1,)
-        places = row_reductions.terms(shape, axes) if real else None
+        places = reductions.terms(shape, axes) if real else None
         term = variable.type.size * self.step // self.length
-        if places is not None and term >= row_reductions.ENOUGH:
-            by_terms = self.function("by_terms", row_reductions.by_terms)
+        if places is not None and term >= reductions.ENOUGH:
+            by_terms = self.function("by_terms", reductions.by_terms)
             text = f"{by_terms}({called}, {source}, {self.constant(places)}, {target})"
         elif last and ufunc is np.add and shape[-1] > 1:
-            sign = -1.0 if id(equation) in self.negated else 1.0
-            ones = self.constant(np.full(shape[-1], sign, x.type.dtype))
-            row_sums = row_reductions.row_sums(len(shape))
+            ones = self.constant(np.ones(shape[-1], x.type.dtype))
+            row_sums = reductions.row_sums(len(shape))
             text = f"{self.function(row_sums.__name__, row_sums)}({source}, {ones}, out={target})"
             self.alone |= row_sums is np.matmul
         elif last and ufunc in EXTREMA:
-            name = f"n{len(self.lines)}"
             by_places = self.function(EXTREMA[ufunc].__name__, EXTREMA[ufunc])
-            text = f"{name} = {by_places}({source}, {target})"
-            self.masking.attain(variable, x, name)
+            text = f"{by_places}({source}, {target})"
         else:
             text = f"{called}.reduce({source}, {axes}, None, {target})"
         self.lines.append(text)

@@ -10,12 +10,11 @@ from typing import Any
 
 from fungrad.compiler.lowering.fusion import row_access
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.row_access import multiplies
-from fungrad.compiler.lowering.fusion.row_access_type import REDUCED
+from fungrad.compiler.lowering.fusion.row_access import REDUCED, multiplies
 from fungrad.ir.graph import Equation
 from fungrad.primitives.facts import is_arithmetic, is_view
 from fungrad.runtime.blas_threads import single_in_regions
-from fungrad.runtime.kernels.matmul import one_thread
+from fungrad.runtime.kernels.reductions import one_thread
 from fungrad.runtime.thread_pool import PAGE, num_threads
 
 BLOCK = 32_768

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.program_text import defined
+from fungrad.compiler.lowering.printer import defined
 from fungrad.compiler.lowering.scalar.emitter import (
     BOOL,
     DTYPES,

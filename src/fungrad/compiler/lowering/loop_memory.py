@@ -2,38 +2,34 @@
 
 A buffer is used again when what stood there is dead. Views of what is the same memory in all
 iterations stand before the loop (loop-invariant code motion); of rows, the loop iterates over the
-stack that is viewed so. Knows the lowering of equations and liveness.
+stack that is viewed so. A value has memory of its own, or it may be a view of what it was made of:
+liveness is that of memory in place of values. Knows the lowering of equations.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop, Operand
-from fungrad.compiler.lowering.liveness import AliasLiveness
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.program import (
     BUFFER,
     INVARIANT,
     ROW,
     Alloc,
     Call,
-    Copy,
     Expression,
     Iterator,
     Value,
     View,
 )
-from fungrad.ir.graph import Graph, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
 from fungrad.ir.types import Type
+from fungrad.primitives.elementwise.family import select
 from fungrad.support.record import Record
-
-TINY = 1 << 8
-"""Arrays of no more elements are copied in less time than broadcasting takes."""
 
 
 class ViewForm(Record):
@@ -61,7 +57,7 @@ class LoopMemory(ArrayLowering):
     def __init__(
         self, body: Graph, lower_loop: LowerLoop, consts: Sequence[Variable], carried: int
     ) -> None:
-        super().__init__(body, lower_loop, None)  # rows and buffers are the loop's to write over
+        super().__init__(body, lower_loop)
         self.liveness = AliasLiveness(self.steps, body, carried)
         self.at = 0
         """Which step is being lowered."""
@@ -77,8 +73,6 @@ class LoopMemory(ArrayLowering):
         self.free: dict[Any, list[Value]] = {}
         self._views: dict[tuple[Value, str], Value] = {}
         """Views that stand outside of the body, by what they view and how."""
-        self._broadcasts: dict[tuple[Variable, tuple[int, ...]], Value] = {}
-        """Where values stand as broadcasting repeats them."""
 
     def lower(self) -> None:
         """Adds the nodes of all steps; behind each the buffers of what is dead are free again."""
@@ -92,7 +86,7 @@ class LoopMemory(ArrayLowering):
     def row(self, rows: Expression, stem: str = "y_") -> Value:
         """A value that iterates over a stack."""
         found = Value(stem, ROW, rows)
-        self.iterators.append(Iterator((found,), rows))
+        self.iterators.append(Iterator(found, rows))
         return found
 
     def hoisted_view(self, source: Value, text: str) -> Value:
@@ -118,22 +112,6 @@ class LoopMemory(ArrayLowering):
             found = self.row(source.rows.then(form.stacked), source.stem)
             self._views[source, form.one] = found
         return found, ""
-
-    def broadcast(self, atom: Variable, shape: tuple[int, ...]) -> Value:
-        """A value, repeated as broadcasting does: a ufunc takes a third of the time then. Large
-        ones are not.
-        """
-        found, size = self.value(atom), math.prod(shape)
-        if atom in self.fixed and size <= costs.small_array:
-            repeat = self.constant("broadcast_to", np.broadcast_to)
-            return self.hoisted_view(found, f"{repeat}({{0}}, {shape}).copy()")
-        if atom in self.fixed or atom.type.weak or size > TINY:
-            return found
-        whole = self._broadcasts.get((atom, shape))
-        if whole is None:
-            whole = self._broadcasts[atom, shape] = self.buffer(Type(shape, atom.type.dtype))
-            self.nodes.append(Copy("{0}[...] = {1}", (whole, found)))
-        return whole
 
     # --- buffers --------------------------------------------------------------------------------
 
@@ -170,4 +148,67 @@ class LoopMemory(ArrayLowering):
         self.call(text, [*operands, out], out, Call)
 
 
-__all__ = ["COLUMN", "ROW_VECTOR", "TRANSPOSED", "LoopMemory", "ViewForm"]
+_NOTHING: frozenset[Variable] = frozenset()
+
+
+def by_ufunc(equation: Equation) -> bool:
+    """Whether an equation is one ufunc, and makes an array."""
+    primitive: Any = equation.primitive
+    ufunc = primitive.ufunc
+    if ufunc is None or ufunc.nout != 1 or primitive is select or equation.params:
+        return False
+    return bool(equation.outputs[0].type.shape)
+
+
+def owns(step: Equation | FusionCluster) -> bool:
+    """Whether what a step makes is no view of what it reads."""
+    return (
+        isinstance(step, FusionCluster)
+        or step.primitive.fresh
+        or step.primitive.reduces is not None
+        or by_ufunc(step)
+    )
+
+
+class _Access(Record):
+    """The memory that a step reads, and the memory of its outputs."""
+
+    inputs: frozenset[Variable]
+    outputs: Sequence[Variable]
+
+
+class AliasLiveness:
+    """Of the steps of a loop's body, whose first `n` outputs are what the next iteration finds."""
+
+    def __init__(self, steps: Sequence[Equation | FusionCluster], graph: Graph, n: int) -> None:
+        self._bases: dict[Variable, frozenset[Variable]] = {}
+        accesses = []
+        for step in steps:
+            read = _NOTHING.union(*map(self.bases, step.inputs))
+            accesses.append(_Access(read, step.outputs))
+            aliased = _NOTHING if owns(step) else read
+            for v in step.outputs:
+                self._bases[v] = aliased | {v}
+        self.carried = _NOTHING.union(*map(self.bases, graph.outputs[:n]))
+        """The memory that the next iteration may find."""
+        kept = _NOTHING.union(*map(self.bases, graph.outputs))
+        self.ended: list[list[Variable]] = list(last_uses(accesses, kept))
+        """The memory that is needed no more behind each step."""
+
+    def bases(self, atom: Atom) -> frozenset[Variable]:
+        """The values in whose memory a value may stand."""
+        if not isinstance(atom, Variable):
+            return _NOTHING
+        return self._bases.get(atom) or frozenset([atom])
+
+
+__all__ = [
+    "COLUMN",
+    "ROW_VECTOR",
+    "TRANSPOSED",
+    "AliasLiveness",
+    "LoopMemory",
+    "ViewForm",
+    "by_ufunc",
+    "owns",
+]

@@ -2,51 +2,41 @@
 
 What an iteration adds to a stack is written there as it is made. Other values have buffers, which
 what comes later uses again; views of these stand before the loop. Knows the IR and the memory of
-loops; stack_reuse.py keeps small stacks for the next call.
+loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.array_lowering import LowerLoop, Runner, donatable
+from fungrad.compiler.lowering.array_lowering import LowerLoop, Runner
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.tile_size import BLOCK
-from fungrad.compiler.lowering.loops.loop_buffer_assignment import TRANSPOSED
-from fungrad.compiler.lowering.loops.out_argument_calls import out_call
-from fungrad.compiler.lowering.loops.output_placement import OutputPlacement
+from fungrad.compiler.lowering.loop_memory import TRANSPOSED
 from fungrad.compiler.lowering.numpy_expressions import expressed
+from fungrad.compiler.lowering.output_placement import OutputPlacement, out_call
 from fungrad.compiler.lowering.program import (
     BUFFER,
     FRESH,
-    Acquire,
     Alloc,
     Copy,
     Expression,
     For,
     Free,
-    Iterator,
     Program,
-    Release,
     Return,
     Value,
-    joined,
     listed,
     value,
 )
 from fungrad.compiler.lowering.scalar.scalar_program import program
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.compiler.passes.rewriter import is_pure
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Variable, last_uses
 from fungrad.primitives.facts import is_view
-from fungrad.primitives.movement.reshape_broadcast_cast import (
-    reshape,
-    transpose,
-)
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
 from fungrad.primitives.movement.scatter import index_add
-from fungrad.runtime.stack_reuse import COUNTED, Shelf
 
 DROPPED = 1 << 10
 """Values of fewer elements are not dropped before the next iteration replaces them."""
@@ -54,15 +44,12 @@ BYTES, VIEWS = 1 << 19, 1 << 13
 """The most bytes of the stacks that a program keeps, and the most views of their rows."""
 
 
-def lower(
-    equation: Equation, donated: Collection[Variable], shared: bool, lower_loop: LowerLoop
-) -> Runner | None:
-    """The program of a scan, a function that returns its outputs; None where an iteration is better
-    done on numbers.
+def lower(equation: Equation, shared: bool, lower_loop: LowerLoop) -> Runner | None:
+    """The program of a scan, a function that returns its outputs; None of other equations, and
+    where an iteration is better done on numbers.
 
     Args:
       equation: the scan.
-      donated: inputs that may be written over.
       shared: whether outputs may be views of one array.
       lower_loop: lowers the loops of its body.
     """
@@ -71,9 +58,7 @@ def lower(
     body = optimised(equation.params["body"])
     if program(body, _unused) is not None:
         return None
-    constants = equation.params["counts"][0]
-    given = {place - constants for place in donatable(equation.inputs, donated)}
-    return _ScanLowering(body, equation.params, shared, given, lower_loop).scan()
+    return _ScanLowering(body, equation.params, shared, lower_loop).scan()
 
 
 def _unused(*args: Any) -> Any:
@@ -94,7 +79,7 @@ class _ScanLowering(OutputPlacement):
         arrays = [Value("x_") for _ in self.xs]
         for x, array in zip(self.xs, arrays, strict=True):
             self.values[x] = self.row(self.ordered(value(array)), "v")
-        results = self.place()
+        results = self.results()
         self.lower()
         for text, memory, atom in self.epilogue:
             self.call(text, [*memory, self.read(atom)], kind=Copy)
@@ -105,11 +90,8 @@ class _ScanLowering(OutputPlacement):
 
     def moves(self) -> list[tuple[Value, Value]]:
         """The carried values, and what they are in the next iteration."""
-        moves = [
-            (self.value(carry), self.bound(after))
-            for carry, after in zip(self.carry, self.after, strict=True)
-        ]
-        return moves + [(after, carry) for carry, after in moves if after in self.alternating]
+        pairs = zip(self.carry, self.after, strict=True)
+        return [(self.value(carry), self.bound(after)) for carry, after in pairs]
 
     def freed(self, moves: Sequence[tuple[Value, Value]]) -> list[Any]:
         """The nodes of the body, which drop large arrays behind their last use."""
@@ -129,42 +111,11 @@ class _ScanLowering(OutputPlacement):
         return nodes
 
     def program(self, parameters: Sequence[Value], loop: For, results: list[Expression]) -> Program:
-        """The program; it keeps small stacks, and the views of their rows."""
+        """The program."""
         allocs: list[Any] = [Alloc(self.empty(t), (), [v]) for v, t in self.stacks.items()]
-        release: list[Any] = []
-        helper = None
-        rows = [it for it in loop.iterators if not self.stacks.keys().isdisjoint(it.over.inputs)]
-        if rows and self.keeps(len(rows)):
-            namespace = self.symbols.namespace
-            cache = Shelf(lambda: namespace["make"]())
-            namespace.update(take=cache.take, give=cache.give)
-            stacks = joined([value(v) for v in self.stacks])
-            views = joined([iterator.over for iterator in rows])
-            made = Expression(
-                f"({stacks.text},), list(zip({views.text}))", stacks.inputs + views.inputs
-            )
-            helper = Program("make", (), [*allocs, Return(made)], self.globals)
-            held, items = Value("held_"), Value("rows_")
-            allocs = [Acquire("take()", (), [held, items, *self.stacks])]
-            release = [Release("give({0})", [held])]
-            both = Iterator(tuple(v for it in rows for v in it.values), value(items), packed=True)
-            loop.iterators = [*(it for it in loop.iterators if it not in rows), both]
-            # Who changes the shape of a result in place does not change that of what is kept.
-            results = [e.then("[:]") if e.text == "{}" else e for e in results]
         ends = [*map(self.end, self.carry, self.after), *results]
-        nodes = [*allocs, *self.preheader, loop, *release, Return(listed(ends))]
-        return Program("run", parameters, nodes, self.globals, helper=helper)
-
-    def keeps(self, rows: int) -> bool:
-        """Whether stacks are small, and no step gives a view of a row of theirs to anybody."""
-        types = self.stacks.values()
-        small = (
-            sum(t.size * t.dtype.itemsize for t in types) <= BYTES and rows * self.length <= VIEWS
-        )
-        plain = all(map(is_pure, self.graph.equations)) and not any(
-            t.dtype.hasobject for t in types
-        )
-        return COUNTED and small and plain
+        nodes = [*allocs, *self.preheader, loop, Return(listed(ends))]
+        return Program("run", parameters, nodes, self.globals)
 
     def end(self, carry: Variable, after: Atom) -> Expression:
         """The expression of a carry behind the loop: a view of nothing."""
@@ -184,12 +135,6 @@ class _ScanLowering(OutputPlacement):
         found = self.view(equation)
         if found is not None:
             self.values[output] = found
-        elif output in self.parts:
-            self.values[output], places = self.parts[output]
-            for place, atom in zip(places, equation.inputs, strict=True):
-                operand = self.read(atom)
-                if operand is not place:
-                    self.call("{0}[...] = {1}", [place, operand], kind=Copy)
         elif not self.written(equation):
             super().equation(equation)
 

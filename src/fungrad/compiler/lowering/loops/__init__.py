@@ -1,1 +1,0 @@
-"""Scans and while_loops as Python loops that write in place."""

@@ -272,3 +272,22 @@ def test_chains_deeper_than_pythons_stack(native: None) -> None:
     jitted = fg.jit(f)
     assert jitted.lower(x).native
     assert np.array_equal(jitted(x), f(x))
+
+
+def test_threads_and_items_read_ahead_change_no_bit_of_columns(native: None) -> None:
+    def f(a: Any) -> Any:
+        e = np.exp(a - np.max(a, axis=0, keepdims=True))
+        return e / np.sum(e, axis=0), np.log(np.sum(e, axis=0))
+
+    a = np.random.default_rng(0).normal(size=(7, 16_001))
+    jitted, before = fg.jit(f), fg.config.num_threads
+    assert "prefetch" in jitted.lower(a).native
+    found = []
+    for threads in (1, 2, 4):
+        fg.config.num_threads = threads
+        found.append([np.array(x) for x in jitted(a)])
+    fg.config.num_threads = before
+    for results in found:
+        for x, first, expected in zip(results, found[0], f(a), strict=True):
+            assert np.array_equal(x, first)
+            np.testing.assert_allclose(x, expected, rtol=1e-14, atol=1e-14)

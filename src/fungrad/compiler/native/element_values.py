@@ -23,13 +23,15 @@ from fungrad.compiler.native.index_maps import (
     flat,
     loops_of,
 )
-from fungrad.compiler.native.llvm_ir import Function, Value
+from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.refused import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 
 Box = Sequence[tuple[int, int]]
 """For each loop from where to where it runs."""
 Key = tuple[int, Place]
+AHEAD = 2
+"""So many steps of lanes across columns memory is asked for before it is read."""
 GATHERED = 32_768
 """The most elements of an array whose lanes are read one by one."""
 
@@ -138,6 +140,9 @@ class Body:
       box: where the loops run; None where each element looks at the limits.
       lanes: along the last loop.
       outer: the Body around the loops that run here: it has the values of its indices already.
+
+    Attributes:
+      ahead: whether memory of the next lanes is asked for ahead of them.
     """
 
     def __init__(
@@ -152,6 +157,7 @@ class Body:
     ) -> None:
         self.source, self.maps, self.code = source, maps, code
         self.index, self.box, self.lanes, self.outer = index, box, lanes, outer
+        self.ahead = False
         self.memo: dict[Key, Value] = {}
         self.pointers: dict[int, Value] = {}
         self.last = len(maps.lengths) - 1
@@ -318,7 +324,7 @@ class Body:
             if len(strides) != 1 or strides[0][1] != 1 or abs(strides[0][0]) != 1:
                 return self._gathered(atom, place, lanes, strides)
         memory = "i8" if type == "i1" else type
-        x = code.load(self.address(array, type, shape, place), memory, lanes)
+        x = code.load(self.near(self.address(array, type, shape, place), memory), memory, lanes)
         if lanes > 1 and strides[0][0] < 0:
             x = reversed_lanes(code, x)
         return code.compare("ne", x, 0) if type == "i1" else x
@@ -345,7 +351,14 @@ class Body:
         x, type = self.spread(x, lanes), x.type
         if type == "i1":
             x = self.code.convert("zext", x, "i8")
-        self.code.store(x, self.address(array, type, shape, place))
+        self.code.store(x, self.near(self.address(array, type, shape, place), x.type, True))
+
+    def near(self, at: Value, type: str, writes: bool = False) -> Value:
+        """A pointer; what lies AHEAD of it is brought near where the next lanes run there."""
+        size = self.lanes * size_of(type)
+        for line in range(0, size if self.ahead else 0, 64):
+            self.code.prefetch(self.code.at(at, AHEAD * size + line), writes)
+        return at
 
 
 def reversed_lanes(code: Function, x: Value) -> Value:

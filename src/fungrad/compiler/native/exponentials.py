@@ -144,8 +144,19 @@ def cosh(code: Function, x: Value) -> Value:
 
 
 def tanh(code: Function, x: Value) -> Value:
-    s, c, _ = hyperbolic(code, clamped(code, code.fabs(x), 0.0, 22.0))
-    return code.copysign(quotient(code, s, c), x)
+    """t / (t + 2), or 1 - 2 / (t + 2), of t = expm1(2 |x|)."""
+    a = clamped(code, code.fabs(x), 0.0, 22.0)
+    k, r, low = reduced(code, code.add(a, a))
+    s = power_of_two(code, k)
+    tail = code.fma(code.mul(r, r), code.polynomial(EXP, r), low)
+    y, rest = fast_sum(code, code.sub(s, 1.0), code.mul(s, r))
+    t = code.add(y, code.fma(s, tail, rest))
+    d = code.add(t, 2.0)
+    small = code.compare("olt", a, 1.0)
+    zero = code.constant(0.0, x.type, x.lanes)
+    below = d, code.sub(t, code.sub(d, 2.0))
+    q = quotient(code, (code.select(small, t, 2.0), zero), below)
+    return code.copysign(code.select(small, q, code.sub(1.0, q)), x)
 
 
 def sigmoid(code: Function, x: Value) -> Value:

@@ -309,6 +309,11 @@ class Function:
     def store(self, value: Value, pointer: Value, align: int = 0) -> None:
         self.raw(f"store {value}, ptr {pointer.text}, align {align or size_of(value.type)}")
 
+    def prefetch(self, pointer: Value, writes: bool) -> None:
+        """Has memory brought near; it need not be there."""
+        self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.raw(f"call void @llvm.prefetch.p0({pointer}, i32 {int(writes)}, i32 3, i32 1)")
+
     # Constants and lanes.
 
     def constant(self, number: Any, type: str, lanes: int | None = None) -> Value:

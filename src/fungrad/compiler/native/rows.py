@@ -26,6 +26,10 @@ from fungrad.ir.graph import Atom, Graph
 KEPT = 0.4
 """Nanoseconds of a value, and of what it is made of, from which on it is kept for later phases."""
 
+FAR = 100_000
+"""Elements from which on the rows of columns are too far apart for the processor to foresee them:
+memory is asked for ahead."""
+
 
 class RowNest(Nest):
     """Items and the reduced loops within them.
@@ -44,7 +48,8 @@ class RowNest(Nest):
         self.outer = [i for i in range(len(lengths)) if i not in self.inner]
         self.along = self.inner[-1] == len(lengths) - 1
         self.size = math.prod([lengths[i] for i in self.inner])
-        self.lanes = self.register * (2 if self.heavy else 1)
+        self.far = not self.along and self.elements > FAR
+        self.lanes = self.register * (4 if self.heavy and self.far else 2 if self.heavy else 1)
         while self.lanes > lengths[-1]:
             self.lanes //= 2
         self.items = math.prod([lengths[i] for i in self.outer])
@@ -185,6 +190,7 @@ class RowNest(Nest):
         def step(index: dict[int, Value], fresh: Value | None) -> None:
             body = Body(self.source, self.maps, code, {**outer.index, **index}, self.box,
                         self.lanes, outer)  # fmt: skip
+            body.ahead = self.far
             for key in self.kept:
                 if now in self.needed[key] and now > min(self.needed[key]):
                     body.memo[key] = self.buffered(body, key)

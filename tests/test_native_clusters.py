@@ -11,8 +11,10 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import fungrad as fg
+from fungrad import lax
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
+from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
 from fungrad.tracing.interpreter import evaluate
@@ -24,14 +26,19 @@ def graph_of(f: Callable[..., Any], *args: Any) -> Graph:
     return optimised(fg.jit(f).lower(*args).graph)
 
 
+def taken(cluster: Graph) -> Callable[..., Any] | None:
+    """What runs a cluster that loops over arrays can do."""
+    try:
+        fused_kernel(cluster)
+    except Refused:
+        return None
+    return lambda *xs: evaluate(cluster, xs)
+
+
 def clustered(f: Callable[..., Any], *args: Any) -> tuple[int, list[str]]:
     """How many clusters a function has, and the names of what is left to NumPy."""
 
-    def make(cluster: Graph) -> Callable[..., Any]:
-        fused_kernel(cluster)
-        return lambda *xs: evaluate(cluster, xs)
-
-    mixed = with_clusters(graph_of(f, *args), make)
+    mixed = with_clusters(graph_of(f, *args), taken)
     assert mixed is not None
     names = [equation.primitive.name for equation in mixed.equations]
     for x, y in zip(evaluate(mixed, args), evaluate(graph_of(f, *args), args), strict=True):
@@ -166,3 +173,55 @@ def test_outer_products_are_no_reductions(native: None) -> None:
     x, y, z = np.ones(70), np.arange(90.0), np.ones((90, 90))
     f = fg.jit(lambda x, y, z: (np.tensordot(x, y, 0), z @ np.sin(z) + 1.0))
     np.testing.assert_array_equal(f(x, y, z)[0], np.outer(x, y))
+
+
+def smoothed(x: Any) -> Any:
+    return lax.scan(lambda c, v: (c * 0.5 + v, c * v), 0.0, np.sort(x))[1]
+
+
+def gathered(x: Any, places: Any) -> Any:
+    return lax.scan(lambda c, i: (c * 0.5 + x[i], None), 0.0, places)[0]
+
+
+def test_loops_beside_what_is_numpys_are_native(native: None) -> None:
+    x = rng.normal(size=300)
+    places = rng.integers(0, 300, 100)
+    check(smoothed, x)
+    check(fg.grad(lambda x: np.sum(smoothed(x) ** 2)), x)
+    check(gathered, x, places)
+    check(fg.grad(gathered), x, places)
+    assert "sort" in fg.jit(smoothed).lower(x).refused[0]
+
+
+def pendulums(k: Any, y: Any) -> Any:
+    def step(_: Any, y: Any) -> Any:
+        return y + 0.01 * np.stack([y[1], -k * np.sin(y[0])])
+
+    return np.sum(lax.fori_loop(0, 30, step, y) ** 2)
+
+
+def recurrent(w: Any, u: Any, xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        z = x @ w + h @ u
+        h = np.tanh(z) * h + (1.0 - np.tanh(z)) / (1.0 + np.exp(-z))
+        return h, h
+
+    return np.sum(lax.scan(step, np.zeros(u.shape[0]), xs)[1] ** 2)
+
+
+def inner(f: Any, *args: Any) -> Any:
+    """The equations of the body of the loop of a function, with calls of clusters."""
+    mixed = with_clusters(graph_of(f, *args), taken)
+    assert mixed is not None
+    (loop,) = [e for e in mixed.equations if e.primitive.name == "scan"]
+    return loop.params["body"].equations
+
+
+def test_bodies_of_loops_over_arrays_are_mixed_graphs(native: None) -> None:
+    k, y = rng.uniform(0.5, 1.5, 400), rng.normal(size=(2, 400))
+    w, u, xs = (rng.normal(size=shape) * 0.2 for shape in ((8, 60), (60, 60), (20, 8)))
+    check(pendulums, k, y)
+    check(fg.grad(pendulums), k, y)
+    check(recurrent, w, u, xs)
+    check(fg.grad(recurrent, argnums=(0, 1)), w, u, xs, tolerance=1e-10)
+    assert [e.primitive.name for e in inner(pendulums, k, y)].count("native_cluster") == 2

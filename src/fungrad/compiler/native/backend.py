@@ -24,7 +24,8 @@ from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive
 
-GENERATORS: list[Callable[[Graph], Kernel]] = [scalar_kernel, fused_kernel]
+Generator = Callable[[Graph], Kernel]
+GENERATORS: list[Generator] = [scalar_kernel, fused_kernel]
 """What makes kernels of Graphs, in the order in which they are asked; each raises Refused for what
 it does not know.
 """
@@ -66,13 +67,15 @@ class Native(Backend):
             weigh(graph, kernel)
         return entry.callable(kernel, fallback)
 
-    def _native(self, graph: Graph, fallback: Later) -> Runner | None:
+    def _native(
+        self, graph: Graph, fallback: Later, generators: Sequence[Generator] | None = None
+    ) -> Runner | None:
         """The native program of a Graph; None where it runs on NumPy."""
         if not usable():
             return None
         refused: list[str] = []
         graph.derived["refused"] = refused
-        for generator in GENERATORS:
+        for generator in GENERATORS if generators is None else generators:
             try:
                 return self._built(graph, generator(graph), fallback)
             except Refused as reason:
@@ -85,10 +88,16 @@ class Native(Backend):
             return None
         programs: list[Runner] = []
 
-        def make(cluster: Graph) -> Runner:
-            on_numpy = Later(functools.partial(build, cluster))
-            programs.append(self._built(cluster, fused_kernel(cluster), on_numpy))
-            return programs[-1]
+        def make(cluster: Graph) -> Runner | None:
+            loop = len(cluster.equations) == 1 and cluster.equations[0].primitive.multiple
+            generators = GENERATORS[:1] if loop else GENERATORS[1:]
+            found = self._native(cluster, Later(functools.partial(build, cluster)), generators)
+            if found is None:
+                refused = [*graph.derived["refused"], *cluster.derived["refused"]]
+                graph.derived["refused"] = list(dict.fromkeys(refused))
+            else:
+                programs.append(found)
+            return found
 
         mixed = with_clusters(graph, make)
         if mixed is None:

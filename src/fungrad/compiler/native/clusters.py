@@ -1,9 +1,10 @@
 """Mixed Graphs: what loops over arrays can do is native, cluster by cluster; NumPy does the rest.
 
 A cluster becomes one equation, which calls its native program; the Graph of these and of what is
-left is compiled as any other is. Every equation gets a level: those of clusters odd ones, all
-others even ones, so that what stands on one level needs nothing of a later one. The equations of an
-odd level that read each other are a cluster.
+left is compiled as any other is. A loop is a cluster of its own; of one that is refused the body is
+a mixed Graph. Every other equation gets a level: those of clusters odd ones, all others even ones,
+so that what stands on one level needs nothing of a later one. The equations of an odd level that
+read each other are a cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
-from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.control_flow.scan import scan
+from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
 from fungrad.primitives.primitive import Primitive
 
@@ -24,47 +27,61 @@ LEAST = 4_096
 MOST = 24
 """Kernels of one Graph."""
 Runner = Callable[..., Any]
-Make = Callable[[Graph], Runner]
-"""The native program of a Graph; raises Refused."""
+Make = Callable[[Graph], Runner | None]
+"""The native program of a Graph; None where it is refused."""
 
 
-def with_clusters(graph: Graph, make: Make) -> Graph | None:
+def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
     """The Graph with a call of a native program in the place of each cluster; None without any.
 
     Args:
       graph: the Graph, after the passes.
       make: makes native programs.
+      least: results of its equations, from which on a cluster is made.
     """
     if any(map(effectful, graph.equations)):
         return None
-    calls = _Calls(graph, make)
+    calls = _Calls(graph, make, least)
     for members in sorted(_clusters(graph, graph.equations, 0), key=_work, reverse=True):
         calls.take(members, 0)
-    if not calls.found:
+    within: dict[int, Equation] = {}
+    for equation in graph.equations:
+        if equation.primitive in (scan, while_loop) and not calls.add([equation]):
+            body = with_clusters(optimised(equation.params["body"]), make, LEAST // 8)
+            if body is not None:
+                params = {**equation.params, "body": body}
+                within[id(equation)] = Equation(
+                    equation.primitive, equation.inputs, equation.outputs, params, equation.source
+                )
+    if not (calls.found or within):
         return None
-    left = [e for e in graph.equations if id(e) not in calls.gone]
+    left = [within.get(id(e), e) for e in graph.equations if id(e) not in calls.gone]
     return graph.replace(equations=tuple(_in_order([*left, *calls.found], graph)))
 
 
 class _Calls:
     """The calls of native programs that replace equations of a Graph."""
 
-    def __init__(self, graph: Graph, make: Make) -> None:
-        self.graph, self.make = graph, make
+    def __init__(self, graph: Graph, make: Make, least: int) -> None:
+        self.graph, self.make, self.least = graph, make, least
         self.found: list[Equation] = []
         self.gone: set[int] = set()
 
     def take(self, members: Sequence[Equation], cut: int) -> None:
         """Makes a cluster native, or, cut at more reductions, its parts."""
-        if len(self.found) == MOST or _work(members) < LEAST:
+        if len(self.found) == MOST or _work(members) < self.least:
             return
+        if not self.add(members) and cut < 2:
+            for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
+                self.take(part, cut + 1)
+
+    def add(self, members: Sequence[Equation]) -> bool:
+        """Makes equations native; False where that is refused."""
         call = _called(self.graph, members, self.make)
         if call is not None:
             self.found.append(call)
             self.gone.update(map(id, members))
-        elif cut < 2:
-            for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
-                self.take(part, cut + 1)
+        return call is not None
 
 
 def _work(members: Sequence[Equation]) -> int:
@@ -180,9 +197,8 @@ def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
 def _called(graph: Graph, members: Sequence[Equation], make: Make) -> Equation | None:
     """The call of the native program of a cluster; None where that is refused."""
     inner = cluster_graph(graph, members)
-    try:
-        runner = make(inner)
-    except Refused:
+    runner = make(inner)
+    if runner is None:
         return None
     outputs = tuple([v for v in inner.outputs if isinstance(v, Variable)])
     params = {"runner": runner, "types": tuple(inner.output_types)}

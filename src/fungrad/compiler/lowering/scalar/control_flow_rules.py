@@ -81,12 +81,24 @@ def _while_record(walk: Scalariser, equation: Equation, inputs: list[Elements]) 
     return [*_while(walk, equation, inputs, forward, tape), boxed(tape)]
 
 
+def _tape(walk: Scalariser, equation: Equation, inputs: list[Elements], forward: Graph) -> Value:
+    """The tape that a pullback of a loop is given, or that of a loop that it runs first."""
+    count, carries = len(equation.params["wanted"]), len(equation.params["body"].output_types)
+    if equation.params["trailed"]:
+        found: Value = inputs[count][()]
+        return found
+    tape = walk.emitter.tape(forward.output_types[carries:], single=False)
+    _while(walk, equation, inputs[:count], forward, tape)
+    return tape
+
+
 def _while_pullback(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     params = equation.params
     wanted, body, (first, constants) = params["wanted"], params["body"], params["counts"]
     halves = _while_halves(equation)
     inexact = [i for i, t in enumerate(body.output_types) if t.inexact]
-    tape, given = inputs[len(wanted)][()], inputs[len(wanted) + 1 :]
+    tape = _tape(walk, equation, inputs, halves.forward)
+    given = inputs[len(wanted) + params["trailed"] :]
     types = halves.backward.input_types
     residuals = [walk.variables(t) for t in types[: len(types) - len(given)]]
     cts = walk.initialised(given, types[len(types) - len(given) :])
@@ -231,15 +243,18 @@ def _switch_pullback(
     walk: Scalariser, equation: Equation, inputs: list[Elements]
 ) -> list[Elements]:
     wanted = equation.params["wanted"]
-    index, tape, given = inputs[0], inputs[len(wanted)][()], inputs[len(wanted) + 1 :]
+    trailed, count = equation.params["trailed"], len(wanted)
+    index, given = inputs[0], inputs[count + trailed :]
     positions = [i for i, want in enumerate(wanted[1:]) if want]
 
     def write(branch: Graph) -> list[Elements]:
         halves = differentiate(branch, wanted[1:])
         types = halves.backward.input_types
         residuals = [walk.variables(t) for t in types[: len(types) - len(given)]]
-        if residuals:
-            walk.emitter.pop(tape, flattened(residuals))
+        if residuals and trailed:
+            walk.emitter.pop(inputs[count][()], flattened(residuals))
+        elif residuals:
+            residuals = walk.graph(halves.forward, inputs[1:count])[-len(residuals) :]
         results = walk.graph(halves.backward, [*residuals, *given])
         found = dict(zip(halves.reached, results, strict=True))
         return [
@@ -251,12 +266,6 @@ def _switch_pullback(
 
 
 # --- the Graphs that they hold --------------------------------------------------------------------
-
-
-def _trailed(equation: Equation) -> Equation:
-    if not equation.params["trailed"]:
-        raise Unsupported("a pullback that records first")
-    return equation
 
 
 def _whole(write: Write) -> Write:
@@ -277,7 +286,10 @@ RULES: Mapping[Any, Structural] = {
     ),
     while_loop_pullback: Structural(
         _whole(_while_pullback),
-        lambda q: [(_while_halves(_trailed(q)).backward, None)],
+        lambda q: [
+            (_while_halves(q).backward, None),
+            *([] if q.params["trailed"] else RULES[while_loop_record].bodies(q)),
+        ],
         loop=True,
         zeros=True,
     ),
@@ -293,8 +305,8 @@ RULES: Mapping[Any, Structural] = {
     switch_pullback: Structural(
         _whole(_switch_pullback),
         lambda q: [
-            (differentiate(b, q.params["wanted"][1:]).backward, 1)
-            for b in _trailed(q).params["branches"]
+            *[(differentiate(b, q.params["wanted"][1:]).backward, 1) for b in q.params["branches"]],
+            *([] if q.params["trailed"] else RULES[switch_record].bodies(q)),
         ],
         zeros=True,
     ),

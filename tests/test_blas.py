@@ -175,6 +175,7 @@ def test_rows_or_columns_of_a_product_are_shared(count, dtype, fake, monkeypatch
     assert fake.count == 4 and set(fake.told) <= {1, 4}
 
 
+@pytest.mark.numpy_backend  # counts NumPy's regions
 def test_heavy_products_are_ours_where_threads_of_ours_share_a_region(fake, monkeypatch):
     """And those of the BLAS where none do."""
     monkeypatch.setattr(thread_pool._state, "count", 2)

@@ -299,6 +299,7 @@ def test_extrema_and_sums_of_zeros_have_the_signs_that_numpys_have(width):
             assert fg.jit(g)(x).tobytes() == g(x).tobytes()
 
 
+@pytest.mark.numpy_backend  # counts NumPy's calls
 def test_products_are_rounded_before_they_are_added_up():
     third = np.full((3000, 40), 1.0 / 3.0)
     third[:, 1::2] *= -1.0

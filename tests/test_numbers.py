@@ -311,6 +311,7 @@ def test_what_is_dearer_is_refused_before_a_line_is_written(monkeypatch):
     assert all(program(graph, refuse) is None for graph in graphs)
 
 
+@pytest.mark.numpy_backend  # takes the walk away
 def test_what_is_too_long_is_refused_before_a_line_is_written(monkeypatch):
     def f(x):
         for _ in range(python_emitter.LINES // emitter.SIZE + 1):

@@ -90,6 +90,7 @@ for name in ("control_flow.while_loop", "control_flow.scan", "compiler.passes.lo
 """
 
 
+@pytest.mark.numpy_backend  # of NumPy's programs
 def test_a_first_gradient_imports_nothing_of_loops_diagonals_and_lapack():
     subprocess.run([sys.executable, "-c", FIRST], check=True)
 

@@ -22,7 +22,7 @@ MUTANTS = (
         ("more is held than may be", "if arena.size + held() <= LIMIT:", "if True:"),
     ),
     *of(
-        "compiler/lowering/fusion/tile_buffer_assignment.py", BUFFERS,
+        "compiler/lowering/fusion/tiling.py", BUFFERS,
         ("a buffer is free one equation too early", "if self.last.get(root) == self.now:",
          "if self.last.get(root, math.inf) <= self.now + 1:"),
         ("scratch is free at once", "        self._scratch += [(kind, name) for name in names]\n",
@@ -142,7 +142,7 @@ MUTANTS = (
          "if others:"),
     ),
     *of(
-        "compiler/lowering/fusion/tile_size.py", ("test_products_by_rows.py", *BACKEND),
+        "compiler/lowering/fusion/tiling.py", ("test_products_by_rows.py", *BACKEND),
         ("blocks of products are as small as others",
          "step = max(step, min(row_access.PRODUCT, 4 * BLOCK // wide, region.length))", "pass"),
         ("threads share what is too small", "return sum(map(_cost, region.equations)) >= SHARED", "return True"),
@@ -202,7 +202,7 @@ MUTANTS = (
         ("pieces are larger than OpenBLAS does alone", "if count <= 1:", "if count <= 8:"),
     ),
     *of(
-        "compiler/lowering/fusion/fused_kernels.py", (_K, *BACKEND),
+        "compiler/lowering/fusion/tile_codegen.py", (_K, *BACKEND),
         ("kernels of doubles get other dtypes", "return found if alike and fits else None", "return found if fits else None"),
         ("a cosine is written for a sine", "pair = [equation, partner] if equation.primitive is ufuncs.sin else [partner, equation]",
          "pair = [equation, partner]"),

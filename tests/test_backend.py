@@ -19,8 +19,8 @@ from samples import SAMPLES
 
 import fungrad as fg
 from fungrad.compiler.lowering.backend import build, source
-from fungrad.compiler.lowering.fusion import clustering, tile_size
-from fungrad.compiler.lowering.fusion import tile_buffer_assignment as columns
+from fungrad.compiler.lowering.fusion import clustering, tiling
+from fungrad.compiler.lowering.fusion import tiling as columns
 from fungrad.compiler.lowering.fusion.clustering import LARGE, FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.region_codegen import written
 from fungrad.compiler.lowering.memory_scheduling import Step, lean, peak
@@ -258,7 +258,7 @@ def test_pools_of_images_and_their_gradients_agree():
 @pytest.mark.parametrize("shape", [(300, 90), (90, 300, 3), (40_000,)])
 def test_arrays_are_rolled_between_regions(shape, shift, thread_count, monkeypatch):
     monkeypatch.setattr(fg.config, "num_threads", thread_count)
-    monkeypatch.setattr(tile_size, "BLOCK", 1_000)
+    monkeypatch.setattr(tiling, "BLOCK", 1_000)
     x = np.random.default_rng(0).normal(size=shape)
 
     def f(x):
@@ -475,9 +475,9 @@ def test_random_programs_in_tiny_blocks(program):
     """Every elementwise equation of two elements or more is in a region, in blocks of three."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(tile_size, "BLOCK", 3)
+        patch.setattr(tiling, "BLOCK", 3)
         patch.setattr(columns, "LOOP", 1_000)
-        patch.setattr(tile_size, "SHARED", 1)
+        patch.setattr(tiling, "SHARED", 1)
         functions = [
             program,
             fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args)))),
@@ -497,9 +497,9 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clustering, "LARGE", 2)
         patch.setattr(clustering, "ALONE", 1)
-        patch.setattr(tile_size, "BLOCK", 5)
+        patch.setattr(tiling, "BLOCK", 5)
         patch.setattr(columns, "LOOP", 1_000)
-        patch.setattr(tile_size, "SHARED", 1)
+        patch.setattr(tiling, "SHARED", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             rtol, atol = (1e-6, 0.0) if got.dtype.itemsize == 4 else (1e-13, 1e-15)
             np.testing.assert_allclose(
@@ -622,7 +622,7 @@ def test_every_elementwise_primitive_in_tiny_blocks(name):
     primitive = OURS[name]
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(tile_size, "BLOCK", 3)
+        patch.setattr(tiling, "BLOCK", 3)
         for sample in SAMPLES[name]:
 
             def f(*args, params=sample.params):

@@ -11,8 +11,11 @@ import scipy.special as sp
 import scipy.stats
 
 import fungrad as fg
-from fungrad.primitives.special.incomplete_beta import beta_slope
-from fungrad.primitives.special.incomplete_gamma import gamma_slope, log_gamma_quantile
+from fungrad.primitives.special.incomplete_gamma_beta import (
+    beta_slope,
+    gamma_slope,
+    log_gamma_quantile,
+)
 from fungrad.primitives.special.polygamma import digamma_difference, log_gamma, polygamma
 
 SHARES = np.array([1e-9, 1e-3, 0.3, 0.5, 0.7, 0.95, 1 - 1e-6])

@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 import fungrad as fg
-from fungrad.compiler.lowering.fusion import clustering, fused_kernels, region_codegen
+from fungrad.compiler.lowering.fusion import clustering, region_codegen, tile_codegen
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime.kernels import elementwise
@@ -99,7 +99,7 @@ def test_signs_next_to_quarter_turns(quarter):
     ("setting", "called"), [("auto", "sincos("), ("fast", "sincos_by_tangent(")]
 )
 def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
-    monkeypatch.setattr(fused_kernels, "fast_tangent", lambda: True)
+    monkeypatch.setattr(tile_codegen, "fast_tangent", lambda: True)
     before, fg.config.kernels = fg.config.kernels, setting
     try:
         x = RNG.normal(size=40_000)

@@ -165,7 +165,7 @@ def test_modules_load_what_stands_below(name):
     ],
 )
 def test_the_test_sees_what_rises(text):
-    assert len(rising("tracing.interpreter", ast.parse(text))) == 1
+    assert len(rising("tracing.graph_trace", ast.parse(text))) == 1
 
 
 @pytest.mark.parametrize("name", MODULES)

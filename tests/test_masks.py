@@ -7,7 +7,7 @@ import pytest
 
 import fungrad as fg
 from fungrad.compiler.lowering.backend import build
-from fungrad.compiler.lowering.fusion import clustering, tile_size
+from fungrad.compiler.lowering.fusion import clustering, tiling
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.region_codegen import written
 from fungrad.compiler.passes.pipeline import optimised
@@ -79,7 +79,7 @@ def test_gradients(name, function):
     same(fg.value_and_grad(f), x)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(tile_size, "BLOCK", 7 * ROWS[1])
+        patch.setattr(tiling, "BLOCK", 7 * ROWS[1])
         same(fg.value_and_grad(f), x[:40])
 
 

@@ -18,9 +18,8 @@ import fungrad as fg
 from fungrad import lax
 from fungrad.compiler import backend_choice
 from fungrad.compiler.native import backend
-from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
-from fungrad.compiler.native.refused import Refused
 from fungrad.ir.graph import Graph
 
 GIVEN = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]

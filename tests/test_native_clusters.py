@@ -14,10 +14,10 @@ import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate
 
 rng = np.random.default_rng(11)
 

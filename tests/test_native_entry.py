@@ -13,9 +13,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from fungrad.compiler.native import entry, symbols
-from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module, Value
-from fungrad.compiler.native.refused import Refused
 from fungrad.ir.types import Type
 
 GIVEN = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]

@@ -13,12 +13,11 @@ pytest.importorskip("llvmlite")
 import fungrad as fg
 from fungrad.compiler.native import entry
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function
-from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate
 
 rng = np.random.default_rng(7)
 

@@ -29,7 +29,7 @@ from sampling import Sample
 import fungrad as fg
 from fungrad.compiler.native import backend
 from fungrad.control_flow.call import run
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import typeof
 
 ULP = {"gammaln": 16}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad.compiler.lowering.backend import build
-from fungrad.compiler.lowering.fusion import clustering, region_codegen, tile_size
+from fungrad.compiler.lowering.fusion import clustering, region_codegen, tiling
 from fungrad.compiler.lowering.fusion import row_access as rows
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import optimised
@@ -147,10 +147,10 @@ def test_values_gradients_and_products_with_the_hessian(name):
     same(lambda *xs: fg.jvp(fg.grad(f, every), xs, xs)[1], args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(tile_size, "BLOCK", 300)
+        patch.setattr(tiling, "BLOCK", 300)
         patch.setattr(rows, "PRODUCT", 7)
         patch.setattr(rows, "LIGHT", 1000)
-        patch.setattr(tile_size, "SHARED", 1)
+        patch.setattr(tiling, "SHARED", 1)
         same(fg.value_and_grad(f, every), args)
 
 
@@ -190,7 +190,7 @@ def test_blocks_of_products_have_many_rows():
 
     args = normal(600, 16), normal(16, 900)
     (region,) = found(same(f, args))
-    assert tile_size.length(region, 1) == rows.PRODUCT > tile_size.BLOCK // 900
+    assert tiling.length(region, 1) == rows.PRODUCT > tiling.BLOCK // 900
 
 
 def test_what_a_product_reads_makes_no_blocks_smaller():
@@ -204,9 +204,9 @@ def test_what_a_product_reads_makes_no_blocks_smaller():
     (region,) = found(same(fg.value_and_grad(f), args))
     assert products(region) >= 2
     for count in (1, 2):
-        assert 4_000 <= tile_size.length(region, count) <= tile_size.STREAM // 100
+        assert 4_000 <= tiling.length(region, count) <= tiling.STREAM // 100
     once = found(same(lambda w, x: np.sum(np.tanh(x @ w)), args[:2]))
-    assert tile_size.length(once[0], 1) >= 20_000 and tile_size.length(once[0], 2) >= 10_000
+    assert tiling.length(once[0], 1) >= 20_000 and tiling.length(once[0], 2) >= 10_000
 
 
 @pytest.mark.parametrize("terms", [1, 300, 10_000, 10**7])
@@ -254,9 +254,9 @@ def test_random_programs_in_tiny_blocks(program):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blas_threads._State, "single", True)
         patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(tile_size, "BLOCK", 3)
+        patch.setattr(tiling, "BLOCK", 3)
         patch.setattr(rows, "PRODUCT", 1)
-        patch.setattr(tile_size, "SHARED", 1)
+        patch.setattr(tiling, "SHARED", 1)
         f = fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args))))
         same(f, program.args)
 

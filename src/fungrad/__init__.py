@@ -23,6 +23,7 @@ from fungrad.transforms.grad import value_and_grad as value_and_grad
 from fungrad.transforms.grad import vjp as vjp
 
 if TYPE_CHECKING:
+    from fungrad import debugging as debug  # noqa: F401
     from fungrad import extend as extend
     from fungrad import lax as lax
     from fungrad import nn as nn
@@ -38,16 +39,15 @@ if TYPE_CHECKING:
     from fungrad.compiler.jit import jit as jit
     from fungrad.custom_rules.custom_vjp_jvp import custom_jvp as custom_jvp
     from fungrad.custom_rules.custom_vjp_jvp import custom_vjp as custom_vjp
-    from fungrad.debugging import debug as debug
     from fungrad.engines import from_jax as from_jax
     from fungrad.engines import to_jax as to_jax
     from fungrad.fitting import curve_fit as curve_fit
     from fungrad.fitting import minimize as minimize
     from fungrad.host.external import external as external
     from fungrad.host.external import pure_callback as pure_callback
-    from fungrad.implicit.implicit_function_rules import custom_linear_solve as custom_linear_solve
-    from fungrad.implicit.implicit_function_rules import custom_root as custom_root
-    from fungrad.implicit.implicit_function_rules import fixed_point as fixed_point
+    from fungrad.implicit import custom_linear_solve as custom_linear_solve
+    from fungrad.implicit import custom_root as custom_root
+    from fungrad.implicit import fixed_point as fixed_point
     from fungrad.inspect.draw.draw import draw as draw
     from fungrad.inspect.profile import profile as profile
     from fungrad.inspect.why.ablate_stops import ablate_stops as ablate_stops
@@ -113,10 +113,10 @@ _LATER = {
     "combine": "fungrad.tree_parts",
     "curve_fit": "fungrad.fitting",
     "custom_jvp": "fungrad.custom_rules.custom_vjp_jvp",
-    "custom_linear_solve": "fungrad.implicit.implicit_function_rules",
-    "custom_root": "fungrad.implicit.implicit_function_rules",
+    "custom_linear_solve": "fungrad.implicit",
+    "custom_root": "fungrad.implicit",
     "custom_vjp": "fungrad.custom_rules.custom_vjp_jvp",
-    "debug": "fungrad.debugging.debug",
+    "debug": "fungrad.debugging",
     "draw": "fungrad.inspect.draw.draw",
     "elementwise_grad": "fungrad.transforms.jacobian",
     "eval_shape": "fungrad.transforms.vmap_and_staging",
@@ -124,7 +124,7 @@ _LATER = {
     "export": "fungrad.serialisation.archive",
     "extend": "fungrad.extend",
     "external": "fungrad.host.external",
-    "fixed_point": "fungrad.implicit.implicit_function_rules",
+    "fixed_point": "fungrad.implicit",
     "from_jax": "fungrad.engines",
     "gauss_newton_product": "fungrad.transforms.jacobian",
     "hessian": "fungrad.transforms.jacobian",

@@ -32,7 +32,7 @@ import numpy as np
 
 from fungrad.errors import ArgumentError
 from fungrad.support import pytree
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 Schedule = Callable[[Any], Any]
 """A learning rate as a function of the number of updates made so far."""

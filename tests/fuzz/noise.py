@@ -20,7 +20,7 @@ import numpy as np
 from fungrad.control_flow import call as call_module
 from fungrad.control_flow.call import Backend, use
 from fungrad.primitives.contraction.dot_general import scales
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import EvalTrace
 
 EXACT = frozenset(

@@ -22,8 +22,7 @@ from fungrad.retracing.graph_transforms import effectful, pruned
 from fungrad.retracing.inlining import Staged
 from fungrad.support import pytree
 from fungrad.tracing.concrete_answers import key, words
-from fungrad.tracing.graph_trace import GraphTrace, put
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import GraphTrace, evaluate, put
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, current
 from fungrad.transforms.arguments import owned

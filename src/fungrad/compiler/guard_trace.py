@@ -14,7 +14,7 @@ from typing import Any
 
 from fungrad.errors import BranchError
 from fungrad.ir.graph import Atom, Variable, effectful
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.graph_trace import GraphTrace, put
 from fungrad.tracing.source_location import user_line

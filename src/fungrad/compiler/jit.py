@@ -27,8 +27,7 @@ from fungrad.ir.types import Type
 from fungrad.retracing.inlining import Staged, check_rows, stage_tree
 from fungrad.support import pytree
 from fungrad.support.lazy import Module
-from fungrad.tracing.graph_trace import GraphTrace
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import GraphTrace, evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed_function import OfFunction

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fungrad.control_flow.call import compiled
 from fungrad.ir.graph import Graph, above
 from fungrad.support import pytree
-from fungrad.support.lazy import Module
-from fungrad.support.record import Record
+from fungrad.support.lazy import Module, Record
 
 if TYPE_CHECKING:
     from fungrad.compiler.lowering import backend
@@ -92,13 +91,11 @@ class Lowered:
         <BLANKLINE>
         # scan of run
         def scan(v0, x_0):
-            Call    v0 = v0.copy()
-            Alloc   n_0 = empty((500,), float64)
             Alloc   b_0 = empty((500,), float64)
             for v1 in x_0:
                 Call    sin(v0, b_0)
-                Call    multiply(b_0, v1, n_0)
-                Move    v0, n_0 = n_0, v0
+                Call    v2 = b_0 * v1
+                Move    v0 = v2
             Return  return [v0]
         """
         return "\n\n".join([backend.programs(part) for part in self.parts])

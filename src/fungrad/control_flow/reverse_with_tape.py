@@ -23,7 +23,7 @@ from fungrad.control_flow.tape_type import TRAIL, as_trail
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import strong
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 from fungrad.tracing.captured_arrays import TRUSTED
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.forward import pushed_forward

@@ -34,8 +34,8 @@ from fungrad.retracing.graph_transforms import (
     spread,
     strong,
 )
-from fungrad.support.record import Record
-from fungrad.tracing.interpreter import evaluate
+from fungrad.support.lazy import Record
+from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.batching import Unbatched
 

@@ -29,7 +29,7 @@ from fungrad.retracing.graph_transforms import (
     settled,
     strong,
 )
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 Carry = Sequence[Any]
 

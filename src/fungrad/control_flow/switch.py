@@ -25,7 +25,7 @@ from fungrad.primitives.primitive import Primitive, or_zero, zeros
 from fungrad.primitives.stop_gradient import stop
 from fungrad.retracing.graph_transforms import batch, derive, differentiate, push, spread, strong
 from fungrad.tracing.captured_arrays import TRUSTED
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.batching import Unbatched
 from fungrad.transforms.engine.reverse import linearized

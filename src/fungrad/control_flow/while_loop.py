@@ -33,8 +33,8 @@ from fungrad.retracing.graph_transforms import (
     spread,
     strong,
 )
-from fungrad.support.record import Record
-from fungrad.tracing.interpreter import evaluate
+from fungrad.support.lazy import Record
+from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import shape_of, typeof
 from fungrad.transforms.engine.batching import Unbatched
 

@@ -67,7 +67,7 @@ def bodies_of(equation: Equation) -> Bodies | None:
         return None
     kind = primitive.name.removesuffix("_record").removesuffix("_pullback")
     reverse = kind != primitive.name
-    if primitive.module.startswith(("fungrad.control_flow.", "fungrad.implicit.")):
+    if primitive.module.startswith(("fungrad.control_flow.", "fungrad.implicit")):
         if kind == "switch":
             return _switch(equation, reverse)
         if kind == "scan":

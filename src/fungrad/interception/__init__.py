@@ -4,10 +4,9 @@ Importing this package registers them, and is done with the first trace; tracing
 puts them in place and takes them away again.
 """
 
-from fungrad.interception import array_api_namespace as array_api_namespace
 from fungrad.interception import math_functions as math_functions
-from fungrad.interception import numba_compilation as numba_compilation
 from fungrad.interception import numpy_functions as numpy_functions
+from fungrad.interception import other_packages as other_packages
 from fungrad.interception import scipy_functions as scipy_functions
 from fungrad.tracing.trace import registry as _registry
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from fungrad.ir.printer import show
 from fungrad.ir.types import Type, of_value
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 
 class PrimitiveLike(Protocol):

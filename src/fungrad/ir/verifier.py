@@ -1,9 +1,10 @@
-"""The grammar of the IR, machine-checked. Knows the data of the IR and each primitive's
-type rule.
+"""The grammar of the IR, machine-checked.
 
 A Graph is well formed when every variable is defined exactly once and before its use, every
 equation's outputs have the types that its primitive's rule infers, constants have the types of
 their values, and the Graphs inside parameters are well formed and closed.
+
+The Types of what primitives give, with each type rule asked once for the same ones.
 """
 
 from __future__ import annotations
@@ -12,9 +13,44 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.errors import FungradError, InvalidGraphError
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
-from fungrad.ir.type_inference import Inference
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
 from fungrad.ir.types import Type, of_value
+
+
+class Inference:
+    """The output Types of primitives in one Graph: equal ones are one object.
+
+    The types of an equation without parameters are kept by the identities of the primitive and
+    its input Types: most equations of a long Graph are like an earlier one.
+    """
+
+    __slots__ = ("_held", "_known", "_types")
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], tuple[Type, ...]] = {}
+        self._held: list[Any] = []
+        """The objects in the keys, held so that no other gets their identity."""
+        self._types: dict[Any, Type] = {}
+
+    def outputs(
+        self, primitive: PrimitiveLike, inputs: Sequence[Atom], params: dict[str, Any]
+    ) -> tuple[Type, ...]:
+        """The Types of what a primitive gives for such inputs."""
+        if params:
+            types = primitive.infer([atom.type for atom in inputs], params)
+            return tuple([self.shared(type_) for type_ in types])
+        key = (id(primitive), *[id(atom.type) for atom in inputs])
+        found = self._known.get(key)
+        if found is None:
+            read = [atom.type for atom in inputs]
+            found = tuple([self.shared(type_) for type_ in primitive.infer(read, params)])
+            self._known[key] = found
+            self._held.append((primitive, read))
+        return found
+
+    def shared(self, type_: Type) -> Type:
+        """The Type that stands for all that are equal to this one."""
+        return self._types.setdefault((type_.shape, type_.dtype, type_.weak), type_)
 
 
 def check_graph(graph: Graph) -> Graph:
@@ -94,3 +130,6 @@ def _type_of_constant(value: Any) -> Type | None:
         return of_value(value)
     except TypeError:
         return None
+
+
+__all__ = ["Inference"]

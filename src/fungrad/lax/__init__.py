@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
     if name == "linalg":
         return importlib.import_module("fungrad.lax.linalg")
     if name in _IMPLICIT:
-        return getattr(importlib.import_module("fungrad.implicit.implicit_function_rules"), name)
+        return getattr(importlib.import_module("fungrad.implicit"), name)
     if name == "__all__":  # of `import *`
         _operations()
         return [public for public in globals() if not public.startswith("_")]

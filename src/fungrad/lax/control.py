@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from fungrad import debugging
 from fungrad.control_flow import scan as structural_scan
 from fungrad.control_flow import switch as branch
 from fungrad.control_flow import while_loop as loop
 from fungrad.control_flow.scan_reverse import check_checkpoint
-from fungrad.debugging import debug
 from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
@@ -23,7 +23,7 @@ from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_l
 from fungrad.retracing.graph_transforms import derive
 from fungrad.retracing.inlining import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.source_location import boundary, describe, user_line
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.vmap_and_staging import vmap
@@ -215,7 +215,7 @@ def _told(f: Callable[..., Any], named: Any, callback: Callable[[int, Any], Any]
     def body(numbered: Any, x: Any) -> Any:
         count, carry = numbered
         after, y = _pair(named, f(carry, x))
-        debug.callback(lambda done, value: callback(int(done), value), count + 1, after)
+        debugging.callback(lambda done, value: callback(int(done), value), count + 1, after)
         return (count + 1, after), y
 
     return body

@@ -17,8 +17,7 @@ from fungrad.control_flow.unroll import RECORDS
 from fungrad.control_flow.while_loop import while_loop, while_loop_pullback
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.retracing.graph_transforms import joint, kept, pruned, reaches, settled, strong
-from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate, stage
 from fungrad.transforms.engine.reverse import linearized
 
 State = bool | Equation

@@ -21,8 +21,7 @@ from fungrad.linear_maps.linearity_check import looked_at, pulled_back, reads, w
 from fungrad.primitives.primitive import zeros
 from fungrad.retracing.graph_transforms import pruned, strong
 from fungrad.support import pytree
-from fungrad.tracing.graph_trace import GraphTrace, stage
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import GraphTrace, evaluate, stage
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
 from fungrad.transforms.arguments import (

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.protocol.axes import axis_index
 from fungrad.numpy.protocol.implements import implements
-from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.operands import array_of, axis_index
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,

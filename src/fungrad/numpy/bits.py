@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.mutation.views import linked
-from fungrad.numpy.protocol.axes import axis_index, flattened
 from fungrad.numpy.protocol.implements import implements
-from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.operands import array_of, axis_index, flattened
 from fungrad.primitives.elementwise import ufuncs as u
-from fungrad.primitives.elementwise.bitcast import bitcast
+from fungrad.primitives.elementwise.ufuncs import bitcast
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import Tracer, shape_of, typeof

@@ -13,12 +13,11 @@ import numpy as np
 
 from fungrad.numpy.elementwise import diff
 from fungrad.numpy.join_split import concatenate
-from fungrad.numpy.protocol.axes import axis_index
 from fungrad.numpy.protocol.implements import implements
-from fungrad.numpy.protocol.operands import array_of, axis_indices, common_dtype
+from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices, common_dtype
 from fungrad.numpy.protocol.result_order import lies
 from fungrad.primitives import sort as s
-from fungrad.primitives.contraction import convolve as convolving
+from fungrad.primitives.contraction import convolution as convolving
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import (

@@ -17,9 +17,8 @@ import numpy as np
 from fungrad.errors import AbstractValueError
 from fungrad.numpy.mutation.masked_selection import row_and_mask, selected
 from fungrad.numpy.mutation.views import Indexed, linked
-from fungrad.numpy.protocol.axes import axis_index, flattened
 from fungrad.numpy.protocol.implements import as_array, implements, known
-from fungrad.numpy.protocol.operands import common_dtype
+from fungrad.numpy.protocol.operands import axis_index, common_dtype, flattened
 from fungrad.numpy.protocol.result_order import lies
 from fungrad.primitives.elementwise.family import select as pick
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum, remainder

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.join_split import concatenate
-from fungrad.numpy.protocol.axes import axis_index, flattened
 from fungrad.numpy.protocol.implements import if_known, implements, known
-from fungrad.numpy.protocol.operands import array_of, sizes
+from fungrad.numpy.protocol.operands import array_of, axis_index, flattened, sizes
 from fungrad.numpy.protocol.result_order import lies
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem

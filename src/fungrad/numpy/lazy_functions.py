@@ -5,14 +5,12 @@ The functions of `fungrad.numpy` itself are there from the start.
 """
 
 from fungrad.numpy.apply_vectorize import *
-from fungrad.numpy.counting import *
 from fungrad.numpy.diff_interp_trapezoid import *
+from fungrad.numpy.dtypes import *
 from fungrad.numpy.einsum_lowering import *
 from fungrad.numpy.insert_delete import *
-from fungrad.numpy.nan_functions import *
 from fungrad.numpy.order_statistics import *
 from fungrad.numpy.padding import *
 from fungrad.numpy.polynomials import *
-from fungrad.numpy.queries import *
-from fungrad.numpy.sets import *
+from fungrad.numpy.sets_and_counts import *
 from fungrad.numpy.statistics import *

@@ -1,6 +1,6 @@
 """numpy.linalg for traced values (`fungrad.numpy.linalg`), with NumPy's signatures.
 
-Here stand equations and factorisations; norms stand in linalg_norms.py, products in
+Here stand equations and factorisations; norms and products stand in
 linalg_products.py. Knows NumPy's arguments and named results; the work is done in
 primitives/linalg*.py, and what happens at equal eigenvalues is said in docs/linalg.md.
 """
@@ -14,18 +14,21 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy import linalg_norms, products, reductions
-from fungrad.numpy.linalg_norms import cond, matrix_norm, matrix_rank, norm, vector_norm
+from fungrad.numpy import linalg_products, products, reductions
 from fungrad.numpy.linalg_products import (
     Error,
     common,
+    cond,
     cross,
     diagonal,
     matmul,
     matrices,
+    matrix_norm,
     matrix_power,
+    matrix_rank,
     matrix_transpose,
     multi_dot,
+    norm,
     outer,
     squares,
     tensordot,
@@ -33,12 +36,12 @@ from fungrad.numpy.linalg_products import (
     tensorsolve,
     trace,
     vecdot,
+    vector_norm,
 )
 from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import select, sub
-from fungrad.primitives.linalg import cholesky_qr, determinant, eigh_svd
-from fungrad.primitives.linalg import eig as linalg_eig
+from fungrad.primitives.linalg import cholesky_qr, determinant, spectra
 from fungrad.primitives.linalg import solve as p
 from fungrad.primitives.linalg.matrix_parts import adjoint, bar, columns, real_part
 from fungrad.primitives.movement.reshape_broadcast_cast import (
@@ -119,7 +122,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     eps = np.finfo(a.dtype).eps
     rcond = eps * max(m, n) if rcond is None else array_of(rcond)
     rcond = select(rcond < 0, eps, rcond)
-    s = linalg_norms.singular_values(a)
+    s = linalg_products.singular_values(a)
     rank = cast(reductions.count_nonzero(s > rcond * reductions.max(s, initial=0)), np.int32)
     x = products.matmul(p.pinv(a, rcond), b)
     nothing = np.zeros(0, s.dtype)
@@ -202,17 +205,17 @@ def svd(
         return _hermitian_svd(a) if compute_uv else _hermitian_values(a)
     (a,) = matrices("svd", a)
     if compute_uv:
-        return _named(np.linalg.svd)(*eigh_svd.svd(a, full=bool(full_matrices)))
-    return eigh_svd.svdvals(a)
+        return _named(np.linalg.svd)(*spectra.svd(a, full=bool(full_matrices)))
+    return spectra.svdvals(a)
 
 
 def _hermitian_values(a: Any) -> Any:
     (a,) = squares("svd", a)
-    return np.sort(np.abs(eigh_svd.eigvalsh(a, lower=True)))[..., ::-1]
+    return np.sort(np.abs(spectra.eigvalsh(a, lower=True)))[..., ::-1]
 
 
 def _hermitian_svd(a: Any) -> Any:
-    w, u = eigh_svd.eigh(*squares("svd", a), lower=True)
+    w, u = spectra.eigh(*squares("svd", a), lower=True)
     order = np.argsort(np.abs(w))[..., ::-1]
     w = np.take_along_axis(w, order, axis=-1)
     u = np.take_along_axis(u, order[..., None, :], axis=-1)
@@ -235,13 +238,13 @@ def _lower(UPLO: str) -> bool:
 @implements(np.linalg.eigh)
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices, as numpy.linalg.eigh."""
-    return _named(np.linalg.eigh)(*eigh_svd.eigh(*squares("eigh", a), lower=_lower(UPLO)))
+    return _named(np.linalg.eigh)(*spectra.eigh(*squares("eigh", a), lower=_lower(UPLO)))
 
 
 @implements(np.linalg.eigvalsh)
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     """The eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh."""
-    return eigh_svd.eigvalsh(*squares("eigvalsh", a), lower=_lower(UPLO))
+    return spectra.eigvalsh(*squares("eigvalsh", a), lower=_lower(UPLO))
 
 
 @implements(np.linalg.eig)
@@ -250,13 +253,13 @@ def eig(a: Any) -> Any:
 
     A dtype that depends on the values is no dtype of a traced program.
     """
-    return _named(np.linalg.eig)(*linalg_eig.eig(*squares("eig", a)))
+    return _named(np.linalg.eig)(*spectra.eig(*squares("eig", a)))
 
 
 @implements(np.linalg.eigvals)
 def eigvals(a: Any) -> Any:
     """The eigenvalues, as numpy.linalg.eigvals, but complex where they happen to be real."""
-    return linalg_eig.eigvals(*squares("eigvals", a))
+    return spectra.eigvals(*squares("eigvals", a))
 
 
 __all__ = [

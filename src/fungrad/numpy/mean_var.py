@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.protocol.axes import axes_of, with_axes_kept
 from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
+from fungrad.numpy.protocol.operands import axes_of, with_axes_kept
 from fungrad.numpy.reductions import as_truth, only, sum
 from fungrad.primitives.elementwise.family import div, mul, sub
 from fungrad.primitives.elementwise.ufuncs import maximum, real, square

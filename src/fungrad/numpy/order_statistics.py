@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.protocol.axes import axes_of, with_axes_kept
 from fungrad.numpy.protocol.implements import NO_VALUE, implements
-from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.operands import array_of, axes_of, with_axes_kept
 from fungrad.numpy.protocol.result_order import lies
 from fungrad.primitives import sort as s
 from fungrad.primitives.elementwise.family import select

@@ -17,7 +17,7 @@ from fungrad.numpy.protocol.implements import if_known, implements, known
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.numpy.protocol.result_order import lies
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, pad, reduce_sum, reshape
-from fungrad.primitives.special.polynomial_roots import polynomial_roots
+from fungrad.primitives.special.bessel import polynomial_roots
 from fungrad.tracing.trace import Tracer
 
 

@@ -18,7 +18,6 @@ from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices
 from fungrad.numpy.protocol.result_order import lies
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul, neg, sub
-from fungrad.primitives.movement.diagonal_roll import diagonal
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     cast,
@@ -28,6 +27,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     reshape,
     transpose,
 )
+from fungrad.primitives.movement.sliding_window import diagonal
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
 

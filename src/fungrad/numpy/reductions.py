@@ -1,7 +1,7 @@
 """NumPy's reductions and cumulative functions for traced values, with NumPy's signatures.
 
 Thin compositions of the primitives of reducing.py and cumulative.py. Averages stand in mean_var.py,
-the functions that ignore NaN in nan_functions.py.
+the functions that ignore NaN in statistics.py.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.protocol.axes import axis_index, flattened, reduced_axes, with_axes_kept
 from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
+from fungrad.numpy.protocol.operands import axis_index, flattened, reduced_axes, with_axes_kept
 from fungrad.primitives.elementwise.family import add, mul, ne, select, sub
 from fungrad.primitives.elementwise.ufuncs import (
     fmax,

@@ -1,7 +1,7 @@
 """NumPy's functions that sort, and that search in what is sorted, for traced values.
 
 Thin compositions of primitives/sort.py: positions have no derivative, sorted values have. Order
-statistics stand in order_statistics.py, sets in sets.py.
+statistics stand in order_statistics.py, sets in sets_and_counts.py.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.protocol.axes import axis_index, flattened
 from fungrad.numpy.protocol.implements import implements, known
-from fungrad.numpy.protocol.operands import array_of, promoted
+from fungrad.numpy.protocol.operands import array_of, axis_index, flattened, promoted
 from fungrad.primitives import sort as s
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, concatenate
 from fungrad.tracing import interception

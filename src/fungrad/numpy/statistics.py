@@ -2,21 +2,38 @@
 
 Compositions for traced values, with NumPy's formulas. Averages stand in mean_var.py, order
 statistics in order_statistics.py.
+
+NumPy's reductions that ignore NaN, for traced values, with NumPy's signatures.
+
+Each fills the NaNs with what does not count and calls the plain reduction, as NumPy does; what was
+NaN has exactly no derivative.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.mean_var import average
-from fungrad.numpy.protocol.implements import NO_VALUE, implements
-from fungrad.numpy.protocol.operands import array_of
-from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.movement.reshape_broadcast_cast import cast, concatenate, reshape
-from fungrad.tracing.trace import Tracer, registry, shape_of
+from fungrad.numpy.mean_var import average, squared_size
+from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
+from fungrad.numpy.protocol.operands import array_of, reduced_axes, with_axes_kept
+from fungrad.numpy.reductions import only
+from fungrad.primitives.elementwise.family import div, le, logical_and, logical_not, select, sub
+from fungrad.primitives.elementwise.ufuncs import isnan
+from fungrad.primitives.movement.gather import Index, getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    cast,
+    concatenate,
+    reduce_sum,
+    reshape,
+)
+from fungrad.primitives.reduction.reduce import reduce_all, root
+from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 
 
 def _variables(m: Any, dtype: Any, rowvar: bool) -> Any:
@@ -145,4 +162,164 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
     return _running(np.cumprod, 1.0, a, axis, dtype)
 
 
-__all__ = ["corrcoef", "cov", "nanargmax", "nanargmin", "nancumprod", "nancumsum"]
+def _filled(a: Any, fill: Any) -> tuple[Any, Any]:
+    """a with `fill` for NaN, and where that is; None where a cannot hold NaN."""
+    a = as_array(a)
+    if typeof(a).dtype.kind not in "fc":
+        return a, None
+    nan = isnan(a)
+    return select(nan, fill, a), nan
+
+
+def _plain(function: Any) -> Callable[..., Any]:
+    return registry.functions[function]
+
+
+@implements(np.nansum)
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The sum of what is not NaN, as numpy.nansum."""
+    return _plain(np.sum)(_filled(a, 0)[0], axis, dtype, None, keepdims, initial, where)
+
+
+@implements(np.nanprod)
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The product of what is not NaN, as numpy.nanprod."""
+    return _plain(np.prod)(_filled(a, 1)[0], axis, dtype, None, keepdims, initial, where)
+
+
+def _extremum(
+    function: Any, fill: float, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any
+) -> Any:
+    filled, nan = _filled(a, fill)
+    y = _plain(function)(filled, axis, None, keepdims, initial, where)
+    if nan is None or not typeof(filled).size:
+        return y
+    axes = reduced_axes(axis, len(shape_of(nan)))
+    nothing = reduce_all(only(nan, where, True), axes=axes)
+    if keepdims is not NO_VALUE and keepdims:
+        nothing = with_axes_kept(nothing, shape_of(nan), axes)
+    if initial is not NO_VALUE:
+        return y
+    missing = np.nan if typeof(filled).dtype.kind == "f" else _first(a, axes, shape_of(y))
+    return select(nothing, missing, y)
+
+
+def _first(a: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """The first element along axes: which complex NaN NumPy gives where there is nothing else."""
+    a = as_array(a)
+    index = tuple([0 if i in axes else slice(None) for i in range(len(shape_of(a)))])
+    return reshape(stop_gradient(getitem(a, index=Index(index))), shape=shape)
+
+
+@implements(np.nanmax)
+def nanmax(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The largest of what is not NaN, as numpy.nanmax; NaN where there is nothing else."""
+    return _extremum(np.max, -np.inf, a, axis, keepdims, initial, where)
+
+
+@implements(np.nanmin)
+def nanmin(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The smallest of what is not NaN, as numpy.nanmin; NaN where there is nothing else."""
+    return _extremum(np.min, np.inf, a, axis, keepdims, initial, where)
+
+
+def _counted(nan: Any, where: Any) -> Any:
+    """Which elements count."""
+    counted = logical_not(nan)
+    if where is NO_VALUE or where is True:
+        return counted
+    return logical_and(counted, broadcast_to(as_array(where), shape=shape_of(nan)))
+
+
+@implements(np.nanmean)
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
+    *, where: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The mean of what is not NaN, as numpy.nanmean."""
+    filled, nan = _filled(a, 0)
+    if nan is None:
+        return _plain(np.mean)(filled, axis, dtype, None, keepdims, where=where)
+    total = _plain(np.sum)(filled, axis, dtype, None, keepdims, where=where)
+    count = _plain(np.sum)(_counted(nan, where), axis, np.intp, None, keepdims)
+    return cast(div(total, count), typeof(total).dtype)
+
+
+@implements(np.nanvar)
+def nanvar(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
+    keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The variance of what is not NaN, as numpy.nanvar."""
+    filled, nan = _filled(a, 0)
+    if nan is None:
+        return _plain(np.var)(
+            filled, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
+        )
+    if correction is not NO_VALUE:
+        if ddof != 0:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction
+    shape = shape_of(filled)
+    axes = reduced_axes(axis, len(shape))
+    counted = _counted(nan, where)
+    count = reduce_sum(counted, axes=axes)
+    if mean is NO_VALUE:
+        summed = filled if dtype is None else cast(filled, dtype)
+        total = reduce_sum(only(summed, where, 0), axes=axes)
+        center = cast(div(total, count), typeof(total).dtype)
+        center = with_axes_kept(center, shape, axes)
+    else:
+        center = as_array(mean)
+    squares = squared_size(select(counted, sub(filled, center), 0))
+    if dtype is not None:
+        squares = cast(squares, dtype)
+    total = reduce_sum(squares, axes=axes)
+    free = sub(count, ddof)
+    y = cast(div(total, free), typeof(total).dtype)
+    y = select(le(free, 0), np.nan, y)
+    return with_axes_kept(y, shape, axes) if keepdims is not NO_VALUE and keepdims else y
+
+
+@implements(np.nanstd)
+def nanstd(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
+    keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    """The standard deviation of what is not NaN, as numpy.nanstd; 0 at constant data."""
+    return root(
+        _plain(np.nanvar)(
+            a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
+        )
+    )
+
+
+__all__ = [
+    "corrcoef",
+    "cov",
+    "nanargmax",
+    "nanargmin",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+]

@@ -18,7 +18,7 @@ from fungrad.numpy.protocol.operands import sizes
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast
 from fungrad.primitives.random.rejection import random_log_gamma
-from fungrad.primitives.special.incomplete_gamma import log_gamma_quantile
+from fungrad.primitives.special.incomplete_gamma_beta import log_gamma_quantile
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.random.continuous import exponential
 from fungrad.random.discrete import rademacher

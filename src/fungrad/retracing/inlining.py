@@ -27,7 +27,7 @@ from fungrad.ir.verifier import check_graph
 from fungrad.primitives.movement.reshape_broadcast_cast import convert, to_discrete
 from fungrad.retracing.graph_transforms import closed, kept
 from fungrad.support import pytree
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.memory_order import by_rows, lying
 from fungrad.tracing.source_location import describe, user_line

@@ -25,7 +25,7 @@ import numpy as np
 
 from fungrad.errors import MissingExtraError
 from fungrad.runtime.thread_pool import positive, usable_cores
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 OWN_THREADS = 1
 """What OpenBLAS says of itself where its threads are its own, neither none nor those of OpenMP."""

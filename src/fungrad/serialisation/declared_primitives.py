@@ -37,7 +37,8 @@ PACKAGES: tuple[ModuleType, ...] = (
 def all_primitives() -> dict[tuple[str, str], Primitive]:
     """Every declared primitive by (module, name), those of other packages included."""
     for package in PACKAGES:
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        paths = getattr(package, "__path__", ())  # a single module is imported above
+        for module in pkgutil.walk_packages(paths, f"{package.__name__}."):
             importlib.import_module(module.name)
     if importlib.util.find_spec("scipy") is not None:
         for name in ("linalg", "special", "signal.filters"):

@@ -22,7 +22,7 @@ from fungrad.control_flow.while_loop import (
 )
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.host.external import opaque
-from fungrad.implicit.fixed_point_iteration import iteration
+from fungrad.implicit import iteration
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.retracing.graph_transforms import differentiate

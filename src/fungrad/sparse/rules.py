@@ -19,7 +19,6 @@ from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul, select
 from fungrad.primitives.fft import fft, irfft, rfft
 from fungrad.primitives.linalg.solve import solve
-from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal, roll
 from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -34,7 +33,13 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.scatter import index_add, index_set
-from fungrad.primitives.movement.sliding_window import overlap_add, windows
+from fungrad.primitives.movement.sliding_window import (
+    diagonal,
+    from_diagonal,
+    overlap_add,
+    roll,
+    windows,
+)
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.reduction.cumulative import cumsum, linear_recurrence
 from fungrad.primitives.reduction.reduce import exact_sum

@@ -1,16 +1,40 @@
-"""Imports that are made when they are first needed. Knows the standard library alone.
+"""Imports that are made when they are first needed.
 
 The first gradient of a process counts the import. Code that only some programs need (loops,
 matrices of diagonals, LAPACK) is named by its module; a Graph that has such primitives brings it
 in. NumPy's functions come with the first trace, the optimiser and the backend with the first
 compiled Graph.
+
+Record, which is typing's NamedTuple, made in a third of the time.
+
+typing compiles the annotations of every field, 0.3 ms for a class, and two dozen are made before a
+first gradient. collections.namedtuple does not look at them.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections import namedtuple
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import NamedTuple as Record
+else:
+
+    class _Named(type):
+        """Puts a named tuple in the place of a class of Record."""
+
+        def __new__(cls, name: str, bases: Any, body: dict[str, Any]) -> type:
+            fields = body["__annotations__"]
+            defaults = [body.pop(field) for field in fields if field in body]
+            made = namedtuple(name, fields, defaults=defaults, module=body["__module__"])
+            for key, member in body.items():
+                if key not in ("__module__", "__qualname__"):
+                    setattr(made, key, member)
+            return made
+
+    Record = type.__new__(_Named, "Record", (), {"__doc__": "A tuple whose fields have names."})
 
 
 class ByPrimitive(dict[Any, Any]):
@@ -53,4 +77,4 @@ class Module:
         return getattr(importlib.import_module(self._module), name)
 
 
-__all__ = ["ByPrimitive", "Module"]
+__all__ = ["ByPrimitive", "Module", "Record"]

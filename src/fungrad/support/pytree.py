@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from fungrad.errors import ArgumentError, StructureMismatchError
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 Tree = Any
 

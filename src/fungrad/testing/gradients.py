@@ -18,7 +18,7 @@ import numpy as np
 
 from fungrad.errors import ArgumentError, GradientCheckError
 from fungrad.support import pytree
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type
 from fungrad.transforms.grad import jvp, vjp

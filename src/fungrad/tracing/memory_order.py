@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from fungrad.ir.graph import Equation
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]

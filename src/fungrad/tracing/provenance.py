@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from fungrad.ir.graph import Source
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 from fungrad.tracing.source_location import user_source
 
 _scope: ContextVar[str] = ContextVar("fungrad_scope", default="")

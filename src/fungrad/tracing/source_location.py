@@ -1,7 +1,9 @@
-"""The user's file and line. Knows Python frames and which folder is fungrad's own.
+"""The user's file and line.
 
 Also drops fungrad's own frames from tracebacks (FUNGRAD_TRACEBACK=full keeps them), and gives
 NumPy's warnings the user's line.
+
+Advice where LAPACK gives up.
 """
 
 from __future__ import annotations
@@ -25,9 +27,28 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.graph import Source
-from fungrad.tracing.error_notes import add_note
-from fungrad.tracing.linalg_advice import no_factor
-from fungrad.tracing.numpy_warnings import NumPyWarnings
+from fungrad.tracing.error_notes import NumPyWarnings, add_note
+
+
+def no_factor(error: BaseException, line: str) -> set[str]:
+    """Advice where LAPACK found a matrix singular, or not positive definite.
+
+    `line` is the user's, as text. Nothing where the error is another one, or has its note.
+    """
+    if not isinstance(error, np.linalg.LinAlgError) or hasattr(error, "__notes__"):
+        return set()
+    traceback, behind = error.__traceback__, ""
+    while traceback is not None:
+        known = traceback.tb_frame.f_locals
+        if traceback.tb_frame.f_code.co_name == "walk" and "cotangent" in known:
+            behind = f" in the derivative of `{known['primitive'].name}`"
+        traceback = traceback.tb_next
+    return {
+        f"LAPACK met such a matrix{behind}{line}. Where a matrix has no inverse, or no such "
+        "factor, these functions have no derivative. Keep it regular, as by a + 1e-9 * np.eye(n), "
+        "or take pinv or lstsq; fg.why(f)(*args) names the line of the function."
+    }
+
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OURS = os.path.join(_PACKAGE, "scipy", "")
@@ -378,3 +399,6 @@ def boundary(f: F) -> F:
             end_reporting(begun)
 
     return cast(F, public)
+
+
+__all__ = ["no_factor"]

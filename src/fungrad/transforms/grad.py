@@ -16,8 +16,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import or_zero, zeros
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import Residuals
-from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate, stage
 from fungrad.tracing.source_location import boundary, check_function, describe
 from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.tracing.transformed_function import Transformed

@@ -18,7 +18,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, stack_first
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.support import pytree
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, shape_of, typeof

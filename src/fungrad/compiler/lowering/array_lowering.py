@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.region_codegen import build as build_region
-from fungrad.compiler.lowering.fusion.tile_size import heavy, shared
+from fungrad.compiler.lowering.fusion.tiling import heavy, shared
 from fungrad.compiler.lowering.numpy_expressions import expressed
 from fungrad.compiler.lowering.printer import defined, printed
 from fungrad.compiler.lowering.program import (

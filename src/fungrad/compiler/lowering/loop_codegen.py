@@ -12,7 +12,7 @@ from typing import Any
 
 from fungrad.compiler.lowering.array_lowering import LowerLoop, Runner
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.tile_size import BLOCK
+from fungrad.compiler.lowering.fusion.tiling import BLOCK
 from fungrad.compiler.lowering.loop_memory import TRANSPOSED
 from fungrad.compiler.lowering.numpy_expressions import expressed
 from fungrad.compiler.lowering.output_placement import OutputPlacement, out_call

@@ -29,7 +29,7 @@ from fungrad.compiler.lowering.program import (
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 
 class ViewForm(Record):

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 
 class Step(Record):

@@ -33,7 +33,7 @@ from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 from fungrad.primitives.movement.scatter import index_add
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 
 class OutputPlacement(LoopMemory):

@@ -15,7 +15,7 @@ from typing import Any
 from fungrad.compiler.lowering.program import For, Free, Program, Return, Value
 from fungrad.control_flow.call import compiled
 from fungrad.ir.graph import Graph, last_uses
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 
 def printed(program: Program, kinds: bool = False) -> str:

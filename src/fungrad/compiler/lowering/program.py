@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 FRESH, INVARIANT, BUFFER, ROW = "fresh", "invariant", "buffer", "row"
 """Where a value of a loop's body stands: in memory that each iteration makes, in memory that is the

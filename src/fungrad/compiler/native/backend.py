@@ -14,9 +14,8 @@ from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
 from fungrad.compiler.native import entry, machine_code, symbols
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.programs import scalar_kernel
-from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.native.worth import weigh
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner

@@ -16,9 +16,9 @@ import numpy as np
 
 from fungrad.compiler.native import remainders
 from fungrad.compiler.native.elementary_functions import FUNCTIONS, heavy
+from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 from fungrad.compiler.native.powers import LONGEST, integer_power, product_of
-from fungrad.compiler.native.refused import Refused
 from fungrad.ir.graph import Equation, Literal
 
 Rule = Callable[..., Value]

@@ -23,8 +23,8 @@ from fungrad.compiler.native.index_maps import (
     flat,
     loops_of,
 )
+from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
-from fungrad.compiler.native.refused import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 
 Box = Sequence[tuple[int, int]]

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.native import threads
-from fungrad.compiler.native.kernel import GIVEN_UP, Kernel
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.machine_code import Built, assembly, host
 from fungrad.compiler.native.machine_code_store import build
-from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.native.symbols import (
     DATA,
     DIMS,

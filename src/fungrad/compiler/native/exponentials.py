@@ -1,4 +1,9 @@
-"""Exponentials and hyperbolic functions in double precision, as straight-line IR.
+"""Sums of two floats, a value and what it was rounded by, for the last bits of functions.
+
+Algorithms: Dekker's fast sum, Knuth's sum, products by a fused multiply-add (Muller et al.,
+Handbook of Floating-Point Arithmetic, chapters 4 and 14).
+
+Exponentials and hyperbolic functions in double precision, as straight-line IR.
 
 An argument is n ln 2 + r with |r| <= ln(2) / 2 (Cody and Waite), and e^r - 1 a polynomial. Where
 both e^x and e^-x are needed, their even and odd parts are those of Taylor's series.
@@ -8,8 +13,63 @@ from __future__ import annotations
 
 import math
 
-from fungrad.compiler.native.double_double import Pair, fast_sum, product, quotient, two_sum
-from fungrad.compiler.native.llvm_ir import Function, Value
+from fungrad.compiler.native.llvm_ir import Function, Operand, Value
+
+Pair = tuple[Value, Value]
+
+
+def fast_sum(code: Function, x: Operand, y: Operand) -> Pair:
+    """x + y, for |x| >= |y| or x = 0."""
+    s = code.add(x, y)
+    return s, code.sub(y, code.sub(s, x))
+
+
+def two_sum(code: Function, x: Operand, y: Operand) -> Pair:
+    """x + y."""
+    s = code.add(x, y)
+    part = code.sub(s, x)
+    return s, code.add(code.sub(x, code.sub(s, part)), code.sub(y, part))
+
+
+def product(code: Function, x: Operand, y: Operand) -> Pair:
+    """x y."""
+    p = code.mul(x, y)
+    return p, code.fma(x, y, code.neg(p))
+
+
+def times(code: Function, x: Pair, y: Pair) -> Pair:
+    """The product of two pairs."""
+    p, low = product(code, x[0], y[0])
+    return p, code.fma(x[0], y[1], code.fma(x[1], y[0], low))
+
+
+def quotient(code: Function, x: Pair, y: Pair) -> Value:
+    """x / y of two pairs, rounded."""
+    inverse = code.div(1.0, y[0])
+    q = code.mul(x[0], inverse)
+    return code.fma(_left(code, x, y, q), inverse, q)
+
+
+def quotient_pair(code: Function, x: Pair, y: Pair) -> Pair:
+    """x / y of two pairs."""
+    inverse = code.div(1.0, y[0])
+    q = code.mul(x[0], inverse)
+    return fast_sum(code, q, code.mul(_left(code, x, y, q), inverse))
+
+
+def _left(code: Function, x: Pair, y: Pair, q: Value) -> Value:
+    low = code.fma(code.neg(q), y[1], x[1])
+    return code.add(code.fma(code.neg(q), y[0], x[0]), low)
+
+
+def root(code: Function, x: Pair) -> Pair:
+    """The square root of a pair that is not negative; 0 of 0."""
+    s = code.sqrt(x[0])
+    left = code.add(code.fma(code.neg(s), s, x[0]), x[1])
+    twice = code.add(s, s)
+    low = code.div(left, code.select(code.compare("oeq", s, 0.0), 1.0, twice))
+    return s, low
+
 
 MAGIC = 1.5 * 2.0**52
 MAGIC_BITS = 0x4338000000000000
@@ -180,6 +240,31 @@ def sigmoid(code: Function, x: Value) -> Value:
 
 
 __all__ = [
-    "EXP", "INFINITY", "LN2", "LOG2E", "MAGIC", "MAGIC_BITS", "choose", "clamped", "cosh", "exp",
-    "exp2", "exp_parts", "expm1", "factors", "nearest", "scaled", "sigmoid", "sinh", "tanh",
-]  # fmt: skip
+    "EXP",
+    "INFINITY",
+    "LN2",
+    "LOG2E",
+    "MAGIC",
+    "MAGIC_BITS",
+    "Pair",
+    "choose",
+    "clamped",
+    "cosh",
+    "exp",
+    "exp2",
+    "exp_parts",
+    "expm1",
+    "factors",
+    "fast_sum",
+    "nearest",
+    "product",
+    "quotient",
+    "quotient_pair",
+    "root",
+    "scaled",
+    "sigmoid",
+    "sinh",
+    "tanh",
+    "times",
+    "two_sum",
+]

@@ -25,10 +25,9 @@ from fungrad.compiler.native.index_maps import (
     Place,
     static,
 )
-from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import BoxNest, Nest, Root
-from fungrad.compiler.native.refused import Refused
 from fungrad.compiler.native.rows import RowNest, embedded, for_arrays, row_maps
 from fungrad.ir.graph import Atom, Equation, Graph, effectful
 

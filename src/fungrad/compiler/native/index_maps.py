@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
-from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.native.kernel import Refused
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.primitives.movement.diagonal_roll import roll
 from fungrad.primitives.movement.gather import expanded, getitem, indexed, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -27,6 +26,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.sliding_window import roll
 from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
 

@@ -1,4 +1,4 @@
-"""Kernel: what a generator of native code hands over."""
+"""Kernel: what a generator of native code hands over; Refused: that it leaves a Graph to NumPy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from fungrad.compiler.native.llvm_ir import Module
 from fungrad.ir.types import Type
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 GIVEN_UP = 2
 """What the function of an interruptible kernel returns where it leaves its work to NumPy."""
@@ -63,4 +63,8 @@ class Kernel(Record):
         return fixed + line * len(self.module)
 
 
-__all__ = ["GIVEN_UP", "Kernel"]
+class Refused(Exception):
+    """A Graph, or a part of it, is not for native code; the message is the reason."""
+
+
+__all__ = ["GIVEN_UP", "Kernel", "Refused"]

@@ -7,22 +7,20 @@ e_log10.c).
 
 from __future__ import annotations
 
-from fungrad.compiler.native.double_double import (
-    Pair,
-    fast_sum,
-    product,
-    quotient_pair,
-    root,
-    two_sum,
-)
 from fungrad.compiler.native.exponentials import (
     INFINITY,
     LOG2E,
     MAGIC,
     MAGIC_BITS,
+    Pair,
     choose,
     exp,
     exp2,
+    fast_sum,
+    product,
+    quotient_pair,
+    root,
+    two_sum,
 )
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 

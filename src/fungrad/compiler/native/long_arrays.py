@@ -20,7 +20,7 @@ from fungrad.compiler.lowering.scalar.emitter import Value as Number
 from fungrad.compiler.lowering.scalar.planning import Rule, Write
 from fungrad.compiler.native.element_operations import type_of
 from fungrad.compiler.native.llvm_ir import Value
-from fungrad.compiler.native.rows_in_memory import Rows
+from fungrad.compiler.native.rows_and_records import Rows
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general

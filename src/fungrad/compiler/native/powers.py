@@ -7,16 +7,21 @@ so that they are exact where the power is a float, and else almost always the ne
 
 from __future__ import annotations
 
-from fungrad.compiler.native.double_double import (
+from fungrad.compiler.native.exponentials import (
+    INFINITY,
+    LN2,
     Pair,
+    choose,
+    exp,
+    exp_parts,
     fast_sum,
     product,
     quotient_pair,
     root,
+    scaled,
     times,
     two_sum,
 )
-from fungrad.compiler.native.exponentials import INFINITY, LN2, choose, exp, exp_parts, scaled
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.logarithms import TINY, log_of, normal, split, to_float
 

@@ -14,8 +14,7 @@ from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser
 from fungrad.compiler.native import long_arrays
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python
-from fungrad.compiler.native.kernel import Kernel
-from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import call

@@ -18,9 +18,9 @@ from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source
 from fungrad.compiler.native.index_maps import FIRST, Along, IndexMaps, Piece, loops_of
+from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
-from fungrad.compiler.native.refused import Refused
 from fungrad.ir.graph import Atom, Graph
 
 KEPT = 0.4

@@ -24,8 +24,7 @@ from fungrad.compiler.lowering.scalar.emitter import Value as Number
 from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
 from fungrad.compiler.native.kernel import GIVEN_UP
 from fungrad.compiler.native.llvm_ir import Function, Module, Value, size_of
-from fungrad.compiler.native.records import Records
-from fungrad.compiler.native.rows_in_memory import Column, Memory, Rows, load, store
+from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows, load, store
 
 LINES = 5_000
 """The most lines of IR that a program may have."""

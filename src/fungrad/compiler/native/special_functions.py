@@ -11,15 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fungrad.compiler.native.double_double import (
+from fungrad.compiler.native.exponentials import (
+    INFINITY,
     Pair,
+    choose,
+    exp,
+    exp2,
+    exp_parts,
+    factors,
     fast_sum,
     product,
     quotient_pair,
     times,
     two_sum,
 )
-from fungrad.compiler.native.exponentials import INFINITY, choose, exp, exp2, exp_parts, factors
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.logarithms import log, log1p, log_pair, normal
 from fungrad.compiler.native.trigonometric_functions import sincos_kernel, tangent_kernel

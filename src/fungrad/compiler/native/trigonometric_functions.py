@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fungrad.compiler.native.double_double import (
+from fungrad.compiler.native.exponentials import (
+    INFINITY,
     Pair,
+    choose,
     fast_sum,
+    nearest,
     quotient,
     quotient_pair,
     root,
     two_sum,
 )
-from fungrad.compiler.native.exponentials import INFINITY, choose, nearest
 from fungrad.compiler.native.llvm_ir import Function, Value
 
 SIN = (

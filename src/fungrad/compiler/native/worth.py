@@ -8,8 +8,7 @@ from __future__ import annotations
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.native.element_operations import cost
-from fungrad.compiler.native.kernel import Kernel
-from fungrad.compiler.native.refused import Refused
+from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Equation, Graph
 

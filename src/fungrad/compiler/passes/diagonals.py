@@ -23,7 +23,7 @@ from fungrad.primitives.movement.gather import Index, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, reshape
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 ROWS, COLUMNS = 0, 1
 Shape = tuple[int, ...]

@@ -31,7 +31,6 @@ from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, div, mul, neg, select, sub
-from fungrad.primitives.movement.diagonal_roll import roll
 from fungrad.primitives.movement.gather import Index, expanded, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -44,6 +43,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.scatter import index_add
+from fungrad.primitives.movement.sliding_window import roll
 from fungrad.primitives.movement.stack_iota import basis
 
 Entries = Sequence[Any]

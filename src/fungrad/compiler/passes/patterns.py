@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from fungrad.ir.graph import Atom, Equation, Literal, PrimitiveLike
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 CONSTANT = "constant"
 """What has made a constant of the Graph."""

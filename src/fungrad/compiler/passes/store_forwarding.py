@@ -38,7 +38,7 @@ from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.movement.static_index import of_int
 from fungrad.primitives.primitive import full
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 WHOLE = slice(None)
 HOPS = 8

@@ -27,14 +27,7 @@ from jax import lax
 from fungrad.extend import jax_rules as RULES
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.linalg import (
-    cholesky_qr,
-    degenerate_spectra,
-    determinant,
-    eig,
-    eigh_svd,
-    solve,
-)
+from fungrad.primitives.linalg import cholesky_qr, determinant, solve, spectra
 from fungrad.primitives.movement.sliding_window import normal_cdf
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.random import bits as random_bits
@@ -224,11 +217,11 @@ rule(determinant.det)(jnp.linalg.det)
 rule(determinant.slogdet)(lambda a: tuple(jnp.linalg.slogdet(a)))
 rule(cholesky_qr.cholesky)(lambda a: jnp.linalg.cholesky(a, symmetrize_input=False))
 rule(cholesky_qr.qr)(lambda a: tuple(jnp.linalg.qr(a)))
-rule(eigh_svd.svd)(lambda a, *, full: tuple(jnp.linalg.svd(a, full)))
-rule(eigh_svd.svdvals)(lambda a: jnp.linalg.svd(a, compute_uv=False))
-rule(eig.eig)(lambda a: tuple(jnp.linalg.eig(a)))
-rule(eig.eigvals)(jnp.linalg.eigvals)
-rule(eig.trusted)(lambda inverse: inverse)
+rule(spectra.svd)(lambda a, *, full: tuple(jnp.linalg.svd(a, full)))
+rule(spectra.svdvals)(lambda a: jnp.linalg.svd(a, compute_uv=False))
+rule(spectra.eig)(lambda a: tuple(jnp.linalg.eig(a)))
+rule(spectra.eigvals)(jnp.linalg.eigvals)
+rule(spectra.trusted)(lambda inverse: inverse)
 
 
 def _hermitian(a: Any, lower: bool) -> Any:
@@ -239,12 +232,12 @@ def _hermitian(a: Any, lower: bool) -> Any:
     return whole + (jnp.eye(a.shape[-1]) * middle[..., None, :]).astype(a.dtype)
 
 
-@rule(eigh_svd.eigh)
+@rule(spectra.eigh)
 def _eigh(a: Any, *, lower: bool) -> Any:
     return tuple(jnp.linalg.eigh(_hermitian(a, lower), symmetrize_input=False))
 
 
-@rule(eigh_svd.eigvalsh)
+@rule(spectra.eigvalsh)
 def _eigvalsh(a: Any, *, lower: bool) -> Any:
     return jnp.linalg.eigvalsh(_hermitian(a, lower), symmetrize_input=False)
 
@@ -261,7 +254,7 @@ def _weights(a: Any, *, lower: bool) -> Any:
     return jnp.where(close, 1.0, triangle if lower else triangle.T).astype(dtype)
 
 
-@rule(degenerate_spectra.coincide)
+@rule(spectra.coincide)
 def _coincide(w: Any, *, opposite: bool) -> Any:
     n = w.shape[-1]
     if not n:
@@ -271,7 +264,7 @@ def _coincide(w: Any, *, opposite: bool) -> Any:
     return jnp.abs(left + right if opposite else left - right) <= tolerance
 
 
-@rule(degenerate_spectra.shares)
+@rule(spectra.shares)
 def _shares(w: Any) -> Any:
     left, right = w[..., :, None], w[..., None, :]
     dtype = jnp.finfo(w.dtype).dtype
@@ -280,12 +273,12 @@ def _shares(w: Any) -> Any:
     return (same / same.sum(-1, keepdims=True)).astype(dtype)
 
 
-@rule(degenerate_spectra.apart)
+@rule(spectra.apart)
 def _apart(x: Any, same: Any, g: Any, *, values: str, strict: bool) -> Any:
     return jnp.where(same, jnp.zeros((), x.dtype), x)
 
 
-@rule(eig.anchors)
+@rule(spectra.anchors)
 def _anchors(v: Any) -> Any:
     if not v.size:
         return jnp.zeros(v.shape, bool)

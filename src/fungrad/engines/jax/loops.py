@@ -16,11 +16,11 @@ from jax import lax
 from fungrad.control_flow import scan, switch, while_loop
 from fungrad.control_flow.call import call
 from fungrad.custom_rules.custom_vjp_jvp import custom
-from fungrad.debugging.debug import debug_callback
+from fungrad.debugging import debug_callback
 from fungrad.engines.jax.elementwise import STRUCTURAL, Options, cast, jax, jnp
 from fungrad.engines.jax.graphs import differentiable, run
 from fungrad.errors import ArgumentError
-from fungrad.implicit.fixed_point_iteration import iteration
+from fungrad.implicit import iteration
 from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.rematerialisation.checkpoint import checkpointed

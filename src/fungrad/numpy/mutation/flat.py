@@ -12,9 +12,8 @@ import numpy as np
 
 from fungrad.numpy.mutation.assignment import write
 from fungrad.numpy.mutation.views import Reshaped
-from fungrad.numpy.protocol.axes import flattened
 from fungrad.numpy.protocol.implements import as_array
-from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.operands import array_of, flattened
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.support import pytree

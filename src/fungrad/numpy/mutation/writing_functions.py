@@ -16,9 +16,8 @@ from fungrad.numpy.indexing import parsed, places_along, positions_in
 from fungrad.numpy.mutation.assignment import store, write
 from fungrad.numpy.mutation.flat import cycled
 from fungrad.numpy.protocol.at_updates import At, fitting, spread
-from fungrad.numpy.protocol.axes import flattened
 from fungrad.numpy.protocol.implements import as_array, implements, known
-from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.operands import array_of, flattened
 from fungrad.numpy.reductions import as_truth
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem, layout, repeatable

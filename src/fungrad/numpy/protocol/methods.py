@@ -25,7 +25,7 @@ from fungrad.numpy import (
     sorting,
 )
 from fungrad.numpy.mutation import assignment, flat, memory, writing_functions
-from fungrad.numpy.protocol import array_api, plain_numbers
+from fungrad.numpy.protocol import array_api, operands
 from fungrad.numpy.protocol.result_order import copied
 from fungrad.primitives.primitive import Later
 from fungrad.tracing.aliasing import fresh
@@ -65,7 +65,7 @@ def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
 
 
 _MODULES: tuple[Any, ...] = (
-    mean_var, bits, products, elementwise, flat, indexing, memory, plain_numbers,
+    mean_var, bits, products, elementwise, flat, indexing, memory, operands,
     repeat_pad_roll, reductions, shaping, sorting, array_api, writing_functions, assignment,
 )  # fmt: skip
 

@@ -1,7 +1,11 @@
-"""Arguments made ready for primitives: arrays of one dtype, axes as indices, complete
-shapes.
+"""Arguments made ready for primitives: arrays of one dtype, axes as indices, complete shapes.
 
-Knows how NumPy reads such arguments; knows no function of NumPy's.
+The axes of reductions, as NumPy's functions take them (None, tuples, keepdims).
+
+Methods that ask a traced value for plain numbers: float(), complex(), item() and tolist().
+
+An integer or a boolean gives its own where that is known; a floating or complex number would lose
+its derivative, and is refused.
 """
 
 from __future__ import annotations
@@ -13,10 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.errors import AbstractValueError, FungradError
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.numpy.protocol.implements import as_array
-from fungrad.primitives.movement.reshape_broadcast_cast import cast
-from fungrad.tracing.trace import STRONG, Tracer, is_weak, typeof
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
+from fungrad.tracing.concrete_answers import whole
+from fungrad.tracing.refusals import bound_before, refused_number, refused_store, stored
+from fungrad.tracing.trace import STRONG, Tracer, is_weak, shape_of, typeof
 
 
 def are_zeros(values: Any) -> bool:
@@ -109,7 +116,97 @@ def complete_shape(shape: tuple[int, ...], found: tuple[int, ...]) -> tuple[int,
     raise ValueError(f"cannot reshape array of size {size} into shape {shape}")
 
 
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes that a reduction with `axis` runs over, none of them negative.
+
+    Raises:
+      numpy.exceptions.AxisError: where there is no such axis.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    return axis_indices(axis, ndim)
+
+
+def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """`axes_of`, where a number may be reduced along axis 0 or -1, as NumPy's ufuncs do."""
+    return () if ndim == 0 and type(axis) is int and axis in (0, -1) else axes_of(axis, ndim)
+
+
+def flattened(x: Any) -> Any:
+    """x with one axis, in C order."""
+    shape = shape_of(x)
+    if len(shape) == 1:
+        return x
+    size = 1
+    for length in shape:
+        size *= length
+    return reshape(x, shape=(size,))
+
+
+def with_axes_kept(y: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """A reduced value with axes of length 1 in place of those that it lost (keepdims=True)."""
+    return reshape(y, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
+
+
+def _of(x: Tracer, asked: str, answer: Any) -> Any:
+    """The answer of a known integer or boolean."""
+    if x.dtype.kind in "biu":
+        return x.owner.concrete(x, AbstractValueError, asked, answer)
+    try:
+        x.owner.concrete(x, AbstractValueError, asked, whole)
+    except FungradError as error:
+        advice = bound_before()
+        if advice:
+            error.add_note(advice)
+        raise
+    raise refused_number(x.type, asked)
+
+
+def _float(self: Tracer) -> float:
+    if stored():
+        raise refused_store(self.type)
+    found: float = _of(self, "float()", float)
+    return found
+
+
+def _complex(self: Tracer) -> complex:
+    if stored():
+        raise refused_store(self.type)
+    found: complex = _of(self, "complex()", complex)
+    return found
+
+
+def _item(self: Tracer, *index: Any) -> Any:
+    """The number of an integer or boolean value; refused where it cuts a gradient, as float()."""
+    return _of(self, ".item()", lambda value: value.item(*index))
+
+
+def _tolist(self: Tracer) -> Any:
+    """The value as nested lists; refused where that would cut a gradient."""
+    return _of(self, ".tolist()", lambda value: value.tolist())
+
+
+METHODS: dict[str, Any] = {
+    "__complex__": _complex,
+    "__float__": _float,
+    "item": _item,
+    "tolist": _tolist,
+}
+
+__all__: list[str] = []
+
+
 __all__ = [
-    "are_zeros", "array_of", "axis_index", "axis_indices", "common_dtype", "complete_shape",
-    "promoted", "sizes",
-]  # fmt: skip
+    "are_zeros",
+    "array_of",
+    "axes_of",
+    "axis_index",
+    "axis_indices",
+    "common_dtype",
+    "complete_shape",
+    "flattened",
+    "promoted",
+    "reduced_axes",
+    "sizes",
+    "with_axes_kept",
+]

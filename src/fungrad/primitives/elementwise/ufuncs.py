@@ -1,9 +1,10 @@
-"""The rest of NumPy's ufuncs, each declared by its partials. Knows the family
-`elementwise`.
+"""The rest of NumPy's ufuncs, each declared by its partials.
 
-Formulas: Abramowitz & Stegun 4.3-4.6 for the elementary functions. At kinks the values are those of
-docs/kinks.md: abs at 0 has derivative 0, ties of maximum and minimum are shared half and half,
+Formulas: Abramowitz & Stegun 4.3-4.6 for the elementary functions. At kinks the values are those
+of docs/kinks.md: abs at 0 has derivative 0, ties of maximum and minimum are shared half and half,
 hypot at the origin has derivative 0, and powers take their limits.
+
+`bitcast`, the bits of numbers read as numbers of another dtype.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Equation, Literal
-from fungrad.ir.types import PYTHON_SCALARS
+from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.elementwise.family import (
     Masked,
     Over,
@@ -373,3 +374,27 @@ right_shift = elementwise(
 bitwise_count = elementwise("bitwise_count", np.bitwise_count, partials=[None])
 gcd = elementwise("gcd", np.gcd, partials=[None, None], commutative=True)
 lcm = elementwise("lcm", np.lcm, partials=[None, None], commutative=True)
+
+
+def _eval_bitcast(x: Any, *, dtype: Any) -> Any:
+    return np.ascontiguousarray(x).reshape(np.shape(x)).view(dtype)[()]
+
+
+def _type_bitcast(x: Type, *, dtype: Any) -> Type:
+    return Type(np.empty(x.shape, x.dtype).view(dtype).shape, dtype)
+
+
+bitcast: Primitive = general(
+    "bitcast",
+    cost=0,
+    eval=_eval_bitcast,
+    type=_type_bitcast,
+    batch=lambda args, batched, size, *, dtype: bitcast(args[0], dtype=dtype),
+    cuts=True,
+)
+"""`bitcast(x, dtype=)`: the bits of x, in C order, read in another dtype, as ndarray.view; the last
+axis is so much longer or shorter. It has no derivative.
+"""
+
+
+__all__ = ["bitcast"]

@@ -1,13 +1,15 @@
-"""Windows that slide over the last axes of an array, and their transpose, overlapping
-sums; and the Gaussian distribution function of the exact gelu.
+"""Windows that slide over the last axes of an array, and their transpose, overlapping sums; and
+the Gaussian distribution function of the exact gelu.
 
-Convolutions and poolings are windows, contracted or reduced. Knows `declare`; does no products.
+Convolutions and poolings are windows, contracted or reduced.
+
+Diagonals, and roll. All are linear and move elements only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,4 +136,71 @@ normal_cdf = elementwise(
 )
 """`normal_cdf(x)`: the probability that a standard normal variable is at most x, for real x."""
 
-__all__ = ["normal_cdf", "overlap_add", "window_counts", "windows"]
+
+# --- diagonals ------------------------------------------------------------------------------------
+
+
+def _diagonal_length(shape: Sequence[int], offset: int) -> int:
+    rows, columns = shape[-2:]
+    return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+
+
+diagonal: Primitive = linear(
+    "diagonal",
+    view=True,
+    cost=0,
+    moves=True,
+    eval=lambda x, *, offset: np.diagonal(x, offset, -2, -1),
+    type=lambda x, *, offset: x.with_shape((*x.shape[:-2], _diagonal_length(x.shape, offset))),
+    transpose=lambda ct, x, *, offset: from_diagonal(ct, offset=offset, shape=x.shape[-2:]),
+    batch=lambda args, batched, size, *, offset: diagonal(args[0], offset=offset),
+)
+"""`diagonal(x, offset=)`: the diagonals of the last two axes, along a new last axis."""
+
+
+def _eval_from_diagonal(x: Any, *, offset: int, shape: tuple[int, int]) -> Any:
+    result = np.zeros((*x.shape[:-1], *shape), x.dtype)
+    rows = np.arange(x.shape[-1]) + max(0, -offset)
+    result[..., rows, rows + offset] = x
+    return result
+
+
+from_diagonal: Primitive = linear(
+    "from_diagonal",
+    order="rows",
+    cost=0,
+    eval=_eval_from_diagonal,
+    type=lambda x, *, offset, shape: x.with_shape((*x.shape[:-1], *shape)),
+    transpose=lambda ct, x, *, offset, shape: diagonal(ct, offset=offset),
+    batch=lambda args, batched, size, *, offset, shape: from_diagonal(
+        args[0], offset=offset, shape=shape
+    ),
+)
+"""`from_diagonal(x, offset=, shape=)`: matrices of the given shape, zero beside the diagonal."""
+
+# --- roll -----------------------------------------------------------------------------------------
+
+roll: Primitive = linear(
+    "roll",
+    order="example",
+    cost=0,
+    moves=True,
+    eval=lambda x, *, shifts, axes: np.roll(x, shifts, axes),
+    type=lambda x, *, shifts, axes: x,
+    transpose=lambda ct, x, *, shifts, axes: roll(ct, shifts=tuple(-s for s in shifts), axes=axes),
+    batch=lambda args, batched, size, *, shifts, axes: roll(
+        args[0], shifts=shifts, axes=tuple(a + 1 for a in axes)
+    ),
+)
+"""`roll(x, shifts=, axes=)`: the elements moved along the axes; those pushed out come in again."""
+
+
+__all__ = [
+    "diagonal",
+    "from_diagonal",
+    "normal_cdf",
+    "overlap_add",
+    "roll",
+    "window_counts",
+    "windows",
+]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 Shape = tuple[int, ...]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.implicit.implicit_function_rules import custom_root
+from fungrad.implicit import custom_root
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.movement.reshape_broadcast_cast import cast

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.numpy.linalg_norms import singular_values
+from fungrad.numpy.linalg_products import singular_values
 from fungrad.numpy.protocol.implements import as_array, known
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.linalg import cholesky_qr, eigh_svd
-from fungrad.primitives.linalg import eig as linalg_eig
+from fungrad.primitives.linalg import cholesky_qr, spectra
 from fungrad.primitives.linalg.matrix_parts import adjoint, bar, columns, result
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.linalg.solve import pinv as pseudoinverse
@@ -34,13 +33,13 @@ _SUBSET = "Take all eigenvalues, and slice them."
 
 
 def _left_of_one(a: Any) -> Any:
-    return la.eig(a, left=True, right=False)[1].astype(linalg_eig.complex_dtype(a.dtype))
+    return la.eig(a, left=True, right=False)[1].astype(spectra.complex_dtype(a.dtype))
 
 
 left_vectors: Primitive = general(
     "left_vectors",
     eval=lambda a: each(_left_of_one, 1, a)[0] if a.size else _empty(a),
-    type=lambda a: Type(a.shape, linalg_eig.complex_dtype(result(a))),
+    type=lambda a: Type(a.shape, spectra.complex_dtype(result(a))),
     batch=lambda args, batched, size: left_vectors(args[0]),
     cuts=True,
 )
@@ -48,7 +47,7 @@ left_vectors: Primitive = general(
 
 
 def _empty(a: Any) -> Any:
-    return np.zeros(a.shape, linalg_eig.complex_dtype(a.dtype))
+    return np.zeros(a.shape, spectra.complex_dtype(a.dtype))
 
 
 def _left(a: Any, v: Any) -> Any:
@@ -56,7 +55,7 @@ def _left(a: Any, v: Any) -> Any:
     u = adjoint(inv(v))
     u = u / np.sqrt(np.sum(np.abs(u) ** 2, axis=-2, keepdims=True))
     reference = left_vectors(stop_gradient(a))
-    place = linalg_eig.anchors(reference)
+    place = spectra.anchors(reference)
     anchor = np.sum(select(place, u, 0.0), axis=-2, keepdims=True)
     u = u * bar(anchor) / np.abs(anchor)
     sign = np.sum(bar(reference) * stop_gradient(u), axis=-2, keepdims=True)
@@ -82,8 +81,8 @@ def eig(
     refuse("eig", _GENERAL, b=b, homogeneous_eigvals=homogeneous_eigvals)
     (a,) = read("eig", a, check_finite=check_finite)
     if not (left or right):
-        return linalg_eig.eigvals(a)
-    w, v = linalg_eig.eig(a)
+        return spectra.eigvals(a)
+    w, v = spectra.eig(a)
     found = [w, *([_left(a, v)] if left else []), *([v] if right else [])]
     return tuple(found)
 
@@ -98,7 +97,7 @@ def eigvals(
 ) -> Any:
     """The eigenvalues, as scipy.linalg.eigvals; always complex."""
     refuse("eigvals", _GENERAL, b=b, homogeneous_eigvals=homogeneous_eigvals)
-    return linalg_eig.eigvals(*read("eigvals", a, check_finite=check_finite))
+    return spectra.eigvals(*read("eigvals", a, check_finite=check_finite))
 
 
 # --- Hermitian ------------------------------------------------------------------------------------
@@ -139,8 +138,8 @@ def eigh(
     (a,) = read("eigh", a, check_finite=check_finite)
     if b is None:
         if eigvals_only:
-            return eigh_svd.eigvalsh(a, lower=lower)[..., chosen]
-        w, v = eigh_svd.eigh(a, lower=lower)
+            return spectra.eigvalsh(a, lower=lower)[..., chosen]
+        w, v = spectra.eigh(a, lower=lower)
         return w[..., chosen], v[..., chosen]
     a, b = read("eigh", a, b, check_finite=check_finite)
     factor = cholesky_qr.cholesky(b if lower else adjoint(b))
@@ -151,8 +150,8 @@ def eigh(
     else:
         inner = adjoint(factor) @ a @ factor
     if eigvals_only:
-        return eigh_svd.eigvalsh(inner, lower=True)[..., chosen]
-    w, v = eigh_svd.eigh(inner, lower=True)
+        return spectra.eigvalsh(inner, lower=True)[..., chosen]
+    w, v = spectra.eigh(inner, lower=True)
     v = factor @ v if type == 3 else solve(adjoint(factor), v, triangle="upper")
     return w[..., chosen], v[..., chosen]
 
@@ -220,7 +219,7 @@ def eigvalsh_tridiagonal(
     """The eigenvalues of symmetric tridiagonal matrices, as scipy.linalg.eigvalsh_tridiagonal."""
     refuse("eigvalsh_tridiagonal", _SUBSET, select=select != "a" and select)
     a = _tridiagonal("eigvalsh_tridiagonal", d, e, check_finite)
-    return eigh_svd.eigvalsh(a, lower=True)
+    return spectra.eigvalsh(a, lower=True)
 
 
 # --- singular values ------------------------------------------------------------------------------
@@ -238,14 +237,14 @@ def svd(
     """The singular value decomposition, as scipy.linalg.svd."""
     (a,) = read("svd", a, check_finite=check_finite, square=False)
     if not compute_uv:
-        return eigh_svd.svdvals(a)
-    return tuple(eigh_svd.svd(a, full=bool(full_matrices)))
+        return spectra.svdvals(a)
+    return tuple(spectra.svd(a, full=bool(full_matrices)))
 
 
 @stands_for
 def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The singular values, as scipy.linalg.svdvals."""
-    return eigh_svd.svdvals(*read("svdvals", a, check_finite=check_finite, square=False))
+    return spectra.svdvals(*read("svdvals", a, check_finite=check_finite, square=False))
 
 
 def _rank(a: Any, atol: Any, rtol: Any) -> tuple[Any, Any, Any]:
@@ -269,7 +268,7 @@ def pinv(
     """The pseudoinverses, as scipy.linalg.pinv; the derivative is that at constant rank."""
     (a,) = read("pinv", a, check_finite=check_finite, square=False)
     if atol:
-        u, s, vh = eigh_svd.svd(a, full=False)
+        u, s, vh = spectra.svd(a, full=False)
         large = _rank(a, atol, rtol)[1]
         found = (adjoint(vh) * columns(select(large, 1.0 / select(large, s, 1.0), 0.0))) @ adjoint(
             u
@@ -289,7 +288,7 @@ def orth(A: Any, rcond: Any = None) -> Any:
     """
     (A,) = read("orth", A, square=False)
     rank = int(known(_rank(A, None, rcond)[2], "the rank, which orth's shape depends on"))
-    return eigh_svd.svd(A, full=False)[0][..., :rank]
+    return spectra.svd(A, full=False)[0][..., :rank]
 
 
 def _unitary_of(a: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of, axis_indices
-from fungrad.primitives.contraction.convolve_nd import convolve_nd
+from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.movement.sliding_window import windows
 from fungrad.primitives.stop_gradient import stop_gradient

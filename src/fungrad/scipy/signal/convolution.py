@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.protocol.operands import array_of, axis_index, promoted
-from fungrad.primitives.contraction.convolve_nd import convolve_nd
+from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.trace import shape_of
 

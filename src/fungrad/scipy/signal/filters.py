@@ -17,7 +17,7 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.ir.types import Type
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of, axis_index
-from fungrad.primitives.contraction.convolve_nd import convolve_nd
+from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     cast,
     concatenate,

@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.operands import array_of, axis_index
-from fungrad.primitives.contraction.convolve_nd import convolve_nd
+from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.source_location import user_line

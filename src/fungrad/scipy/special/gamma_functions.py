@@ -22,8 +22,7 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import Over, elementwise, select
 from fungrad.primitives.primitive import Primitive
-from fungrad.primitives.special.incomplete_beta import beta_slope
-from fungrad.primitives.special.incomplete_gamma import gamma_slope
+from fungrad.primitives.special.incomplete_gamma_beta import beta_slope, gamma_slope
 from fungrad.scipy.optional import real, scipy_special, unknown
 from fungrad.scipy.special.bessel import chebyu
 from fungrad.scipy.special.elementary import xlog1py, xlogy

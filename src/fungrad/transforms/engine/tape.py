@@ -19,7 +19,7 @@ from fungrad.primitives.elementwise.family import (
     scale_masked,
     whole,
 )
-from fungrad.primitives.movement.gather_cotangents import Gathered
+from fungrad.primitives.movement.gather import Gathered
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, sum_to
 from fungrad.tracing.provenance import replayed
 from fungrad.tracing.source_location import user_line

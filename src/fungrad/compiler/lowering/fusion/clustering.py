@@ -30,7 +30,7 @@ from fungrad.compiler.passes.rewriter import is_pure
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.facts import is_view
 from fungrad.retracing.graph_transforms import effectful
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 LARGE = 8_192
 """The smallest number of elements for which blocks pay (measured: benchmarks/fusion.py)."""

@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.ir.graph import Equation, Variable
 from fungrad.primitives.movement.gather import expanded, scatter
 from fungrad.primitives.movement.scatter import index_add
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 Readers = Mapping[int, Sequence[Equation | None]]
 """For each variable the equations that read it, by identity; None stands for outputs."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion import tile_buffer_assignment
+from fungrad.compiler.lowering.fusion import tiling
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.output_slices import Part, reach, rows_of
 from fungrad.compiler.lowering.fusion.row_access import (
@@ -45,7 +45,7 @@ def written(region: FusionCluster) -> tuple[str, dict[str, Any]]:
         "empty": np.empty,
         "zeros": np.zeros,
         "copyto": np.copyto,
-        "arranged": tile_buffer_assignment.arranged,
+        "arranged": tiling.arranged,
         "share": thread_pool.share,
         "num_threads": thread_pool.num_threads,
         "take": buffer_pool.take,
@@ -63,7 +63,7 @@ def written(region: FusionCluster) -> tuple[str, dict[str, Any]]:
     namespace["size"] = buffer_pool.size_of(namespace["layout"])
     namespace["step"] = writer.step
     namespace["shared"] = writer.shared and made.shareable
-    buffer = tile_buffer_assignment.buffer(region, writer.step, writer.columns)
+    buffer = tiling.buffer(region, writer.step, writer.columns)
     before, after = [], []
     if buffer is not None:
         before, after = [f"old = setbufsize({buffer})"], ["setbufsize(old)"]
@@ -204,7 +204,7 @@ def _inputs(writer: Block) -> tuple[list[str], list[str]]:
         moved = writer.moved(variable, axis)
         if axis is None:
             if moved:
-                order = tile_buffer_assignment.memory(variable.type.shape, axis)
+                order = tiling.memory(variable.type.shape, axis)
                 begin.append(f"x{i} = arranged(x{i}, {order})")
             writer.place[id(variable), axis] = f"x{i}"
             continue

@@ -30,7 +30,7 @@ from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.runtime.blas_threads import single_blas, single_in_regions
 from fungrad.runtime.kernels.reductions import one_thread
 from fungrad.runtime.thread_pool import num_threads
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 REDUCED = -1
 """In place of an axis: the output has no rows, it is complete after the last of them."""

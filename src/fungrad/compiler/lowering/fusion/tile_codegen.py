@@ -1,8 +1,9 @@
-"""The body of a cluster's program, for one block: which buffer holds which value.
+"""Equations of a region that kernels do: one alone, or a sine with its cosine.
+
+The body of a cluster's program, for one block: which buffer holds which value.
 
 One line an equation; ufuncs write into buffers of one block that are used again as soon as their
-value is dead. Knows clusters and kernels; what stands around the body is written by
-region_codegen.py.
+value is dead.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion import tile_buffer_assignment, tile_size
+from fungrad.compiler.lowering.fusion import tiling
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.fused_kernels import kernel, sines_with_cosines, sorted_pair
 from fungrad.compiler.lowering.fusion.row_access import (
     CASTS,
     REDUCED,
@@ -26,18 +26,80 @@ from fungrad.compiler.lowering.fusion.row_access import (
     part_indices,
     taken,
 )
-from fungrad.compiler.lowering.fusion.tile_buffer_assignment import Buffers
+from fungrad.compiler.lowering.fusion.tiling import Buffers
 from fungrad.compiler.lowering.numpy_expressions import as_ufunc
 from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise.family import ARITHMETIC
+from fungrad.primitives.elementwise import ufuncs
+from fungrad.primitives.elementwise.family import ARITHMETIC, select
 from fungrad.primitives.facts import is_view
 from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, transpose
 from fungrad.runtime.kernels import reductions
-from fungrad.runtime.kernels.elementwise import EXTREMA, SCRATCH, dot
+from fungrad.runtime.kernels.elementwise import (
+    EXTREMA,
+    SCRATCH,
+    chosen,
+    dot,
+    fast_tangent,
+    hypot,
+    logaddexp,
+    sincos,
+    sincos_by_tangent,
+)
 from fungrad.runtime.thread_pool import num_threads
+
+KERNELS: dict[Any, Any] = {
+    ufuncs.logaddexp: logaddexp, ufuncs.hypot: hypot, select: chosen,
+}  # fmt: skip
+"""The kernel of a primitive; floors above put theirs here."""
+
+
+SINGLE = (logaddexp, hypot)
+"""Kernels of numbers of single precision, too."""
+
+
+def kernel(equation: Equation, paired: bool) -> Any:
+    """What does an equation in place of NumPy, or a sine with its cosine; None where NumPy does."""
+    if setting() == "numpy":
+        return None
+    found: Any = KERNELS.get(equation.primitive)
+    if paired:
+        found = sincos_by_tangent if setting() == "fast" and fast_tangent() else sincos
+    dtype = equation.outputs[0].type.dtype
+    if found is chosen:
+        mask, size = equation.inputs[0].type, equation.outputs[0].type
+        fits = mask.dtype == np.bool_ and mask.shape == size.shape and dtype.kind in "biufc"
+        return found if fits and dtype.itemsize in (1, 2, 4, 8) else None
+    alike = all(a.type.dtype == dtype or a.type.weak for a in equation.inputs)
+    fits = dtype == np.float64 or (dtype == np.float32 and found in SINGLE)
+    return found if alike and fits else None
+
+
+def sines_with_cosines(region: FusionCluster) -> dict[int, Equation]:
+    """For each sine or cosine that is done with the other one of its argument, by identity, that
+    other one, which comes later.
+    """
+    found: dict[tuple[Any, int], Equation] = {}
+    for equation in region.equations:
+        if equation.primitive in (ufuncs.sin, ufuncs.cos):
+            found.setdefault((equation.primitive, id(equation.inputs[0])), equation)
+    pairs: dict[int, Equation] = {}
+    later: set[int] = set()
+    for (primitive, argument), equation in found.items():
+        other = found.get((ufuncs.cos if primitive is ufuncs.sin else ufuncs.sin, argument))
+        paired = other is not None and kernel(equation, paired=True) is not None
+        if other is not None and paired and id(equation) not in later:
+            pairs[id(equation)] = other
+            later.add(id(other))
+    return pairs
+
+
+def sorted_pair(equation: Equation, partner: Equation) -> list[Variable]:
+    """The sine, then the cosine."""
+    pair = [equation, partner] if equation.primitive is ufuncs.sin else [partner, equation]
+    return [e.outputs[0] for e in pair]
 
 
 class Block:
@@ -45,10 +107,10 @@ class Block:
 
     def __init__(self, region: FusionCluster, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
-        self.shared = tile_size.shared(region)
+        self.shared = tiling.shared(region)
         self.length = region.length
-        self.step = tile_size.length(region, num_threads() if self.shared else 1)
-        self.columns = tile_buffer_assignment.in_columns(region, self.step)
+        self.step = tiling.length(region, num_threads() if self.shared else 1)
+        self.columns = tiling.in_columns(region, self.step)
         self.region = region
         self.forms = {id(e): f for e, f in zip(region.equations, region.forms, strict=True)}
         self.place: dict[Any, str] = {}
@@ -93,7 +155,7 @@ class Block:
 
     def moved(self, variable: Variable, axis: int | None) -> bool:
         """Whether a value stands in memory in another order than outside of the region."""
-        return self.columns and tile_buffer_assignment.moves(variable.type.shape, axis)
+        return self.columns and tiling.moves(variable.type.shape, axis)
 
     def constant(self, value: Any) -> str:
         name = f"k{len(self.namespace)}"
@@ -211,7 +273,7 @@ class Block:
                 self.lines.append(f"copyto({target}[{self.constant(place)}], {x})")
             return
         shape, axes = variable.type.shape, tuple(range(variable.type.ndim))
-        order = tile_buffer_assignment.memory(shape, how.output) if self.columns else axes
+        order = tiling.memory(shape, how.output) if self.columns else axes
         called = self.function("taken", taken)
         self.lines.append(f"{called}({', '.join(arguments)}, {how.output}, {order}, {target})")
 
@@ -303,4 +365,4 @@ class Block:
         self.lines.append(text)
 
 
-__all__ = ["Block"]
+__all__ = ["KERNELS", "Block", "kernel", "sines_with_cosines", "sorted_pair"]

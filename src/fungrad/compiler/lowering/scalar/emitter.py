@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 DTYPES = (FLOAT, INT, BOOL)

@@ -21,7 +21,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
 )
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Equation, Graph
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 Write = Callable[[Any, Equation, list[Any]], list[Any]]
 """A rule: of the walk, an equation and what its inputs are, what its outputs are."""

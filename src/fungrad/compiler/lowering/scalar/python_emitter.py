@@ -33,7 +33,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
 from fungrad.compiler.lowering.scalar.python_operations import CONVERSIONS, FUNCTIONS, SPELLINGS
 from fungrad.compiler.lowering.scalar.scalar_runtime import CHUNK, Trail, rows, trail_of
 from fungrad.control_flow.tape_type import TRAIL, as_trail
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 DEEPEST = 18
 """The most blocks in each other: Python has no more than 20. What is outside is run on arrays then,

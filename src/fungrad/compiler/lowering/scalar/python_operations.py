@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fungrad.compiler.lowering.scalar.emitter import BOOL, FLOAT, INT
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 FUNCTIONS = {name: getattr(math, name) for name in (
     "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos",

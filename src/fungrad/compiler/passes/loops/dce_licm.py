@@ -24,7 +24,7 @@ from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.primitives.facts import is_view
 from fungrad.retracing.graph_transforms import effectful, kept, pruned
-from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import EVAL
 
 Clean = Callable[[Graph], Graph]

@@ -30,7 +30,7 @@ from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 from fungrad.primitives.facts import is_arithmetic, is_view
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 
 def stacked(graph: Graph) -> Graph:

@@ -22,7 +22,7 @@ from fungrad.primitives.movement.gather import Index, expanded, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, pad, reshape, slice_axis
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.movement.stack_iota import stack
-from fungrad.support.record import Record
+from fungrad.support.lazy import Record
 
 X = Value("x")
 Widths = Sequence[tuple[int, int]]

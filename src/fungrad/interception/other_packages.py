@@ -1,9 +1,11 @@
-"""The namespace of traced and plain arrays together, as libraries of the array API ask it.
+"""While numba compiles, every function is the original: numba knows them by identity.
+
+The namespace of traced and plain arrays together, as libraries of the array API ask it.
 
 `array_namespace(x, y)` of array_api_compat, which SciPy and scikit-learn have copies of, finds
 fungrad.numpy for a traced array and NumPy for a plain one, and refuses the two. Plain arrays and
-numbers stand beside traced ones here, so that fungrad.numpy is the namespace of both. Where
-SciPy takes NumPy's namespace for all arrays, its `clip`, which writes by masks, is NumPy's.
+numbers stand beside traced ones here, so that fungrad.numpy is the namespace of both. Where SciPy
+takes NumPy's namespace for all arrays, its `clip`, which writes by masks, is NumPy's.
 """
 
 from __future__ import annotations
@@ -18,6 +20,26 @@ import numpy as np
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import Written, holds_traced
 from fungrad.tracing.trace import EVAL, Tracer, current
+
+
+def _listen(event: ModuleType) -> Mapping[str, Any]:
+    """Pauses interception between the events of numba's compiler lock; replaces nothing."""
+
+    class Pause(event.Listener):  # type: ignore[misc, name-defined]
+        def on_start(self, _: Any) -> None:
+            interception.pause()
+
+        def on_end(self, _: Any) -> None:
+            interception.resume()
+
+    event.register("numba:compiler_lock", Pause())
+    return {}
+
+
+interception.register_later("numba.core.event", _listen)
+
+__all__: list[str] = []
+
 
 HOMES = ("array_api_compat", "scipy._lib.array_api_compat", "sklearn.externals.array_api_compat")
 """array_api_compat, and the copies of it."""
@@ -59,5 +81,3 @@ def _clipping(module: ModuleType) -> Mapping[str, Any]:
 for _home in HOMES:
     interception.register_later(f"{_home}.numpy", _clipping)
     interception.register_later(f"{_home}.common._helpers", _replacements)
-
-__all__: list[str] = []

@@ -1,20 +1,26 @@
-"""debug.trap, which stops at the first NaN, infinity or kink that a computation makes.
+"""debug.print and debug.callback, which look at values under every transform; and debug.trap.
+
+Eagerly and under `grad` they run once, in the forward pass; under `vmap` once for each example;
+under `jit` whenever the compiled function runs.
+
+debug.trap, which stops at the first NaN, infinity or kink that a computation makes.
 
 A trace below all transforms looks at what primitives give; NumPy's own floating-point signals tell
-of the arithmetic on plain arrays, in rules and in the user's code. Knows reverse mode's walk, to
-name the forward line that a backward step comes from.
+of the arithmetic on plain arrays, in rules and in the user's code.
 """
 
 from __future__ import annotations
 
+import builtins
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
 
+from fungrad.control_flow.scan_reverse import muted
 from fungrad.control_flow.unroll import (
     RECORDS,
     holds_inf,
@@ -24,7 +30,10 @@ from fungrad.control_flow.unroll import (
     unfold,
     unfolds,
 )
+from fungrad.custom_rules.closures_and_arguments import Arguments
 from fungrad.errors import TrapError
+from fungrad.host.host_function import Host
+from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.provenance import place
 from fungrad.tracing.source_location import user_source
 from fungrad.tracing.trace import Trace, current, enter, leave
@@ -138,3 +147,77 @@ def trap(nan: bool = True, inf: bool = True, kinks: bool = False) -> Iterator[No
             yield
     finally:
         leave(token)
+
+
+def _eval(*args: Any, host: Host) -> tuple[Any, ...]:
+    if not muted.get():
+        host.run(args)
+    return ()
+
+
+debug_callback: Primitive = Primitive(
+    "debug_callback",
+    eval=_eval,
+    type=lambda *types, host: (),
+    batch=lambda args, batched, size, *, host: debug_callback(
+        *args, host=host.batched(batched, size)
+    ),
+    cuts=True,
+    multiple=True,
+    effect=True,
+)
+"""`debug_callback(*args, host=)`: runs a Python function for what it does; has no result."""
+
+
+def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Calls a Python function with the values of traced arguments.
+
+    Args:
+      f: a function of arrays; what it returns is dropped.
+      *args: trees of arrays, and of anything else, which is passed as it is.
+      ordered: accepted as in JAX; the calls always happen in the order of the program.
+      **kwargs: as args.
+
+    >>> import fungrad as fg
+    >>> seen = []
+    >>> def f(x):
+    ...     fg.debug.callback(lambda v: seen.append(float(v)), x)
+    ...     return x * x
+    >>> float(fg.grad(f)(3.0)), seen
+    (6.0, [3.0])
+    """
+
+    def quiet(*values: Any, **named: Any) -> tuple[()]:
+        f(*values, **named)
+        return ()
+
+    arguments = Arguments(f, args, kwargs)
+    host = Host(quiet, arguments, ())
+    debug_callback(*arguments.take(), host=host)
+
+
+def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Prints the values of traced arguments, formatted by `str.format`.
+
+    Args:
+      fmt: the format, as `"x = {}"` or `"loss {loss:.3f}"`.
+      *args: trees of arrays and of anything else.
+      ordered: accepted as in JAX; the lines always come in the order of the program.
+      **kwargs: as args, by name.
+
+    >>> import fungrad as fg
+    >>> def f(x):
+    ...     fg.debug.print("x is {}", x)
+    ...     return x * x
+    >>> float(fg.grad(fg.jit(f))(3.0))
+    x is 3.0
+    6.0
+    """
+
+    def show(*values: Any, **named: Any) -> None:
+        builtins.print(fmt.format(*values, **named))
+
+    callback(show, *args, ordered=ordered, **kwargs)
+
+
+__all__: Sequence[str] = ["callback", "print", "trap"]

@@ -1,1 +1,0 @@
-"""Looks at values inside of transforms: prints, callbacks, a trap for NaN."""

@@ -1,1 +1,0 @@
-"""Solvers and fixed points, differentiated by the implicit function theorem."""

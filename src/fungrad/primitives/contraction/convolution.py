@@ -1,0 +1,196 @@
+"""The one-dimensional convolution, along the last axis.
+
+    full:  z[i] = sum over k of x[i - k] y[k], where both exist: n + m - 1 elements
+    valid: z[i] = sum over k of x[i + m - 1 - k] y[k]: n - m + 1 elements, for n >= m
+
+The axes before the last broadcast. Each adjoint is a convolution of the other kind with a flipped
+argument.
+
+The convolution along several last axes, directly.
+
+As `convolving.convolve`, with as many axes as there are: a full one, and one of the places where
+the second argument lies inside the first. It is summed element by element of the smaller array,
+each time over whole arrays. Each adjoint is a convolution of the other kind, of a flipped
+argument.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
+from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import multilinear
+from fungrad.primitives.elementwise.family import broadcast_shapes
+from fungrad.primitives.facts import factor_of_complex
+from fungrad.primitives.movement.reshape_broadcast_cast import flip, prepend_axes
+from fungrad.primitives.primitive import Primitive
+from fungrad.tracing.trace import shape_of
+
+
+def _eval_convolve(x: Any, y: Any, *, mode: Any) -> Any:
+    if x.ndim == y.ndim == 1:
+        return np.convolve(x, y, mode)
+    lead = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+    count = math.prod(lead)
+    rows_x = np.broadcast_to(x, (*lead, x.shape[-1])).reshape(count, x.shape[-1])
+    rows_y = np.broadcast_to(y, (*lead, y.shape[-1])).reshape(count, y.shape[-1])
+    length = _length(x.shape[-1], y.shape[-1], mode)
+    result = np.empty((count, length), _dtype(x.dtype, y.dtype))
+    for i in range(count):
+        result[i] = np.convolve(rows_x[i], rows_y[i], mode)
+    return result.reshape(*lead, length)
+
+
+def _length(n: int, m: int, mode: str) -> int:
+    return n + m - 1 if mode == "full" else n - m + 1
+
+
+def _dtype(x: Any, y: Any) -> Any:
+    return np.convolve(np.ones(1, x), np.ones(1, y)).dtype
+
+
+def _type_convolve(x: Type, y: Type, *, mode: str) -> Type:
+    n, m = x.shape[-1], y.shape[-1]
+    if not m or n < (m if mode == "valid" else 1):
+        raise ShapeError(f"Arrays of shapes {x.shape} and {y.shape} have no {mode} convolution.")
+    lead = [Type(t.shape[:-1], t.dtype) for t in (x, y)]
+    return Type(
+        (*broadcast_shapes("convolve", lead), _length(n, m, mode)), _dtype(x.dtype, y.dtype)
+    )
+
+
+def _flipped(x: Any) -> Any:
+    return flip(x, axes=(len(shape_of(x)) - 1,))
+
+
+def _adjoint_x(ct: Any, x: Any, y: Any, *, mode: str) -> Any:
+    return convolve(ct, _flipped(y), mode="valid" if mode == "full" else "full")
+
+
+def _adjoint_y(ct: Any, x: Any, y: Any, *, mode: str) -> Any:
+    if mode == "full":
+        return convolve(ct, _flipped(x), mode="valid")
+    return _flipped(convolve(x, _flipped(ct), mode="valid"))
+
+
+def _batch_convolve(args: Any, batched: Any, size: int, *, mode: str) -> Any:
+    ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
+    aligned = [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]
+    return convolve(*aligned, mode=mode)
+
+
+def cost_of_convolution(equation: Equation) -> int:
+    """A product and a sum for each pair that meets, the direct sum."""
+    axes = equation.params.get("axes", 1)
+    n, m = (atom.type.shape[atom.type.ndim - axes :] for atom in equation.inputs)
+    result = equation.outputs[0].type
+    lengths = result.shape[result.ndim - axes :]
+    pairs = math.prod(n) if equation.params["mode"] == "full" else math.prod(lengths)
+    lead = result.size // max(math.prod(lengths), 1)
+    return 2 * lead * pairs * math.prod(m) * factor_of_complex(equation)
+
+
+convolve: Primitive = multilinear(
+    "convolve",
+    cost=cost_of_convolution,
+    eval=_eval_convolve,
+    type=_type_convolve,
+    adjoints=[_adjoint_x, _adjoint_y],
+    batch=_batch_convolve,
+)
+"""`convolve(x, y, mode=)`: the convolution along the last axis, mode "full" or "valid"."""
+
+
+Sizes = tuple[int, ...]
+
+
+def _lengths(n: Sizes, m: Sizes, mode: str) -> Sizes:
+    if mode == "full":
+        return tuple(a + b - 1 for a, b in zip(n, m, strict=True))
+    return tuple(a - b + 1 for a, b in zip(n, m, strict=True))
+
+
+def _places(start: Sizes, lengths: Sizes) -> tuple[Any, ...]:
+    return (..., *[slice(i, i + n) for i, n in zip(start, lengths, strict=True)])
+
+
+def _spread(x: Any, index: Sizes) -> Any:
+    """The elements of x at an index of its last axes, ready to scale an array."""
+    return x[(..., *index)][(..., *([None] * len(index)))]
+
+
+def _eval_convolve_nd(x: Any, y: Any, *, axes: int, mode: str) -> Any:
+    if axes == x.ndim == y.ndim == 1:
+        return np.convolve(x, y, mode)  # type: ignore[call-overload]
+    n, m = x.shape[x.ndim - axes :], y.shape[y.ndim - axes :]
+    lengths = _lengths(n, m, mode)
+    lead = np.broadcast_shapes(x.shape[: x.ndim - axes], y.shape[: y.ndim - axes])
+    out = np.zeros((*lead, *lengths), np.result_type(x, y))
+    if mode == "full":
+        small, large = (x, y) if math.prod(n) < math.prod(m) else (y, x)
+        inner = large.shape[large.ndim - axes :]
+        for k in np.ndindex(*small.shape[small.ndim - axes :]):
+            out[_places(k, inner)] += _spread(small, k) * large
+    elif math.prod(m) <= math.prod(lengths):
+        last = tuple(k - 1 for k in m)
+        for k in np.ndindex(*m):
+            start = tuple(a - b for a, b in zip(last, k, strict=True))
+            out += _spread(y, k) * x[_places(start, lengths)]
+    else:
+        behind = tuple(range(-axes, 0))
+        flipped = np.flip(y, behind)
+        for i in np.ndindex(*lengths):
+            out[(..., *i)] = np.sum(x[_places(i, m)] * flipped, axis=behind)
+    return out
+
+
+def _type_convolve_nd(x: Type, y: Type, *, axes: int, mode: str) -> Type:
+    n, m = x.shape[x.ndim - axes :], y.shape[y.ndim - axes :]
+    least = m if mode == "valid" else (1,) * axes
+    if 0 in m or len(n) != axes or any(a < b for a, b in zip(n, least, strict=True)):
+        raise ShapeError(f"Arrays of shapes {x.shape} and {y.shape} have no {mode} convolution.")
+    lead = [Type(t.shape[: t.ndim - axes], t.dtype) for t in (x, y)]
+    shape = (*broadcast_shapes("convolve", lead), *_lengths(n, m, mode))
+    return Type(shape, np.result_type(x.dtype, y.dtype))
+
+
+def _flipped_nd(x: Any, axes: int) -> Any:
+    ndim = len(shape_of(x))
+    return flip(x, axes=tuple(range(ndim - axes, ndim)))
+
+
+def _adjoint_x_nd(ct: Any, x: Any, y: Any, *, axes: int, mode: str) -> Any:
+    other = "valid" if mode == "full" else "full"
+    return convolve_nd(ct, _flipped_nd(y, axes), axes=axes, mode=other)
+
+
+def _adjoint_y_nd(ct: Any, x: Any, y: Any, *, axes: int, mode: str) -> Any:
+    if mode == "full":
+        return convolve_nd(ct, _flipped_nd(x, axes), axes=axes, mode="valid")
+    return _flipped_nd(convolve_nd(x, _flipped_nd(ct, axes), axes=axes, mode="valid"), axes)
+
+
+def _batch_convolve_nd(args: Any, batched: Any, size: int, *, axes: int, mode: str) -> Any:
+    ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
+    aligned = [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]
+    return convolve_nd(*aligned, axes=axes, mode=mode)
+
+
+convolve_nd: Primitive = multilinear(
+    "convolve_nd",
+    cost=cost_of_convolution,
+    eval=_eval_convolve_nd,
+    type=_type_convolve_nd,
+    adjoints=[_adjoint_x_nd, _adjoint_y_nd],
+    batch=_batch_convolve_nd,
+)
+"""`convolve_nd(x, y, axes=, mode=)`: the convolution along so many last axes, "full" or "valid";
+the axes before them broadcast."""
+
+
+__all__ = ["convolve", "convolve_nd", "cost_of_convolution"]

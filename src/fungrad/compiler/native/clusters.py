@@ -20,7 +20,7 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
-from fungrad.primitives.primitive import Primitive
+from fungrad.primitives.primitive import Primitive, primitives
 
 LEAST = 4_096
 """Results of its equations, from which on a cluster is worth its compiling."""
@@ -244,13 +244,15 @@ def _in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
 
 @functools.cache
 def _native_cluster() -> Primitive:
-    return Primitive(
+    made = Primitive(
         "native_cluster",
         eval=lambda *args, runner, types: runner(*args),
         type=lambda *args, runner, types: types,
         multiple=True,
         module=__name__,
     )
+    del primitives[made.module, made.name]  # stands in lowered programs, which nothing transforms
+    return made
 
 
 __all__ = ["Make", "cluster_graph", "with_clusters"]

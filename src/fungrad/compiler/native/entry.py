@@ -91,7 +91,8 @@ class Program:
     def text(self) -> str:
         """The LLVM IR and the assembly."""
         module = self.kernel.module
-        return f"{module.text()}\n{assembly(module, host(module.quick))}"
+        ir = module.text()
+        return f"{ir}\n{assembly(ir, host(module.quick))}"
 
 
 def callable(kernel: Kernel, fallback: Runner) -> Runner:

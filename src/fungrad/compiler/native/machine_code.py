@@ -79,24 +79,20 @@ class Built:
         return address
 
 
-def object_code(module: Module, target: Target) -> bytes:
-    """The object file of a module."""
-    parsed = verified(module)
-    run_passes(parsed, target)
-    code: bytes = target.machine.emit_object(parsed)
+def object_code(ir: str, target: Target) -> bytes:
+    """The object file of a module's text."""
+    code: bytes = target.machine.emit_object(_optimised(ir, target))
     return code
 
 
-def assembly(module: Module, target: Target) -> str:
-    """The assembly text of a module, after the passes."""
-    parsed = verified(module)
-    run_passes(parsed, target)
-    text: str = target.machine.emit_assembly(parsed)
+def assembly(ir: str, target: Target) -> str:
+    """The assembly text of a module's text, after the passes."""
+    text: str = target.machine.emit_assembly(_optimised(ir, target))
     return text
 
 
-def loaded(code: bytes, module: Module) -> Built:
-    """The object file of a module, made for this machine, linked to the symbols of this process."""
+def loaded(code: bytes, ir: str) -> Built:
+    """The object file of a module's text, linked to the symbols of this process."""
     global _pending
     known = _llvm().JITLibraryBuilder()
     if _pending:
@@ -105,7 +101,7 @@ def loaded(code: bytes, module: Module) -> Built:
         _of_symbols.append(known.link(_linker(), f"symbols{len(_of_symbols)}"))
         _pending = {}
     builder = _llvm().JITLibraryBuilder().add_object_img(code)
-    for name in _EXPORTED.findall(module.text()):
+    for name in _EXPORTED.findall(ir):
         builder.export_symbol(name)
     for found in _of_symbols:
         builder.add_jit_library(found.name)
@@ -114,19 +110,15 @@ def loaded(code: bytes, module: Module) -> Built:
 
 def build(module: Module) -> Built:
     """A module as functions in memory."""
-    return loaded(object_code(module, host(module.quick)), module)
+    ir = module.text()
+    return loaded(object_code(ir, host(module.quick)), ir)
 
 
-def verified(module: Module) -> Any:
-    """A module as LLVM holds it, checked: code is never made from IR that is not well formed."""
-    parsed = _llvm().parse_assembly(module.text())
-    parsed.verify()
-    return parsed
-
-
-def run_passes(parsed: Any, target: Target) -> None:
-    """The cheap passes, for each function."""
+def _optimised(ir: str, target: Target) -> Any:
+    """A module as LLVM holds it: checked, since malformed IR ends the process, and optimised."""
     llvm = _llvm()
+    parsed = llvm.parse_assembly(ir)
+    parsed.verify()
     builder = llvm.create_pass_builder(target.machine, llvm.create_pipeline_tuning_options(2))
     manager = llvm.create_new_function_pass_manager()
     for name in target.passes:
@@ -134,6 +126,7 @@ def run_passes(parsed: Any, target: Target) -> None:
     for function in parsed.functions:
         if not function.is_declaration:
             manager.run(function, builder)
+    return parsed
 
 
 _EXPORTED = re.compile(r"^(?:define (?!internal).*?@|@(?=\w+ = global))(\w+)", re.MULTILINE)
@@ -178,5 +171,4 @@ def _llvm() -> Any:
 
 __all__ = [
     "Built", "Target", "assembly", "build", "executable", "host", "loaded", "object_code", "symbol",
-    "verified",
 ]  # fmt: skip

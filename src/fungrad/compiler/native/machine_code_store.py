@@ -33,16 +33,16 @@ _count = itertools.count()
 
 def build(module: Module) -> Built:
     """A module as functions in memory, by the machine code that is kept of it."""
-    target = host(module.quick)
-    parts = [module.text(), target.name, *target.passes]
+    ir, target = module.text(), host(module.quick)
+    parts = [ir, target.name, *target.passes]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     store = opened()
     code = store.read(key) if store else None
     if code is None:
-        code = object_code(module, target)
+        code = object_code(ir, target)
         if store:
             store.write(key, code)
-    return loaded(code, module)
+    return loaded(code, ir)
 
 
 @functools.cache

@@ -6,6 +6,7 @@ was found. Needs the extra `scipy`. Knows scipy.optimize's adapters, jit and tre
 
 from __future__ import annotations
 
+import functools
 import html
 import inspect
 import math
@@ -16,6 +17,7 @@ import numpy as np
 
 from fungrad.compiler.jit import jit
 from fungrad.errors import ArgumentError
+from fungrad.optimizers import global_norm
 from fungrad.scipy import optimize
 from fungrad.scipy.optional import scipy_module
 from fungrad.support import pytree
@@ -58,8 +60,7 @@ class Minimum:
         rows = [("value", f"{self.fun:.10g}")]
         rows += [(f"x{path}", _shown(leaf)) for path, leaf in _leaves(self.x)]
         if self.jac is not None:
-            norm = math.sqrt(sum(float(np.sum(np.square(leaf))) for _, leaf in _leaves(self.jac)))
-            rows.append(("norm of the gradient", f"{norm:.3g}"))
+            rows.append(("norm of the gradient", f"{float(global_norm(self.jac)):.3g}"))
         rows.append(("iterations", str(self.iterations)))
         rows.append(("evaluations", str(self.evaluations)))
         return rows
@@ -311,62 +312,93 @@ def curve_fit(
     vector, tree = ravel_pytree(start)
     y = np.asarray(ydata, np.float64)
     _check_finite(ydata=y, **({} if sigma is None else {"sigma": sigma}))
-    whiten = _whitening(sigma, y)
 
     def model(p: Any, x: Any) -> Any:
-        value = called(x, tree(p))
-        if np.shape(value) != y.shape:
-            raise ArgumentError(
-                f"{describe(f)} gives an array of shape {np.shape(value)}, but ydata has shape "
-                f"{y.shape}. A model gives one number for each number of ydata."
-            )
-        return value
+        return called(x, tree(p))
 
-    def residuals(p: Any) -> Any:
-        return whiten(np.ravel(model(p, xdata)) - y.ravel())
-
-    count = 0
-    staged = jit(residuals, branches="guard") if compiled else residuals
-    slopes = jacfwd(residuals)
-    slopes = jit(slopes, branches="guard") if compiled else slopes
-
-    def counted(p: Any) -> Any:
-        nonlocal count
-        count += 1
-        return np.asarray(staged(p), np.float64)
-
-    def jacobian(p: Any) -> Any:
-        return np.asarray(slopes(p), np.float64)
-
-    tight = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 2000 * max(vector.size, 1)}
-    found = _scipy_optimize.least_squares(
-        counted, vector, jacobian, bounds, method, **{"x_scale": "jac", **tight, **options}
-    )
-    if not found.success:
-        raise RuntimeError(f"curve_fit found no minimum: {found.message} Give a nearer p0.")
-    best = found.x
-    if not np.any(found.active_mask) and options.get("loss", "linear") == "linear":
-        best = _polished(counted, jacobian, best, bounds)
-    rest, j = counted(best), jacobian(best)
+    problem = _Residuals(f, model, xdata, y, sigma, compiled)
+    best = problem.smallest(vector, bounds, method, options)
+    rest = problem(best)
     squares, freedom = float(rest @ rest), y.size - vector.size
-    covariance = _covariance(j)
+    covariance = _covariance(problem.jacobian(best))
     if not absolute_sigma and np.all(np.isfinite(covariance)):
         covariance = covariance * (squares / freedom) if freedom > 0 else covariance + np.inf
 
-    def at(p: Any, x: Any) -> Any:
-        return called(x, tree(p))
-
     def slopes_at(x: Any) -> Any:
-        value = np.asarray(at(best, x))
-        found = np.asarray(jacfwd(at)(best, x), np.float64)
+        value = np.asarray(model(best, x))
+        found = np.asarray(jacfwd(model)(best, x), np.float64)
         return found.reshape(value.size, best.size), value
 
     return CurveFit(
         tree(best), covariance, standard_errors=tree(np.sqrt(np.diag(covariance))), names=names,
-        residuals=rest.reshape(y.shape) if rest.size == y.size else rest, sum_of_squares=squares,
-        degrees_of_freedom=freedom, evaluations=count, _model=lambda x: at(best, x),
-        _jacobian=slopes_at,
+        residuals=rest.reshape(y.shape), sum_of_squares=squares, degrees_of_freedom=freedom,
+        evaluations=problem.evaluations, _model=lambda x: model(best, x), _jacobian=slopes_at,
     )  # fmt: skip
+
+
+class _Residuals:
+    """model(p, xdata) - y in units of their deviations, as a float64 vector of the vector p.
+
+    Attributes:
+      evaluations: how often they were computed.
+    """
+
+    def __init__(self, f: Any, model: Any, xdata: Any, y: Any, sigma: Any, compiled: bool) -> None:
+        whiten = _whitening(sigma, y)
+
+        def residuals(p: Any) -> Any:
+            value = model(p, xdata)
+            if np.shape(value) != y.shape:
+                raise ArgumentError(
+                    f"{describe(f)} gives an array of shape {np.shape(value)}, but ydata has shape "
+                    f"{y.shape}. A model gives one number for each number of ydata."
+                )
+            return whiten(np.ravel(value) - y.ravel())
+
+        stage: Callable[[Any], Any] = (
+            functools.partial(jit, branches="guard") if compiled else lambda g: g
+        )
+        self._values, self._slopes = stage(residuals), stage(jacfwd(residuals))
+        self.evaluations = 0
+
+    def __call__(self, p: Any) -> Any:
+        self.evaluations += 1
+        return np.asarray(self._values(p), np.float64)
+
+    def jacobian(self, p: Any) -> Any:
+        return np.asarray(self._slopes(p), np.float64)
+
+    def smallest(self, start: Any, bounds: Any, method: str, options: dict[str, Any]) -> Any:
+        """The vector at which the sum of squares is smallest: SciPy's, polished."""
+        tight = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 2000 * max(start.size, 1)}
+        found = _scipy_optimize.least_squares(
+            self, start, self.jacobian, bounds, method, **{"x_scale": "jac", **tight, **options}
+        )
+        if not found.success:
+            raise RuntimeError(f"curve_fit found no minimum: {found.message} Give a nearer p0.")
+        if np.any(found.active_mask) or options.get("loss", "linear") != "linear":
+            return found.x
+        return self._polished(found.x, bounds)
+
+    def _polished(self, p: Any, bounds: Any) -> Any:
+        """Gauss-Newton steps from a minimum, as long as they get shorter.
+
+        SciPy's methods stop where the sum of squares no longer falls, which is at half of the
+        digits; these steps end where the rounding errors of the residuals decide.
+        """
+        low, high = _ends(bounds)
+        last = np.inf
+        for _ in range(POLISHING):
+            j = self.jacobian(p)
+            scale = np.linalg.norm(j, axis=0)
+            scale = np.where(scale > 0, scale, 1.0)
+            step = np.linalg.lstsq(j / scale, -self(p), rcond=None)[0]
+            length = float(np.linalg.norm(step))
+            new = p + step / scale
+            if not length < 0.95 * last or np.any(new < low) or np.any(new > high):
+                return p
+            p, last = new, length
+        return p
 
 
 def _parameters(f: Any, p0: Any, bounds: Any) -> tuple[Any, tuple[str, ...], Callable[..., Any]]:
@@ -435,27 +467,6 @@ def _whitening(sigma: Any, y: Any) -> Callable[[Any], Any]:
             "deviation for each number of ydata, or the covariance matrix of all."
         )
     return lambda r: r / sigma.ravel() if sigma.ndim else r / sigma
-
-
-def _polished(residuals: Any, jacobian: Any, p: Any, bounds: Any) -> Any:
-    """Gauss-Newton steps from a minimum, as long as they get shorter.
-
-    SciPy's methods stop where the sum of squares no longer falls, which is at half of the digits;
-    these steps end where the rounding errors of the residuals decide.
-    """
-    low, high = _ends(bounds)
-    last = np.inf
-    for _ in range(POLISHING):
-        j = jacobian(p)
-        scale = np.linalg.norm(j, axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
-        step = np.linalg.lstsq(j / scale, -residuals(p), rcond=None)[0]
-        length = float(np.linalg.norm(step))
-        new = p + step / scale
-        if not length < 0.95 * last or np.any(new < low) or np.any(new > high):
-            return p
-        p, last = new, length
-    return p
 
 
 def _covariance(j: Any) -> Any:

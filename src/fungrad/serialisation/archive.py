@@ -263,7 +263,7 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
             "end the name in .fungrad."
         )
     writer = Writer(sources)
-    content: dict[str, Any] = {"kind": "graph" if isinstance(what, Graph) else "function"}
+    content: dict[str, Any] = {}
     check_graph(what if isinstance(what, Graph) else what.graph)
     try:
         if isinstance(what, Graph):
@@ -277,7 +277,7 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
             }
     except Unsavable as error:
         raise ArgumentError(f"This cannot be saved, because it holds {error.message}.") from None
-    _write(path, content, writer)
+    _write(path, "graph" if isinstance(what, Graph) else "function", content, writer)
 
 
 @boundary
@@ -312,32 +312,32 @@ def save_tree(tree: Any, path: Target) -> None:
                 f"The leaf {name or 'of this tree'} cannot be saved: it is {error.message}. "
                 "save_tree takes arrays, numbers and strings."
             ) from None
-    content = {"kind": "tree", "tree": writer.write(treedef), "leaves": written}
-    _write(path, content, writer)
+    _write(path, "tree", {"tree": writer.write(treedef), "leaves": written}, writer)
 
 
-def _write(path: Target, content: dict[str, Any], writer: Writer) -> None:
+def _write(path: Target, kind: str, content: dict[str, Any], writer: Writer) -> None:
     """An archive, at once: a reader never finds half of one."""
-    head = {"format": FORMAT, "version": VERSION, "kind": content["kind"]}
-    head["longdouble"] = int(np.finfo(np.longdouble).nmant)
-    text = json.dumps(
-        head | {"graphs": writer.graphs} | content,
-        ensure_ascii=False, allow_nan=False, separators=(",", ":"),
-    )  # fmt: skip
-    named = isinstance(path, (str, PathLike))
-    target: Any = Path(f"{os.fspath(path)}.{os.getpid()}.part") if named else path  # type: ignore[arg-type]
+    head = {"format": FORMAT, "version": VERSION, "kind": kind}
+    head |= {"longdouble": int(np.finfo(np.longdouble).nmant), "graphs": writer.graphs}
+    text = json.dumps(head | content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if not isinstance(path, (str, PathLike)):
+        _write_members(path, text, writer.arrays)
+        return
+    aside = Path(f"{os.fspath(path)}.{os.getpid()}.part")
     try:
-        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-            _member(archive, CONTENT, text.encode("utf-8"))
-            for number, array in enumerate(writer.arrays):
-                data = io.BytesIO()
-                np.lib.format.write_array(data, np.asarray(array), allow_pickle=False)
-                _member(archive, f"{number}.npy", data.getvalue())
-        if named:
-            os.replace(target, path)  # type: ignore[arg-type]
+        _write_members(aside, text, writer.arrays)
+        os.replace(aside, path)
     finally:
-        if named:
-            target.unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
+
+
+def _write_members(file: Target, text: str, arrays: Sequence[Any]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        _member(archive, CONTENT, text.encode("utf-8"))
+        for number, array in enumerate(arrays):
+            data = io.BytesIO()
+            np.lib.format.write_array(data, np.asarray(array), allow_pickle=False)
+            _member(archive, f"{number}.npy", data.getvalue())
 
 
 def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

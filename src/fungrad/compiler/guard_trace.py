@@ -31,7 +31,7 @@ class Question(Record):
     read: Callable[[Any], Any]
     line: str
     mark: Any
-    """What was recorded since the question before: paths that share it go the same way so far."""
+    """The equations since the question before: paths that share them go the same way so far."""
     answer: Any
 
 

@@ -65,7 +65,7 @@ class LoopMemory(ArrayLowering):
         """Nodes before the loop."""
         self.iterators: list[Iterator] = []
         self.fixed = {*consts, *(v for v, _ in body.constants)}
-        """What is the same in all iterations."""
+        """Variables that are the same in all iterations."""
         for variable in consts:
             self.value(variable).memory = INVARIANT
         self.assigned: dict[Variable, tuple[Any, Value]] = {}

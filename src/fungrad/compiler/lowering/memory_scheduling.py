@@ -38,7 +38,7 @@ def lean(steps: Sequence[Step], size: Callable[[Any], int], kept: Sequence[Hasha
 
 
 class _Alive:
-    """What is alive as steps are done."""
+    """The values that are alive as steps are done."""
 
     def __init__(
         self, steps: Sequence[Step], size: Callable[[Any], int], kept: Sequence[Hashable]

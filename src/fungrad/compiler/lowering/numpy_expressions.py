@@ -63,7 +63,7 @@ OF_INTEGERS: dict[Any, str] = {
     ufuncs.positive: "+{0}",
     power: "{0} ** {1}",
 }
-"""What is written of Python's integers alone, which have no bound."""
+"""Expressions of Python's integers alone, which have no bound."""
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
 

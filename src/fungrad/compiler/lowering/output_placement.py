@@ -57,7 +57,7 @@ class OutputPlacement(LoopMemory):
         self.after, self.ys = body.outputs[:n], body.outputs[n:]
         self.definitions = {v: e for e in self.steps if isinstance(e, Equation) for v in e.outputs}
         self.epilogue: list[tuple[str, list[Value], Atom]] = []
-        """What is written at the end of an iteration: the text, the memory, the value."""
+        """The writes at the end of an iteration: the text, the memory, the value of each."""
         self.targets: dict[Variable, Value] = {}
         """Where values are written as they are made."""
         self.stack_of: dict[Value, Expression] = {}

@@ -74,7 +74,7 @@ class Source:
         return IndexMaps(shape)
 
     def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece] | Moved:
-        """What is read for an element of a value that an equation makes."""
+        """The pieces that an element of an equation's value reads."""
         equation = self.made[id(atom)]
         found = maps.moved(equation, place)
         if found is not None:

@@ -274,7 +274,7 @@ def _getitem(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
 
 
 def _part(maps: IndexMaps, equation: Equation, part: Atom, place: Place) -> list[Piece]:
-    """What is written to some elements of an array, at a place of that."""
+    """The values written to some elements of an array, at a place of that."""
     entries = _entries(equation, len(place))
     source, limits, axis = list[Along](), list[Limit](), 0
     shape = equation.outputs[0].type.shape

@@ -43,7 +43,7 @@ SELECTED = 4
 OF_PYTHON = frozenset(
     "add sub mul neg abs positive power bitwise_and bitwise_or bitwise_xor invert".split()
 )
-"""What is known of Python's integers, besides tests and divisions."""
+"""Operations on Python's integers, besides tests and divisions."""
 LEFT = {"exhausted": -1, "given_up": GIVEN_UP}
 """The blocks that leave a program before its end, and what it returns: memory ran out; the NumPy
 program has to do the work.
@@ -381,7 +381,7 @@ class NativeEmitter:
     # --- arguments, results, the function -----------------------------------------------------
 
     def argument(self, place: int, type_: Any) -> Any:
-        """What stands for an argument: its elements, or a Stack of its rows if it has many."""
+        """An argument: its elements, or a Stack of its rows if it has many."""
         type, name = type_of(type_.dtype), self._array(f"%a{place}", place)
         if type_.size > SIZE:
             axis = int(np.argmax(type_.shape))

@@ -91,7 +91,7 @@ def _usual_errors() -> Any:
 
 @functools.cache
 def mismatch() -> str:
-    """What is not in memory as native code assumes; "" where all is."""
+    """Why objects lie in memory otherwise than native code assumes; "" where they do not."""
     if sys.implementation.name != "cpython":
         return "the interpreter is not CPython"
     table = _table()

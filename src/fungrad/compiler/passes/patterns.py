@@ -20,7 +20,7 @@ from fungrad.ir.graph import Atom, Equation, Literal, PrimitiveLike
 from fungrad.support.lazy import Record
 
 CONSTANT = "constant"
-"""What has made a constant of the Graph."""
+"""Stands for the maker of a constant of the Graph."""
 Names = dict[str, Any]
 
 

@@ -68,7 +68,7 @@ class Part(Record):
 
 
 ZERO: Any = object()
-"""What stands in a place that was cleared."""
+"""The value of a place that was cleared."""
 
 
 class Chain:
@@ -97,7 +97,7 @@ class Chain:
         return self.lead == lead and self.axes == axes
 
     def at(self, place: int, order: int) -> Any:
-        """What stands in a place after so many links; None where no link has written."""
+        """The value of a place after so many links; None where no link has written."""
         orders, entries = self.written.get(place, ((), ()))
         found = bisect_right(orders, order)
         return entries[found - 1] if found else None
@@ -242,7 +242,7 @@ class _Forwarder:
         return True
 
     def _value(self, atom: Atom, dtype: Any) -> Atom | None:
-        """What is written, in the dtype of the array; None where it is cast."""
+        """The written value, in the dtype of the array; None where it is cast."""
         atom = self.atom(atom)
         if isinstance(atom, Literal):
             if not np.can_cast(np.result_type(atom.value), dtype, "same_kind"):
@@ -260,7 +260,7 @@ class _Forwarder:
         return chain if last and chain.alike(at.lead, at.axes) else None
 
     def _sum(self, equation: Equation, chain: Chain, place: int, value: Atom) -> Atom:
-        """What stands in a place after something was added to it."""
+        """The value of a place after something was added to it."""
         old = self._entry(equation, equation.inputs[0], chain, place)
         if old is ZERO and (self.regroup or equation.backward):
             return value
@@ -294,7 +294,7 @@ class _Forwarder:
         return True
 
     def _entry(self, like: Equation, x: Atom, chain: Chain, place: int) -> Any:
-        """What stands in a place of a member of a chain, or of one that this goes back to."""
+        """The value of a place of a member of a chain, or of one that this goes back to."""
         for _ in range(HOPS):
             member = self.members.get(id(x))
             if member is None or not member.chain.alike(chain.lead, chain.axes):
@@ -328,7 +328,7 @@ class _Forwarder:
     # --- arrays -----------------------------------------------------------------------------------
 
     def atom(self, atom: Atom) -> Atom:
-        """What stands for an atom, which is made whole."""
+        """The value of an atom, which is made whole."""
         member = self.members.get(id(atom))
         if member is not None and id(atom) not in self.names:
             self.names[id(atom)] = self._made(atom, member)

@@ -1,4 +1,4 @@
-"""What is known of values from the equations that make them: dtypes, and signs of zeros.
+"""Facts about values from the equations that make them: dtypes, and signs of zeros.
 
 A sum with zeros makes 0.0 of -0.0 and leaves all else: a rule that drops those zeros is exact where
 there is no -0.0, or where it puts 0.0 in its place. Knows the IR and arithmetic.
@@ -27,7 +27,7 @@ _HALF = 2.0**-24
 
 
 _AS_ITS_FIRST = (sub, index_add, scatter, reduce_sum)
-"""What has no -0.0 where its first input has none, as a view of it."""
+"""Primitives that make no -0.0 where their first input has none, as views of it do."""
 
 
 def real(*atoms: Atom) -> bool:

@@ -196,7 +196,7 @@ def _entry(entry: Any) -> str:
 
 
 def _inputs(writer: Block) -> tuple[list[str], list[str]]:
-    """What is done with the inputs before all blocks, and in each."""
+    """The lines that prepare the inputs before all blocks, and in each."""
     begin, read = [], []
     for i, (variable, axis) in enumerate(
         zip(writer.region.inputs, writer.region.slices, strict=True)

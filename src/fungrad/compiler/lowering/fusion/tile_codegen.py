@@ -147,7 +147,7 @@ class Block:
                         self.direct[id(part.value)] = name
 
     def _touched(self, equation: Equation) -> tuple[Atom, ...]:
-        """What is read and made where an equation is done; nothing where another one does it."""
+        """The values that an equation reads and makes; none where another one does its work."""
         if id(equation) in self.elsewhere:
             return ()
         partner = self.pairs.get(id(equation))

@@ -89,7 +89,7 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
 
 
 def _value(x: Elements) -> Any:
-    """What is assigned to a part of an object array: NumPy would store a 0-d array as it is."""
+    """The value to assign to a part of an object array: NumPy would store a 0-d array as it is."""
     return x if x.ndim else x[()]
 
 

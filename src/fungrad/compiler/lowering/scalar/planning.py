@@ -78,7 +78,7 @@ class Structural(Record):
 
 
 class Plan(Record):
-    """What is known of a Graph before it is written.
+    """Facts about a Graph before it is written.
 
     Attributes:
       graph: the Graph, optimised.

@@ -282,7 +282,7 @@ class PythonEmitter:
     # --- arguments, results, the function -----------------------------------------------------
 
     def argument(self, type_: Any) -> Any:
-        """What stands for the next argument: its elements, or a Stack of its rows if it has many.
+        """The next argument: its elements, or a Stack of its rows if it has many.
 
         Raises:
           Unsupported: where it is of another dtype than numbers have, or too long.

@@ -28,7 +28,7 @@ from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import EVAL
 
 Clean = Callable[[Graph], Graph]
-"""What is done to a body before it is looked at: calls are inlined, stops erased."""
+"""Cleans a body before it is looked at: inlines calls, erases stops."""
 
 
 def lightened(graph: Graph, clean: Clean) -> Graph:

@@ -323,7 +323,7 @@ _PRODUCTS, _SUMS = (mul, div, neg), (add, sub)
 
 
 class _Chain(Record):
-    """What is made in the loop, and what is done to it in turn: a primitive, what is known."""
+    """A value that the loop makes, and its operations in turn: a primitive, the known operand."""
 
     root: Atom
     links: tuple[tuple[Any, Atom | None], ...]

@@ -148,7 +148,7 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
 def _after_zeros(
     writer: Writer, chain: Sequence[Equation]
 ) -> tuple[list[Atom], Callable[[Atom], Atom]]:
-    """What stands in the slices in the end, but for what is done to all of them side by side.
+    """The values of the slices in the end, but for operations on all of them side by side.
 
     The first is written, and those that are added to zeros have no -0.0 then: zeros are added to
     each, or to all in one where that is the same for the first.
@@ -216,7 +216,7 @@ def _stretch(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | Non
 def _with_axis(
     writer: Writer, like: Equation, atom: Atom, output: Atom, part: tuple[int, int, int]
 ) -> Atom:
-    """What stands in a slice, with the axis that a number leaves out."""
+    """The value of a slice, with the axis that a number leaves out."""
     if atom.type.ndim == output.type.ndim:
         return atom
     shape = atom.type.shape
@@ -317,7 +317,7 @@ class _Joined:
         self.names: Renaming = {}
         self.equations: list[Equation] = []
         self.made: dict[tuple[Hashable, _Run], Atom] = {}
-        """What stands for neighbours."""
+        """The value that replaces neighbours."""
 
     def written(self) -> Graph:
         """The Graph."""

@@ -21,6 +21,7 @@ from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
 from fungrad.primitives.primitive import Primitive, primitives
+from fungrad.retracing.inlining import copied, placed
 
 LEAST = 4_096
 """Results of its equations, from which on a cluster is worth its compiling."""
@@ -50,9 +51,7 @@ def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
             body = with_clusters(optimised(equation.params["body"]), make, LEAST // 8)
             if body is not None:
                 params = {**equation.params, "body": body}
-                within[id(equation)] = Equation(
-                    equation.primitive, equation.inputs, equation.outputs, params, equation.source
-                )
+                within[id(equation)] = copied(equation, equation.inputs, equation.outputs, params)
     if not (calls.found or within):
         return None
     left = [within.get(id(e), e) for e in graph.equations if id(e) not in calls.gone]
@@ -202,7 +201,7 @@ def _called(graph: Graph, members: Sequence[Equation], make: Make) -> Equation |
         return None
     outputs = tuple([v for v in inner.outputs if isinstance(v, Variable)])
     params = {"runner": runner, "types": tuple(inner.output_types)}
-    return Equation(_native_cluster(), inner.inputs, outputs, params, members[0].source)
+    return placed(members[0], _native_cluster(), inner.inputs, outputs, params)
 
 
 def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:

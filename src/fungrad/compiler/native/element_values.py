@@ -6,6 +6,7 @@ known from the box that the loops run through; where it is not, lanes are 1 and 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -67,11 +68,13 @@ class Source:
 
     def maps(self, shape: Sequence[int]) -> IndexMaps:
         """The index maps of loops over an array."""
+        return FlatMaps(math.prod(shape)) if self._flat else IndexMaps(shape)
+
+    @functools.cached_property
+    def _flat(self) -> bool:
         equations = [e for e in self.graph.equations if e.outputs[0].type.ndim]
         values = [a for e in equations for a in (*e.inputs, *e.outputs)]
-        if flat(equations, [atom.type for atom in (*values, *self.graph.outputs)]):
-            return FlatMaps(math.prod(shape))
-        return IndexMaps(shape)
+        return flat(equations, [atom.type for atom in (*values, *self.graph.outputs)])
 
     def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece] | Moved:
         """The pieces that an element of an equation's value reads."""

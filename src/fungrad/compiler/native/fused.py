@@ -25,18 +25,17 @@ from fungrad.compiler.native.index_maps import (
     Place,
     static,
 )
-from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.kernel import LINES, Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import BoxNest, Nest, Root
 from fungrad.compiler.native.rows import RowNest, embedded, for_arrays, row_maps
 from fungrad.ir.graph import Atom, Equation, Graph, effectful
+from fungrad.retracing.graph_transforms import pruned
 
 ALONE = 1 << 18
 """The most elements that one thread reduces, and reads again."""
 ONE_CALL = 0.1
 """Nanoseconds an element that NumPy's own call takes no longer for."""
-LINES = 5_000
-"""The most lines of IR that are worth their compiling."""
 
 
 def fused_kernel(graph: Graph) -> Kernel:
@@ -81,11 +80,7 @@ class _Program:
             raise Refused("effects")
         self.graph, self.module = graph, Module()
         self.source = Source(graph)
-        needed = {id(atom) for atom in graph.outputs}
-        for equation in reversed(graph.equations):
-            if id(equation.outputs[0]) in needed:
-                needed.update(map(id, equation.inputs))
-        live = [e for e in graph.equations if id(e.outputs[0]) in needed]
+        live = pruned(graph).equations
         for equation in live:
             reason = known_equation(equation)
             if reason is not None:
@@ -199,9 +194,8 @@ class _Program:
         numbers = [n for n in range(len(self.graph.outputs)) if n not in stored]
         if numbers:
             self._finish(numbers)
-        lines = sum(len(function) for function in self.module.functions.values())
-        if lines > LINES:
-            raise Refused(f"{lines} lines of IR")
+        if len(self.module) > LINES:
+            raise Refused(f"{len(self.module)} lines of IR")
         return Kernel(
             module=self.module,
             inputs=self.graph.input_types,

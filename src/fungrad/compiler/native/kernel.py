@@ -9,6 +9,8 @@ from fungrad.compiler.native.llvm_ir import Module
 from fungrad.ir.types import Type
 from fungrad.support.lazy import Record
 
+LINES = 5_000
+"""The most lines of IR that are worth their compiling."""
 GIVEN_UP = 2
 """What the function of an interruptible kernel returns where it leaves its work to NumPy."""
 
@@ -67,4 +69,4 @@ class Refused(Exception):
     """A Graph, or a part of it, is not for native code; the message is the reason."""
 
 
-__all__ = ["GIVEN_UP", "Kernel", "Refused"]
+__all__ = ["GIVEN_UP", "LINES", "Kernel", "Refused"]

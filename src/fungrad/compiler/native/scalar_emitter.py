@@ -22,14 +22,12 @@ from fungrad.compiler.lowering.scalar.emitter import (
 )
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
 from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
-from fungrad.compiler.native.kernel import GIVEN_UP
+from fungrad.compiler.native.kernel import GIVEN_UP, LINES
 from fungrad.compiler.native.llvm_ir import Function, Module, Value, size_of
 from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows, load, store
 
-LINES = 5_000
-"""The most lines of IR that a program may have."""
 STRAIGHT = 1_250
-"""Of one without loops: code for arrays as vectors is shorter."""
+"""The most lines of IR of a program without loops: code for arrays as vectors is shorter."""
 COPIES = 2
 """Of an elementary function in a program with loops; others call the function."""
 SIZE = 256
@@ -468,4 +466,4 @@ def _type_of(dtype: Any) -> str:
     return "i64" if dtype == TAPE else type_of(dtype)
 
 
-__all__ = ["LINES", "SIZE", "NativeEmitter"]
+__all__ = ["SIZE", "NativeEmitter"]

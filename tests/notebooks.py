@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,8 @@ import fungrad as fg
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
+STOPS = "Gradients that stop"
+"""The section of notebooks/README.md whose notebooks mark what a stop keeps out."""
 sys.path.insert(0, str(FOLDER))  # where the notebooks import from
 
 from looking import held_bytes, marked, stopped  # noqa: E402
@@ -25,9 +28,11 @@ __all__ = [
     "FOLDER",
     "MACHINE_PATHS",
     "PATHS",
+    "STOPS",
     "agree",
     "code_cells",
     "held_bytes",
+    "listed",
     "marked",
     "model",
     "read",
@@ -42,6 +47,13 @@ def read(path):
 
 def code_cells(path):
     return [cell for cell in read(path)["cells"] if cell["cell_type"] == "code"]
+
+
+def listed():
+    """The names in the tables of notebooks/README.md, by section."""
+    sections = re.split(r"^## ", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.M)
+    named = re.compile(r"^\| \[(\w+)\]\(\1\.ipynb\) \| \S", re.M)
+    return {text.partition("\n")[0]: named.findall(text) for text in sections[1:]}
 
 
 @functools.cache

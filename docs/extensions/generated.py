@@ -234,22 +234,20 @@ def reference(target: Path) -> None:
 
 
 def notebooks(source: Path, target: Path) -> None:
-    """Copies of the notebooks, with the outputs that they hold, and a page that lists them."""
+    """Copies of the notebooks, with the outputs that they hold, and the page that lists them."""
     target.mkdir(exist_ok=True)
     found = sorted(source.glob("*.ipynb"))
     for path in found:
         shutil.copyfile(path, target / path.name)
     write(
-        target / "index.rst",
+        target / "index.md",
         [
-            *titled("Notebooks"),
-            "Whole problems on real and simulated data, with their results as stored. Each runs",
-            "in less than a minute: ``python notebooks/run.py``.",
+            (source / "README.md").read_text(encoding="utf-8"),
+            "```{toctree}",
+            ":hidden:",
             "",
-            ".. toctree::",
-            "   :maxdepth: 1",
-            "",
-            *[f"   {path.stem}" for path in found],
+            *[path.stem for path in found],
+            "```",
         ],
     )
 

@@ -427,6 +427,8 @@ X, Y = ("--arg", "x=1.5"), ("--arg", "y=2.0")
         (["grad", "FUNC:produkt", *X], "Did you mean 'product'?"),
         (["grad", "FUNC:NUMBER"], "has no function 'NUMBER'"),
         (["grad", "FUNC:no_arguments"], "takes no arguments"),
+        (["gard", "FUNC:product"], "Did you mean grad?"),
+        (["grad", "FUNC:product", "--chek"], "no argument '--chek'. Did you mean --check?"),
         (["grad", "FUNC:product", "--arg", "x"], "not NAME=VALUE"),
         (["grad", "FUNC:product", "--arg", "=3"], "not NAME=VALUE"),
         (["grad", "FUNC:product", *X, *X], "given twice"),

@@ -58,6 +58,7 @@ def test_the_tangents_of_jvp():
         "f64[4]",
     )
     raised(errors.StructureMismatchError, lambda: fg.jvp(np.sin, (1.0,), (1j,)), "omplex")
+    raised(errors.ArgumentError, lambda: fg.jvp(np.sin, X, X), "fg.jvp(f, (x,), (v,))", HERE)
 
 
 def test_axes_of_vmap():
@@ -92,6 +93,7 @@ def test_axes_of_vmap():
     )
     raised(errors.BatchAxisError, lambda: fg.vmap(lambda x: x, out_axes=3)(X), "out_axes=3")
     raised(errors.BatchAxisError, lambda: fg.vmap(lambda x: x, in_axes="0")(X), "integers or None")
+    raised(errors.BatchAxisError, lambda: fg.vmap(np.sin, X), "fg.vmap(f)(x)", HERE)
     raised(
         errors.BatchAxisError,
         lambda: fg.vmap(lambda x: x, in_axes=(0, 0))(X),

@@ -76,6 +76,38 @@ def test_the_repaired_program_works(name, clean, capsys):
     assert "Traceback" not in capsys.readouterr().out
 
 
+# --- the page of common mistakes ------------------------------------------------------
+
+MISTAKES = (DOCS.parent / "mistakes.md").read_text(encoding="utf-8")
+CELL = re.compile(r"``(.+?) ?``|`(.+?)`")
+
+
+def rows():
+    """The cells of each row: a program, what is said (None where nothing is), the right program."""
+    for line in MISTAKES.splitlines():
+        if line.startswith("| `"):
+            wrong, said, right = (cell.strip() for cell in line.strip("|").split(" | "))
+            found = CELL.fullmatch(said)
+            code = [CELL.fullmatch(cell)[2] for cell in (wrong, right)]
+            yield pytest.param(code[0], found and (found[1] or found[2]), code[1], id=code[0])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("wrong", "said", "right"), list(rows()))
+def test_a_mistake_is_answered_and_the_advice_works(wrong, said, right, capsys):
+    pytest.importorskip("scipy")
+    names = {}
+    exec(re.search(r"^```python\n(.*?)^```$", MISTAKES, re.MULTILINE | re.DOTALL)[1], names)
+    if said is None:
+        exec(wrong, names)
+    else:
+        with pytest.raises(Exception) as info:
+            exec(wrong, names)
+        notes = getattr(info.value, "__notes__", [])
+        assert said in "\n".join([str(info.value), *notes])
+    exec(right, names)
+
+
 @pytest.mark.parametrize(
     ("name", "builtin"),
     [

@@ -229,7 +229,9 @@ def package(tmp_path, monkeypatch):
     """An installed package that asks for a float."""
     home = tmp_path / "site-packages"
     home.mkdir()
-    (home / "some_package.py").write_text("def convert(x):\n    return float(x)\n")
+    (home / "some_package.py").write_text(
+        "def convert(x):\n    return float(x)\n\ndef draw(x, canvas):\n    canvas[0] = x\n"
+    )
     monkeypatch.syspath_prepend(home)
     import some_package
 
@@ -251,6 +253,17 @@ def test_a_package_that_cuts_is_named_with_the_line_that_called_it(package):
         if transform is fg.grad:
             assert "wrap its function by fg.external" in error.message
             assert "math" not in error.message
+
+
+def test_a_package_that_writes_into_an_array_is_told_apart_from_the_users_lines(package):
+    canvas = np.zeros(3)
+    error = raised(
+        errors.ItemAssignmentError,
+        lambda: fg.grad(lambda x: package.draw(x, canvas) or x)(1.0),
+        "some_package.py:5 (draw), called at",
+        "give it fg.stop_gradient(x), as for a plot",
+    )
+    assert "np.zeros" not in error.message
 
 
 def test_the_line_of_pythons_own_library_is_followed_by_the_users():
@@ -503,6 +516,19 @@ def test_a_leaf_that_cannot_be_differentiated(leaf, word):
         "nondiff='none'",
     )
     assert fg.grad(f, nondiff="none")({"w": [1.0, leaf]})["w"][1] is None
+
+
+def test_an_object_that_holds_no_numbers_is_to_be_a_tree():
+    class Model:
+        weights = X
+
+    for leaf in (Model(), {1.0, 2.0}):
+        error = raised(
+            errors.NonDifferentiableInputError,
+            lambda leaf=leaf: fg.grad(lambda m: 1.0)(leaf),
+            "dict, list or tuple of arrays, or register its class (fg.tree_util)",
+        )
+        assert "np.asarray" not in error.message
 
 
 def test_jvp_of_an_integer():

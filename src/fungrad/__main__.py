@@ -1,4 +1,4 @@
-"""`python -m fungrad` is the command `fungrad`. Knows nothing else."""
+"""`python -m fungrad` is the command `fungrad`."""
 
 from fungrad.cli.main import main
 

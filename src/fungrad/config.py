@@ -1,7 +1,4 @@
-"""Settings of this process, as attributes: `fungrad.config.num_threads = 1`.
-
-Knows the floors that own the settings; holds none itself.
-"""
+"""Settings of this process, as attributes: `fungrad.config.num_threads = 1`."""
 
 from __future__ import annotations
 

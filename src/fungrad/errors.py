@@ -1,4 +1,4 @@
-"""Every exception that fungrad raises. Knows nothing of the rest of the library.
+"""Every exception that fungrad raises.
 
 One class for each mistake. The docstring shows the failing program and the repaired one; the
 message says the cause and the rewrite, names the user's line, and the command that shows the
@@ -19,7 +19,10 @@ class FungradError(Exception):
 def instead_of(asked: str) -> str:
     """The rewrite of code that asks a value without a number for one: `asked` says for what."""
     if asked == "bool()":
-        return "Use np.where or fg.lax.cond instead of `if`"
+        return (
+            "Use np.where or fg.lax.cond instead of `if`, np.logical_and instead of `and`, "
+            "np.maximum instead of max()"
+        )
     if asked == "an index":
         return "range(n), shapes and places in lists need Python's own number"
     if asked.startswith("format("):
@@ -31,7 +34,7 @@ def instead_of(asked: str) -> str:
             "Leave the number as it is: NumPy's functions, those of math and of fungrad.scipy take "
             "it; write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float)"
         )
-    return "NumPy's functions take the value as it is"
+    return "A shape or dtype cannot depend on a traced value"
 
 
 _BY_MASK = (

@@ -1,7 +1,7 @@
 """Fits: `minimize` a function of a tree, `curve_fit` a model to data.
 
 The methods are SciPy's; fungrad gives them derivatives of compiled functions. Results print what
-was found. Needs the extra `scipy`. Knows scipy.optimize's adapters, jit and trees.
+was found. Needs the extra `scipy`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An optimizer has `init(params)`, which gives its state, and `update(grads, state, params)`, which
 gives what is added to the parameters, and the next state. Nothing is changed in place and nothing
 is random, so a whole training step compiles (`fg.jit`), batches and differentiates. Names,
-arguments and formulas are optax's. Knows trees and NumPy.
+arguments and formulas are optax's.
 
 >>> import fungrad as fg
 >>> def loss(params, x, y):

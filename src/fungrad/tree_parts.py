@@ -1,7 +1,7 @@
 """Trees of arrays as one vector, and trees in two parts.
 
 `ravel_pytree` makes a vector of a tree; `partition` and `combine` part what can be differentiated
-from what cannot. Knows trees and shaping; knows no transform but for what it calls differentiable.
+from what cannot.
 """
 
 from __future__ import annotations

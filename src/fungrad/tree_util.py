@@ -1,7 +1,7 @@
 """Trees for users: JAX's names for what `fungrad.support.pytree` does, and what stands on
 it.
 
-Also `Partial`, a function with arguments as a tree. Knows trees; knows nothing of arrays or traces.
+Also `Partial`, a function with arguments as a tree.
 """
 
 from __future__ import annotations

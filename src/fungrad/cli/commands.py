@@ -1,7 +1,6 @@
 """The command line's commands: each takes parsed options, shows a Report, returns an exit code.
 
-Knows all floors of the command line; knows nothing of how options are parsed. Exit codes: 0 done,
-1 a check failed, 2 bad input (raised as InputError, see main.py).
+Exit codes: 0 done, 1 a check failed, 2 bad input (raised as InputError, see main.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command line: parses options, runs one command, and turns bad input into one message.
 
-Knows the parser and the commands. Exit codes: 0 done, 1 a check failed, 2 bad input, 130
-interrupted. Bad input never ends in a traceback, unless FUNGRAD_TRACEBACK=full asks for one.
+Exit codes: 0 done, 1 a check failed, 2 bad input, 130 interrupted. Bad input never ends in a
+traceback, unless FUNGRAD_TRACEBACK=full asks for one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The command line's input: values of `--arg`, and the files that they name.
 
-Knows Python literals, .npy, .npz and .csv; knows nothing of functions, of derivatives or of how
-results are shown. Every failure is an InputError whose one message says the cause and the mend.
+Every failure is an InputError whose one message says the cause and the mend.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ The command line's help: what is shown below the options of each command.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import re
 import sys
@@ -173,8 +174,18 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints the message and where help is, and exits."""
-        print(f"{self.prog}: {message}. See {self.prog} --help.", file=sys.stderr)
+        wrong, *known = re.findall(r"'([^' ]+)'", message) or [""]
+        near = difflib.get_close_matches(wrong, known or self._option_string_actions, 1)
+        message += f". Did you mean {near[0]}?" if near else "."
+        print(f"{self.prog}: {message} See {self.prog} --help.", file=sys.stderr)
         raise SystemExit(BAD_INPUT)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Refuses what the command does not know, beside the options that it has."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"there is no argument '{unknown[0]}'")
+        return found, unknown
 
 
 def parser() -> Parser:

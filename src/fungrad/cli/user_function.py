@@ -1,7 +1,7 @@
 """The command line's function: loads the file, binds values, runs, judges what comes back.
 
-Knows Python modules and signatures; knows nothing of derivatives or of how results are shown. What
-the user's code does wrong becomes an InputError that names the user's line, the cause and the mend.
+What the user's code does wrong becomes an InputError that names the user's line, the cause and the
+mend.
 """
 
 from __future__ import annotations

@@ -1,3 +1,1 @@
-"""Spellings of other systems, for people who arrive from them. Knows the public verbs
-alone.
-"""
+"""Spellings of other systems, for people who arrive from them."""

@@ -3,7 +3,7 @@
 It has values for the inputs. What a question (`if x > 0`, `int(n)`) depends on is computed when it
 is asked, each equation once; so are the effects before it. Values are known by number: the inputs,
 then the outputs of the equations in the order of recording, which is the same as long as the
-answers are. Knows recording; what becomes of the answers is the business of `guards`.
+answers are.
 """
 
 from __future__ import annotations

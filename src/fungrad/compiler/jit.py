@@ -1,7 +1,5 @@
 """jit. Stages a function once per types and structure of its arguments, and calls the
 Graph.
-
-Knows staging, `call` and the backend seam; does not know how a Graph is optimised or run.
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import (
     Static,
+    argument_name,
     check_static,
     flat_leaves,
     joined,
@@ -219,9 +218,10 @@ class Jitted(OfFunction):
         try:
             staged = self._cache.get(key)
         except TypeError:
+            values = ", ".join(f"{argument_name(self._f, n)}={v!r}" for n, v in static)
             raise ArgumentError(
-                f"A static argument of {describe(self._f)} is not hashable{user_line()}: "
-                f"{static!r}."
+                f"Static arguments of {describe(self._f)} have to be hashable (numbers, strings, "
+                f"tuples){user_line()}: {values}."
             ) from None
         if staged is not None:
             self._hits += 1

@@ -1,7 +1,4 @@
-"""What a compiled function says of itself: `jitted.lower(*args)`, `jitted.cache_info()`.
-
-Knows the optimiser and the backend, which are imported when they are asked.
-"""
+"""What a compiled function says of itself: `jitted.lower(*args)`, `jitted.cache_info()`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ The pullback is a function of the arguments and the cotangents, P(a, c) = J(a)^T
 the trail. So its own derivatives need no look into it:
   jvp along (s, d):  the gradient in a of <c, J(a) s>, plus P(a, d)
   vjp of u:          J(a) u for c, and the gradient in a of <c, J(a) u> for a.
-Knows the transforms and how Graphs are retraced; knows no structural primitive by name.
 """
 
 from __future__ import annotations

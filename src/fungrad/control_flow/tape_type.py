@@ -1,4 +1,4 @@
-"""Trails, the opaque values that hold the residuals of loops and branches. Knows Types."""
+"""Trails, the opaque values that hold the residuals of loops and branches."""
 
 from __future__ import annotations
 

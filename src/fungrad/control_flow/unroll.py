@@ -1,8 +1,7 @@
 """Structural equations done step by step, and where values sit at a kink.
 
 `unfold` evaluates the Graphs of a call, branch or loop under the current trace, so that a trace
-that looks at values sees each inner equation with its own line. Knows the structural primitives;
-knows nothing of what is looked for.
+that looks at values sees each inner equation with its own line.
 """
 
 from __future__ import annotations

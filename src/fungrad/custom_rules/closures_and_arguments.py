@@ -1,8 +1,7 @@
 """Arguments and closed-over values of functions with rules of their own.
 
 Parts the arguments of a call into traced inputs and the rest, finds the traced values that a
-function closes over, and lets it run later with other values in their place. Knows staging and
-batching; knows no rule and no structural primitive.
+function closes over, and lets it run later with other values in their place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The rules of functions that have their own, on flat values.
 
 A `Rule` belongs to one call: it knows the user's functions and the trees of the arguments; a
-`BatchedRule` maps another over an axis. Knows the transforms and retracing; does not know how users
-declare rules.
+`BatchedRule` maps another over an axis.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`Host`, a Python function of NumPy arrays that no trace looks into.
 
-`vmap` loops over it, or calls it once on the whole batch where it says that it can take that. Knows
-types and arrays; knows no primitive.
+`vmap` loops over it, or calls it once on the whole batch where it says that it can take that.
 """
 
 from __future__ import annotations

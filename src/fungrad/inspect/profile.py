@@ -28,7 +28,7 @@ from fungrad.inspect.tables import Table, drawn, number, plain, seconds
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Source
 from fungrad.retracing.graph_transforms import Differentiated, pruned
 from fungrad.tracing.trace import EVAL, current
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import flat_leaves
 
 Clock = Callable[[], int]
@@ -347,7 +347,7 @@ def profile(
         count = repetitions or min(max(FEWEST, int(BUDGET / max(first, 1e-9))), MOST)
         return _measured(graph, watch, leaves, count)
 
-    return Transformed(run_profiled, profile, f, repetitions=repetitions, optimise=optimise)
+    return TransformedFunction(run_profiled, profile, f, repetitions=repetitions, optimise=optimise)
 
 
 def _measured(graph: Graph, watch: Watch, leaves: list[Any], repetitions: int) -> Profile:

@@ -1,7 +1,4 @@
-"""Tables of texts, as plain lines or as rich draws them.
-
-Knows texts; rich is optional, and asked for by whoever has it: `rich.print` calls `__rich__`.
-"""
+"""Tables of texts, as plain lines or as rich draws them."""
 
 from __future__ import annotations
 

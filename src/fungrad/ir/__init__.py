@@ -1,3 +1,1 @@
-"""The intermediate representation. Knows NumPy's dtypes; knows no trace and no
-transform.
-"""
+"""The intermediate representation."""

@@ -1,8 +1,4 @@
-"""Prints a Graph in the style of a jaxpr.
-
-Knows the attributes of the IR's data, not its classes, so that Graph itself can offer `show`:
-a literal is an atom with a value, a graph is a parameter with equations.
-"""
+"""Prints a Graph in the style of a jaxpr."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Whether a program may regroup its sums and products: the setting, and a Graph's own
 choice.
 
-Rules that hold in exact arithmetic only are applied where this says so, and nowhere else. Knows the
-IR.
+Rules that hold in exact arithmetic only are applied where this says so, and nowhere else.
 """
 
 from __future__ import annotations

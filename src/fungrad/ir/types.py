@@ -1,5 +1,4 @@
-"""The Type of a value: its shape and dtype, known before it is computed. Knows NumPy dtypes, and no
-traced value.
+"""The Type of a value: its shape and dtype, known before it is computed.
 
 A `Type` is a shape, a dtype, and a weak bit. Weak means that at run time the value is a Python
 scalar, which promotes as NumPy (NEP 50) promotes Python scalars: `float32_array * 2.0` stays

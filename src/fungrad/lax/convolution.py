@@ -1,7 +1,5 @@
 """JAX's convolutions and reductions over windows, as windows that are contracted or
 reduced: BLAS does the products, and the derivatives follow from the composition.
-
-Knows JAX's padding and layouts; knows no neural network.
 """
 
 from __future__ import annotations

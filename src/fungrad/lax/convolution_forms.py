@@ -1,6 +1,6 @@
 """Convolutions in other forms: transposed, and as patches.
 
-Compositions of convolution.py's pieces; knows JAX's signatures.
+Compositions of convolution.py's pieces, with JAX's signatures.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Special functions stand in `fungrad.scipy.special`, and come from there when the
 JAX's reductions, over given axes, by NumPy's functions or by any associative one; and products of
 arrays by JAX's names.
 
-Compositions of primitives; knows JAX's signatures.
+Compositions of primitives, with JAX's signatures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """associative_scan, the cumulative operations of lax, and select. Compositions, nothing staged.
 
 JAX's lax on the values of elements: products, choices, bounds and order. Compositions of
-primitives; knows JAX's signatures.
+primitives, with JAX's signatures.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """JAX's lax on the places of elements: slices whose start is a value, padding, shapes.
-Compositions of primitives; knows JAX's signatures.
+Compositions of primitives, with JAX's signatures.
 
 Starts follow JAX: a negative one counts from the end, and then it is moved, so that the slice lies
 within the array (NumPy would cut the slice, or raise).

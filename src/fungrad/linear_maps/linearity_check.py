@@ -1,8 +1,7 @@
 """Whether a Graph is linear in some of its inputs, equation by equation.
 
 Bodies of calls, branches and loops are looked into, and so are their pullbacks: with the tangents
-that a derivative carries beside the values, a loop is linear where its steps are. Knows the
-structural primitives; traces no user's function.
+that a derivative carries beside the values, a loop is linear where its steps are.
 """
 
 from __future__ import annotations

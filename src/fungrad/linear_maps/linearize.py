@@ -2,8 +2,7 @@
 
 `linearize` runs a function in forward mode over a trace that computes what is known and records
 what depends on the tangents. `linear_transpose` stages the pullback beside its point, and the
-function was linear where the pullback does not read it. Knows staging, the transforms, and `call`,
-which it takes apart.
+function was linear where the pullback does not read it.
 """
 
 from __future__ import annotations

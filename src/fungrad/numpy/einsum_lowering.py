@@ -1,8 +1,7 @@
 """np.einsum, lowered to diagonals, sums, and one product after the other.
 
 A call is parsed and planned once for its subscripts and shapes: `plan` gives a list of small steps,
-each a closure over axes, and `einsum` runs them. Knows the subscript language; the products are
-`dot_general` where something is summed, and `mul` where nothing is.
+each a closure over axes, and `einsum` runs them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """numpy.fft for traced values (`fungrad.numpy.fft`), with NumPy's signatures.
 
-Knows how NumPy reads n, s, axes and norm; pads or crops, and calls the primitives of
-primitives/fft.py. `fftfreq` and `rfftfreq` take a dtype, too.
+`fftfreq` and `rfftfreq` take a dtype, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""NumPy's functions that join arrays and cut them apart.
-
-Knows NumPy's ways of promoting dtypes and naming pieces; the elements are moved by the primitives
-of shaping.py and stack_iota.py.
-"""
+"""NumPy's functions that join arrays and cut them apart."""
 
 from __future__ import annotations
 

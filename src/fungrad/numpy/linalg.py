@@ -1,8 +1,6 @@
 """numpy.linalg for traced values (`fungrad.numpy.linalg`), with NumPy's signatures.
 
-Here stand equations and factorisations; norms and products stand in
-linalg_products.py. Knows NumPy's arguments and named results; the work is done in
-primitives/linalg*.py, and what happens at equal eigenvalues is said in docs/linalg.md.
+Here stand equations and factorisations; norms and products stand in linalg_products.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """numpy.linalg's products, powers, and what it shares with NumPy's main namespace.
 
-Compositions of matmul, solve and inv; knows NumPy's arguments, and the order of a chain of
-products that costs least.
+Compositions of matmul, solve and inv. A chain of products is computed in the cheapest order.
 
 numpy.linalg's norms, condition numbers and ranks.
 

@@ -1,8 +1,7 @@
 """NumPy's products of arrays, made of `dot_general` (and of `mul` where nothing is
 summed).
 
-Knows which axes each of NumPy's functions sums over; the work is done in
-primitives/contraction/dot_general.py. einsum stands in einsum_lowering.py.
+einsum stands in einsum_lowering.py.
 """
 
 from __future__ import annotations

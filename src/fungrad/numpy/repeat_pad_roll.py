@@ -1,7 +1,6 @@
 """NumPy's functions that repeat, pad, turn, roll, mask and pick elements by their place.
 
-Compositions of the primitives that move elements; knows NumPy's arguments. Shapes and joining stand
-in shaping.py.
+Compositions of the primitives that move elements. Shapes and joining stand in shaping.py.
 """
 
 from __future__ import annotations

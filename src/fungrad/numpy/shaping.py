@@ -1,8 +1,7 @@
 """NumPy's functions that change the shape and the order of axes.
 
-Knows NumPy's ways of naming shapes and axes; the elements are moved by
-primitives/movement/reshape_broadcast_cast.py. Functions that join and split arrays stand in
-join_split.py, those that repeat, pad or mask elements in repeat_pad_roll.py.
+Functions that join and split arrays stand in join_split.py, those that repeat, pad or mask elements
+in repeat_pad_roll.py.
 """
 
 from __future__ import annotations

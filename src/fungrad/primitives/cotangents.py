@@ -1,6 +1,4 @@
-"""Cotangents on the way back that are more than an array: masked ones, and collected ones.
-Knows NumPy alone.
-"""
+"""Cotangents on the way back that are more than an array: masked ones, and collected ones."""
 
 from __future__ import annotations
 

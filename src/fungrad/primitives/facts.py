@@ -2,7 +2,7 @@
 for.
 
 Each fact is checked against `eval` on the samples by tests/test_primitive_facts.py. `Primitive`
-lists them. Knows Types and equations; knows no primitive.
+lists them.
 """
 
 from __future__ import annotations

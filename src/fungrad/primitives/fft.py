@@ -1,8 +1,7 @@
 """Discrete Fourier transforms: `fft` along axes, and `rfft` and `irfft` along one.
 
 All are linear and, unlike the textbook's, transposed without conjugation: the pairing of complex
-numbers here is Re(sum(c * x)), under which the matrix exp(-2 pi i j k / n) is symmetric. Knows
-`declare` and the arithmetic of `elementwise`; knows nothing of padding, cropping and NumPy's names.
+numbers here is Re(sum(c * x)), under which the matrix exp(-2 pi i j k / n) is symmetric.
 """
 
 from __future__ import annotations

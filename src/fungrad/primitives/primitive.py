@@ -1,5 +1,4 @@
-"""Primitive, and the families `linear` and `general`. Knows traces; knows no other
-primitive.
+"""Primitive, and the families `linear` and `general`.
 
 A primitive is declared once, with all its rules. Inside rules zero is None, the batch axis is axis
 0,

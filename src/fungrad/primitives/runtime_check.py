@@ -1,8 +1,7 @@
 """`checked`, a value that stands under a condition on values.
 
 NumPy raises where an index is out of range or edges do not ascend. Where values are only known as
-types the same check is an equation of the Graph, and raises when the program runs. Knows `declare`,
-select and indexing's `with_batch`.
+types the same check is an equation of the Graph, and raises when the program runs.
 """
 
 from __future__ import annotations

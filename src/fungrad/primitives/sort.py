@@ -2,7 +2,6 @@
 
 Sorting is a permutation, and its derivative the same permutation of the tangents; where elements
 are equal their order is arbitrary, so that the tied share the derivative equally (docs/kinks.md).
-Knows `declare` and indexing; knows no function of NumPy's namespace.
 """
 
 from __future__ import annotations

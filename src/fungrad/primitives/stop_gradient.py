@@ -1,8 +1,8 @@
 """stop_gradient, whole: the primitives, the function over trees, the block and the
 decorator.
 
-The value passes as it is; every derivative of order >= `order` is zero, in both modes. Knows traces
-and `declare`. No other file has a special case for it.
+The value passes as it is; every derivative of order >= `order` is zero, in both modes. No other
+file has a special case for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import own
 from fungrad.tracing.provenance import named_scope
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, registry
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -187,7 +187,7 @@ class no_gradient:
         return _decorated(f, self.name, self.order)  # type: ignore[return-value]
 
 
-def _decorated(f: Callable[..., Any], name: str | None, order: int) -> Transformed:
+def _decorated(f: Callable[..., Any], name: str | None, order: int) -> TransformedFunction:
     """A function whose results are stopped."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -195,7 +195,7 @@ def _decorated(f: Callable[..., Any], name: str | None, order: int) -> Transform
             result = f(*args, **kwargs)
         return stop_gradient(result, name, order=order)
 
-    return Transformed(run, _decorated, f, name, order)
+    return TransformedFunction(run, _decorated, f, name, order)
 
 
 __all__ = ["no_gradient", "stop", "stop_gradient", "stop_order"]

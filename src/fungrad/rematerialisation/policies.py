@@ -1,7 +1,7 @@
 """Which values `checkpoint` keeps, and what the others cost to compute again.
 
 A policy is a hashable function of a primitive and its parameters that tells whether the outputs are
-kept. Knows the IR and some primitives by name; knows no trace.
+kept.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ of.
 
 The reverse mode of a Graph is one joint trace of its outputs and its pullback, cut in two: what
 does not depend on the cotangents is the forward Graph, whose extra outputs are the residuals; the
-rest is the backward Graph. Knows staging and the transforms; knows no structural primitive.
+rest is the backward Graph.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The run-time library of generated programs: buffers, threads, kernels. Knows NumPy alone."""
+"""The run-time library of generated programs: buffers, threads, kernels."""

@@ -5,8 +5,7 @@ wait for each other. So what a region does runs in `alone()`. In OpenBLAS on thr
 number is one of the whole process, also by `openblas_set_num_threads_local`, which is local with
 OpenMP only. Other threads of the user may multiply meanwhile: their products take one thread, and
 are not otherwise touched, since a product reads the number when it begins, and fewer threads than
-there are stop none. Other BLAS libraries are left as they are. Knows threads; knows nothing of
-Graphs.
+there are stop none. Other BLAS libraries are left as they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs pieces of work side by side. Knows threads; knows nothing of Graphs.
+"""Runs pieces of work side by side.
 
 NumPy releases the GIL inside its loops. The pool is made when first needed and never at import; a
 forked child begins without one. The number of threads is that of the cores one may use,

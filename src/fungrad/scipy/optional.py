@@ -1,7 +1,4 @@
-"""SciPy, found when it is used, and what its functions' rules refuse.
-
-Knows no function of SciPy.
-"""
+"""SciPy, found when it is used, and what its functions' rules refuse."""
 
 from __future__ import annotations
 

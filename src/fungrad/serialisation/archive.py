@@ -35,7 +35,7 @@ from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import input_type, leaf_names, owned
 
 SPARE, RATIO = 2**26, 20
@@ -229,7 +229,7 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
         graph = f.choose(staged.graph) if isinstance(f, Jitted) else staged.graph
         return Exported(graph, treedef, staged.out, names)
 
-    return Transformed(run, export, f)
+    return TransformedFunction(run, export, f)
 
 
 @boundary

@@ -1,7 +1,4 @@
-"""`to_source`: a function, traced and optimised, as a module of plain NumPy.
-
-Knows staging, trees, and what writes Graphs (export/module_writer.py); knows no primitive.
-"""
+"""`to_source`: a function, traced and optimised, as a module of plain NumPy."""
 
 from __future__ import annotations
 

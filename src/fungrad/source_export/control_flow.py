@@ -1,7 +1,6 @@
 """Loops, branches and what else holds Graphs, as Python's own statements.
 
-The Graphs inside are written out at their places. The residuals of the steps of a loop are
-a list. Knows the structural primitives; knows no other.
+The Graphs inside are written out at their places. The residuals of the steps of a loop are a list.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Functions and classes of ours, copied from their files into a module without fungrad.
 
 Their syntax trees stay as they are but for annotations and decorators, which go, and for the names
-that they do not bind, which become what they stand for. Knows Python's syntax; knows no primitive.
+that they do not bind, which become what they stand for.
 """
 
 from __future__ import annotations

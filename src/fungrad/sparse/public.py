@@ -27,7 +27,7 @@ from fungrad.sparse.patterns import scipy_sparse
 from fungrad.support import pytree
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import check_differentiated
 from fungrad.transforms.grad import grad
 
@@ -66,7 +66,7 @@ class Plans:
         return plan, given
 
 
-class SparseFunction(Transformed):
+class SparseFunction(TransformedFunction):
     """What `fg.sparse.jacobian` and its kin return: call it with f's arguments."""
 
     plans: Plans

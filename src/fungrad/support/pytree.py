@@ -1,5 +1,4 @@
-"""Trees, the nested containers of arguments and results. Knows nothing of arrays or
-traces.
+"""Trees, the nested containers of arguments and results.
 
 A tree is a leaf, or a registered container of trees: list, tuple, dict, OrderedDict, defaultdict,
 None, named tuples and dataclasses out of the box (a dataclass field with `metadata={"static":

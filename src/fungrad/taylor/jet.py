@@ -1,7 +1,6 @@
 """The public verbs of Taylor mode: jet, nth_derivative.
 
 They take trees apart, check what was given, run the function along a curve, and put trees together.
-Knows `along`; knows nothing of how coefficients are made.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from fungrad.support import pytree
 from fungrad.taylor.taylor_trace import along
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     argument_name,
     differentiable,
@@ -157,7 +156,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
         last = [_arrays(value, terms)[-1] for value, terms in zip(values, found, strict=True)]
         return pytree.unflatten(out_defs[0], last)
 
-    return Transformed(run, nth_derivative, f, n)
+    return TransformedFunction(run, nth_derivative, f, n)
 
 
 __all__ = ["jet", "nth_derivative"]

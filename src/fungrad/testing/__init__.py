@@ -1,4 +1,4 @@
-"""Tests of gradients for users (`fungrad.testing`). Knows the public transforms.
+"""Tests of gradients for users (`fungrad.testing`).
 
 `check_grads` and `missing_rules` stand on NumPy alone; the strategies need Hypothesis, which is
 imported when one of them is called.

@@ -1,4 +1,4 @@
-"""`missing_rules`, which looks through the declared primitives. Knows the registry."""
+"""`missing_rules`, which looks through the declared primitives."""
 
 from __future__ import annotations
 

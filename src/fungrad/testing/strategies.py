@@ -1,5 +1,4 @@
-"""Hypothesis strategies for arrays and for whole programs. Knows NumPy, and Hypothesis
-when called.
+"""Hypothesis strategies for arrays and for whole programs.
 
 A program is Python source made of plain NumPy calls, smooth by construction, so that finite
 differences can judge it; a failing example prints as the source that reproduces it.

@@ -1,3 +1,1 @@
-"""How a running Python program is observed. Knows the IR; knows no primitive and no
-transform.
-"""
+"""How a running Python program is observed."""

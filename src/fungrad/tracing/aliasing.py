@@ -3,8 +3,7 @@
 A Tracer is a handle of an immutable traced value. A write computes another value, which the handle
 adopts (`adopt`). A view is a handle that is linked to that of its base by a `Step`, which says how
 the view's value comes from the base's, and how the base changes when the view does. A write goes up
-to the root of the views, and down to all that see what was written. Knows traces; the steps
-themselves are made of primitives, on the floors above.
+to the root of the views, and down to all that see what was written.
 """
 
 from __future__ import annotations

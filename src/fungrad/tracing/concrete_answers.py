@@ -1,7 +1,7 @@
 """What Python asks of a traced value, as a function of the plain value: its answer.
 
 `if x > 0:` asks by `bool`, `range(n)` by `operator.index`. The answer, not the value, is what has
-to be the same for all examples of a batch. Knows NumPy alone.
+to be the same for all examples of a batch.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
 `Writable`: an ndarray to everybody, C code included, and so is what NumPy computes of it. The first
 write of a traced value turns it, the array that owns its memory and all other views of that into
 `Written` ones: each holds a tracer, which answers in its place. Their memory is of no use any more,
-so it holds NaN and has a dtype that nothing computes with. Knows traces and ndarrays; the writing
-itself is done by the floors above.
+so it holds NaN and has a dtype that nothing computes with.
 """
 
 from __future__ import annotations

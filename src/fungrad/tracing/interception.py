@@ -5,8 +5,7 @@ gives such modules another class when it begins to run the user's function, whos
 the place of the names, and gives them their own back when it ends. One assignment each way, however
 many names there are; a module's `__dict__` is left alone. Other places that hold such a function
 (`from math import sin`, a closure over `math.sin`) are written to where the traced function can
-call by them. Knows modules and functions; `interception/numpy_functions.py`,
-`interception/math_functions.py` and `interception/scipy_functions.py` have the tables.
+call by them. The files of `interception/` have the tables.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Whether a reshaped array is a view depends on it, and so does who sees a write. A value that was
 computed lies as it does; of a recorded one, which has no numbers, the strides follow from those of
-what its equation reads. Where that is not known it is None: never a guess. Knows traces, and what
-primitives say of themselves.
+what its equation reads. Where that is not known it is None: never a guess.
 """
 
 from __future__ import annotations

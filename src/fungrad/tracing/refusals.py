@@ -1,6 +1,6 @@
 """What Python asks of a traced value and may not have: numbers, and places to write to.
 
-Each refusal names the user's line and the rewrite. Knows types, frames and errors; no trace.
+Each refusal names the user's line and the rewrite.
 """
 
 from __future__ import annotations
@@ -53,11 +53,18 @@ _OFF = (
 def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
     """The error for a traced value that is written into an ndarray, by a function of a name."""
     by = f" by {function}" * bool(function)
+    if in_a_package():
+        advice = (
+            "A package writes it: give it fg.stop_gradient(x), as for a plot, or, to differentiate "
+            'through it, name it: fg.intercept("package").'
+        )
+    else:
+        advice = _WRITABLE if interception.State.on else _OFF
+        advice += " On purpose: `a[index] = fg.stop_gradient(value)`."
     return ItemAssignmentError(
         f"A traced value is written into an ndarray{user_line()}{by}, which holds plain numbers "
         f"only: a number in it ({type_}) would lose its derivative, and be rounded where "
-        f"the ndarray holds integers or booleans. {_WRITABLE if interception.State.on else _OFF} "
-        "On purpose: `a[index] = fg.stop_gradient(value)`."
+        f"the ndarray holds integers or booleans. {advice}"
     )
 
 
@@ -125,9 +132,9 @@ def refused_number(type_: Type, asked: str) -> GradientCutError:
         )
     elif in_a_package():
         remedy = (
-            "A package that makes plain numbers or arrays of its arguments asked, or compiled code "
-            "that it called: give it fg.stop_gradient(x), or wrap its function by fg.external, "
-            "with a derivative."
+            "A package asked that makes plain numbers of its arguments: give it "
+            "fg.stop_gradient(x), wrap its function by fg.external, with a derivative, or, where "
+            "it solves an equation or minimises, use fg.custom_root."
         )
     else:
         remedy = (

@@ -325,7 +325,9 @@ def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedF
     called = f"scipy.{part}.{name}" if name else f"A function of scipy.{part}"
     where = user_line() if line is None else f" at {line}"
     ours = _counterpart(part, name)
-    if ours:
+    if part == "optimize":
+        advice = "Differentiate its solution with fg.custom_root, by the equation that it fulfils."
+    elif ours:
         take = (
             f"Take fungrad.scipy.{ours}" if name else f"Take the function of fungrad.scipy.{part}"
         )

@@ -2,8 +2,8 @@
 
 A primitive that is called asks the current trace to process it. A transform's trace keeps its
 `parent`, the trace that was current when it was made; it owns its tracers by identity, and runs
-primals and rules under its parent. No levels. Knows no primitive and no transform: `registry` is
-where the floors above install NumPy's functions and Tracer's operators.
+primals and rules under its parent. No levels. The folders above install NumPy's functions and
+Tracer's operators in `registry`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Functions that verbs make of functions, and how they are pickled.
 
-A transformed function is what made it: the verb, the function and the options. Knows pickling and
-the user's frames; knows no verb.
+A transformed function is what made it: the verb, the function and the options.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def _found(made: OfFunction) -> Any:
     return found
 
 
-class Transformed(OfFunction):
+class TransformedFunction(OfFunction):
     """A function that a verb made of another one: `verb(f, *args, **kwargs)`, which runs `run`."""
 
     def __init__(
@@ -130,4 +129,4 @@ class Transformed(OfFunction):
         self.__dict__ = verb(f, *args, **kwargs).__dict__
 
 
-__all__ = ["OfFunction", "Transformed"]
+__all__ = ["OfFunction", "TransformedFunction"]

@@ -1,3 +1,1 @@
-"""The transforms. Knows traces and the protocol of primitives; knows no NumPy function
-by name.
-"""
+"""The transforms."""

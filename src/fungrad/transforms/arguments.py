@@ -154,10 +154,13 @@ def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInput
     """The error for a leaf that cannot be differentiated."""
     type_ = leaf_type(value)
     what = f"of dtype {type_.dtype}" if type_ is not None else f"a {type(value).__name__}"
+    if type_ is None and not isinstance(value, str) and not hasattr(value, "__array__"):
+        make = "Take a dict, list or tuple of arrays, or register its class (fg.tree_util)"
+    else:
+        make = "Make it a float (np.asarray(x, float))"
     return NonDifferentiableInputError(
-        f"{transform} was asked for a derivative with respect to {path}, which is {what}. Make it "
-        "a float (np.asarray(x, float)), choose other arguments with argnums=, or pass "
-        "nondiff='none' to get None in its place."
+        f"{transform} was asked for a derivative with respect to {path}, which is {what}. {make}, "
+        "choose other arguments with argnums=, or pass nondiff='none' to get None in its place."
     )
 
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.errors import (
-    StructureMismatchError,
-)
+from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import or_zero, zeros
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.graph_trace import evaluate, stage
-from fungrad.tracing.source_location import boundary, check_function, describe
+from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, current, typeof
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     NONDIFF,
     UNCONNECTED,
@@ -123,7 +121,7 @@ def _differentiated(
     holomorphic: bool,
     unconnected: str,
     nondiff: str,
-) -> Transformed:
+) -> TransformedFunction:
     """What `grad` and `value_and_grad` return, for their arguments."""
     check_differentiated(f, argnums, verb.__name__)
     check_choice("unconnected", unconnected, UNCONNECTED)
@@ -168,7 +166,7 @@ def _differentiated(
         value = pytree.unflatten(treedef, values)
         return ((value, aux), gradient) if has_aux else (value, gradient)
 
-    return Transformed(
+    return TransformedFunction(
         run, verb, f, argnums, has_aux, holomorphic, unconnected=unconnected, nondiff=nondiff
     )
 
@@ -312,9 +310,9 @@ def jvp(
 
     Args:
       f: a pure function of trees that returns a tree.
-      primals: the arguments, as a sequence.
-      tangents: one tree for each primal, of the same structure, shapes and dtypes; None stands for
-        a zero tangent of a whole argument, and for the tangent of a non-differentiable leaf.
+      primals: the arguments, a tuple.
+      tangents: a tuple with a tree for each primal, of the same structure, shapes and dtypes; None
+        is a zero tangent of a whole argument, and the tangent of a non-differentiable leaf.
       has_aux: whether f returns a pair (output, aux).
 
     Returns:
@@ -327,6 +325,11 @@ def jvp(
     2.0
     """
     check_function(f, "jvp")
+    if not (isinstance(primals, (tuple, list)) and isinstance(tangents, (tuple, list))):
+        raise ArgumentError(
+            "jvp takes tuples of primals and tangents, with an entry for each argument: "
+            f"fg.jvp(f, (x,), (v,)){user_line()}."
+        )
     if len(primals) != len(tangents):
         raise StructureMismatchError(
             f"{len(primals)} primals, but {len(tangents)} tangents were given."

@@ -30,7 +30,7 @@ from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     check_differentiated,
     differentiable,
@@ -269,7 +269,7 @@ def jacfwd(
     def run(*args: Any, **kwargs: Any) -> Any:
         return _forward(Call(f, argnums, args, kwargs, has_aux, "jacfwd"), holomorphic)
 
-    return Transformed(run, jacfwd, f, argnums, has_aux, holomorphic)
+    return TransformedFunction(run, jacfwd, f, argnums, has_aux, holomorphic)
 
 
 def jacrev(
@@ -294,7 +294,7 @@ def jacrev(
     def run(*args: Any, **kwargs: Any) -> Any:
         return _reverse(Call(f, argnums, args, kwargs, has_aux, "jacrev"), holomorphic)
 
-    return Transformed(run, jacrev, f, argnums, has_aux, holomorphic)
+    return TransformedFunction(run, jacrev, f, argnums, has_aux, holomorphic)
 
 
 def jacobian(
@@ -331,7 +331,7 @@ def jacobian(
             keeper.release()
         return _forward(call, holomorphic)
 
-    return Transformed(run, jacobian, f, argnums, has_aux, holomorphic)
+    return TransformedFunction(run, jacobian, f, argnums, has_aux, holomorphic)
 
 
 def hessian(
@@ -462,7 +462,7 @@ def elementwise_grad(
             keeper.release()
         return pytree.unflatten(call.inputs, owned(slopes) if current() is EVAL else slopes)
 
-    return Transformed(run, elementwise_grad, f, argnums)
+    return TransformedFunction(run, elementwise_grad, f, argnums)
 
 
 __all__ = [

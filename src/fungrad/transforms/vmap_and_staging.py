@@ -20,7 +20,7 @@ from fungrad.tracing.graph_trace import evaluate as _evaluate
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     argument_name,
     flat_leaves,
@@ -142,7 +142,7 @@ def batched(
             return whole
         return parts[0] if len(parts) == 1 else joined(parts, [0] * len(pytree.leaves(parts[0])))
 
-    return Transformed(run, batched, f, size, in_axes, reduce=reduce, progress=progress)
+    return TransformedFunction(run, batched, f, size, in_axes, reduce=reduce, progress=progress)
 
 
 def _examples(f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
@@ -198,6 +198,11 @@ def vmap(
     array([1., 4.])
     """
     check_function(f, "vmap")
+    if isinstance(in_axes, (float, np.ndarray)):
+        raise BatchAxisError(
+            f"in_axes of vmap takes integers or None, not {type(in_axes).__name__}{user_line()}. "
+            "Arguments go to the function that vmap returns: fg.vmap(f)(x)."
+        )
     if chunk is not None:
         check_chunk(chunk, "chunk")
 
@@ -244,8 +249,8 @@ def vmap(
         return pytree.unflatten(shapes[0], owned(placed, leaves) if current() is EVAL else placed)
 
     if chunk is None:
-        return Transformed(run, vmap, f, in_axes, out_axes, axis_size)
-    return Transformed(
+        return TransformedFunction(run, vmap, f, in_axes, out_axes, axis_size)
+    return TransformedFunction(
         by_chunks, vmap, f, in_axes, out_axes, axis_size, chunk=chunk, progress=progress
     )
 
@@ -404,7 +409,7 @@ def make_jaxpr(
     def run(*args: Any, **kwargs: Any) -> Graph:
         return _staged(f, static_argnums, args, kwargs)[0]
 
-    return Transformed(run, make_jaxpr, f, static_argnums)
+    return TransformedFunction(run, make_jaxpr, f, static_argnums)
 
 
 @boundary

@@ -1,7 +1,7 @@
 """Autograd's operators on functions, made of fungrad's.
 
 All but make_jvp and deriv work in reverse mode, as autograd's: rules that a client gives to
-primitives of its own are reverse rules. Knows the public verbs.
+primitives of its own are reverse rules.
 """
 
 from __future__ import annotations

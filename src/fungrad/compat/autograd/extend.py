@@ -1,7 +1,4 @@
-"""Autograd's `primitive`, and the rules that are given to one: defvjp, defjvp.
-
-Knows the functions that rules are for, and nothing of transforms.
-"""
+"""Autograd's `primitive`, and the rules that are given to one: defvjp, defjvp."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The package under the name `autograd`, for clients that import that.
 
 A finder in front of Python's own hands out modules of this package for `autograd` and its
-submodules, as long as it is installed. Knows the import system alone.
+submodules, as long as it is installed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lowers the equations of a Graph to nodes on arrays: one for each equation, or each cluster.
 
 A part is added to an array in its place where nothing else reads that. Loops on arrays are lowered
-by a function that is given. Knows the IR, and that a primitive has an `eval`.
+by a function that is given.
 """
 
 from __future__ import annotations

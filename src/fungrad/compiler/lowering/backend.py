@@ -1,7 +1,6 @@
 """Runs a Graph as straight-line Python: one line an equation, or a region of them.
 
-The reference evaluator walks the same equations; this saves its walking. Knows which programs there
-are: on numbers, on arrays, of loops.
+The reference evaluator walks the same equations; this saves its walking.
 """
 
 from __future__ import annotations

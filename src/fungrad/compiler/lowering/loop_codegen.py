@@ -1,8 +1,7 @@
 """Lowers a scan on arrays to a `for` loop, as it is written by hand.
 
 What an iteration adds to a stack is written there as it is made. Other values have buffers, which
-what comes later uses again; views of these stand before the loop. Knows the IR and the memory of
-loops.
+what comes later uses again; views of these stand before the loop.
 """
 
 from __future__ import annotations

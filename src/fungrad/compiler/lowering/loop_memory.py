@@ -3,7 +3,7 @@
 A buffer is used again when what stood there is dead. Views of what is the same memory in all
 iterations stand before the loop (loop-invariant code motion); of rows, the loop iterates over the
 stack that is viewed so. A value has memory of its own, or it may be a view of what it was made of:
-liveness is that of memory in place of values. Knows the lowering of equations.
+liveness is that of memory in place of values.
 """
 
 from __future__ import annotations

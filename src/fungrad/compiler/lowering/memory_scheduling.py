@@ -1,7 +1,6 @@
 """An order of steps in which little is alive at once.
 
-A sum of many products makes each product right before it is added. Knows steps by what they read
-and make, and how much memory that takes; knows neither primitives nor Graphs.
+A sum of many products makes each product right before it is added.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Primitives as NumPy is written by hand: an expression in place of a call of `eval`.
 
 Each gives the numbers, dtypes and kinds of values (arrays, NumPy's scalars, Python's) that `eval`
-gives. What has none here is called. Knows primitives and Types; writes no program.
+gives. What has none here is called.
 """
 
 from __future__ import annotations

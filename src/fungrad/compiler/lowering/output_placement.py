@@ -3,7 +3,7 @@ output into memory that is there (`out=`).
 
 A copy to a row is saved where the value can be made in it. Of several calls that do the same the
 cheapest on small arrays is taken. Without `out=`, scans on arrays take 1.15 times as long in the
-mean, a Kalman filter 1.5 times. Knows primitives, and the memory of loops.
+mean, a Kalman filter 1.5 times.
 """
 
 from __future__ import annotations

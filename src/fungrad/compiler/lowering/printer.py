@@ -2,7 +2,7 @@
 
 The names of dead values are used again: Python compiles few locals faster than many, and an array
 is freed where its name is bound anew, without a `del`. The function that a text defines keeps it;
-what that calls stands in its globals. Knows the nodes, and Graphs as parameters.
+what that calls stands in its globals.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The loop IR: what a lowered Graph does, statement by statement, on NumPy's arrays.
 
 A Program is a list of nodes that allocate, view, call, copy, loop and return. They read and write
-Values, which are objects: the printer gives them names when everything is decided. Knows neither
-primitives nor Graphs.
+Values, which are objects: the printer gives them names when everything is decided.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A Function is written line by line, in the order of its calls. Its values have a number of lanes: 1
 for scalars, more for vectors. Arithmetic carries no fast-math flag, so that add, sub, mul, div and
-sqrt are NumPy's to the bit; only elementary functions use `fma`. Knows no Graph and no primitive.
+sqrt are NumPy's to the bit; only elementary functions use `fma`.
 
 >>> module = Module()
 >>> code = Function(module, "twice", "double", [("double", "x")])

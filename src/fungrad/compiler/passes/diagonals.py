@@ -2,8 +2,7 @@
 equations on their values, or writes them out as arrays.
 
 The elements of a diagonal stand a constant number of rows and of columns apart: those of the main
-diagonal, of another, of a piece or of every other element of one. Knows the IR, no rule for any
-primitive (jacobian_sparsity.py).
+diagonal, of another, of a piece or of every other element of one.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 `made(mul, X, Y)` is a value that `mul` gives, in either order of its operands; `once` is one that
 nothing else reads, so that it is not computed after the rewriting. A rule is called with what the
 names stand for, for each way in which the pattern matches, until it gives the replacement. Which
-values lose a use, and which gain one, is the rewriter's work. Knows the IR.
+values lose a use, and which gain one, is the rewriter's work.
 """
 
 from __future__ import annotations

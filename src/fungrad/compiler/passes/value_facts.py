@@ -1,7 +1,7 @@
 """Facts about values from the equations that make them: dtypes, and signs of zeros.
 
 A sum with zeros makes 0.0 of -0.0 and leaves all else: a rule that drops those zeros is exact where
-there is no -0.0, or where it puts 0.0 in its place. Knows the IR and arithmetic.
+there is no -0.0, or where it puts 0.0 in its place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Makes a diagram of a Graph: which box each equation stands in, and what is said of it.
-
-Knows the IR, and which primitives cut derivatives; knows nothing of layouts and file formats.
-"""
+"""Makes a diagram of a Graph: which box each equation stands in, and what is said of it."""
 
 from __future__ import annotations
 

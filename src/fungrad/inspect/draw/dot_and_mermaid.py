@@ -1,7 +1,4 @@
-"""A diagram as text for other programs: Graphviz's DOT, and Mermaid.
-
-Knows diagrams; knows nothing of layouts, which is those programs' business.
-"""
+"""A diagram as text for other programs: Graphviz's DOT, and Mermaid."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pictures of Graphs: `draw`, and what a Graph shows in a notebook.
-
-Knows all forms of a picture; knows nothing of how each is made.
-"""
+"""Pictures of Graphs: `draw`, and what a Graph shows in a notebook."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from fungrad.inspect.draw.html import framed, page
 from fungrad.inspect.draw.svg import svg
 from fungrad.ir.graph import Graph
 from fungrad.support import pytree
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import leaf_names
 from fungrad.transforms.vmap_and_staging import make_jaxpr
 
@@ -138,7 +135,7 @@ def draw(f: Callable[..., Any], *, unfold: bool | None = None) -> Callable[..., 
         outputs = [f"output{path}" for path in paths]
         return Picture(graph, inputs, outputs, unfold=unfold)
 
-    return Transformed(run, draw, f, unfold=unfold)
+    return TransformedFunction(run, draw, f, unfold=unfold)
 
 
 __all__ = ["FORMS", "Picture", "draw", "save"]

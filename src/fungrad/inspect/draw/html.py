@@ -1,7 +1,4 @@
-"""A diagram as one HTML file that needs nothing else: data, style, dagre, and the script.
-
-Knows diagrams and the files of page/; the browser lays out and draws.
-"""
+"""A diagram as one HTML file that needs nothing else: data, style, dagre, and the script."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Where boxes and lines of one level go: Graphviz's `dot` where it is installed, otherwise
-grandalf. Knows both, and numbers; knows nothing of graphs of equations.
+grandalf.
 """
 
 from __future__ import annotations

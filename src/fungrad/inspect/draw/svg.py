@@ -1,7 +1,7 @@
 """A diagram as an SVG file that any program shows: light, and dark where the viewer is.
 
-Knows diagrams and layouts. Colours are the light ones of page/picture.css, written out; one style
-sheet maps each to its dark one.
+Colours are the light ones of page/picture.css, written out; one style sheet maps each to its dark
+one.
 """
 
 from __future__ import annotations

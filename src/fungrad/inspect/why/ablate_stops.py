@@ -26,7 +26,7 @@ from fungrad.retracing.graph_transforms import kept
 from fungrad.support import pytree
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import Trace, Tracer, current
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 
 Names = frozenset[str] | None
 """The stops that are meant; None for all, named or not."""
@@ -148,7 +148,7 @@ def ablate_stops(
             )
         return result
 
-    return Transformed(run, ablate_stops, f, names)
+    return TransformedFunction(run, ablate_stops, f, names)
 
 
 def inner_cuts(equation: Equation, position: int) -> list[Equation]:

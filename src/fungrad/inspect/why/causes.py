@@ -2,8 +2,7 @@
 
 Zero: unused, stopped, cut, masked, inactive, kink, saturated, stationary, zero factor, cancelled.
 NaN and infinity: input, constant, forward, backward, double where, overflow, with the first
-equation that made one from none. Knows names of
-primitives for its words alone; what is zero or NaN is read off the numbers.
+equation that made one from none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """WhyTrace, reverse mode that keeps everything it meets, and its walk back.
 
 It does what grad does, on the same values, and also keeps the cuts, the user's lines and all
-cotangents; calls, branches and loops are unfolded into their equations. Knows how reverse mode
-walks; draws no conclusions (see causes.py).
+cotangents; calls, branches and loops are unfolded into their equations.
 """
 
 from __future__ import annotations

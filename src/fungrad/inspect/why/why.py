@@ -1,7 +1,7 @@
 """fg.why, which says for every input leaf why its gradient is zero, NaN, infinite or fine.
 
 Runs the function once under WhyTrace, walks back once, and asks causes.py; what stops save is read
-off the staged Graph. Knows the public shapes of arguments and results.
+off the staged Graph.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fungrad.support import pytree
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import describe, is_library
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
-from fungrad.tracing.transformed_function import Transformed
+from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     differentiable,
     flat_leaves,
@@ -193,7 +193,7 @@ def why(
         with np.errstate(all="ignore"):
             return _explained(f, flat, leaves, names, active, chosen)
 
-    return Transformed(run, why, f, argnums)
+    return TransformedFunction(run, why, f, argnums)
 
 
 def _explained(

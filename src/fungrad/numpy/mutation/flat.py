@@ -1,7 +1,4 @@
-"""`x.flat`: reads and writes the elements of a traced array one after another, in C order.
-
-Knows the steps of views and writing; reads are copies, as those of numpy.flatiter are.
-"""
+"""`x.flat`: reads and writes the elements of a traced array one after another, in C order."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 ufunc.at, sort, fill and the like.
 
 Each computes the new array, and hands it to `store` (writing.py), which knows what can be written
-into. Knows NumPy's arguments; no trace.
+into.
 """
 
 from __future__ import annotations

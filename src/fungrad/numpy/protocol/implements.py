@@ -1,4 +1,4 @@
-"""How functions of ours take the place of NumPy's. Knows the registry alone.
+"""How functions of ours take the place of NumPy's.
 
 `implements` registers a function for NumPy's protocol; `as_array` makes any array-like argument
 ready for primitives; `known` gives the number inside a traced value where there is one.

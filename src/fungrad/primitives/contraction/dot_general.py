@@ -2,8 +2,7 @@
 are made of.
 
 A multilinear primitive is linear in each argument alone. One adjoint is declared for each; the vjp
-(of the wanted arguments only) and the jvp (one tangent put in at a time) are derived. Knows
-`declare`, `shaping` and the arithmetic of `elementwise`; knows none of NumPy's names for products.
+(of the wanted arguments only) and the jvp (one tangent put in at a time) are derived.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The family `elementwise`, and the arithmetic that every rule stands on.
 
 An elementwise primitive is declared by its NumPy function and one partial for each argument. The
-type rule, both derivatives and batching are derived. Knows `declare` and `shaping`. The rest of
-NumPy's ufuncs are declared in ufuncs.py.
+type rule, both derivatives and batching are derived. The rest of NumPy's ufuncs are declared in
+ufuncs.py.
 
 A partial is one of
   None            the derivative is zero, on purpose

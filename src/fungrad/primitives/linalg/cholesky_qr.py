@@ -1,7 +1,7 @@
 """The factorisations that need no spectrum: cholesky and qr.
 
-Knows the forms of matrix_parts.py and `solve`. For the one triangle
-that functions of a Hermitian matrix read, and their gradients, see `hermitian_weights`.
+For the one triangle that functions of a Hermitian matrix read, and their gradients, see
+`hermitian_weights`.
 """
 
 from __future__ import annotations

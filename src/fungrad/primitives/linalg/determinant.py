@@ -1,7 +1,7 @@
 """Determinants, their cofactors, and slogdet.
 
 A determinant is a polynomial of the elements: its derivatives are defined for singular matrices
-too, where no inverse is. Knows the forms of matrix_parts.py and `inv`.
+too, where no inverse is.
 
 Source: M. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
 differentiation" (2008), section 2.2.4; for singular matrices the polynomial itself, in the basis of

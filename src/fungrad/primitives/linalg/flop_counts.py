@@ -1,8 +1,7 @@
 """How many operations the factorisations of matrices take, of the textbook's algorithms.
 
 The formulas are those of Golub and Van Loan, Matrix Computations (4th edition, GVL below), and of
-LAPACK Working Note 41 (WN41); the leading terms, four times as much for complex numbers. Knows
-equations; runs nothing.
+LAPACK Working Note 41 (WN41); the leading terms, four times as much for complex numbers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Around LAPACK they convert arguments, and set anew each time what happens to floating-point errors:
 on small matrices two thirds of their time. Here that is set up once. The functions that it calls
 are no public part of NumPy: where they are not there, or do not do what np.linalg does, and for
-other dtypes than float64 and complex128, np.linalg is called. Knows NumPy alone.
+other dtypes than float64 and complex128, np.linalg is called.
 """
 
 from __future__ import annotations

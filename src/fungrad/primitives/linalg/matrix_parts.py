@@ -2,7 +2,6 @@
 
 A formula of linalg*.py is written for the inner product Re tr(G^H dA), as books have it, with the
 conjugates of our cotangents, whose pairing is Re sum(c * dA): `adjoint` is a conjugate transpose.
-Knows shaping and NumPy's operators, which reach traced values; declares no primitive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """solve, inv, pinv: what linear equations need of matrices, the last two axes.
 
-Each broadcasts its leading axes as NumPy's do. Knows the forms of matrix_parts.py; determinants
-stand in determinant.py, factorisations in linalg_factors.py and linalg_spectra.py.
+Each broadcasts its leading axes as NumPy's do.
 
 Source, where none is named: M. Giles, "Collected matrix derivative results for forward and reverse
 mode algorithmic differentiation" (2008), sections 2.2.3 (inverse) and 2.3.1 (solve).

@@ -1,7 +1,7 @@
 """Primitives that move elements about: reshape, transpose, broadcast, concatenate, pad,
 flip, cast.
 
-All are linear. Knows `declare`; does no arithmetic.
+All are linear.
 """
 
 from __future__ import annotations

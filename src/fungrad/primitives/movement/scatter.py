@@ -2,8 +2,7 @@
 
 Each takes `(x, values, *arrays, index=)`, where the values have the exact shape of x[index], and
 gives x changed. Where index arrays name an element more than once, set keeps the last value, as
-NumPy does, add, multiply, min and max take all of them, and the derivatives follow. Knows reading
-by index and scanning.
+NumPy does, add, multiply, min and max take all of them, and the derivatives follow.
 """
 
 from __future__ import annotations

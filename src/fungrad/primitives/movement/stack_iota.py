@@ -1,5 +1,4 @@
-"""Stack and unstack along axis 0, each the transpose of the other; iota, basis. Knows
-`declare` and shaping.
+"""Stack and unstack along axis 0, each the transpose of the other; iota, basis.
 
 `for row in x` is one unstack, so that a loop over n items differentiates in time n, not n squared.
 """

@@ -1,4 +1,4 @@
-"""The static part of an index, and the shape of what it reads. Knows shapes alone."""
+"""The static part of an index, and the shape of what it reads."""
 
 from __future__ import annotations
 

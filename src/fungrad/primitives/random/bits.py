@@ -2,8 +2,7 @@
 and normal numbers of bits.
 
 The conversions use +, -, *, / and the square root alone, which are exact to the last bit on every
-machine: so are the numbers. Knows Philox's words and `declare`; knows no distribution with
-parameters.
+machine: so are the numbers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Word 4 i + j of a stream is output j of the block whose counter is (i + 1, round, data, purpose).
 One key's stream comes from NumPy's bit generator, whose output NumPy promises not to change; short
 streams of many keys are computed by NumPy's arithmetic, and are the same (Salmon, Moraes, Dror and
-Shaw 2011, Parallel random numbers: as easy as 1, 2, 3). Knows arrays of NumPy alone.
+Shaw 2011, Parallel random numbers: as easy as 1, 2, 3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cumulative primitives along one axis, forwards or backwards. Knows shaping, arithmetic.
+"""Cumulative primitives along one axis, forwards or backwards.
 
 All derivatives here come down to one primitive, the first-order linear recurrence
 h_j = a_j h_{j-1} + u_j, which is closed under differentiation: its tangent and its adjoint are

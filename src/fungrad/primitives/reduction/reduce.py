@@ -1,7 +1,7 @@
 """Primitives that reduce axes: max, min, prod, logaddexp, any, all, argmax, argmin.
 
 The sum stands in shaping.py, as the transpose of broadcasting. `axes` are complete and not
-negative; the reduced axes are dropped. Knows `declare`, arithmetic, shaping and scanning.
+negative; the reduced axes are dropped.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 arguments.
 
 Arguments are moved up by the recurrence, and Stirling's series is summed there (DLMF 5.5.1, 5.11.1,
-5.15.8). Knows `declare`; fungrad.scipy has SciPy's functions, for all arguments.
+5.15.8).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both her
 SciPy 11 to 35 ns, here 9 to 13, without its import; the maximum of a row of 100 130 ns, here 70.
 Functions are within 2 ulp of the right value (tests/test_kernels.py), and what is taken where the
 setting is "fast" within 3; special results are NumPy's, signs of zeros among them. Where the short
-way does not hold, NumPy's own is called. Knows NumPy only; which are used is set in
-compiler/passes/simplify/blas_and_power_forms.py.
+way does not hold, NumPy's own is called.
 """
 
 from __future__ import annotations

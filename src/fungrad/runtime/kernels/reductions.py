@@ -4,8 +4,7 @@ Several threads that multiply at once would wait for those that a BLAS has of it
 takes none for real products of few terms (its interface/gemm.c and gemv.c): where it cannot be told
 to take one thread (blas_threads.py), larger products are done in such pieces. NumPy's loops run
 along the last axis: of 2 to 8 elements they take 4 to 25 times as long as a call for each of these,
-and of more, in sums, 1.5 to 5 times as long as BLAS's products with ones: equal to rounding. Knows
-NumPy, equations, and how many threads the BLAS has.
+and of more, in sums, 1.5 to 5 times as long as BLAS's products with ones: equal to rounding.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 The explicit Runge-Kutta methods run here, step by step as in SciPy, and are differentiated through
 (direct) or by their adjoint equation; SciPy's own solvers run as opaque code and have the adjoint.
-Knows SciPy's arguments; the steps and the adjoint stand in the modules beside it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They are found as SciPy finds them, step by step on known values, by the interpolant of the step.
 The time of an event is then a root of the event along the solution, and differentiates as one, by
-the implicit function theorem. Knows the steps; does not know solve_ivp's arguments.
+the implicit function theorem.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """odeint, SciPy's older function for ordinary differential equations.
 
-SciPy's order of the arguments, and trees of states and parameters as jax.experimental.ode has
-them. Knows solve_ivp, and nothing of steps.
+SciPy's order of the arguments, and trees of states and parameters as jax.experimental.ode has them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """scipy.interpolate for traced values (`fungrad.scipy.interpolate`).
 
 The differentiable interpolators stand in the modules beside this one; all other names are SciPy's.
-Knows no numbers.
 """
 
 from __future__ import annotations

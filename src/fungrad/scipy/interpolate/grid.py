@@ -2,7 +2,7 @@
 scipy.interpolate.
 
 Every method is linear in the values but for its choice of cells, so each axis is a matrix of
-weights, or one cell of two. Knows SciPy's bounds; knows no scattered points.
+weights, or one cell of two.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Piecewise polynomials, and the cubic ones through points, as in scipy.interpolate.
 
 De Boor, A Practical Guide to Splines, 1978; Fritsch & Carlson 1980 (PCHIP); Akima 1970. Everything
-is a composition: differentiable by the points, the values and where it is evaluated. Knows SciPy's
-boundary conditions; knows no grid of several axes.
+is a composition: differentiable by the points, the values and where it is evaluated.
 """
 
 from __future__ import annotations

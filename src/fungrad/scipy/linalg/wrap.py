@@ -1,6 +1,6 @@
 """How functions of ours stand for those of scipy.linalg, and how arguments are read.
 
-Outside of transforms SciPy's own are called. Knows no function of linear algebra.
+Outside of transforms SciPy's own are called.
 """
 
 from __future__ import annotations

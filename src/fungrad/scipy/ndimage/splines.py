@@ -3,7 +3,7 @@ coefficients, and their values at coordinates.
 
 The filter is a recursion in both directions (Unser, Splines: a perfect fit for signal and image
 processing, 1999; Briand & Monasse, Theory and practice of image B-spline interpolation, 2018), so
-it is linear and differentiable. Knows SciPy's boundaries; knows no geometry.
+it is linear and differentiable.
 """
 
 from __future__ import annotations

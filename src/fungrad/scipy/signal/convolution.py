@@ -1,4 +1,4 @@
-"""Convolutions and correlations of scipy.signal. Knows SciPy's modes and boundaries.
+"""Convolutions and correlations of scipy.signal.
 
 Directly by the primitive convolve_nd, or by way of Fourier transforms; both give SciPy's numbers to
 rounding. Integers are summed directly, and so exactly.

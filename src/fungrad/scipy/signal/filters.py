@@ -1,8 +1,7 @@
 """Recursive filters of scipy.signal, and what is made of them.
 
 A filter is a convolution with b followed by the primitive `all_pole`, SciPy's lfilter of a alone,
-whose derivatives are filters again: forwards for tangents, backwards in time for cotangents. Knows
-SciPy's arguments and the initial conditions of its transposed form.
+whose derivatives are filters again: forwards for tangents, backwards in time for cotangents.
 """
 
 from __future__ import annotations

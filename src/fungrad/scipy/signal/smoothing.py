@@ -1,7 +1,7 @@
 """Functions of scipy.signal of a signal as a whole: detrend, hilbert, resample,
 savgol_filter.
 
-Each is a fixed linear map, made of products and Fourier transforms. Knows no filter with memory.
+Each is a fixed linear map, made of products and Fourier transforms.
 """
 
 from __future__ import annotations

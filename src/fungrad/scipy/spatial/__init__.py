@@ -1,6 +1,6 @@
 """scipy.spatial for traced values (`fungrad.scipy.spatial`): distances.
 
-`distance` has differentiable functions; all other names are SciPy's. Knows no numbers.
+`distance` has differentiable functions; all other names are SciPy's.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """scipy.special for traced values, but for what special.py has: imported when one of its
 functions is asked for, or a ufunc of SciPy's meets a traced value.
 
-Knows the primitives of the modules beside it. Needs SciPy when it is imported.
+Needs SciPy when it is imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""scipy.stats for traced values (`fungrad.scipy.stats`). All other names are SciPy's.
-
-Knows the modules beside it, and loads scipy.stats only for those names.
-"""
+"""scipy.stats for traced values (`fungrad.scipy.stats`). All other names are SciPy's."""
 
 from typing import Any
 

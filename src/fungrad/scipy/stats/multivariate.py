@@ -1,8 +1,7 @@
 """The distributions of vectors and matrices of scipy.stats: multivariate_normal,
 dirichlet, multinomial and wishart.
 
-Methods without a formula here are SciPy's own, for plain arrays. Knows linear algebra, and no
-distribution of numbers.
+Methods without a formula here are SciPy's own, for plain arrays.
 
 Source: S. Kotz, N. Balakrishnan and N. Johnson, "Continuous Multivariate Distributions" (2000).
 """

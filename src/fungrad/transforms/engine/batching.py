@@ -1,7 +1,7 @@
 """vmap. BatchTrace carries arrays whose axis 0 is the mapped one, and applies batch rules.
 
 A primitive without a batch rule is looped over the axis: correct, slow, and listed by
-`fungrad.testing.missing_rules()`. Knows the protocol of primitives, and the shaping that stacks.
+`fungrad.testing.missing_rules()`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Forward mode. JvpTrace carries a tangent beside each primal; None is the zero tangent.
 
-A general primitive without a jvp is pushed forward by the pullback of its pullback. Knows the
-protocol of primitives and reverse mode.
+A general primitive without a jvp is pushed forward by the pullback of its pullback.
 """
 
 from __future__ import annotations

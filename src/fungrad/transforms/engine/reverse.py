@@ -2,9 +2,8 @@
 current.
 
 That makes grad of grad, vmap of grad and staged grad one code path. An equation that no
-differentiated
-input reaches is not recorded: a stopped region keeps no residual and makes no backward equation.
-Knows the protocol of primitives, and the arithmetic that sums cotangents.
+differentiated input reaches is not recorded: a stopped region keeps no residual and makes no
+backward equation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The tape of reverse mode, and the walk back along it. Knows the protocol of primitives,
-and the arithmetic that sums cotangents.
-"""
+"""The tape of reverse mode, and the walk back along it."""
 
 from __future__ import annotations
 

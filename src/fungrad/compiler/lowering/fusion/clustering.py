@@ -2,8 +2,7 @@
 
 Every equation gets a level: those of regions odd ones, all others even ones, each at least as high
 as what it reads needs, so that what stands on one level needs nothing of a later one. The equations
-of one level that have the same number of rows are a region. Knows the IR and which equations can be
-done by rows; runs nothing.
+of one level that have the same number of rows are a region.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `scatter` makes a value a part of an array that is zero elsewhere, and each `index_add` behind it
 adds one more: what gradients of slices are. The region that makes the values writes them to their
 places itself, so that none is ever an array of its own: the gradient of Rosenbrock's function of a
-million numbers takes half the time and a fifth of the memory. Knows the IR; writes nothing.
+million numbers takes half the time and a fifth of the memory.
 """
 
 from __future__ import annotations

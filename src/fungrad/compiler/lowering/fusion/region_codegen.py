@@ -2,8 +2,8 @@
 
 It is Python source: for each block of rows one line an equation, ufuncs writing into buffers of one
 block that are used again as soon as their value is dead; a reduction over the rows is added up from
-block to block. Blocks are shared among threads. Knows clusters, kernels, the pool and threads. The
-numbers are those of the same equations unblocked, sums over the rows to rounding.
+block to block. Blocks are shared among threads. The numbers are those of the same equations
+unblocked, sums over the rows to rounding.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Loops, branches and calls of scalarised values: rules of the walk.
 
 The stacks that a scan makes of its steps, and reads step by step, are Rows, one for each step; the
-residuals of loops of unknown length are records on a tape. Knows the walk and the structural
-primitives.
+residuals of loops of unknown length are records on a tape.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Movement, indexing, reductions and contractions of scalarised arrays: rules of the walk.
-
-Knows the walk and the primitives that are written here.
-"""
+"""Movement, indexing, reductions and contractions of scalarised arrays: rules of the walk."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What the scalarising walk asks of a target language, and what passes between the two.
 
 The walk (scalarise.py) decides which operations on numbers a Graph takes; an Emitter writes them.
-Knows NumPy's dtypes; knows no primitive, and no syntax.
 """
 
 from __future__ import annotations

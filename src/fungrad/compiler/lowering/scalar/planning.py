@@ -1,8 +1,7 @@
 """Plans of Graphs: how each equation is scalarised, and what that costs, before it is written.
 
 Types and parameters tell which Graphs have no scalar program, and a lower bound of the cost of the
-others; most that are refused are refused here, before anything is written. Knows the IR, and rules
-and emitters as parameters.
+others; most that are refused are refused here, before anything is written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operations of scalar programs as Python's expressions. Knows dtypes alone."""
+"""The operations of scalar programs as Python's expressions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Chooses whether a Graph runs as a scalar program, and makes it.
 
-A program is made where it costs less than the ufuncs of the program on arrays would. Knows the
-walk, its rules, and Python's emitter; knows no primitive.
+A program is made where it costs less than the ufuncs of the program on arrays would.
 """
 
 from __future__ import annotations

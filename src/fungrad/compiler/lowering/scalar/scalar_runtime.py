@@ -1,7 +1,4 @@
-"""What Python's scalar programs call when they run: tapes, and the rows of long stacks.
-
-Knows the opaque value that holds a tape, and NumPy.
-"""
+"""What Python's scalar programs call when they run: tapes, and the rows of long stacks."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 A value of the Graph is an object array of `Value`s, so that moving elements costs nothing. A Graph
 is planned first (planning.py), then walked once: rules call an Emitter, which writes the program.
-Knows the IR, and rules and emitters as parameters; knows no target language.
 """
 
 from __future__ import annotations

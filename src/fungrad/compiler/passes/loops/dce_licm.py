@@ -5,8 +5,7 @@ batch of Newton iterations 1.40 times.
 
 A carry that reaches no output that is read is dropped, with the stacks and inputs that go with it;
 what a body computes of its constants alone stands before the loop, and is computed where the loop
-makes a step. Knows the structural primitives `scan`, `while_loop` and `switch`; the bodies have
-been inlined before.
+makes a step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A scan that is taken apart: its body's equations, what stands before it and behind it.
-
-Knows `scan`; the passes that move equations out of it stand in loop_fission.py.
-"""
+"""A scan that is taken apart: its body's equations, what stands before it and behind it."""
 
 from __future__ import annotations
 

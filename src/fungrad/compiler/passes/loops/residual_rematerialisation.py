@@ -3,7 +3,7 @@
 It gains memory, not time: fewer stacks cross between the two.
 
 What only the second needs, and what it can have of other stacks by a little arithmetic, it computes
-itself. Knows what scans are made of.
+itself.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Without x * x * x for x ** 3 the gradient of gelu takes 8.3 times the time.
 
-`setting` is "auto", "numpy" (never another than NumPy's) or "fast". Knows the IR's rules; measures
-nothing itself: docs/performance.md and benchmarks/kernels.py have the figures behind the choices.
+`setting` is "auto", "numpy" (never another than NumPy's) or "fast".
 """
 
 from __future__ import annotations

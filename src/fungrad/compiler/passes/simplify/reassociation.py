@@ -6,8 +6,7 @@ without doubled terms that of cosines 1.15, and without dot products a question 
 1.49 (calls and elements of `ablation`).
 
 A number can overflow or vanish on the way where it does not in the order that was written, a NaN
-come or go with it, and a zero change its sign: docs/performance.md says so of each of them. Knows
-the rewriter and arithmetic.
+come or go with it, and a zero change its sign: docs/performance.md says so of each of them.
 """
 
 from __future__ import annotations

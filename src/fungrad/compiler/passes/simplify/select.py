@@ -2,7 +2,7 @@
 
 Without them the gradient of clipped differences takes 1.44 times the time.
 
-They hold for every float. Knows the IR and arithmetic.
+They hold for every float.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 However such a slice is written, it is one `getitem`, and an array with zeros around it one
 `scatter`. sigmoid(z[:, :n]) and sigmoid(z[:, n:2*n]) are slices of sigmoid(z[:, :2*n]), with the
 same numbers: without that the value of an LSTM costs 1.54 times as much (calls and elements of
-`ablation`). Slices that are added to zeros, and cover them, stand side by side. Knows elementwise
-equations and slices.
+`ablation`). Slices that are added to zeros, and cover them, stand side by side.
 """
 
 from __future__ import annotations

@@ -120,15 +120,11 @@ def without_pass(name: str) -> Iterator[None]:
 
 
 LOOP_PASSES = {
-    "loops: products before": (loop_fission, "_multiply_before"),
     "loops: sums of products behind": (loop_fission, "_sum_behind"),
-    "loops: sums behind": (loop_fission, "sum_behind"),
     "loops: chains": (loop_fission, "associated"),
     "loops: prologue": (loop_fission, "move_before"),
-    "loops: epilogue": (loop_fission, "move_behind"),
-    "loops: outputs made of others": (loop_fission, "thin_out"),
 }
-GRAPH_PASSES = ("thinned", "fold", "lighten", "lighter", "stacked", "in_one")
+GRAPH_PASSES = ("thinned", "fold", "lighten", "lighter", "stacked")
 
 
 @contextmanager

@@ -16,7 +16,6 @@ ALIVE: dict[str, str] = {
     "simplify/exact_identities: a weak operand is read unbroadcast": _TYPE,
     "simplify/arithmetic: the dtype of a product is ignored": _TYPE,
     "simplify/exact_identities: weak numbers are folded": _TYPE,
-    "simplify/slices: slices that overlap are one": _COST,
     "loops/residual_rematerialisation: dear equations are computed again": _COST,
     "loops/residual_rematerialisation: a value is larger than what it replaces": _COST,
     "loops/dce_licm: larger arrays are hoisted": _COST,

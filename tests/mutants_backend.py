@@ -98,14 +98,8 @@ MUTANTS = (
         ("numbers of two dtypes are one", "key = (dtype, repr(number))", "key = repr(number)"),
     ),
     *of(
-        "compiler/lowering/memory_scheduling.py", BACKEND,
-        ("no order is better", "return order if lower else as_they_are", "return as_they_are"),
-        ("what stays is freed", " and value not in self.kept\n", "\n"),
-    ),
-    *of(
         "compiler/lowering/fusion/clustering.py", (*BACKEND, "test_buffers.py"),
         ("effects in the order of their levels", "        if effectful(equation):  #", "        if False:  #"),
-        ("effects in the order of memory", "if isinstance(step, Equation) and not is_pure(step):", "if False:"),
         ("rows along two axes", "if found is not None and not self._agree(equation, found, (level, length)):",
          "if False:"),
         ("a sum is read before its last block", "self.level[id(output)] = level + (found.output == REDUCED)",

@@ -23,7 +23,6 @@ from fungrad.compiler.lowering.fusion import clustering, tiling
 from fungrad.compiler.lowering.fusion import tiling as columns
 from fungrad.compiler.lowering.fusion.clustering import LARGE, FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.region_codegen import written
-from fungrad.compiler.lowering.memory_scheduling import Step, lean, peak
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
 from fungrad.primitives.elementwise.family import eq
@@ -323,44 +322,6 @@ def test_what_infinities_and_nan_touch_is_the_same(thread_count):
     x[7, 3], x[149:151, 5], x[299, 199] = np.inf, np.nan, -np.inf
     f = fg.grad(lambda x: np.sum((x[2:, 1:] - x[:-2, :-1]) ** 2 * x[1:-1, 1:]))
     np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12, atol=1e-12)
-
-
-def test_an_order_is_taken_where_it_needs_less():
-    names = ["a", "b", "c", "d"]
-    products = [Step(["x"], [name]) for name in names]
-    sums = [Step(["a", "b"], ["ab"]), Step(["ab", "c"], ["abc"]), Step(["abc", "d"], ["abcd"])]
-    steps = [*products, *sums]
-    order = lean(steps, lambda value: 1, ["abcd"])
-    assert order == [0, 1, 4, 2, 5, 3, 6]
-    assert peak(steps, order, lambda value: 1, ["abcd"]) == 3
-    assert peak(steps, range(7), lambda value: 1, ["abcd"]) == 5
-    assert lean(steps, lambda value: value == "abcd", ["abcd"]) == list(range(7))
-
-
-@pytest.mark.parametrize("more, moved", [(0, True), (1, False)])
-def test_an_order_is_looked_for_where_much_is_alive(more, moved, monkeypatch):
-    """The bytes that are found alive are those of the order's own count, views included."""
-
-    def f(x):
-        rows = [np.exp(x * k).reshape(2, -1) for k in range(1, 5)]
-        total = np.sum(x) + rows[0].T[0]
-        for row in rows[1:]:
-            total = total + row[1, ::2][:2] + row.T[3]
-        return total, rows[2]
-
-    graph = optimised(fg.jit(f).lower(RNG.normal(size=20)).graph)
-    found = []
-
-    def kept(steps, size, kept):
-        found.append(peak(steps, range(len(steps)), size, kept))
-        return list(range(len(steps)))[::-1]
-
-    monkeypatch.setattr(clustering, "lean", kept)
-    monkeypatch.setattr(clustering, "MUCH", 0)
-    assert cluster_and_schedule(graph) == [*graph.equations][::-1]
-    monkeypatch.setattr(clustering, "MUCH", found[0] + more)
-    assert (cluster_and_schedule(graph) == [*graph.equations][::-1]) == moved
-    assert len(found) == 1 + moved
 
 
 def test_names_are_used_again_when_nothing_reads_them():

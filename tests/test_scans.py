@@ -455,13 +455,12 @@ def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, regrouping):
 # --- what leaves the loop -------------------------------------------------------------------------
 
 
-def test_what_xs_or_outputs_alone_need_leaves_a_loop_on_small_arrays():
+def test_what_xs_alone_need_leaves_a_loop_on_small_arrays():
     args = numbers(7)[filtered]
     graph, (loop,) = loops_of(lambda *args: filtered(lax.scan, *args), *args)
     inside = names(optimised(loop.params["body"]))
-    assert not {"exp", "sin", "slogdet", "inv", "stack"} & set(inside)
-    assert inside.count("solve") == 1
-    assert {"exp", "sin", "slogdet", "inv"} <= set(names(graph))
+    assert not {"exp", "sin"} & set(inside)
+    assert {"exp", "sin"} <= set(names(graph))
 
 
 def test_nothing_leaves_a_loop_on_large_arrays_or_numbers():
@@ -526,10 +525,10 @@ def test_a_gradient_s_way_back_is_short(regrouping):
     args = numbers(7)[gates]
     _, (there, back) = loops_of(fg.grad(lambda *a: gates(lax.scan, *a), (0, 1, 2)), *args)
     inside = names(optimised(there.params["body"]))
-    assert [inside.count(name) for name in ("exp", "div", "tanh")] == [1, 1, 2]
+    assert [inside.count(name) for name in ("exp", "div", "tanh")] == [2, 2, 2]
     inside = names(optimised(back.params["body"]))
     assert not {"exp", "neg", "scatter", "index_add", "div", "sub"} & set(inside)
-    assert inside.count("concatenate") == 1 and inside.count("mul") <= 8
+    assert inside.count("concatenate") == 1 and inside.count("mul") <= 5
     assert back.params["counts"][1] == 2  # the sums for w and u are made behind it
 
 
@@ -628,20 +627,6 @@ def test_single_precision_in_steps_that_are_put_together():
 # --- slices ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.numpy_backend  # equal to the last digit of exp
-def test_neighbouring_slices_are_done_in_one():
-    def f(x):
-        parts = [np.exp(-x[:, i : i + 3]) for i in (0, 3, 6, 10)]
-        return parts[0] * 2.0 + parts[1] - parts[2] * parts[3], np.exp(x[:, 10:13])
-
-    x = RNG.normal(size=(2, 15))
-    graph = optimised(fg.make_jaxpr(f)(x))
-    fg.check_graph(graph)
-    assert names(graph).count("neg") == 2 and names(graph).count("exp") == 3
-    for got, want in zip(fg.jit(f)(x), f(x), strict=True):
-        np.testing.assert_array_equal(got, want)
-
-
 def test_slices_that_overlap_or_differ_are_not():
     x = RNG.normal(size=12)
     for f in (
@@ -728,22 +713,6 @@ def test_nothing_is_regrouped_by_default(f, size):
             np.testing.assert_allclose(x, y, rtol=1e-14)
         else:
             np.testing.assert_array_equal(x, y)
-
-
-def test_sums_of_a_program_leave_a_loop_where_they_may_be_regrouped(regrouping):
-    h, xs = np.ones(200), np.ones((3, 200))
-    graph, loops = loops_of(lambda *args: summed(lax.scan, *args), h, xs)
-    assert not loops and "reduce_sum" in names(graph)
-
-
-def test_sums_of_cotangents_leave_a_loop():
-    """Their order is no program's."""
-    h, xs = np.ones(200), np.ones((3, 200))
-    w = np.full(200, 0.5)
-    g = fg.grad(lambda w: np.sum(lax.scan(lambda c, x: (np.sin(c * w) + x, None), h, xs)[0]))
-    _, (_, back) = loops_of(g, w)
-    assert back.params["counts"][1] == 1  # what the next step is given; the sum for w is behind
-    close(fg.jit(g)(w), g(w))
 
 
 def test_the_program_of_a_long_step_takes_time_in_proportion(monkeypatch):

@@ -45,10 +45,6 @@ class CostModel:
     """
     free_stack: int = 1 << 17
     """Elements of stacks that may be made whatever a scan reads and makes: Kalman filter 200."""
-    recomputed_row: int = 1 << 8
-    """Elements of arrays of which a row of a stack costs as much as their arithmetic: LSTM
-    100x1x16x32.
-    """
     scalar_elements: int = 64
     """Elements of the largest array that is computed with Python's numbers: Lorenz 1000."""
     scalar_operation: float = 30

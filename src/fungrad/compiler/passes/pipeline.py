@@ -26,7 +26,6 @@ from fungrad.compiler.passes.rewriter import (
 )
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.compiler.passes.simplify.exact_identities import simplified
-from fungrad.compiler.passes.simplify.slices import in_one
 from fungrad.compiler.passes.store_forwarding import forwarded
 from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
@@ -221,7 +220,7 @@ def lighten(graph: Graph) -> Graph:
 
     def body_passes(body: Graph) -> Graph:
         body = simplified(thinned(erase_stops(expand(inline(body)))))
-        return in_one(forwarded(body, arrays=False))
+        return forwarded(body, arrays=False)
 
     return _lightened(graph, body_passes)
 
@@ -259,7 +258,6 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     stacked,
     simplified,
     forwarded,
-    in_one,
     settle,  # loops in loops have left them
     pruned,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 
 from fungrad.compiler.lowering.fusion.output_slices import Part, Readers, put_together
 from fungrad.compiler.lowering.fusion.row_access import (
@@ -24,10 +24,7 @@ from fungrad.compiler.lowering.fusion.row_access import (
     product,
     taken_apart,
 )
-from fungrad.compiler.lowering.memory_scheduling import Step, lean
-from fungrad.compiler.passes.rewriter import is_pure
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
-from fungrad.primitives.facts import is_view
 from fungrad.retracing.graph_transforms import effectful
 from fungrad.support.lazy import Record
 
@@ -40,8 +37,6 @@ LEAD = 8
 
 ALONE = 400_000
 """Elements of an array from which on one equation that reads it is a region."""
-MUCH = 1 << 20
-"""Bytes that are alive at once from which on the order of steps is chosen."""
 
 Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
@@ -177,7 +172,7 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
     values += [v for v, _ in graph.constants]
     types = {id(v.type): v.type for v in values}  # of most values it is that of another
     if all(type_.size < LARGE for type_ in types.values()):
-        return _lean(list(graph.equations), graph.outputs)
+        return list(graph.equations)
     finder = _Finder()
     equations = taken_apart(graph, LARGE)
     for equation in equations:
@@ -192,79 +187,12 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
                 alone = len(members) == 1 and _size(members[0][0]) < ALONE
                 region = None if alone else _region(length, members, read_by, absorbed)
                 result.append(region or members[0][0])
-    return _lean(result, graph.outputs)
+    return result
 
 
 def _size(equation: Equation) -> int:
     """The number of elements of the largest array that an equation reads."""
     return max(atom.type.size for atom in equation.inputs)
-
-
-def _lean(
-    steps: list[Equation | FusionCluster], outputs: Sequence[Atom]
-) -> list[Equation | FusionCluster]:
-    """The steps in an order in which less is alive at once; what may act stays in its order."""
-    sizes: dict[Hashable, int] = {id(v): _nbytes(v) for step in steps for v in step.outputs}
-    if len(steps) < 3 or sum(sizes.values()) < MUCH:
-        return steps
-    root = _roots(steps)
-    sizes.update(dict.fromkeys(root, 0))
-    if _alive_at_once(steps, outputs, sizes, root) < MUCH:
-        return steps
-    found: list[Step] = []
-    acts: Hashable = None
-    for step in steps:
-        reads: list[Hashable] = [id(atom) for atom in step.inputs]
-        reads += [root[v] for v in reads if v in root]
-        makes: list[Hashable] = [id(v) for v in step.outputs]
-        if isinstance(step, Equation) and not is_pure(step):
-            reads.append(acts)
-            acts = object()
-            sizes[acts] = 0
-            makes.append(acts)
-        found.append(Step(reads, makes))
-    kept: list[Hashable] = [id(atom) for atom in outputs]
-    kept += [root[v] for v in kept if v in root]
-    return [steps[place] for place in lean(found, sizes.__getitem__, kept)]
-
-
-def _roots(steps: Sequence[Equation | FusionCluster]) -> dict[Hashable, Hashable]:
-    """For each view, by identity, the value in whose memory it stands."""
-    root: dict[Hashable, Hashable] = {}
-    for step in steps:
-        if isinstance(step, Equation) and is_view(step):
-            source = id(step.inputs[0])
-            root.update((id(v), root.get(source, source)) for v in step.outputs)
-    return root
-
-
-def _alive_at_once(
-    steps: Sequence[Equation | FusionCluster],
-    outputs: Sequence[Atom],
-    sizes: Mapping[Hashable, int],
-    root: Mapping[Hashable, Hashable],
-) -> int:
-    """What `order.peak` finds for the order that steps are in, without a `Step` for each: most
-    Graphs need no more than this look.
-    """
-    alive: set[Hashable] = {root.get(id(atom), id(atom)) for atom in outputs}
-    now = most = sum([sizes.get(v, 0) for v in alive])
-    for step in reversed(steps):
-        for atoms in (step.inputs, step.outputs):
-            for atom in atoms:
-                v = root.get(id(atom), id(atom))
-                if v not in alive:
-                    alive.add(v)
-                    now += sizes.get(v, 0)
-        if now > most:
-            most = now
-        for variable in step.outputs:
-            now -= sizes[id(variable)]
-    return most
-
-
-def _nbytes(variable: Variable) -> int:
-    return variable.type.size * variable.type.dtype.itemsize
 
 
 def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
@@ -280,7 +208,6 @@ def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
 def _region(
     length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
 ) -> FusionCluster:
-    members = _in_lean_order(members, read_by)
     inner = {id(equation.outputs[0]) for equation, _ in members}
     inputs: dict[tuple[int, int | None], Variable] = {}
     for equation, how in members:
@@ -297,26 +224,6 @@ def _region(
         outputs,
         made,
     )
-
-
-def _in_lean_order(
-    members: list[tuple[Equation, RowAccess]], read_by: Readers
-) -> list[tuple[Equation, RowAccess]]:
-    """The equations of a region in an order that needs few buffers."""
-    mine = {id(equation) for equation, _ in members}
-    root: dict[Hashable, Hashable] = {}
-    sizes: dict[Hashable, int] = {}
-    steps: list[Step] = []
-    for equation, how in members:
-        (variable,) = equation.outputs
-        v, source = id(variable), id(equation.inputs[0])
-        if is_view(equation):
-            root[v] = root.get(source, source)
-        whole = all(r is None or id(r) not in mine for r in read_by.get(v, ()))
-        sizes[v] = 0 if v in root or how.output == REDUCED or whole else _nbytes(variable)
-        reads: list[Hashable] = [id(atom) for atom in equation.inputs]
-        steps.append(Step([*reads, *[root[r] for r in reads if r in root]], [v]))
-    return [members[place] for place in lean(steps, sizes.__getitem__, ())]
 
 
 def _made(

@@ -1,17 +1,14 @@
 """What need not be done in each step of a scan leaves it: one large operation does the work of
 many small ones.
 
-What a scan multiplies of each x with a constant is multiplied before it, for all steps at once; a
-sum of products that it carries is one product of the stacks behind it, as in backpropagation
-through time by hand. Of small arrays, what a body computes of its xs stands before the loop, what
-only its ys need behind it, and sums that it carries are sums of stacks. Sums of cotangents are
-regrouped, and equal to rounding; those of the program only where that is asked for.
+A sum of products that a scan carries is one product of the stacks behind it, as in backpropagation
+through time by hand. Of small arrays, what a body computes of its xs stands before the loop. Sums
+of cotangents are regrouped, and equal to rounding; those of the program only where that is asked
+for.
 
 Without what leaves before the loop a Kalman filter's gradient takes 1.40 times the time
-(reassociated: 2.6), without what leaves behind it 1.1 (1.5), without the sums 1.0 (1.2); without
-sums of products behind it the gradient of an LSTM of one sequence 1.17 times (1.33). Products
-before the loop are as fast inside (0.9 to 1.05): they are kept for the bits of their results, which
-BLAS rounds otherwise.
+(reassociated: 2.6), without sums of products behind it 1.55 times, and the gradient of an LSTM of
+one sequence 1.66 times.
 """
 
 from __future__ import annotations
@@ -21,14 +18,13 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.loops.open_scan import Loop, computed, movable, on_numbers, small
+from fungrad.compiler.passes.loops.open_scan import Loop, movable, on_numbers, small
 from fungrad.compiler.passes.rewriter import Renaming, applied, doubles, placed, renamed, rewired
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.reassociation import regrouping
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
-from fungrad.primitives.facts import is_arithmetic, is_view
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 from fungrad.support.lazy import Record
 
@@ -47,41 +43,16 @@ def stacked(graph: Graph) -> Graph:
             equations.append(equation)
             continue
         loop = Loop(equation)
-        _multiply_before(loop)
         _sum_behind(loop, regroup)
         if not on_numbers(loop.body):
-            sum_behind(loop, regroup)
             if regroup:
                 associated(loop)
             move_before(loop)
-            move_behind(loop)
-            thin_out(loop)
         equations += loop.rewritten()
         constants += loop.constants
         names.update(loop.names)
     outputs = renamed(graph.outputs, names)
     return graph.replace(constants=tuple(constants), equations=tuple(equations), outputs=outputs)
-
-
-def _multiply_before(loop: Loop) -> None:
-    """Products of xs with what is the same in all steps."""
-    fixed, stacks = loop.fixed(), {id(v) for v, _ in loop.xs}
-    inside = []
-    for equation in loop.equations:
-        known = [id(a) in stacks or id(a) in fixed for a in equation.inputs]
-        if (
-            equation.primitive is dot_general
-            and all(known)
-            and sum(id(a) in stacks for a in equation.inputs) == 1
-            and equation.outputs[0].type.size * loop.length <= costs.hoisted_stack
-        ):
-            equations, (stack,) = loop.for_all_steps([equation], equation.outputs)
-            loop.before += equations
-            loop.xs.append((equation.outputs[0], stack))
-            stacks.add(id(equation.outputs[0]))
-        else:
-            inside.append(equation)
-    loop.equations = inside
 
 
 def _sum_behind(loop: Loop, regroup: bool) -> None:
@@ -125,20 +96,6 @@ def _product(loop: Loop, equation: Equation) -> bool:
 
 
 # --- sums that are carried ------------------------------------------------------------------------
-
-
-def sum_behind(loop: Loop, regroup: bool) -> None:
-    """Stacks what each step adds to a carry that nothing else reads, and sums it behind."""
-    made, reads = loop.made(), loop.reads()
-    kept = []
-    for item in loop.carry:
-        term = added(item, made, reads, regroup)
-        if term is None or term.type.size * loop.length > costs.free_stack:
-            kept.append(item)
-        else:
-            loop.summed(item, made.get(id(term)), reduce_sum, (loop.stack(term),), axes=(0,))
-    loop.carry = kept
-    loop.prune()
 
 
 def added(
@@ -236,84 +193,6 @@ def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool
     """Whether stacks may be made: they are few, or not more than those that are there."""
     size: int = loop.length * sum(v.type.size for v in made)
     return size <= max(costs.free_stack, sum(a.type.size for a in given))
-
-
-def move_behind(loop: Loop) -> None:
-    """Computes behind the loop what only its ys need."""
-    needed = {id(c[2]) for c in loop.carry}
-    moved: list[Equation] = []
-    for equation in reversed(loop.equations):
-        wanted_inside = any(id(v) in needed for v in equation.outputs)
-        if not wanted_inside and movable(equation) and small(equation):
-            moved.insert(0, equation)
-        else:
-            needed.update(id(a) for a in equation.inputs)
-    made = {id(v) for e in moved for v in e.outputs}
-    results = [(v, o) for v, o in loop.ys if id(v) in made]
-    read = {id(a): a for e in moved for a in e.inputs if isinstance(a, Variable)}
-    alike = _alike(loop, read)
-    held = {*loop.fixed(), *loop.stacks(), *(id(v) for v, _ in loop.body.constants)}
-    held |= made | {id(v) for e in alike for v in e.outputs}
-    crossing = [v for key, v in read.items() if key not in held]
-    if not results or not _affordable(loop, crossing, [o for _, o in results]):
-        return
-    for value in crossing:
-        loop.stack(value)
-    wanted = list({id(v): v for v, _ in results if isinstance(v, Variable)}.values())
-    equations, stacks = loop.for_all_steps([*alike, *moved], wanted)
-    loop.behind += equations
-    gone = {id(e) for e in moved}
-    loop.equations = [e for e in loop.equations if id(e) not in gone]
-    _hand_on(loop, dict(zip(map(id, wanted), stacks, strict=True)))
-
-
-def thin_out(loop: Loop) -> None:
-    """Computes behind the loop those ys that are made of others at little cost.
-
-    It gains memory, not time: a gradient of steps of a sigmoid holds three stacks, not more.
-    """
-    made = loop.made()
-    known = {*loop.fixed(), *(id(v) for v, _ in (*loop.xs, *loop.ys, *loop.body.constants))}
-
-    def given(atom: Atom) -> bool:
-        return isinstance(atom, Literal) or id(atom) in known
-
-    order = {key: i for i, key in enumerate(made)}
-    ends = {id(v): v for v, _ in loop.ys if id(v) in made and isinstance(v, Variable)}
-    wanted: list[Variable] = []
-    for key in sorted(ends, key=lambda key: -order[key]):
-        known.discard(key)
-        if computed([ends[key]], made, given, _cheap) is None:
-            known.add(key)
-        else:
-            wanted.append(ends[key])
-    equations = computed(wanted, made, given, _cheap)
-    if not equations:
-        return
-    behind, stacks = loop.for_all_steps(equations, wanted)
-    loop.behind = behind + loop.behind
-    _hand_on(loop, dict(zip(map(id, wanted), stacks, strict=True)))
-
-
-def _cheap(equation: Equation) -> bool:
-    """Whether it costs less to compute an equation for all steps again than to keep what it makes
-    in each.
-    """
-    if equation.primitive.view:
-        return is_view(equation)
-    return is_arithmetic(equation) and equation.outputs[0].type.size <= costs.recomputed_row
-
-
-def _alike(loop: Loop, read: dict[int, Variable]) -> list[Equation]:
-    """The equations of values that are the same in all steps, though they are made in each."""
-    fixed = loop.given(xs=False)
-    found = []
-    for equation in loop.equations:
-        inputs = {id(a) for a in equation.inputs if isinstance(a, Variable)}
-        if inputs <= fixed and movable(equation) and any(id(v) in read for v in equation.outputs):
-            fixed.update(id(v) for v in equation.outputs)
-            found.append(equation)
-    return found
 
 
 # --- chains of products and of sums ---------------------------------------------------------------

@@ -47,9 +47,8 @@ class Loop:
         self.ys = list(zip(body.outputs[n:], equation.outputs[n:], strict=True))
         self.equations = list(body.equations)
         self.before: list[Equation] = []
-        self.behind: list[Equation] = []
         self.constants: list[tuple[Variable, Any]] = []
-        """Constants that the equations before and behind read."""
+        """Constants that the equations before read."""
         self.sums: list[Equation] = []
         """Sums of stacks, which stand behind all others."""
         self.names: Renaming = {}
@@ -57,7 +56,7 @@ class Loop:
 
     def rewritten(self) -> list[Equation]:
         """The equations in place of the scan."""
-        if not (self.before or self.behind or self.sums or self.names):
+        if not (self.before or self.sums or self.names):
             return [self.equation]
         inputs = [v for v, _ in self.consts] + [c[0] for c in self.carry] + [v for v, _ in self.xs]
         outputs = [c[2] for c in self.carry] + [v for v, _ in self.ys]
@@ -68,7 +67,7 @@ class Loop:
         )
         given = [a for _, a in self.consts] + [c[1] for c in self.carry] + [a for _, a in self.xs]
         results = [c[3] for c in self.carry] + [v for _, v in self.ys]
-        later = [rewired(e, self.names) for e in (*self.behind, *self.sums)]
+        later = [rewired(e, self.names) for e in self.sums]
         counts = (len(self.consts), len(self.carry))
         params = {**self.equation.params, "body": body, "counts": counts}
         loop = copied(self.equation, tuple(given), tuple(results), params)

@@ -54,16 +54,17 @@ def cases(name: str) -> list[tuple[int, int, Callable[..., Any], np.ndarray]]:
 
 
 WIDE = frozenset(
-    """abs all_pole apart arctan2 checkpoint cholesky cofactors cofactors_along convolve convolve_nd
-    cummax cummin cumprod det dot_general eigh eigvalsh fabs fmax fmin fmod hermitian_function huber
-    hypot i0 imag index_max index_min index_multiply index_set irfft linear_recurrence logaddexp lu
+    """abs all_pole apart arctan2 cholesky cofactors cofactors_along cummax cummin cumprod det
+    dot_general eigh eigvalsh fabs fmax fmin fmod hermitian_function huber hypot i0 imag
+    index_max index_min index_multiply index_set irfft linear_recurrence logaddexp lu
     matrix_function maximum minimum partition power product_of_others qr reduce_logaddexp
     reduce_logaddexp2 reduce_max reduce_min reduce_prod scan scan_pullback scan_record select
-    share_ties slogdet solve solve_banded sort svd switch_pullback while_loop_pullback""".split()
+    share_ties sort svd while_loop_pullback""".split()
 )
 """Primitives whose patterns have more than what differs from zero at some sample.
 
 Most choose by value, which a pattern for every point cannot know; some have the dense rule alone.
+The list only shrinks: one that is no longer wide has to leave it.
 """
 
 
@@ -79,20 +80,24 @@ def dense_jacobian(f: Callable[..., Any], x: np.ndarray) -> np.ndarray | None:
 
 
 def missing(dense: np.ndarray, pattern: Any) -> bool:
-    return bool(np.any((dense != 0) & ~np.isnan(dense) & ~pattern.toarray()))
+    """Whether an entry beyond rounding (that of the largest one) is not in the pattern."""
+    largest = np.max(np.abs(dense), initial=0.0, where=np.isfinite(dense))
+    return bool(np.any((np.abs(dense) > 2e-16 * largest) & ~pattern.toarray()))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", sorted(checks.OURS))
 def test_patterns_hold_what_differs_from_zero(name: str) -> None:
+    wide = []
     for number, argument, f, x in cases(name):
         dense = dense_jacobian(f, x)
         if dense is None:
             continue
         pattern = fg.sparse.jacobian_pattern(f, x)
         assert not missing(dense, pattern), (name, number, argument)
-        assert name in WIDE or pattern.nnz == np.count_nonzero(dense), (name, number, argument)
+        if pattern.nnz != np.count_nonzero(dense):
+            wide.append((number, argument))
 
         def loss(x: Any, f: Any = f) -> Any:
             return np.sum(np.sin(f(x)))
@@ -101,6 +106,7 @@ def test_patterns_hold_what_differs_from_zero(name: str) -> None:
         if dense is not None:
             pattern = fg.sparse.hessian_pattern(loss, x)
             assert not missing(dense, pattern), (name, number, argument, "Hessian")
+    assert bool(wide) == (name in WIDE), wide
 
 
 def test_most_samples_have_a_jacobian_to_compare_with() -> None:
@@ -215,6 +221,27 @@ def test_patterns_are_those_of_the_stencil() -> None:
     assert pattern.nnz == 5 * 100 - 4 * 10
     assert fg.sparse.jacobian(bratu).colours(np.zeros(100)).max() == 6
     assert fg.sparse.hessian_pattern(rosenbrock, np.zeros(50)).nnz == 3 * 50 - 2
+
+
+def test_hessians_look_into_both_modes_of_branches_and_loops() -> None:
+    def branches(x: Any) -> Any:
+        return np.sum(fg.lax.cond(np.sum(x) > 0, lambda x: x**3, lambda x: np.sin(x[::-1]), x))
+
+    def steps(x: Any) -> Any:
+        return np.sum(fg.lax.scan(lambda c, v: (c * 0.5 + v**2, np.sin(v) * v), 0.0, x)[1])
+
+    for f in (branches, steps):
+        assert fg.sparse.hessian_pattern(f, np.ones(6)).nnz == 6
+
+
+def test_convolutions_and_band_matrices_have_bands() -> None:
+    kernel = np.array([1.0, 0.0, -1.0])
+    pattern = fg.sparse.jacobian_pattern(lambda x: np.convolve(x**2, kernel, "same"), np.ones(9))
+    assert pattern.nnz == 16
+    solve: Any = lambda b: fg.scipy.linalg.solve_banded((1, 0), np.ones((2, 5)), b)  # noqa: E731
+    np.testing.assert_array_equal(
+        fg.sparse.jacobian_pattern(solve, np.ones(5)).toarray(), np.tri(5) > 0
+    )
 
 
 def test_trees_give_blocks() -> None:

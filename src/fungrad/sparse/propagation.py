@@ -14,10 +14,11 @@ import numpy as np
 
 from fungrad.control_flow.call import call
 from fungrad.control_flow.scan import scan
-from fungrad.control_flow.switch import switch
+from fungrad.control_flow.switch import switch, switch_pullback, switch_record
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.rematerialisation.checkpoint import checkpointed
+from fungrad.retracing.graph_transforms import joint
 from fungrad.sparse.patterns import Pattern, empty, equal, identity, stacked, take, union
 from fungrad.sparse.rules import Given, spread
 
@@ -69,8 +70,10 @@ class Propagation:
         if primitive is call or primitive is checkpointed:
             graph = equation.params["graph"]
             return self.graph(graph, [g.pattern for g in given], [g.value for g in given])
-        if primitive is switch:
+        if primitive is switch or primitive is switch_record:
             return self._switch(equation, given)
+        if primitive is switch_pullback:
+            return self._switch_pullback(equation, given)
         if primitive is scan:
             return self._scan(equation, given)
         if primitive is while_loop:
@@ -83,7 +86,24 @@ class Propagation:
     def _switch(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
         patterns, values = [g.pattern for g in given[1:]], [g.value for g in given[1:]]
         branches = [self.graph(b, patterns, values) for b in equation.params["branches"]]
-        return [union(outputs) for outputs in zip(*branches, strict=True)]
+        found = [union(outputs) for outputs in zip(*branches, strict=True)]
+        return found + [None] * (len(equation.outputs) - len(found))  # of a record, its tape
+
+    def _switch_pullback(
+        self, equation: Equation, given: Sequence[Given]
+    ) -> Sequence[Pattern | None]:
+        """What a tape holds depends on the branches' arguments, which are given as well."""
+        wanted, branches = equation.params["wanted"][1:], equation.params["branches"]
+        count = len(branches[0].inputs)
+        used = [*given[1 : 1 + count], *given[1 + count + equation.params["trailed"] :]]
+        patterns, values = [g.pattern for g in used], [g.value for g in used]
+        found: dict[int, Pattern | None] = {}
+        for branch in branches:
+            whole, reached = joint(branch, wanted)
+            parts = self.graph(whole, patterns, values)[len(branch.outputs) :]
+            for i, part in zip(reached, parts, strict=True):
+                found[i] = union([found.get(i), part])
+        return [found.get(i) for i, want in enumerate(wanted) if want]
 
     def _scan(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
         params = equation.params

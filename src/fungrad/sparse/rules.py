@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Equation
+from fungrad.primitives.contraction.convolution import convolve, convolve_nd
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul, select
 from fungrad.primitives.fft import fft, irfft, rfft
@@ -32,7 +33,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     slice_axis,
     transpose,
 )
-from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.scatter import index_add, index_multiply, index_set
 from fungrad.primitives.movement.sliding_window import (
     diagonal,
     from_diagonal,
@@ -47,6 +48,7 @@ from fungrad.primitives.runtime_check import checked
 from fungrad.primitives.sort import permuted, share_ties
 from fungrad.rematerialisation.policies import named
 from fungrad.sparse.patterns import (
+    LIMIT,
     Pattern,
     mapped,
     merged,
@@ -86,7 +88,7 @@ def spread(equation: Equation, given: Sequence[Given], count: int) -> list[Any]:
     if all(g.pattern is None for g in given):
         return [None] * len(equation.outputs)
     primitive: Any = equation.primitive
-    rule = RULES.get(primitive)
+    rule = RULES.get(primitive) or RULES.get((primitive.module, primitive.name))
     if rule is None and primitive.partials is not None:
         rule = _elementwise
     found = None if rule is None else rule(equation, given, count)
@@ -200,14 +202,18 @@ def _along(equation: Equation, given: Sequence[Given], count: int) -> Found:
 def _running(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """Each element depends on those before it along an axis, and on itself."""
     (moving,) = [g for g in given if g.pattern is not None]
-    axis = equation.params["axis"]
-    length = moving.shape[axis]
-    places = np.moveaxis(positions(moving.shape), axis, -1).reshape(-1, length)
-    later, earlier = np.tril_indices(length)
-    if equation.params.get("reverse"):
+    params = equation.params
+    return [_triangular(moving.pattern, moving.shape, params["axis"], params.get("reverse"))]
+
+
+def _triangular(pattern: Pattern, shape: tuple[int, ...], axis: int, reverse: Any) -> Pattern:
+    """The pattern where each element depends on those up to it (from it on) along an axis."""
+    places = np.moveaxis(positions(shape), axis, -1).reshape(-1, shape[axis])
+    later, earlier = np.tril_indices(shape[axis])
+    if reverse:
         later, earlier = earlier, later
     targets, sources = places[:, later].ravel(), places[:, earlier].ravel()
-    return [mapped(targets, sources, moving.size, moving.pattern)]
+    return mapped(targets, sources, places.size, pattern)
 
 
 def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
@@ -217,8 +223,42 @@ def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
         return None
     shape = _shape(equation)
     wide = _broadcast(right, shape)
-    labels, size = _labels(shape, (len(shape) - 2,))
+    params, rows = equation.params, len(shape) - 2
+    triangle = params.get("triangle")
+    if "u" in params:  # of a band matrix: so many diagonals above, the others below
+        above, last = params["u"], matrix.shape[-2] - 1
+        triangle = "lower" if above == 0 else "upper" if above == last else ""
+    if triangle:
+        return [_triangular(wide, shape, rows, triangle == "upper")]
+    labels, size = _labels(shape, (rows,))
     return [take(merged(wide, labels, size), labels)]
+
+
+def _convolved(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    """A convolution: each result depends on the factors of the products that it sums."""
+    axes, full = equation.params.get("axes", 1), equation.params["mode"] == "full"
+    shapes = [given[0].shape, given[1].shape, _shape(equation)]
+    n, m, lengths = [shape[len(shape) - axes :] for shape in shapes]
+    lead, outer = shapes[2][:-axes], n if full else lengths
+    if math.prod((*lead, *outer, *m)) > LIMIT:
+        return None
+    i, k = np.indices(outer).reshape(axes, -1, 1), np.indices(m).reshape(axes, 1, -1)
+    met = (i, k, i + k) if full else (i - k + np.reshape(m, (axes, 1, 1)) - 1, k, i)
+    places = []
+    for shape, own, index in zip(shapes, (n, m, lengths), met, strict=True):
+        rows = np.broadcast_to(positions(shape), (*lead, *own)).reshape(-1, math.prod(own))
+        flat = np.ravel_multi_index(tuple(index), own)
+        places.append(rows[:, np.broadcast_to(flat, (i.shape[1], k.shape[2])).ravel()].ravel())
+    parts = []
+    for one in (0, 1):
+        moving, known = given[one].pattern, given[1 - one].value
+        if moving is not None:
+            kept = np.ones(places[2].size, np.bool_)
+            if known is not None:
+                kept = np.ravel(known)[places[1 - one]] != 0
+            size = math.prod(shapes[2])
+            parts.append(mapped(places[2][kept], places[one][kept], size, moving))
+    return [union(parts)]
 
 
 def _written(equation: Equation, given: Sequence[Given], count: int) -> Found:
@@ -239,6 +279,10 @@ def _written(equation: Equation, given: Sequence[Given], count: int) -> Found:
         return [base]
     written = mapped(places, np.arange(len(places)), math.prod(shape), values.pattern)
     return [union([base, written])]
+
+
+def _scaled(equation: Equation, given: Sequence[Given], count: int) -> Found:
+    return None if any(g.pattern is not None for g in given[1:]) else [given[0].pattern]
 
 
 def _overlapping(equation: Equation, given: Sequence[Given], count: int) -> Found:
@@ -319,11 +363,16 @@ RULES: dict[Any, Rule] = {
     linear_recurrence: _running,
     scatter: _written,
     index_add: _written,
+    index_multiply: _scaled,
     index_set: _written,
     overlap_add: _overlapping,
     dot_general: _contracted,
+    convolve: _convolved,
+    convolve_nd: _convolved,
+    ("fungrad.scipy.linalg.equations", "solve_banded"): _solved,
 }
-"""Rules by primitive; elementwise ones that are not here have `_elementwise`."""
+"""Rules by primitive (by module and name where SciPy is needed to import it); elementwise ones that
+are not here have `_elementwise`."""
 for _mover in (reshape, transpose, broadcast_to, slice_axis, flip, windows, diagonal, roll):
     RULES[_mover] = _moved
 for _mover in (pad, from_diagonal):

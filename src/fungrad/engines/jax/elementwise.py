@@ -31,6 +31,7 @@ from fungrad.primitives.linalg import cholesky_qr, determinant, solve, spectra
 from fungrad.primitives.movement.sliding_window import normal_cdf
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.random import bits as random_bits
+from fungrad.primitives.random import philox
 from fungrad.primitives.random.bits import (
     high_product,
     normal_of_bits,
@@ -172,14 +173,26 @@ def _quantile(p: Any) -> Any:
     return jnp.where(jnp.abs(q) <= random_bits._CENTRE, _central(q), outer)
 
 
-@rule(high_product)
-def high_half(x: Any, y: Any) -> Any:
-    """The upper 64 bits of the product of two 64-bit integers."""
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    x_low, x_high, y_low, y_high = x & low, x >> half, y & low, y >> half
-    middle = x_high * y_low + (x_low * y_low >> half)
-    other = x_low * y_high + (middle & low)
-    return x_high * y_high + (middle >> half) + (other >> half)
+# The words of Philox are operators on 64-bit integers, which JAX's arrays have as well.
+rule(high_product)(philox.high_product)
+
+
+@rule(random_bits.random_bits)
+def _random_bits(key: Any, data: Any, *, shape: Any, dtype: Any, purpose: int) -> Any:
+    lead = key.shape[:-1]
+    size = math.prod(shape)
+    count = -(-size * dtype.itemsize // 8)
+    blocks = -(-count // 4)
+    keys = key.reshape(-1, 2).astype(jnp.uint64)
+    row = jnp.broadcast_to(data, lead).reshape(-1).astype(jnp.uint64)
+    zero = jnp.zeros((keys.shape[0], blocks), jnp.uint64)
+    block = jnp.arange(blocks, dtype=jnp.uint64) + np.uint64(1)
+    counter = [zero + block, zero, zero + row[:, None], zero + np.uint64(purpose)]
+    words = jnp.stack(philox._philox(counter, zero + keys[:, :1], zero + keys[:, 1:]), -1)
+    words = words.reshape(keys.shape[0], 4 * blocks)[:, :count]
+    if dtype.itemsize < 8:
+        words = lax.bitcast_convert_type(words, jnp.dtype(dtype)).reshape(keys.shape[0], -1)
+    return words[:, :size].reshape((*lead, *shape)).astype(dtype)
 
 
 rule(polygamma.polygamma)(lambda x, *, order: jsp.polygamma(order, x))
@@ -297,7 +310,6 @@ __all__ = [
     "Options",
     "Rule",
     "cast",
-    "high_half",
     "jax",
     "jnp",
     "loop_dtypes",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.engines.jax import arrays, elementwise, random  # noqa: F401 - rules
+from fungrad.engines.jax import arrays, elementwise  # noqa: F401 - rules
 from fungrad.engines.jax.elementwise import RULES, STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import UnsupportedFunctionError
 from fungrad.ir.graph import Equation, Graph, Literal

@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import fungrad as fg
-from fungrad.compiler.native import entry
+from fungrad.compiler.native import entry, fused
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function
+from fungrad.compiler.native.row_buffers import BufferedNest
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
 from fungrad.tracing.graph_trace import evaluate
@@ -118,6 +119,40 @@ def test_stencils(shape: tuple[int, ...]) -> None:
 
     check(fg.grad(energy), rng.normal(size=shape))
     check(fg.value_and_grad(energy), rng.normal(size=shape), tolerance=1e-13)
+
+
+def variation(x: Any) -> Any:
+    down, right = x[1:, 1:] - x[:-1, 1:], x[1:, 1:] - x[1:, :-1]
+    return np.sum(np.sqrt(down * down + right * right + 1e-6))
+
+
+def diffusion(x: Any) -> Any:
+    around = sum(np.roll(x, shift, axis) for shift in (1, -1) for axis in (0, 1))
+    return np.sum((x + 0.1 * (around - 4.0 * x)) ** 3)
+
+
+def far_rows(x: Any) -> Any:
+    return np.sum(np.sqrt(x[3:] ** 2 + x[:-3] ** 2 + 1.0) * x[2:-1])
+
+
+@pytest.mark.parametrize("f", [variation, diffusion, far_rows])
+@pytest.mark.parametrize("shape", [(4, 3), (33, 70), (200, 31), (9, 4096)])
+def test_rows_of_dear_values_are_kept(f: Any, shape: tuple[int, ...]) -> None:
+    x, g = rng.normal(size=shape), fg.value_and_grad(f)
+    expected = evaluate(graph_of(g, x), [x])
+    for found, y in zip(native(g, x, pieces=3), expected, strict=True):
+        np.testing.assert_allclose(found, y, rtol=1e-13, atol=1e-12)
+
+
+def test_what_a_stencil_reads_at_several_places_is_computed_once() -> None:
+    x = rng.normal(size=(256, 256))
+    (nest,) = fused._Program(graph_of(fg.grad(variation), x)).nests
+    assert isinstance(nest, BufferedNest)
+    assert (nest.low, nest.high) == (-1, 0)
+    roots = [e.outputs[0] for e in nest.source.graph.equations if e.primitive.name == "sqrt"]
+    assert not any((id(roots[0]), p.place) in nest.demanded for p in nest.demanded.values())
+    cheap = fused._Program(graph_of(lambda x: (x[1:] - x[:-1]) * 2.0, x)).nests
+    assert not any(isinstance(nest, BufferedNest) for nest in cheap)
 
 
 @pytest.mark.parametrize("shape", [(7,), (50,), (4097,), (9, 40)])

@@ -129,8 +129,13 @@ def known(name: str) -> bool:
     return any(name in table for table in (OPERATIONS, TESTS, FUNCTIONS, _MOVES))
 
 
-def cost(name: str) -> float:
+def cost(equation: Equation) -> float:
     """Nanoseconds an element, roughly."""
+    name = equation.primitive.name
+    if name == "power":
+        exponent = getattr(equation.inputs[1], "value", None)
+        if isinstance(exponent, (int, float)) and exponent in _CHEAP_POWERS:
+            return _CHEAP_POWERS[exponent]
     name = _NAMES.get(name, name)
     return heavy(name) if name in FUNCTIONS else _COSTS.get(name, 0.1)
 
@@ -422,6 +427,7 @@ _NAMES: Mapping[str, str] = {
         "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2"
     )},
 }  # fmt: skip
+_CHEAP_POWERS = {1: 0.1, 2: 0.1, 3: 0.3, 4: 0.4, -1: 0.5, 0.5: 0.7}
 _COSTS = {"div": 0.5, "sqrt": 0.7, "floor_divide": 3.0, "remainder": 3.0, "fmod": 2.0}
 
 __all__ = [

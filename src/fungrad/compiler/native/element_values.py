@@ -6,6 +6,7 @@ known from the box that the loops run through; where it is not, lanes are 1 and 
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,6 +66,15 @@ class Source:
         self.constants = [x for _, x in known]
         self.outputs = len(graph.inputs)
         self.pointers = behind + len(known)
+
+    def behind(self, values: Sequence[Atom]) -> Source:
+        """The Graph where values are arrays, at places behind all pointers."""
+        found = copy.copy(self)
+        mine = set(map(id, values))
+        found.made = {i: e for i, e in self.made.items() if i not in mine}
+        behind = {id(v): self.pointers + n for n, v in enumerate(values)}
+        found.arrays = {**self.arrays, **behind}
+        return found
 
     def maps(self, shape: Sequence[int]) -> IndexMaps:
         """The index maps of loops over an array."""
@@ -273,7 +283,7 @@ class Body:
     def pointer(self, array: int) -> Value:
         """The data of an array; known from the function's begin."""
         body = self
-        while body.outer is not None:
+        while body.outer is not None and array not in body.pointers:
             body = body.outer
         return body.pointers[array]
 

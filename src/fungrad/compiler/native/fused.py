@@ -27,7 +27,8 @@ from fungrad.compiler.native.index_maps import (
 )
 from fungrad.compiler.native.kernel import LINES, Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
-from fungrad.compiler.native.loop_nests import BoxNest, Nest, Root
+from fungrad.compiler.native.loop_nests import Nest, Root
+from fungrad.compiler.native.row_buffers import box_nest
 from fungrad.compiler.native.rows import RowNest, embedded, for_arrays, row_maps
 from fungrad.ir.graph import Atom, Equation, Graph, effectful
 from fungrad.retracing.graph_transforms import pruned
@@ -69,7 +70,7 @@ def _work(equation: Equation) -> float:
     """Nanoseconds an element; nothing for what moves elements."""
     if equation.primitive in MOVING:
         return 0.0
-    return cost(equation.primitive.name) if elementwise(equation) else ONE_CALL
+    return cost(equation) if elementwise(equation) else ONE_CALL
 
 
 class _Program:
@@ -134,7 +135,7 @@ class _Program:
                 maps = self.source.maps(shape)
                 pieces = [Piece(atom, maps.whole(shape)) for atom in whole_one.operands]
                 nests.append((maps, [Root(pieces, n, whole_one)]))
-        return [BoxNest(self.source, maps, roots, f"border{n}")
+        return [box_nest(self.source, maps, roots, f"border{n}")
                 for n, (maps, roots) in enumerate(nests)]  # fmt: skip
 
     def _joined(

@@ -21,8 +21,8 @@ from fungrad.compiler.native.machine_code import host
 BLOCK = 4096
 """Elements of a unit."""
 HEAVY, LONG = 0.4, 50_000
-"""Nanoseconds of an equation, from which on several registers are filled at once; elements from
-which on four are, in place of two."""
+"""Nanoseconds of an equation, and elements, from which on twice as many registers are filled at
+once: between one and four."""
 BOXES = 4
 """The most boxes that have loops of their own."""
 
@@ -56,6 +56,7 @@ class Nest:
 
     lanes: int
     units: int
+    tails: Value
     buffer = 0
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
@@ -63,7 +64,7 @@ class Nest:
         self.pieces = [piece for root in roots for piece in root.pieces]
         self.demanded = source.demanded(maps, self.pieces, None)
         made = [source.made[i] for i, _ in self.demanded if i in source.made]
-        costs = [cost(equation.primitive.name) for equation in made]
+        costs = [cost(equation) for equation in made]
         self.elements = math.prod(maps.lengths)
         self.cost_ns = sum(costs) * self.elements
         self.heavy = max(costs, default=0.0) >= HEAVY
@@ -156,18 +157,22 @@ class Nest:
 
 
 class BoxNest(Nest):
-    """Loops over the elements of arrays of one shape, through boxes and along their borders."""
+    """Loops over the elements of arrays of one shape, through boxes and along their borders.
+
+    Attributes:
+      extra: the pointers to arrays that the kernel does not receive.
+    """
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> None:
         super().__init__(source, maps, roots)
-        self.name = name
+        self.name, self.extra = name, dict[int, Value]()
         self.rows, self.last = self.elements // maps.lengths[-1], maps.lengths[-1]
         self.across = -(-self.last // BLOCK) if self.last > BLOCK else 0
         self.per = 1 if self.across else max(1, BLOCK // self.last)
         self.units = self.rows * self.across if self.across else -(-self.rows // self.per)
-        registers = 1
-        if self.heavy:
-            registers = 4 if self.elements >= LONG and host().vector_bytes == 64 else 2
+        registers = 2 if self.heavy else 1
+        if self.elements >= LONG and (host().vector_bytes == 64 or not self.heavy):
+            registers *= 2
         self.lanes = registers * self.register
         while self.lanes > self.last:
             self.lanes //= 2
@@ -309,9 +314,10 @@ class BoxNest(Nest):
         module = caller.module
         if self.name not in module.functions:
             given = [("ptr", "arrays"), ("i64", "row"), ("i64", "low"), ("i64", "high"),
-                     ("ptr", "tails")]  # fmt: skip
+                     ("ptr", "tails"), *[("ptr", f"extra{n}") for n in self.extra]]  # fmt: skip
             code = Function(module, self.name, "void", given, attributes="internal")
             entry = self.entry(code)
+            entry.pointers.update(zip(self.extra, code.parameters[5:], strict=True))
             index = self.indices(code, code.parameters[1])
 
             def step(i: Value) -> None:
@@ -326,7 +332,8 @@ class BoxNest(Nest):
 
             code.for_range(code.parameters[2], code.parameters[3], step)
             code.ret()
-        caller.call(self.name, "void", [caller.parameters[0], row, low, high, self.tails])
+        values = [caller.parameters[0], row, low, high, self.tails, *self.extra.values()]
+        caller.call(self.name, "void", values)
 
 
 __all__ = ["BLOCK", "HEAVY", "BoxNest", "Nest", "Root"]

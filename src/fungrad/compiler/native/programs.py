@@ -90,7 +90,7 @@ def _price(emitter: Any, equation: Equation) -> float | None:
     dtypes = [atom.type.dtype for atom in (*equation.inputs, *equation.outputs)]
     if not known(equation.primitive.name) or any(dtype not in TYPES for dtype in dtypes):
         return None
-    return cost(equation.primitive.name)
+    return cost(equation)
 
 
 def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
@@ -125,7 +125,7 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
 
     spread = np.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
     found = [one(*parts) for parts in zip(*[x.reshape(-1) for x in spread], strict=True)]
-    walk.pay(cost(name) * len(found))
+    walk.pay(cost(equation) * len(found))
     emitter.check_length()
     return [shaped(found, spread[0].shape)]
 

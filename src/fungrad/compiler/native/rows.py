@@ -93,7 +93,7 @@ class RowNest(Nest):
         dear: dict[Key, float] = {}
         for key in self.demanded:
             equation = self.source.made.get(key[0])
-            own = cost(equation.primitive.name) if equation is not None else 0.0
+            own = cost(equation) if equation is not None else 0.0
             if self.reduction(key) is not None or not self._inside(key):
                 dear[key] = 0.0
             else:

@@ -38,7 +38,7 @@ def _numpy_ns(equation: Equation) -> float:
     if held is None:
         size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
         call = min(costs.numpy_call, costs.scalar_operation * size)
-        return call + size * (0.3 + 1.5 * cost(equation.primitive.name))
+        return call + size * (0.3 + 1.5 * cost(equation))
     step = costs.scan_step if held.loop else 0.0
     return sum([(TRIPS if trips is None else trips) * (step + numpy_ns(optimised(body)))
                 for body, trips in held.bodies(equation)])  # fmt: skip

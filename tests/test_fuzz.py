@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from fuzz import noise
 from fuzz.campaign import Disagreement, campaign, seeds, verdict
 from fuzz.case import Case
 from fuzz.generate import FAMILIES, Builder, generate
@@ -23,6 +24,7 @@ from fuzz.oracles import ORACLES
 from fuzz.steps.indexing import read
 from mutation import UNMUTATED, applied, mutants
 
+import fungrad as fg
 from fungrad.compiler.passes.patterns import Rule, made
 from fungrad.compiler.passes.simplify import exact_identities
 from fungrad.ir.graph import Literal
@@ -191,3 +193,11 @@ def test_planted_faults_are_found_and_made_small(fault):
 def test_a_disagreement_of_another_process_has_its_program():
     found = Disagreement("1-5", "jit", "output 0", generate("1-5"))
     assert str(pickle.loads(pickle.dumps(found))) == str(found)
+
+
+def test_noisy_runs_that_take_too_long_are_left(monkeypatch):
+    monkeypatch.setattr(noise, "SECONDS", -1.0)
+    spread = noise.Spread(fg.make_jaxpr(np.sin)(1.0), [1.0])
+    assert len(spread.results(1)) == 1
+    with pytest.raises(noise.Outcome, match="too long"):
+        spread.results(2)

@@ -11,6 +11,7 @@ rounding and the like show in that as any other thing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -49,19 +50,28 @@ ORDERED = frozenset(
     partition""".split()
 )
 ULP_KERNEL, ULP_SUM, ULP_REST = 4, 8, 64
+SECONDS = 20.0
+"""What the noisy runs of one Graph may take: a loop over large arrays is walked by equations."""
+
+
+class Outcome(Exception):
+    """Leaves an oracle early: nothing to compare."""
 
 
 class NoisyTrace(EvalTrace):
     """Computes as EvalTrace does, and then moves what may be moved."""
 
-    __slots__ = ("loose", "rng")
+    __slots__ = ("end", "loose", "rng")
 
-    def __init__(self, seed: int, loose: bool) -> None:
+    def __init__(self, seed: int, loose: bool, end: float) -> None:
         super().__init__(None, lambda: "noise")
         self.rng = np.random.default_rng(seed)
         self.loose = loose
+        self.end = end
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        if time.process_time() > self.end:
+            raise Outcome("noisy runs take too long")
         name = primitive.name
         if name in SIGNS:
             args = [self.unsigned(arg) for arg in args]
@@ -208,11 +218,12 @@ class Spread:
 
     def results(self, count: int) -> list[list[Any]]:
         """At least so many runs; the first one is without noise."""
+        end = time.process_time() + SECONDS
         with np.errstate(all="ignore"), reference():
             if not self.runs:
                 self.runs.append(list(map(np.asarray, evaluate(self.graph, self.args))))
             while len(self.runs) < count:
-                trace = NoisyTrace(len(self.runs), self.loose)
+                trace = NoisyTrace(len(self.runs), self.loose, end)
                 try:
                     found = list(map(np.asarray, trace.run(evaluate, self.graph, self.args)))
                 except np.linalg.LinAlgError:  # anything may come of the rest, then

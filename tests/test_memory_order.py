@@ -205,3 +205,92 @@ def test_strides_of_other_shapes_are_numpys():
             np.testing.assert_array_equal(other, view)
     assert dense((2, 3, 4)) == (12, 4, 1)
     assert axes_of((2, 1, 3), (1, 99, 2)) == [2, 1, 0]
+
+
+READS = {
+    "ravel in K": lambda y: np.ravel(y, order="K"),
+    "ravel in A": lambda y: y.ravel("A"),
+    "flatten in k": lambda y: y.flatten("k"),
+    "reshape in A": lambda y: y.reshape((-1, 1), order="A"),
+    "transpose in K": lambda y: np.ravel(y.T, "K"),
+    "transpose in A": lambda y: np.ravel(y.T, "a"),
+    "backwards": lambda y: y[::-1].ravel("K"),
+    "a part in A": lambda y: y[1:].ravel("A"),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_elements_are_read_in_the_order_of_memory_as_numpy_reads_them(order, read):
+    known = 0
+    for name, make in MAKES.items():
+
+        def program(x, make=make):
+            return READS[read](make(ORDERS[order](x)))
+
+        expected = program(X)
+        for run in (lambda f: fg.vjp(f, X)[0], lambda f: fg.jit(f)(X)):
+            try:
+                found = run(program)
+            except UnsupportedArgumentError:
+                continue
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+            known += 1
+    assert known > len(MAKES)
+
+
+@pytest.mark.parametrize("order", ["K", "A"])
+def test_arguments_are_read_in_the_order_of_memory_or_refused(order):
+    m = np.arange(6.0).reshape(2, 3)
+    deep = np.arange(12.0).reshape(2, 3, 2)
+    gaps = deep[..., 0]
+
+    def program(x):
+        return np.ravel(x.T, order)
+
+    compiled = fg.jit(program)
+    for given in (m, deep, np.broadcast_to(1.0, (2, 3)), gaps, np.asfortranarray(m)):
+        for run in (lambda x: fg.vjp(program, x)[0], compiled, fg.jit(lambda x: compiled(x))):
+            try:
+                found = run(given)
+            except UnsupportedArgumentError as error:
+                assert given is not m and given is not deep, error
+                continue
+            # An argument is a copy without gaps.
+            np.testing.assert_array_equal(found, program(np.array(given, order="K")))
+    np.testing.assert_array_equal(fg.vmap(compiled)(deep), [program(x) for x in deep])
+    with pytest.raises(UnsupportedArgumentError, match=r"argument x .* C order"):
+        compiled(np.asfortranarray(m))
+    with pytest.raises(UnsupportedArgumentError, match=r"order=.*test_memory_order.*not known"):
+        fg.make_jaxpr(program)(m)
+
+
+def test_what_is_raveled_in_memory_order_is_a_view_where_numpy_gives_one():
+    def program(x):
+        y = x * 1.0
+        v = np.ravel(y.T, order="K")
+        v[0] = 7.0
+        w = np.ravel(y.T[::-1], order="K")
+        w[1] = 8.0
+        z = y.T.ravel(order="f")
+        z[2] = 9.0
+        return y
+
+    np.testing.assert_array_equal(fg.vjp(program, X[0])[0], program(X[0]))
+    np.testing.assert_array_equal(fg.jit(program)(X[0]), program(X[0]))
+
+
+def test_a_compiled_function_that_calls_one_counts_on_the_same_order():
+    def program(x):
+        v = x.reshape(-1)
+        v[0] = 5.0
+        return x * 2.0
+
+    inner = fg.jit(program)
+    m = np.arange(6.0).reshape(2, 3)
+    for outer in (fg.jit(lambda x: inner(x)), fg.jit(lambda x: inner(x * 1.0))):
+        np.testing.assert_array_equal(outer(m), program(m.copy()))
+        with pytest.raises(UnsupportedArgumentError, match="C order"):
+            outer(np.asfortranarray(m))
+    with pytest.raises(UnsupportedArgumentError, match="without gaps"):
+        inner(np.repeat(m, 2, 1)[:, ::2])

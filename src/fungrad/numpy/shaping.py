@@ -27,7 +27,7 @@ from fungrad.numpy.protocol.operands import (
     complete_shape,
     sizes,
 )
-from fungrad.numpy.protocol.result_order import copied
+from fungrad.numpy.protocol.result_order import axes_in_memory, by_columns_only, copied
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.aliasing import fresh
@@ -37,11 +37,11 @@ from fungrad.tracing.trace import Tracer, registry, shape_of
 # --- shape, order of axes -------------------------------------------------------------------------
 
 
-def reshaped(x: Any, shape: tuple[int, ...], order: str | None) -> Any:
+def reshaped(x: Any, shape: tuple[int, ...], order: str) -> Any:
     """x in a shape that may hold a -1, read and filled in C or Fortran order."""
     found = x.shape
     new = complete_shape(shape, found)
-    if order == "C" or not _by_columns(found, order):
+    if order == "C":
         return s.reshape(x, shape=new)
     if len(found) > 1:
         x = s.transpose(x, axes=tuple(range(len(found)))[::-1])
@@ -49,19 +49,24 @@ def reshaped(x: Any, shape: tuple[int, ...], order: str | None) -> Any:
     return s.transpose(x, axes=tuple(range(len(new)))[::-1]) if len(new) > 1 else x
 
 
-def _by_columns(shape: tuple[int, ...], order: str | None) -> bool:
-    """Whether an order of elements is Fortran's. Where one axis alone is long, A and K are C."""
+def _read(x: Any, order: str | None) -> tuple[Any, str]:
+    """An array, and the order, C or F, in which it has the elements in the order that is named."""
     name = "C" if order is None else order.upper()
     if name not in ("C", "F", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
-    if name in ("A", "K") and sum(length > 1 for length in shape) > 1 and 0 not in shape:
+    if name in ("C", "F"):
+        return x, name
+    axes = axes_in_memory(x)
+    if axes is None:
         raise UnsupportedArgumentError(
-            f"The elements of a traced array of the shape {shape} were asked for in "
-            f"order={order!r}{user_line()}, the order in which they lie in memory. A traced value "
-            "is a value: how it lies in memory is not part of it. Write order='C' for rows one "
-            "after another, which NumPy's order means for most arrays, or order='F' for columns."
+            f"The elements of a traced array of the shape {x.shape} were asked for in "
+            f"order={order!r}{user_line()}, the order in which they lie in memory. It is not known "
+            "here how this array lies. Write order='C' for rows one after another, which NumPy's "
+            "order means for most arrays, or order='F' for columns."
         )
-    return name == "F"
+    if name == "A":
+        return x, "F" if by_columns_only(x) else "C"
+    return (x if axes == sorted(axes) else transposed_view(x, tuple(axes))), "C"
 
 
 @implements(np.reshape)
@@ -69,7 +74,7 @@ def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None
     """The elements in another shape, one entry of which may be -1, as np.reshape."""
     if order in ("K", "k"):
         raise ValueError("order 'K' is not permitted for reshaping")
-    x = array_of(a)
+    x, order = _read(array_of(a), order)
     found = reshaped(x, sizes(shape), order)
     if copy:
         return fresh(found) if found is x and type(x) is Tracer else found
@@ -83,12 +88,13 @@ def _reshape_method(self: Tracer, *shape: Any, order: str = "C", copy: bool | No
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Any:
     """The elements along one axis, as np.ravel: a view where they lie so."""
-    x = array_of(a)
+    x, order = _read(array_of(a), order)
     return reshaped_view(x, reshaped(x, (-1,), order), order, compact=True)
 
 
 def _flatten_method(self: Tracer, order: str = "C") -> Any:
-    found = reshaped(self, (-1,), order)
+    x, order = _read(self, order)
+    found = reshaped(x, (-1,), order)
     return fresh(found) if found is self else found
 
 

@@ -28,8 +28,9 @@ from fungrad.primitives.movement.reshape_broadcast_cast import convert, to_discr
 from fungrad.retracing.graph_transforms import closed, kept
 from fungrad.support import pytree
 from fungrad.support.lazy import Record
+from fungrad.tracing.aliasing import count_on
 from fungrad.tracing.graph_trace import GraphTrace, stage
-from fungrad.tracing.memory_order import by_rows, lying
+from fungrad.tracing.memory_order import dense, is_dense, lying, one_order
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.arguments import flat_leaves, has_type, leaf_type
@@ -247,16 +248,18 @@ def stage_tree(
 def check_rows(
     staged: Staged, leaves: Sequence[Any], f: Callable[..., Any], names: Callable[[], Sequence[str]]
 ) -> None:
-    """Raises where an argument does not lie in C order, and who sees a write depends on that."""
+    """Raises where an argument does not lie in C order, and what a function gives depends on it."""
     for number in staged.rows:
-        leaf = leaves[number]
-        if not by_rows(leaf.shape, lying(leaf).strides):
+        shape, found = leaves[number].shape, lying(leaves[number])
+        known = dense(shape) if one_order(shape) else found.strides
+        if known is None or not is_dense(shape, known):
             raise UnsupportedArgumentError(
                 f"The argument {names()[number]} of {describe(f)} was given{user_line()} as an "
-                "array that does not lie in memory in C order. The function writes into it in "
-                "another shape, into a view or into a copy depending on that, and was compiled for "
-                "C order. Call it with np.ascontiguousarray(a), or write into a copy of it."
+                "array that does not lie in memory in C order, without gaps. The function was "
+                "compiled for that order, which decides what it reads, or who sees what it writes. "
+                "Call it with np.ascontiguousarray(a)."
             )
+        count_on(found.rows)
 
 
 def types_of(tree: Any, what: str) -> tuple[list[Any], pytree.TreeDef, list[Type]]:

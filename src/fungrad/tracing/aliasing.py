@@ -141,7 +141,7 @@ def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
         if type(alias.step) is Apart:
             break
         if alias.rows:
-            _count_on(alias.rows)
+            count_on(alias.rows)
         if base.owner is not current():
             check_home(base)
         new = alias.step.back(base, new)
@@ -305,7 +305,7 @@ def _part(view: Tracer) -> None:
     above = base.alias
     above.views = [ref for ref in above.views if ref() is not view]
     if step.rows is not None:
-        _count_on(step.rows)
+        count_on(step.rows)
         return
     while above.base is not None:
         base, above = above.base, above.base.alias
@@ -324,7 +324,7 @@ def _forget(tracer: Tracer, line: str) -> None:
             _forget(view, line)
 
 
-def _count_on(rows: frozenset[Any]) -> None:
+def count_on(rows: frozenset[Any]) -> None:
     """Tells who records that inputs have to lie in C order."""
     trace: Trace | None = current()
     while trace is not None:
@@ -344,17 +344,17 @@ def _renew(tracer: Tracer, region: Step | None, but: Tracer | None) -> None:
             if step.rows is None:
                 _forget(view, user_line())
             else:
-                _count_on(step.rows)
+                count_on(step.rows)
             continue
         if region is not None and step.apart(region):
             continue
         if view.alias.rows:
-            _count_on(view.alias.rows)
+            count_on(view.alias.rows)
         _move(view, step.forward(tracer))
         _renew(view, None, None)
 
 
 __all__ = [
-    "Alias", "Apart", "Step", "adopt", "alias_of", "check_home", "check_writeable", "fresh", "link",
-    "private", "refusal", "refuse_writes", "root_lying", "set_lying", "spoil",
+    "Alias", "Apart", "Step", "adopt", "alias_of", "check_home", "check_writeable", "count_on",
+    "fresh", "link", "private", "refusal", "refuse_writes", "root_lying", "set_lying", "spoil",
 ]  # fmt: skip

@@ -56,6 +56,12 @@ def axes_of(shape: Shape, strides: Strides) -> list[int]:
     return [next(rest) if n > 1 else i for i, n in enumerate(shape)]
 
 
+def is_dense(shape: Shape, strides: Strides, axes: Sequence[int] | None = None) -> bool:
+    """Whether an array lies without gaps, its axes in an order, the outermost first."""
+    pairs = zip(shape, strides, dense(shape, axes), strict=True)
+    return 0 in shape or all(n == 1 or one == other for n, one, other in pairs)
+
+
 def by_rows(shape: Shape, strides: Strides | None) -> bool:
     """Whether a copy that keeps the order of axes surely lies in C order."""
     if strides is None:
@@ -200,6 +206,6 @@ _RULES: dict[Any, Callable[[Equation, Sequence[Any]], Strides | None]] = {
 """How the strides of a result follow, by the `order` of the primitive."""
 
 __all__ = [
-    "Lying", "Strides", "axes_of", "by_rows", "dense", "example", "follow", "lying", "of_index",
-    "of_reshape", "one_order", "reshaped",
+    "Lying", "Strides", "axes_of", "by_rows", "dense", "example", "follow", "is_dense", "lying",
+    "of_index", "of_reshape", "one_order", "reshaped",
 ]  # fmt: skip

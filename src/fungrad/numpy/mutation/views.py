@@ -19,7 +19,7 @@ from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.scatter import index_set
 from fungrad.tracing.aliasing import Apart, Step, alias_of, fresh, link, root_lying
-from fungrad.tracing.memory_order import Lying, dense, reshaped
+from fungrad.tracing.memory_order import Lying, dense, is_dense, reshaped
 from fungrad.tracing.trace import EVAL, Tracer, enter, leave, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -288,18 +288,12 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     if by_columns:
         shape, strides, new = shape[::-1], strides[::-1], new[::-1]
     lies = dense(new) if 0 in shape else reshaped(shape, strides, new)
-    if lies is None or (compact and not _side_by_side(shape, strides)):
+    if lies is None or (compact and not is_dense(shape, strides)):
         return link(view, base, Apart(rows)) if rows else view
     step: Step = Reshaped(found.shape)
     if by_columns:
         step = between(base.shape, lambda a: a.reshape(found.shape, order="F"))
     return link(view, base, step, rows=rows)
-
-
-def _side_by_side(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the elements lie in C order without gaps."""
-    pairs = zip(shape, strides, dense(shape), strict=True)
-    return 0 in shape or all(n == 1 or one == other for n, one, other in pairs)
 
 
 def _is_view(x: Tracer) -> bool:

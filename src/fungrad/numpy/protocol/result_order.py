@@ -16,8 +16,16 @@ import numpy as np
 from fungrad.numpy.mutation.views import lying_of
 from fungrad.primitives.movement.gather import Index, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import inverse_permutation, transpose
-from fungrad.tracing.aliasing import Apart, fresh, link, set_lying
-from fungrad.tracing.memory_order import Lying, axes_of, dense, example, lying, one_order
+from fungrad.tracing.aliasing import Apart, count_on, fresh, link, set_lying
+from fungrad.tracing.memory_order import (
+    Lying,
+    axes_of,
+    dense,
+    example,
+    is_dense,
+    lying,
+    one_order,
+)  # fmt: skip
 from fungrad.tracing.trace import Tracer, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +60,7 @@ def in_order(x: Tracer, order: str | None) -> Any:
     axes = _axes(x, order)
     if strides is None:
         return link(fresh(laid(x, axes)), x, Apart(None))
-    if 0 in shape or _is_dense(shape, strides, axes):
+    if is_dense(shape, strides, axes):
         return x
     copy = fresh(laid(x, axes))
     return link(copy, x, Apart(rows)) if rows else copy
@@ -75,13 +83,21 @@ def by_columns_only(x: Tracer) -> bool:
     shape = x.shape
     if strides is None or one_order(shape):
         return False
-    return _is_dense(shape, strides, range(len(shape))[::-1])
+    return is_dense(shape, strides, range(len(shape))[::-1])
 
 
-def _is_dense(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> bool:
-    """Whether an array lies without gaps, its axes in an order."""
-    wanted = dense(tuple(shape), axes)
-    return all(n == 1 or s == w for n, s, w in zip(shape, strides, wanted, strict=True))
+def axes_in_memory(x: Tracer) -> Sequence[int] | None:
+    """The axes in the order in which NumPy reads an array by its place in memory; None where that
+    is not known. If inputs are taken to lie in C order for it, that is noted.
+    """
+    shape = x.shape
+    if one_order(shape):
+        return range(len(shape))
+    strides, rows = lying_of(x)
+    if strides is None or 0 in [step for n, step in zip(shape, strides, strict=True) if n > 1]:
+        return None  # of what is repeated, NumPy leaves the axes where they are
+    count_on(rows)
+    return axes_of(shape, strides)
 
 
 def like_axes(x: Any, order: str | None = "K") -> Sequence[int] | None:
@@ -165,5 +181,6 @@ def like(
 
 
 __all__ = [
-    "as_by", "by_columns_only", "copied", "in_order", "laid", "lies", "like", "like_axes",
+    "as_by", "axes_in_memory", "by_columns_only", "copied", "in_order", "laid", "lies", "like",
+    "like_axes",
 ]  # fmt: skip

@@ -257,6 +257,56 @@ def test_a_mask_goes_through_what_only_moves_elements(moved):
     assert gradient[1] > 0.0 and gradient[1] == 2 * gradient[2]
 
 
+def _one_element(x):
+    y = np.zeros(3)
+    y[0] = np.sqrt(x[0])
+    y[0] = 5.0
+    y[1] = x[1]
+    return np.sum(y)
+
+
+def _a_part_of_a_slice(x):
+    y = np.zeros(3)
+    y[:2] = np.sqrt(x[:2])
+    y[0] = 5.0
+    return np.sum(y)
+
+
+def _of_all(x):
+    y = np.zeros(3)
+    y[:] = np.sqrt(x)
+    y[0] = x[1]
+    return np.sum(y)
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (_one_element, [0.0, 1.0, 0.0]), (_a_part_of_a_slice, [0.0, 0.5, 0.0]),
+        (_of_all, [0.0, 1.5, 0.25]),
+    ],
+)  # fmt: skip
+def test_what_is_written_over_has_no_derivative_compiled_or_not(f, expected):
+    x = np.array([0.0, 1.0, 4.0])
+    for gradient in (fg.grad(f), fg.jit(fg.grad(f)), fg.grad(fg.jit(f))):
+        assert gradient(x).tolist() == expected
+    assert fg.vmap(fg.grad(f))(x[None]).tolist() == [expected]
+    second = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(fg.jit(fg.hessian(f))(second), fg.hessian(f)(second), rtol=1e-15)
+
+
+def test_masks_that_leave_what_was_written_alone_are_not_handed_on():
+    def f(x):
+        y = np.zeros(3)
+        y[0] = np.sin(x[0])
+        y[1] = np.exp(x[1])
+        y[2] = x[0] * x[2]
+        return y
+
+    program = fg.jit(lambda x: fg.vjp(f, x)[1](x)).lower(np.ones(3)).optimised
+    assert "select" not in str(program)
+
+
 def test_a_sum_not_taken_has_no_derivative():
     x = np.array([0.0, 1.0])
     f = fg.grad(lambda x: np.where(x[1] > 5.0, np.sum(np.sqrt(x)), 0.0))

@@ -121,6 +121,23 @@ def test_initial_is_honoured(dtype):
     agrees(lambda x: np.max(x, axis=0, initial=-5), draw((0, 2), dtype))
 
 
+@pytest.mark.parametrize("initial", [-0.0, np.float32(-0.0), 0.0])
+def test_a_sum_that_begins_with_a_zero_has_its_sign(initial):
+    for x in ([], [-0.0], [-0.0, -0.0], [0.0, -0.0], [1.0, -1.0], [-1.0, -2.0], [-np.inf, -0.0]):
+        x = np.array(x)
+        for options in ({}, {"axis": 0}, {"where": x == x[:1]}, {"dtype": np.float32}):
+
+            def f(x, options=options):
+                return np.sum(x, initial=initial, **options)
+
+            expected = f(x)
+            for found in (fg.jit(f)(x), fg.vjp(f, x)[0], fg.vmap(f)(np.stack([x, x]))[1]):
+                assert found.dtype == expected.dtype and found == expected
+                assert np.signbit(found) == np.signbit(expected)
+        assert fg.grad(lambda x: np.sum(x, initial=initial))(x).tolist() == [1.0] * len(x)
+    agrees(lambda x: np.sum(x, initial=initial), np.arange(3))
+
+
 @pytest.mark.parametrize("function", [np.cumsum, np.cumprod])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cumulative_functions(function, dtype):

@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
 from fungrad.numpy.protocol.operands import axis_index, flattened, reduced_axes, with_axes_kept
-from fungrad.primitives.elementwise.family import add, mul, ne, select, sub
+from fungrad.primitives.elementwise.family import add, mul, ne, neg, select, sub
 from fungrad.primitives.elementwise.ufuncs import (
     fmax,
     fmin,
@@ -21,6 +21,7 @@ from fungrad.primitives.elementwise.ufuncs import (
     logaddexp2,
     maximum,
     minimum,
+    signbit,
 )
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -81,6 +82,12 @@ def sum(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The sum over axes, as numpy.sum."""
+    if isinstance(initial, float | np.floating) and initial == 0 and np.signbit(initial):
+        a = as_array(a)
+        rest = axis, dtype, None, keepdims, NO_VALUE, where
+        if typeof(a).dtype.kind == "f":  # zeros below zero add up to one
+            signs = reduced(r.reduce_all, only(signbit(a), where, True), axis, keepdims)
+            return select(signs, neg(sum(neg(a), *rest)), sum(a, *rest))
     return _with_identity(reduce_sum, add, 0, a, axis, dtype, keepdims, initial, where)
 
 

@@ -50,7 +50,7 @@ def reshaped(x: Any, shape: tuple[int, ...], order: str) -> Any:
 
 
 def _read(x: Any, order: str | None) -> tuple[Any, str]:
-    """An array, and the order, C or F, in which it has the elements in the order that is named."""
+    """An array, and the order C or F in which it is read as the order that is named says."""
     name = "C" if order is None else order.upper()
     if name not in ("C", "F", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
@@ -59,10 +59,9 @@ def _read(x: Any, order: str | None) -> tuple[Any, str]:
     axes = axes_in_memory(x)
     if axes is None:
         raise UnsupportedArgumentError(
-            f"The elements of a traced array of the shape {x.shape} were asked for in "
-            f"order={order!r}{user_line()}, the order in which they lie in memory. It is not known "
-            "here how this array lies. Write order='C' for rows one after another, which NumPy's "
-            "order means for most arrays, or order='F' for columns."
+            f"A traced array of the shape {x.shape} was read in order={order!r}{user_line()}. How "
+            "it lies in memory is not known here. Write order='C' to read it by rows, as NumPy "
+            "does with most arrays, or order='F' to read it by columns."
         )
     if name == "A":
         return x, "F" if by_columns_only(x) else "C"

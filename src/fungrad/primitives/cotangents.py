@@ -10,13 +10,16 @@ from numpy import ndarray
 
 
 class Masked:
-    """A cotangent, or a factor of one, that is exactly zero where its mask is false."""
+    """A cotangent, or a factor of one, that is exactly zero where its mask is false: at `cleared`,
+    an index, where that is known while tracing.
+    """
 
-    __slots__ = ("mask", "value")
+    __slots__ = ("cleared", "mask", "value")
 
-    def __init__(self, value: Any, mask: Any) -> None:
+    def __init__(self, value: Any, mask: Any, cleared: Any = None) -> None:
         self.value = value
         self.mask = mask
+        self.cleared = cleared
 
 
 class Collected:

@@ -255,9 +255,8 @@ def check_rows(
         if known is None or not is_dense(shape, known):
             raise UnsupportedArgumentError(
                 f"The argument {names()[number]} of {describe(f)} was given{user_line()} as an "
-                "array that does not lie in memory in C order, without gaps. The function was "
-                "compiled for that order, which decides what it reads, or who sees what it writes. "
-                "Call it with np.ascontiguousarray(a)."
+                "array that does not lie in memory in C order, without gaps. That decides what the "
+                "compiled function reads, or who sees its writes. Give it np.ascontiguousarray(a)."
             )
         count_on(found.rows)
 

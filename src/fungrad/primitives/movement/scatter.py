@@ -120,7 +120,7 @@ def _vjp_set(
     for_x = for_values = None
     if wanted[0]:
         left = logical_not(indexed(*arrays, index=index, shape=x.shape))
-        for_x = Masked(select(left, ct, 0), left)
+        for_x = Masked(select(left, ct, 0), left, None if arrays else index.entries)
     if wanted[1]:
         for_values = getitem(ct, *arrays, index=index)
         if repeatable(arrays) and not index.unique:

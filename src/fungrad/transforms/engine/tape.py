@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy import float64, ndarray
 
 from fungrad.errors import MissingRuleError
@@ -122,7 +123,8 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                             cotangents[slot] = add_cotangents(held, new)
                 continue
             if masked and not primitive.moves:
-                cotangent = cotangent.value
+                first = primitive.undo is not None and not slots[0] and len(args) == 2
+                cotangent = _left(cotangent, params) if first else cotangent.value
         else:
             cotangent = tuple([plain(cotangents[slot]) if slot else None for slot in out])
             if all(c is None for c in cotangent):
@@ -195,6 +197,15 @@ def _moved(
     ]
 
 
+def _left(cotangent: Masked, params: Any) -> Any:
+    """The cotangent behind the first write into an array: masked, if a later one replaced it."""
+    if cotangent.cleared is None:
+        return cotangent.value
+    mask = np.ones(cotangent.value.shape, np.bool_)
+    mask[cotangent.cleared] = False
+    return cotangent.value if np.all(mask[params["index"].entries]) else cotangent
+
+
 def match(cotangent: Any, arg: Any) -> Any:
     """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
     if type(arg) is Type and type(cotangent) is not Masked:  # mostly there is nothing to do
@@ -203,7 +214,7 @@ def match(cotangent: Any, arg: Any) -> Any:
     if type(cotangent) is Masked:
         value = match(cotangent.value, arg)
         same = typeof(value).shape == typeof(cotangent.value).shape
-        return Masked(value, cotangent.mask) if same else value
+        return Masked(value, cotangent.mask, cotangent.cleared) if same else value
     if type(arg) in PYTHON_SCALARS:
         shape, dtype = (), PYTHON_DTYPES[type(arg)]
     else:

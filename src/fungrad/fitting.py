@@ -26,7 +26,7 @@ from fungrad.transforms.jacobian import jacfwd
 from fungrad.tree_parts import ravel_pytree
 
 _scipy_optimize = scipy_module("scipy.optimize")
-_scipy_stats = scipy_module("scipy.stats")
+_stdtrit = scipy_module("scipy.special").stdtrit  # scipy.stats takes a second to load
 
 POLISHING = 100
 """The most Gauss-Newton steps after SciPy's method has stopped."""
@@ -237,7 +237,7 @@ class CurveFit(tuple[Any, Any]):
         return self._model(x)
 
     def _quantile(self, level: float) -> float:
-        return float(_scipy_stats.t.ppf(0.5 + level / 2, max(self.degrees_of_freedom, 1)))
+        return float(_stdtrit(max(self.degrees_of_freedom, 1), 0.5 + level / 2))
 
     def _rows(self) -> list[tuple[str, str]]:
         values, errors = ravel_pytree(self.parameters)[0], ravel_pytree(self.standard_errors)[0]

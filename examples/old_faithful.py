@@ -37,3 +37,8 @@ def regression_by_hand(line, eruptions, waiting):
     intercept, slope = line
     residual = waiting - (intercept + slope * eruptions)
     return -2.0 / waiting.size * np.array([np.sum(residual), np.sum(residual * eruptions)])
+
+
+def waiting_time(t, short, long, rate, middle):
+    """The waiting time after an eruption of t minutes: a smooth step from short to long."""
+    return short + (long - short) / (1 + np.exp(-rate * (t - middle)))

@@ -15,6 +15,7 @@ from typing import TextIO
 
 from fungrad.cli.commands import check_command, demo_command, grad_command, ir_command, why_command
 from fungrad.cli.derivatives import explain_command
+from fungrad.cli.fit_command import fit_command
 from fungrad.cli.measure_commands import bench_command, cost_command, profile_command
 from fungrad.cli.parse_values import InputError
 from fungrad.cli.parser import BAD_INPUT, completion_command, parser
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Callable[[Namespace, TextIO], int]] = {
     "ir": ir_command,
     "check": check_command,
     "why": why_command,
+    "fit": fit_command,
     "cost": cost_command,
     "profile": profile_command,
     "bench": bench_command,

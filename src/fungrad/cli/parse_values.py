@@ -1,4 +1,4 @@
-"""The command line's input: values of `--arg`, and the files that they name.
+"""The command line's input: values of options, and the files that they name.
 
 Every failure is an InputError whose one message says the cause and the mend.
 """
@@ -65,12 +65,16 @@ def parse_argument(text: str) -> tuple[str, Any]:
             f"--arg {text!r} is not NAME=VALUE; write it as --arg x=1.5, --arg 'x=[1, 2]' or --arg "
             "x=@data.csv:column."
         )
-    body = body.strip()
-    value = read_file(body[1:], name) if body.startswith("@") else parse_literal(body, name)
-    return name, (cast(value, dtype, name) if colon else value)
+    value = parse_value(body.strip(), f"--arg {name}")
+    return name, (cast(value, dtype, f"--arg {name}") if colon else value)
 
 
-def parse_literal(text: str, name: str) -> Any:
+def parse_value(text: str, option: str) -> Any:
+    """The value of an option: a literal, or what the file behind an @ holds."""
+    return read_file(text[1:], option) if text.startswith("@") else parse_literal(text, option)
+
+
+def parse_literal(text: str, option: str) -> Any:
     """A number, a string, None; a (nested) list becomes an array; tuples and dicts stay trees.
 
     The words nan and inf are numbers too.
@@ -85,16 +89,16 @@ def parse_literal(text: str, name: str) -> Any:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         # literal_eval raises any of these for what is not a literal
         hint = (
-            f" For the string, quote it twice: --arg \"{name}='{text}'\"."
+            f" For the string, quote it twice: {option}=\"'{text}'\"."
             if text.isidentifier()
             else ""
         )
-        path = f" For the file, write --arg {name}=@{text}." if _FILE.fullmatch(text) else ""
+        path = f" For the file, write {option}=@{text}." if _FILE.fullmatch(text) else ""
         raise InputError(
-            f"--arg {name}: {text!r} is not a Python literal; write a number, a list such as [1, "
+            f"{option}: {text!r} is not a Python literal; write a number, a list such as [1, "
             f"2.5], or @ and a .npy, .npz or .csv file.{hint}{path}"
         ) from None
-    return _arrays(value, name)
+    return _arrays(value, option)
 
 
 class _NotFinite(ast.NodeTransformer):
@@ -107,67 +111,67 @@ class _NotFinite(ast.NodeTransformer):
         return node
 
 
-def _arrays(value: Any, name: str) -> Any:
+def _arrays(value: Any, option: str) -> Any:
     """A literal with its lists turned into arrays: float64, or bool or complex where all are."""
     if isinstance(value, dict):
-        return {key: _arrays(item, name) for key, item in value.items()}
+        return {key: _arrays(item, option) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_arrays(item, name) for item in value)
+        return tuple(_arrays(item, option) for item in value)
     if not isinstance(value, list):
         return value
     try:
         array = np.array(value)
     except ValueError:
         raise InputError(
-            f"--arg {name}: the rows of the list differ in length; make them equal, or pass a "
+            f"{option}: the rows of the list differ in length; make them equal, or pass a "
             "tuple of lists, which stays a tuple of arrays."
         ) from None
     if array.dtype.kind not in "biufc":
         raise InputError(
-            f"--arg {name}: the list holds something that is not a number; a list becomes an "
+            f"{option}: the list holds something that is not a number; a list becomes an "
             "array, so keep only numbers in it."
         )
     return array.astype(np.float64) if array.dtype.kind in "iuf" else array
 
 
-def cast(value: Any, dtype: str, name: str) -> Any:
-    """The value as an array or NumPy scalar of the dtype named in `--arg name:dtype=...`."""
+def cast(value: Any, dtype: str, option: str) -> Any:
+    """The value as an array or NumPy scalar of the dtype named in an option `name:dtype=...`."""
     try:
         wanted = np.dtype(dtype)
     except TypeError:
         raise InputError(
-            f"--arg {name}:{dtype}: NumPy has no dtype {dtype!r}; write float32, int, bool or "
+            f"{option}:{dtype}: NumPy has no dtype {dtype!r}; write float32, int, bool or "
             "complex, for example."
         ) from None
     if wanted.kind not in "biufc":
-        raise InputError(f"--arg {name}:{dtype}: {wanted} is no dtype of numbers; write float32.")
+        raise InputError(f"{option}:{dtype}: {wanted} is no dtype of numbers; write float32.")
     if isinstance(value, (dict, tuple, str, type(None))):
-        raise InputError(f"--arg {name}:{dtype}: a dtype goes with numbers, lists and files only.")
+        raise InputError(f"{option}:{dtype}: a dtype goes with numbers, lists and files only.")
     array = np.asarray(value)
     if array.dtype.kind == "c" and wanted.kind != "c":
-        raise InputError(f"--arg {name}:{dtype}: complex numbers do not fit into {wanted}.")
+        raise InputError(f"{option}:{dtype}: complex numbers do not fit into {wanted}.")
     try:
         with np.errstate(all="ignore"):  # what does not fit is refused here, or later as infinite
             result = array.astype(wanted)
     except OverflowError:  # of Python's integers, which have no largest one
         raise InputError(
-            f"--arg {name}:{dtype}: {value} is beyond what {wanted} can hold; choose another dtype."
+            f"{option}:{dtype}: {value} is beyond what {wanted} can hold; choose another dtype."
         ) from None
     if wanted.kind in "iu" and not np.array_equal(result, array):
         wrong = array[result != array]
         raise InputError(
-            f"--arg {name}:{dtype}: {wrong.flat[0]} is not a whole number that {wanted} can hold; "
+            f"{option}:{dtype}: {wrong.flat[0]} is not a whole number that {wanted} can hold; "
             "round the data, or choose another dtype."
         )
     return result[()]
 
 
-def read_file(text: str, name: str) -> Any:
+def read_file(text: str, option: str) -> Any:
     """The array in `file.npy`, `file.npz[:key]`, or `file.csv[:column[,column...]]`."""
     match = _FILE.fullmatch(text)
     if match is None:
         raise InputError(
-            f"--arg {name}: cannot tell the format of {text!r}; its name has to end in .npy, .npz "
+            f"{option}: cannot tell the format of {text!r}; its name has to end in .npy, .npz "
             "or .csv (then :key or :column)."
         )
     path, part = Path(match["path"]), match["part"]
@@ -178,64 +182,62 @@ def read_file(text: str, name: str) -> Any:
         "tsv": _read_csv,
     }
     try:
-        return readers[match["kind"].lower()](path, part, name)
+        return readers[match["kind"].lower()](path, part, option)
     except FileNotFoundError:
         raise InputError(
-            f"--arg {name}: there is no file {str(path)!r} in {Path.cwd()}; check the path."
+            f"{option}: there is no file {str(path)!r} in {Path.cwd()}; check the path."
         ) from None
     except OSError as error:
-        raise InputError(
-            f"--arg {name}: {path} cannot be read: {error.strerror or error}."
-        ) from None
+        raise InputError(f"{option}: {path} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError:
-        raise InputError(f"--arg {name}: {path} is not a text file in UTF-8; convert it.") from None
+        raise InputError(f"{option}: {path} is not a text file in UTF-8; convert it.") from None
     except csv.Error as error:
-        raise InputError(f"--arg {name}: {path} is not a table: {error}; mend the file.") from None
+        raise InputError(f"{option}: {path} is not a table: {error}; mend the file.") from None
 
 
-def _numeric(array: Array, path: Path, name: str) -> Any:
+def _numeric(array: Array, path: Path, option: str) -> Any:
     if array.dtype.kind not in "biufc":
         raise InputError(
-            f"--arg {name}: {path} holds {array.dtype} data, not numbers; save a numeric array."
+            f"{option}: {path} holds {array.dtype} data, not numbers; save a numeric array."
         )
     return array[()]
 
 
-def _read_npy(path: Path, part: str | None, name: str) -> Any:
+def _read_npy(path: Path, part: str | None, option: str) -> Any:
     if part is not None:
-        raise InputError(f"--arg {name}: a .npy file holds one array; drop ':{part}'.")
+        raise InputError(f"{option}: a .npy file holds one array; drop ':{part}'.")
     try:
-        return _numeric(np.load(path, allow_pickle=False), path, name)
+        return _numeric(np.load(path, allow_pickle=False), path, option)
     except (InputError, OSError):
         raise
     except Exception as error:  # NumPy tokenises the header, and allocates what it says
         raise InputError(
-            f"--arg {name}: {path} is not a .npy file of numbers (damaged, or of Python objects): "
+            f"{option}: {path} is not a .npy file of numbers (damaged, or of Python objects): "
             f"{_short(error)}; write it with np.save."
         ) from None
 
 
-def _read_npz(path: Path, part: str | None, name: str) -> Any:
+def _read_npz(path: Path, part: str | None, option: str) -> Any:
     try:
         with np.load(path, allow_pickle=False) as archive:
             keys = list(archive.files)
             if part is None and len(keys) != 1:
                 raise InputError(
-                    f"--arg {name}: {path} holds {len(keys)} arrays ({listed(keys)}); choose one "
+                    f"{option}: {path} holds {len(keys)} arrays ({listed(keys)}); choose one "
                     f"with @{path}:key."
                 )
             key = keys[0] if part is None else part
             if key not in keys:
                 raise InputError(
-                    f"--arg {name}: {path} has no array {key!r}; it has {listed(keys)}."
+                    f"{option}: {path} has no array {key!r}; it has {listed(keys)}."
                     + nearest(key, keys)
                 )
-            return _numeric(archive[key], path, name)
+            return _numeric(archive[key], path, option)
     except (InputError, OSError):
         raise
     except Exception as error:  # of zipfile, of zlib, and of NumPy as above
         raise InputError(
-            f"--arg {name}: {path} is not a .npz file of numbers: {_short(error)}; write it with "
+            f"{option}: {path} is not a .npz file of numbers: {_short(error)}; write it with "
             "np.savez."
         ) from None
 
@@ -246,7 +248,7 @@ def _short(error: Exception) -> str:
     return lines[0].rstrip(".")
 
 
-def _read_csv(path: Path, part: str | None, name: str) -> Any:
+def _read_csv(path: Path, part: str | None, option: str) -> Any:
     """The chosen columns: one gives a vector, several a matrix with one row for each line."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = file.readline()
@@ -254,27 +256,27 @@ def _read_csv(path: Path, part: str | None, name: str) -> Any:
         delimiter = max("\t;,", key=first.count)
         lines = [(n, row) for n, row in enumerate(csv.reader(file, delimiter=delimiter), 1) if row]
     if not lines:
-        raise InputError(f"--arg {name}: {path} is empty; it needs at least one row of numbers.")
+        raise InputError(f"{option}: {path} is empty; it needs at least one row of numbers.")
     names = [cell.strip() for cell in lines[0][1]]
     if any(_number(cell) is None for cell in names):
         lines = lines[1:]
     else:
         names = [str(index) for index in range(len(names))]
     if not lines:
-        raise InputError(f"--arg {name}: {path} has a header and no rows; add rows of numbers.")
-    wanted = list(range(len(names))) if part is None else _columns(part, names, path, name)
+        raise InputError(f"{option}: {path} has a header and no rows; add rows of numbers.")
+    wanted = list(range(len(names))) if part is None else _columns(part, names, path, option)
     table = np.empty((len(lines), len(wanted)))
     for index, (line, row) in enumerate(lines):
         if len(row) != len(names):
             raise InputError(
-                f"--arg {name}: {path}, line {line} has {len(row)} cells where the first has "
+                f"{option}: {path}, line {line} has {len(row)} cells where the first has "
                 f"{len(names)}; mend that line."
             )
         for place, column in enumerate(wanted):
             value = _number(row[column])
             if value is None:
                 raise InputError(
-                    f"--arg {name}: {path}, line {line}, column {names[column]!r} holds "
+                    f"{option}: {path}, line {line}, column {names[column]!r} holds "
                     f"{row[column]!r}, not a number; choose numeric columns with @{path}:column "
                     f"(columns: {listed(names)})."
                 )
@@ -292,12 +294,12 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _columns(part: str, names: list[str], path: Path, name: str) -> list[int]:
+def _columns(part: str, names: list[str], path: Path, option: str) -> list[int]:
     chosen = []
     for column in (text.strip() for text in part.split(",")):
         if column not in names:
             raise InputError(
-                f"--arg {name}: {path} has no column {column!r}; it has {listed(names)}."
+                f"{option}: {path} has no column {column!r}; it has {listed(names)}."
                 + nearest(column, names)
             )
         chosen.append(names.index(column))

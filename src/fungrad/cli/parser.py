@@ -43,6 +43,7 @@ examples:
   fungrad why model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b
   fungrad bench model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --hand model.py:slope
   fungrad profile model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --grad
+  fungrad fit model.py:curve --data data.csv:x,y --p0 '[1, 0.5]' --plot fit.png
   fungrad demo
 
 FILE.py:func is a Python function of yours, written with plain NumPy; it does not import fungrad.
@@ -88,6 +89,18 @@ arguments and at random points near them: Gaussian noise with standard deviation
 is added to each input. Runs in float64.
 
 {ARGUMENTS}
+{EXITS}"""
+
+FIT_EPILOG = f"""\
+examples:
+  fungrad fit model.py:curve --data data.csv:time,height
+  fungrad fit model.py:curve --data data.csv:time,height --p0 '[1, 0.5]' --plot fit.png
+  fungrad fit model.py:curve --data data.csv:time,height --sigma @data.csv:error --json
+
+The function is called as curve(x, a, b, ...), with all x at once, and returns as many numbers. The
+last column of the data is y; where several precede it, x is an array with a row for each. Starts
+are those of --p0, otherwise the defaults of the function's parameters, or 1.
+
 {EXITS}"""
 
 WHY_EPILOG = f"""\
@@ -201,7 +214,9 @@ def parser() -> Parser:
     commands = result.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True
     )
-    for add in (_grad, _ir, _check, _why, _cost, _profile, _bench, _explain, _demo, _completion):
+    for add in (
+        _grad, _ir, _check, _why, _fit, _cost, _profile, _bench, _explain, _demo, _completion,
+    ):  # fmt: skip
         add(commands)
     return result
 
@@ -296,6 +311,28 @@ def _why(commands: Any) -> None:
         epilog=WHY_EPILOG,
     )
     _add_function_options(why, "all")
+
+
+def _fit(commands: Any) -> None:
+    fit = _command(
+        commands,
+        "fit",
+        help="fit a model to data, with standard errors and a plot",
+        description="Fits the parameters of a model to the columns of a file, by least squares.",
+        epilog=FIT_EPILOG,
+    )
+    fit.add_argument("target", metavar="FILE.py:func", help="your model")
+    fit.add_argument(
+        "--data", required=True, metavar="FILE.csv:x,y", help="a .csv, .npy or .npz file"
+    )
+    fit.add_argument("--p0", metavar="LIST", help="where the parameters start")
+    fit.add_argument(
+        "--sigma",
+        metavar="VALUE",
+        help="standard deviations of y: a number, a list or @FILE:column",
+    )
+    fit.add_argument("--plot", metavar="OUT.svg", help="draw the fit, with its confidence band")
+    fit.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _cost(commands: Any) -> None:
@@ -448,7 +485,7 @@ def completion_command(options: Namespace, output: TextIO) -> int:
     (commands,) = [a for a in whole._actions if isinstance(a, argparse._SubParsersAction)]
     for command in commands.choices.values():
         for action in command._actions:
-            if re.search(r"\.(py|html|svg)\b", str(action.metavar or "")):
+            if re.search(r"\.(py|html|svg|csv)\b", str(action.metavar or "")):
                 action.complete = shtab.FILE
     output.write(shtab.complete(whole, options.shell))
     return PASSED

@@ -84,6 +84,16 @@ def type_text(value: Any) -> str:
 
 def load_call(target: str, values: Mapping[str, Any], allow_nan: bool = False) -> Call:
     """The function `FILE.py:name` with its arguments bound, checked for NaN and infinities."""
+    call = load_function(target)
+    call.allow_nan = allow_nan
+    call.values = _bound(call, values)
+    for key, value in call.values.items():
+        check_finite(value, f"argument {key}", allow_nan, "clean the data")
+    return call
+
+
+def load_function(target: str) -> Call:
+    """The function `FILE.py:name`, without values."""
     path, _, name = target.rpartition(":")
     if not path or not name:
         raise InputError(
@@ -110,11 +120,7 @@ def load_call(target: str, values: Mapping[str, Any], allow_nan: bool = False) -
         raise InputError(
             f"{name} in {path} does not tell its arguments; wrap it in a Python function (def)."
         ) from None
-    call = Call(function, name, str(Path(path).resolve()), signature, {}, allow_nan)
-    call.values = _bound(call, values)
-    for key, value in call.values.items():
-        check_finite(value, f"argument {key}", allow_nan, "clean the data")
-    return call
+    return Call(function, name, str(Path(path).resolve()), signature, {})
 
 
 def _load(path: Path) -> ModuleType:

@@ -117,7 +117,7 @@ class Part:
         reads = {n for e in self.equations for n in trace.numbers(e.inputs)}
         self.takes = tuple(sorted(reads - self.makes.keys()))
         self.needs = {*self.takes, *wanted} - self.makes.keys()
-        """What those before it have to give."""
+        """The values that earlier nodes compute for it."""
         self._inputs = tuple([trace.variables[n] for n in self.takes])
 
     def graph(self, outputs: tuple[Atom, ...], inputs: tuple[Variable, ...] = ()) -> Graph:

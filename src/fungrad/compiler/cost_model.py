@@ -52,7 +52,7 @@ class CostModel:
     numpy_call: float = 400
     """A call of NumPy on a small array: Lorenz 1000."""
     scan_step: float = 300
-    """What a step of a scan on arrays costs besides: Lorenz 1000."""
+    """The overhead of a step of a scan on arrays: Lorenz 1000."""
     basis: int = 1 << 11
     """Elements of a basis below which NumPy computes all columns as fast as one: rosenbrock Hessian
     100.

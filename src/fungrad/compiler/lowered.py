@@ -1,4 +1,4 @@
-"""What a compiled function says of itself: `jitted.lower(*args)`, `jitted.cache_info()`."""
+"""Stages and cache of a compiled function: `jitted.lower(*args)`, `jitted.cache_info()`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CacheInfo(Record):
 
 
 class Lowered:
-    """What `jitted.lower(*args)` hands back: each stage of a compiled function.
+    """The result of `jitted.lower(*args)`: each stage of a compiled function.
 
     `graph` is the Graph as traced, `optimised` the Graph that is run, `clusters` which equations of
     it are fused, `program` the loop IR, `source` the Python that runs. All of them show the bodies
@@ -127,7 +127,7 @@ class Lowered:
         return tuple([line for lines in found for line in lines])
 
     def cost(self) -> Any:
-        """What a call costs, counted without running it.
+        """The cost of a call, counted without running it.
 
         Returns:
           A `fungrad.inspect.cost.Cost`: operations, bytes read and written, bytes alive at

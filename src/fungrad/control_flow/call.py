@@ -58,7 +58,7 @@ _backend = Backend()
 
 
 def use(backend: Backend) -> None:
-    """Makes a backend the one that Graphs are compiled with from now on."""
+    """Sets the backend that compiles Graphs from now on."""
     global _backend
     _backend = backend
 
@@ -82,7 +82,7 @@ def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
 
 
 def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Callable[..., Any]:
-    """The `eval` of a loop: the backend's program of all of it, else `steps`, step by step."""
+    """The `eval` of a loop: the backend's program of the whole loop, else `steps`."""
 
     def eval(*args: Any, **params: Any) -> Any:
         body = params.get("body")
@@ -106,8 +106,8 @@ def _loop_key(loop: Primitive, types: tuple[Type, ...], params: dict[str, Any]) 
 
 
 def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
-    """Has a loop that was not run yet go step by step at such arguments, whatever the backend
-    offers.
+    """Pins a loop, for these argument types, to the reference evaluator. Call it before the first
+    run of the loop.
     """
     types = tuple([type_of(arg) for arg in args])
     kept(params["body"], _loop_key(loop, types, params), lambda: None)
@@ -234,8 +234,8 @@ _ATTEMPTED = 1 << 12
 
 
 def shared(graph: Graph) -> Graph:
-    """The Graph with calls of calls expanded and equal ones made once, where that halves what there
-    is to differentiate: `g(x) + g(2 * x)`, nested n deep, has 2**n residuals in calls of their own.
+    """The Graph with nested calls expanded and equal ones shared, where that halves what is
+    differentiated: `g(x) + g(2 * x)`, nested n deep, has 2**n residuals otherwise.
     """
 
     def make() -> Graph:

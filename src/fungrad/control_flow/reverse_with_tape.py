@@ -1,11 +1,11 @@
-"""Reverse mode of structural primitives whose residuals are no arrays: loops, branches.
+"""Reverse mode of loops and branches, whose residuals are no arrays.
 
-For such a primitive W, `W_record` computes what W does and a trail, one opaque value that holds the
-residuals of the steps that were taken. `W_pullback` takes W's arguments, the trail and cotangents,
-and gives cotangents of the wanted arguments; without a trail it records one first.
+For such a primitive W, `W_record` computes W and a trail (a tape): an opaque value that holds the
+residuals of the steps taken. `W_pullback` takes W's arguments, the trail and cotangents, and gives
+the cotangents of the wanted arguments; without a trail it records one first.
 
-The pullback is a function of the arguments and the cotangents, P(a, c) = J(a)^T c, whatever is in
-the trail. So its own derivatives need no look into it:
+The pullback is the function P(a, c) = J(a)^T c of the arguments and the cotangents, whatever the
+trail holds. So its own derivatives do not look into it:
   jvp along (s, d):  the gradient in a of <c, J(a) s>, plus P(a, d)
   vjp of u:          J(a) u for c, and the gradient in a of <c, J(a) u> for a.
 """

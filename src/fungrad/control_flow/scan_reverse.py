@@ -38,7 +38,7 @@ muted: ContextVar[bool] = ContextVar("fungrad_muted", default=False)
 
 
 def again(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function f, for steps that ran before: what they print is left out."""
+    """f for steps that run a second time: their prints are dropped."""
 
     def quiet(*args: Any) -> Any:
         token = muted.set(True)
@@ -74,7 +74,7 @@ def check_checkpoint(checkpoint: Any) -> None:
 
 
 def go_back(steps: Steps, carry: Carry, state: Any, checkpoint: Any) -> Any:
-    """The state after all steps have been gone back from the last to the first."""
+    """The state after the backward walk over all steps, last to first."""
     if checkpoint is None:
         return _recorded(steps, carry, 0, steps.total, state)
     stretch = max(1, math.ceil(math.log2(steps.total + 1)))
@@ -173,7 +173,7 @@ def replay(
     unroll: int,
     checkpoint: Any,
 ) -> list[Any]:
-    """The cotangents of the wanted arguments, from those of the outputs; steps are run again."""
+    """The cotangents of the wanted arguments; the forward steps run again."""
     constants, n = counts
     how = plan(body, counts, wanted)
     x = parts(args, counts)

@@ -130,7 +130,7 @@ def _replay(args: Any, residuals: Any, cotangents: Any, wanted: Any, *, branches
 
 
 def _batch_record(args: Any, batched: Any, size: int, wanted: Any, *, branches: Branches) -> Any:
-    """One record of the batched branch; none where the index is batched: the pullback is of a
+    """The record of the batched branch; none where the index is batched, since that runs as a
     select.
     """
     args, batched = spread_wanted(args, batched, wanted, size)

@@ -1,4 +1,4 @@
-"""Trails, the opaque values that hold the residuals of loops and branches."""
+"""Tapes: opaque values that hold the residuals of loops and branches."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ def as_trail(residuals: Any) -> Any:
 
 
 def type_of(value: Any) -> Type:
-    """The Type of a value of a program, which may be a trail without its array.
-
-    Such a one is read from a stack of trails: NumPy hands out the object itself.
+    """The Type of a run-time value, which may be a bare tape: indexing an object array of tapes
+    returns the tape itself, which has no dtype.
     """
     if issubclass(type(value), (np.ndarray, np.generic, *PYTHON_SCALARS)):
         return of_value(value)

@@ -1,7 +1,7 @@
-"""Structural equations done step by step, and where values sit at a kink.
+"""Unrolls structural equations under the current trace, and finds values at a kink.
 
-`unfold` evaluates the Graphs of a call, branch or loop under the current trace, so that a trace
-that looks at values sees each inner equation with its own line.
+`unfold` evaluates the Graphs of a call, branch or loop equation by equation, so that a trace that
+looks at values sees each one with its own line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fungrad.tracing.trace import Tracer
 from fungrad.transforms.engine.batching import take_first
 
 UNFOLDED = {call, switch, while_loop, scan}
-"""What `unfold` can evaluate; primitives of other files that hold one Graph add themselves."""
+"""Primitives that `unfold` can evaluate; files above add those that hold one Graph."""
 RECORDS = {"scan_record": scan, "switch_record": switch, "while_loop_record": while_loop}
 """The primitive that computes the same as the one that reverse mode puts in its place."""
 
@@ -35,7 +35,7 @@ def unfolds(primitive: Any) -> bool:
 
 
 def size_of(primitive: Any, params: dict[str, Any]) -> int:
-    """How many equations unfolding does at least; of a `while_loop`, those of one step."""
+    """The fewest equations that unfolding makes; for a `while_loop`, those of one step."""
     if primitive is scan:
         return len(params["body"].equations) * int(params["length"])
     if primitive is switch:

@@ -54,7 +54,7 @@ class Batched(Record):
 
 
 def kept(graph: Graph, key: Hashable, make: Callable[[], Any]) -> Any:
-    """What `make` gives, made once for a Graph and a key."""
+    """Memoises `make` on a Graph, under a key."""
     if key not in graph.derived:
         graph.derived[key] = make()
     return graph.derived[key]
@@ -121,11 +121,10 @@ def split(
     reached: tuple[int, ...],
     saved: Callable[[Sequence[Equation]], set[int]] | None = None,
 ) -> Differentiated:
-    """Cuts a joint Graph where the cotangents, its inputs after the first `inputs`, come in.
+    """Splits a joint Graph where the cotangents, its inputs after the first `inputs`, enter.
 
-    `saved` says, by their ids, of which equations before the cut the outputs may be residuals; what
-    else the backward Graph needs, it computes again. Without `saved` all may, and nothing is
-    computed again.
+    `saved` holds the ids of the forward equations whose outputs may be residuals; the backward
+    Graph recomputes whatever else it needs. Without `saved` all may be, and nothing is recomputed.
     """
     tainted = {id(v) for v in whole.inputs[inputs:]}
     first: list[Equation] = []
@@ -167,12 +166,12 @@ def split(
 
 
 def spread(x: Any, batched: bool, size: int) -> Any:
-    """x with a batch axis, put there by broadcasting where it has none."""
+    """x with a batch axis, broadcast where it has none."""
     return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
 
 
 def cut(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
-    """The values in stretches of the given widths."""
+    """Splits values into groups of the given sizes."""
     result = []
     start = 0
     for width in widths:
@@ -255,7 +254,7 @@ def _batch(
 def derive(
     graph: Graph, key: Hashable, types: Sequence[Type], f: Callable[..., Any], what: str
 ) -> Graph:
-    """A Graph staged from `f`, which evaluates `graph` in some new way; made once for a key."""
+    """A Graph staged from `f`, which evaluates `graph` under a transform; memoised under a key."""
     result: Graph = kept(graph, key, lambda: _stage(f, types, graph, what))
     return result
 
@@ -280,11 +279,11 @@ def settled(
     carry: range,
     step: Callable[[Graph, Sequence[bool]], Sequence[bool]],
 ) -> list[bool]:
-    """Which inputs of a loop's body have a property, where outputs 0, 1, ... are the next carry.
+    """Which inputs of a loop's body have a property, where its outputs are the next carry: the
+    least fixed point.
 
     `carry` are the positions of the carry among the inputs; `step` tells which outputs have the
-    property when given inputs have it (`reaches`, or whether they are batched). The least fixed
-    point.
+    property when given inputs have it (`reaches`, or whether they are batched).
     """
     state = list(moved)
     while True:

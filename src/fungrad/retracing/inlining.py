@@ -39,7 +39,7 @@ Renaming = dict[int, Atom]
 
 
 def renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
-    """The atoms, or what stands for them by now; the same tuple where that is they."""
+    """Substitutes variables; the identical tuple if nothing changes."""
     for atom in atoms:
         if id(atom) in names:
             return tuple([names.get(id(atom), atom) for atom in atoms])
@@ -53,7 +53,7 @@ def placed(
     outputs: tuple[Variable, ...],
     params: dict[str, Any],
 ) -> Equation:
-    """An equation that stands in the place of another: its line, scope and backward walks."""
+    """An equation with another one's line, scope and count of backward walks."""
     return Equation(primitive, inputs, outputs, params, like.source, like.scope, like.backward)
 
 
@@ -63,19 +63,19 @@ def copied(
     outputs: tuple[Variable, ...],
     params: dict[str, Any] | None = None,
 ) -> Equation:
-    """The equation with other inputs and outputs, and other parameters where they are given."""
+    """The equation with other inputs and outputs, and other parameters where given."""
     params = equation.params if params is None else params
     return placed(equation, equation.primitive, inputs, outputs, params)
 
 
 def rewired(equation: Equation, names: Renaming) -> Equation:
-    """The equation with renamed inputs; itself where they are as they were."""
+    """The equation with renamed inputs; the identical one if nothing changes."""
     inputs = renamed(equation.inputs, names)
     return equation if inputs is equation.inputs else copied(equation, inputs, equation.outputs)
 
 
 def renewed(equation: Equation, names: Renaming) -> Equation:
-    """The equation with renamed inputs and new outputs, which `names` has for the old ones then."""
+    """The equation with renamed inputs and new outputs, which are added to `names`."""
     outputs = tuple([Variable(v.type) for v in equation.outputs])
     new = copied(equation, renamed(equation.inputs, names), outputs)
     names.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
@@ -83,8 +83,8 @@ def renewed(equation: Equation, names: Renaming) -> Equation:
 
 
 def is_pure(equation: Equation) -> bool:
-    """Whether an equation, and each one in the Graphs that it runs, does nothing but give values
-    that depend on what it reads alone, and keeps nothing of that.
+    """Whether the outputs of an equation, and of each one in its Graphs, depend on its inputs
+    alone, and it keeps none of them.
     """
     if not equation.primitive.pure or not equation.params:
         return equation.primitive.pure
@@ -97,9 +97,9 @@ def _does_nothing_else(graph: Graph) -> bool:
 
 
 def key_of(equation: Equation) -> Hashable:
-    """A key that equations share only if they compute the same; None where that cannot be told.
+    """A key that only equations which compute the same share; None where there is none.
 
-    Made of numbers and text where there are no parameters: the garbage collector passes over that.
+    Without parameters it holds numbers and text only, which the garbage collector skips.
     """
     atoms: list[Hashable] = [
         (id(type(atom.value)), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
@@ -248,7 +248,7 @@ def stage_tree(
 def check_rows(
     staged: Staged, leaves: Sequence[Any], f: Callable[..., Any], names: Callable[[], Sequence[str]]
 ) -> None:
-    """Raises where an argument does not lie in C order, and what a function gives depends on it."""
+    """Raises where an argument is not in C order and that decides which views see a write."""
     for number in staged.rows:
         shape, found = leaves[number].shape, lying(leaves[number])
         known = dense(shape) if one_order(shape) else found.strides

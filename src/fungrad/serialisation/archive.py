@@ -348,7 +348,7 @@ def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 @boundary
 def load(path: Target, *, max_bytes: int | None = None) -> Any:
-    """What `save` wrote: an `Exported`, which is called like the function, or a Graph.
+    """Reads a file of `save`: an `Exported`, which is called like the function, or a Graph.
 
     Nothing in the file is run or unpickled; primitives are found by their names. Time and memory
     are linear in the size of what is unpacked.

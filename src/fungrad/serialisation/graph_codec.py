@@ -242,7 +242,7 @@ def write_value(value: Any, coder: Any) -> Any:
 
 
 def read_value(found: Any, coder: Any) -> Any:
-    """What `write_value` wrote."""
+    """Reads a value that `write_value` wrote."""
     if not isinstance(found, dict):
         if isinstance(found, list):
             raise SavedFileError("a list stands where a value should.")

@@ -275,7 +275,7 @@ _REDUCTIONS = {
     np.add: "sum", np.maximum: "max", np.minimum: "min", np.logical_or: "any",
     np.logical_and: "all",
 }  # fmt: skip
-"""What NumPy calls a reduction by a ufunc."""
+"""NumPy's name for a reduction by a ufunc."""
 
 
 def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:

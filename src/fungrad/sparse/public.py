@@ -67,7 +67,7 @@ class Plans:
 
 
 class SparseFunction(TransformedFunction):
-    """What `fg.sparse.jacobian` and its kin return: call it with f's arguments."""
+    """The result of `fg.sparse.jacobian` and `hessian`: call it with f's arguments."""
 
     plans: Plans
 

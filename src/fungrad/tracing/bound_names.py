@@ -330,7 +330,7 @@ _FEW = 32
 
 
 def _kind_of(value: Any, depth: int = 4) -> Any:
-    """What a value calls, as far as it is looked into: an object may hold itself."""
+    """The functions that a value calls, to a limited depth: an object may hold itself."""
     kind = type(value)
     if kind in _PLAIN:
         return kind

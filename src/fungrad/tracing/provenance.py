@@ -59,6 +59,8 @@ def place() -> Place:
 
 
 def place_behind() -> Place:
-    """The place of what a backward walk will do for what is done now."""
+    """The provenance of the backward equations of the current equation: the same line, and one more
+    in `backward`.
+    """
     source, scope, backward = place()
     return Place(source, scope, backward + 1)

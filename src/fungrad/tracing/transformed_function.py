@@ -41,7 +41,7 @@ class OfFunction:
         return self if instance is None else MethodType(self, instance)  # type: ignore[arg-type]
 
     def _recipe(self) -> tuple[Any, ...]:
-        """What `_remake` makes an equal one of."""
+        """The arguments of `_remake` that make an equal one."""
         raise NotImplementedError
 
     def _remake(self, *recipe: Any) -> None:

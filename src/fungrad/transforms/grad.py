@@ -122,7 +122,7 @@ def _differentiated(
     unconnected: str,
     nondiff: str,
 ) -> TransformedFunction:
-    """What `grad` and `value_and_grad` return, for their arguments."""
+    """The result of `grad` and `value_and_grad`, for their arguments."""
     check_differentiated(f, argnums, verb.__name__)
     check_choice("unconnected", unconnected, UNCONNECTED)
     check_choice("nondiff", nondiff, NONDIFF)

@@ -1,7 +1,7 @@
-"""Lowers the equations of a Graph to nodes on arrays: one for each equation, or each cluster.
+"""Lowers a Graph to nodes on arrays: one node for each equation or fused cluster.
 
-A part is added to an array in its place where nothing else reads that. Loops on arrays are lowered
-by a function that is given.
+A sum with a part of an array is done in place if nothing else reads the array. Loops are lowered by
+a function that the caller gives.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fungrad.runtime.kernels.reductions import by_threads
 
 Runner = Callable[..., Any]
 Operand = Value | str
-"""What a node reads: a value, or the name of a constant."""
+"""An operand of a node: a value, or the name of a constant."""
 LowerLoop = Callable[[Equation, bool], Runner | None]
 """The function of a loop on arrays: of its equation, and whether its outputs may be views of one
 array. None where there is none.
@@ -54,7 +54,7 @@ class Symbols:
         self._zero_d: dict[Any, Any] = {}
 
     def constant(self, wished: str, value: Any) -> str:
-        """The name of a constant, its own wish if no other value has that."""
+        """The name of a constant: the wanted one, unless another value has it."""
         if id(value) in self._known:
             return self._known[id(value)]
         name = wished
@@ -153,7 +153,7 @@ class ArrayLowering:
         return Expression(found) if isinstance(found, str) else value(found)
 
     def operands(self, equation: Equation) -> list[Operand]:
-        """What an equation reads.
+        """The operands of an equation.
 
         Beside arrays a number is an array without axes: NumPy converts one of Python's each time.
         So is a complex one beside a number of NumPy's, of which Python would make one of its own.
@@ -212,7 +212,7 @@ class ArrayLowering:
         self.nodes.append(Call(text, inputs, outputs, None, primitive.multiple))
 
     def add_in_place(self, equation: Equation, operands: Sequence[Operand]) -> bool:
-        """Adds to a part of an array in its place, if nothing else reads that."""
+        """Adds to a part of an array in place, if nothing else reads the array."""
         x, (output,) = equation.inputs[0], equation.outputs
         if len(operands) != 2 or x not in self._own or self.uses[x] != 1:
             return False
@@ -224,12 +224,13 @@ class ArrayLowering:
 
     @functools.cached_property
     def _shared(self) -> bool:
-        """Whether threads of ours share a cluster of the program."""
+        """Whether a cluster of the program is shared among threads."""
         return any(isinstance(step, FusionCluster) and shared(step) for step in self.steps)
 
     def _by_threads(self, equation: Equation, fields: Sequence[str]) -> str | None:
-        """The text of a heavy product in a program whose clusters threads of ours share: those of
-        the BLAS would keep a core from the next cluster, since they go on to look for work.
+        """The text of a large product in a program whose clusters run on threads: it runs on the
+        same threads, since idle BLAS threads would keep spinning on a core that the next cluster
+        needs.
         """
         if not heavy(equation) or not self._shared:
             return None

@@ -1,7 +1,4 @@
-"""Runs a Graph as straight-line Python: one line an equation, or a region of them.
-
-The reference evaluator walks the same equations; this saves its walking.
-"""
+"""The NumPy backend: runs a Graph as straight-line Python, a line for each equation or cluster."""
 
 from __future__ import annotations
 
@@ -42,10 +39,10 @@ class NumpyBackend(Backend):
 
 
 class Later:
-    """A program that is made when it is first called.
+    """A program that is compiled at its first call.
 
     Args:
-      make: makes it.
+      make: compiles it.
     """
 
     def __init__(self, make: Callable[[], Runner]) -> None:
@@ -88,7 +85,7 @@ loop_codegen: Any = Module("fungrad.compiler.lowering.loop_codegen")
 
 
 def lower_loop(equation: Equation, shared: bool) -> Runner | None:
-    """The program of a loop on arrays; None where there is none that beats running its steps.
+    """The program of a loop on arrays; None where running its steps is as fast.
 
     Args:
       equation: of any primitive.

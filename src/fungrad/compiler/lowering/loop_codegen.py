@@ -1,7 +1,7 @@
 """Lowers a scan on arrays to a `for` loop, as it is written by hand.
 
-What an iteration adds to a stack is written there as it is made. Other values have buffers, which
-what comes later uses again; views of these stand before the loop.
+A row of a stack is computed in place. Other values live in reused buffers, whose views are hoisted
+out of the loop.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _ScanLowering(OutputPlacement):
         return [(self.value(carry), self.bound(after)) for carry, after in pairs]
 
     def freed(self, moves: Sequence[tuple[Value, Value]]) -> list[Any]:
-        """The nodes of the body, which drop large arrays behind their last use."""
+        """The nodes of the body, with large arrays freed after their last use."""
         made = {v for node in self.nodes for v in node.outputs}
         large = {
             found for v, found in self.values.items() if v.type.size >= DROPPED and found in made
@@ -138,9 +138,7 @@ class _ScanLowering(OutputPlacement):
             super().equation(equation)
 
     def view(self, equation: Equation) -> Value | None:
-        """The view that an equation makes of a row, or of memory that is the same in all
-        iterations.
-        """
+        """The view that an equation makes of a row, or of loop-invariant memory."""
         if not is_view(equation):
             return None
         source = self.read(equation.inputs[0])
@@ -155,7 +153,7 @@ class _ScanLowering(OutputPlacement):
         return None if text is None else self.hoisted_view(source, text)
 
     def written(self, equation: Equation) -> bool:
-        """Adds the call of an equation that writes into memory that is there, if it can."""
+        """Writes an equation into existing memory, if that is possible."""
         (output,) = equation.outputs
         target = self.targets.get(output)
         if target is None and output in self.liveness.carried:
@@ -172,7 +170,7 @@ class _ScanLowering(OutputPlacement):
         return True
 
     def given_up(self, equation: Equation) -> Value | None:
-        """The buffer of an array that only this equation reads, to a part of which it adds."""
+        """The buffer of an array that only this equation reads, for a sum with a part in place."""
         x, (output,) = equation.inputs[0], equation.outputs
         if equation.primitive is not index_add or x not in self.liveness.ended[self.at]:
             return None

@@ -1,9 +1,8 @@
-"""Where the values of a loop's iteration stand: buffers, rows of stacks, and views of them.
+"""Memory of a loop's iteration: buffers, rows of stacks, and views of them.
 
-A buffer is used again when what stood there is dead. Views of what is the same memory in all
-iterations stand before the loop (loop-invariant code motion); of rows, the loop iterates over the
-stack that is viewed so. A value has memory of its own, or it may be a view of what it was made of:
-liveness is that of memory in place of values.
+A buffer is reused when its value is dead. Views of loop-invariant memory are hoisted; for views of
+rows, the loop iterates over a view of the stack. Values may share memory, so that liveness is that
+of memory, not of values.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from fungrad.support.lazy import Record
 
 
 class ViewForm(Record):
-    """How a value is viewed: the text behind it, and behind a stack of which it is a row."""
+    """The text of a view of a value, and of the same view of the stack that holds it as a row."""
 
     one: str
     stacked: str
@@ -75,7 +74,7 @@ class LoopMemory(ArrayLowering):
         """Views that stand outside of the body, by what they view and how."""
 
     def lower(self) -> None:
-        """Adds the nodes of all steps; behind each the buffers of what is dead are free again."""
+        """Adds the nodes of all steps, and releases buffers of dead values behind each."""
         for at, step in enumerate(self.steps):
             self.at = at
             self.step(step)
@@ -90,9 +89,7 @@ class LoopMemory(ArrayLowering):
         return found
 
     def hoisted_view(self, source: Value, text: str) -> Value:
-        """A view, before the loop, of what is the same memory in all iterations; one for each
-        text.
-        """
+        """A view of loop-invariant memory, hoisted out of the loop; one for each text."""
         found = self._views.get((source, text))
         if found is None:
             found = self._views[source, text] = Value("h_", INVARIANT)
@@ -100,9 +97,7 @@ class LoopMemory(ArrayLowering):
         return found
 
     def viewed(self, source: Value, form: ViewForm) -> tuple[Value, str]:
-        """A view of a value, and what is still to be written behind it: nothing if it stands
-        before the loop, or if the loop iterates over it.
-        """
+        """A view of a value, and the suffix left to write: none if it is hoisted or iterated."""
         if source.invariant:
             return self.hoisted_view(source, f"{{0}}{form.one}"), ""
         if source.rows is None:
@@ -130,21 +125,21 @@ class LoopMemory(ArrayLowering):
         return self.allocate(Value("b_", BUFFER), type_)
 
     def assign(self, variable: Variable) -> Value:
-        """A buffer for a value, until that is read no more."""
+        """A buffer for a value, until its last use."""
         kind = variable.type.shape, variable.type.dtype
         found = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable.type)
         self.assigned[variable] = kind, found
         return found
 
     def release(self) -> None:
-        """Gives back the buffers of what nothing reads behind this step."""
+        """Releases the buffers of values that are dead after this step."""
         for base in self.liveness.ended[self.at]:
             if base in self.assigned:
                 kind, found = self.assigned.pop(base)
                 self.free.setdefault(kind, []).append(found)
 
     def write(self, text: str, operands: Sequence[Operand], out: Value) -> None:
-        """Adds a call that writes into memory that is there: the last field of its text."""
+        """Adds a call that writes into existing memory, the last field of its text."""
         self.call(text, [*operands, out], out, Call)
 
 
@@ -161,7 +156,7 @@ def by_ufunc(equation: Equation) -> bool:
 
 
 def owns(step: Equation | FusionCluster) -> bool:
-    """Whether what a step makes is no view of what it reads."""
+    """Whether the output of a step is new memory, not a view of its inputs."""
     return (
         isinstance(step, FusionCluster)
         or step.primitive.fresh
@@ -178,7 +173,7 @@ class _Access(Record):
 
 
 class AliasLiveness:
-    """Of the steps of a loop's body, whose first `n` outputs are what the next iteration finds."""
+    """Liveness of memory over the steps of a loop's body, whose first `n` outputs are carried."""
 
     def __init__(self, steps: Sequence[Equation | FusionCluster], graph: Graph, n: int) -> None:
         self._bases: dict[Variable, frozenset[Variable]] = {}
@@ -196,7 +191,7 @@ class AliasLiveness:
         """The memory that is needed no more behind each step."""
 
     def bases(self, atom: Atom) -> frozenset[Variable]:
-        """The values in whose memory a value may stand."""
+        """The values whose memory a value may share."""
         if not isinstance(atom, Variable):
             return _NOTHING
         return self._bases.get(atom) or frozenset([atom])

@@ -1,7 +1,7 @@
-"""Primitives as NumPy is written by hand: an expression in place of a call of `eval`.
+"""NumPy expressions for primitives, as written by hand, in place of calls of `eval`.
 
-Each gives the numbers, dtypes and kinds of values (arrays, NumPy's scalars, Python's) that `eval`
-gives. What has none here is called.
+The numbers, dtypes and kinds of values (arrays, NumPy's scalars, Python's) are those of `eval`. A
+primitive without an expression is called.
 """
 
 from __future__ import annotations

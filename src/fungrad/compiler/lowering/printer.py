@@ -1,8 +1,7 @@
-"""Prints a Program as Python: values get their names here, behind all decisions.
+"""Prints a Program as Python, and names its values.
 
-The names of dead values are used again: Python compiles few locals faster than many, and an array
-is freed where its name is bound anew, without a `del`. The function that a text defines keeps it;
-what that calls stands in its globals.
+Names of dead values are reused: Python compiles fewer locals faster, and rebinding frees the old
+array without `del`. The function keeps its text; what it calls is in its globals.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class _Printer:
         return lines
 
     def handed_on(self, node: Any, dead: Sequence[Value]) -> Sequence[Value]:
-        """Gives the names of values that are read no more to those that a node defines. Returns the
-        dead that are left to be dropped.
+        """Gives names of dead values to those that a node defines; returns the dead names left
+        over.
         """
         names, free = self.names, self.free
         made = [v for v in node.outputs if v not in dead]
@@ -98,9 +97,7 @@ class _Printer:
         return f"{kind:<8}{text}" if self.kinds else text
 
     def loop(self, loop: For) -> list[str]:
-        """The lines of a loop; names of its body stand for memory that is the same in all
-        iterations, and are not used again.
-        """
+        """The lines of a loop; names of its body that hold loop-invariant memory are not reused."""
         head = self.head(loop)
         carried = [self.name(v) for v, _ in loop.moves]
         free, self.free = self.free, []
@@ -191,7 +188,7 @@ def _called(program: Any) -> Iterator[tuple[str, Any]]:
 
 
 def in_python(runner: Any) -> Any:
-    """The Python program of a Graph: what stands behind a native one where that is what runs it."""
+    """The Python program of a Graph: the fallback of its native program."""
     behind = getattr(getattr(runner, "__self__", None), "fallback", None)
     return runner if behind is None else behind.run
 

@@ -1,7 +1,7 @@
 """The loop IR: what a lowered Graph does, statement by statement, on NumPy's arrays.
 
-A Program is a list of nodes that allocate, view, call, copy, loop and return. They read and write
-Values, which are objects: the printer gives them names when everything is decided.
+A Program is a list of nodes: allocate, view, call, copy, loop, free, return. They read and write
+Values, which the printer names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ same in all of them, in a buffer of the loop (the same, too, and contiguous), in
 
 
 class Value:
-    """What a program computes, is given, or allocates; compared by identity.
+    """A value of a program: computed, given, or allocated; compared by identity.
 
     Args:
       stem: how its name begins.
@@ -35,7 +35,7 @@ class Value:
 
     @property
     def invariant(self) -> bool:
-        """Whether it is the same memory in all iterations."""
+        """Whether it is the same memory in all iterations of the loop."""
         return self.memory is INVARIANT or self.memory is BUFFER
 
 
@@ -142,17 +142,16 @@ class Return(Node):
 
 
 class Iterator(Record):
-    """What a loop runs over: the value of an iteration, and the expression of all of them."""
+    """A value that a loop iterates over, and the expression of the sequence."""
 
     value: Value
     over: Expression
 
 
 class For:
-    """A loop of a known length: its body, and the moves that hand its carried values to the next
-    iteration.
+    """A loop of known length: its body, and the moves of carried values to the next iteration.
 
-    Iterators of which the body reads nothing are dead code, and dropped.
+    Iterators that the body does not read are dead code, and dropped.
     """
 
     __slots__ = ("body", "iterators", "length", "moves")
@@ -177,13 +176,13 @@ class For:
 
     @property
     def read(self) -> set[Value]:
-        """What an iteration reads."""
+        """The values that an iteration reads."""
         found = {v for node in self.body for v in node.inputs}
         return found.union(*self.moves)
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """What it reads that stands before it."""
+        """The values that the loop reads from outside."""
         own = {it.value for it in self.iterators}
         own.update(v for node in self.body for v in node.outputs)
         return (*self.read - own, *(v for it in self.iterators for v in it.over.inputs))

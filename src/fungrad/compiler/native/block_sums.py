@@ -41,11 +41,11 @@ class Reduction(NamedTuple):
         return self.equation.inputs
 
     def start(self, code: Function, lanes: int) -> Value:
-        """What the operation begins with."""
+        """The initial value of the operation."""
         return code.constant(START[self.operation](self.type), self.type, lanes)
 
     def term(self, code: Function, operands: Sequence[Value]) -> Value:
-        """What an element adds."""
+        """The contribution of an element."""
         values = [convert(code, x, self.type) for x in operands]
         return values[0] if len(values) == 1 else code.mul(*values)
 

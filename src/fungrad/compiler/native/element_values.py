@@ -209,7 +209,7 @@ class Body:
                 self.memo[id(atom), place] = self._made(atom, place, lanes)
 
     def found(self, key: Key) -> Value | None:
-        """What this Body, or one around it, has already."""
+        """A value that this Body, or one around it, has already."""
         body: Body | None = self
         while body is not None:
             if key in body.memo:

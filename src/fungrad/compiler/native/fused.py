@@ -209,7 +209,7 @@ class _Program:
         )
 
     def _finish(self, numbers: Sequence[int]) -> None:
-        """What follows on single numbers, and stores them."""
+        """Computes what remains on single numbers, and stores them."""
         given = [("ptr", "arrays"), ("ptr", "scratch")]
         code = Function(self.module, "finish", "void", given, attributes="internal")
         body = Body(self.source, IndexMaps([]), code, {}, ())

@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a moving equation gives: pieces over a base, or over zeros; added, or in its place."""
+    """A moving equation as pieces over a base, or over zeros: added to it, or in its place."""
 
     base: Piece | None
     pieces: list[Piece]
@@ -89,17 +89,17 @@ class IndexMaps:
         return normal([Along(i, -o) for i, o in enumerate(offsets)], shape)
 
     def operands(self, equation: Equation, place: Place) -> list[Piece]:
-        """What an elementwise equation reads for its element at a place."""
+        """The operands of an elementwise equation for its element at a place."""
         shape = equation.outputs[0].type.shape
         return [Piece(a, broadcast(a.type.shape, shape, place)) for a in equation.inputs]
 
     def moved(self, equation: Equation, place: Place) -> Moved | None:
-        """What a moving equation reads; None where it is none."""
+        """The operand of a moving equation; None of other equations."""
         rule = _MOVES.get(equation.primitive)
         return None if rule is None else rule(self, equation, place)
 
     def terms(self, equation: Equation, place: Place) -> list[Piece] | None:
-        """What a reduction reads, along all reduced loops, for its element at a place.
+        """The operand of a reduction, along all reduced loops, for its element at a place.
 
         Any loops of the right lengths that do not occur in the place would do: they are bound.
         """

@@ -12,7 +12,7 @@ from fungrad.support.lazy import Record
 LINES = 5_000
 """The most lines of IR that are worth their compiling."""
 GIVEN_UP = 2
-"""What the function of an interruptible kernel returns where it leaves its work to NumPy."""
+"""The result of an interruptible kernel that leaves its work to NumPy."""
 
 SHORT = 0.1
 """Nanoseconds of a call, for each line of IR, up to which a kernel is built quickly: better code,
@@ -60,7 +60,7 @@ class Kernel(Record):
 
     @property
     def build_ms(self) -> float:
-        """What LLVM takes to build it, roughly."""
+        """An estimate of the time that LLVM takes to build it."""
         fixed, line = QUICK if self.quick else WELL
         return fixed + line * len(self.module)
 

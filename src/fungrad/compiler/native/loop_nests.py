@@ -28,7 +28,7 @@ BOXES = 4
 
 
 class Root(NamedTuple):
-    """What a nest is for: an output that is stored, or a reduction.
+    """The result of a nest: an output that is stored, or a reduction.
 
     Attributes:
       pieces: the values, at their places; two of a contraction.

@@ -29,7 +29,7 @@ def weigh(graph: Graph, kernel: Kernel) -> None:
 
 
 def numpy_ns(graph: Graph) -> float:
-    """What a Graph takes on NumPy without the call itself, roughly."""
+    """An estimate of the time of a Graph on NumPy, without the call itself."""
     return sum(map(_numpy_ns, graph.equations))
 
 

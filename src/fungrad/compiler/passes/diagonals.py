@@ -1,8 +1,9 @@
-"""Matrices that are zero but for diagonals, as a basis stays in elementwise code, and what writes
-equations on their values, or writes them out as arrays.
+"""Matrices that are zero except on some diagonals: the form of a Jacobian's basis inside
+elementwise code. `DiagonalWriter` writes equations on the diagonals, or the whole matrix where that
+is needed.
 
-The elements of a diagonal stand a constant number of rows and of columns apart: those of the main
-diagonal, of another, of a piece or of every other element of one.
+The elements of a diagonal are a constant number of rows and columns apart: the main diagonal,
+another one, a piece, or every n-th element of one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Shape = tuple[int, ...]
 
 
 class Steps(Record):
-    """The numbers start, start + step, ... of which there are `length`."""
+    """The numbers start, start + step, ...; there are `length` of them."""
 
     start: int
     step: int
@@ -48,12 +49,12 @@ class Steps(Record):
 
 
 def _steps(start: int, step: int, length: int) -> Steps:
-    """The steps, of which a single one is written in one way."""
+    """Steps in one normal form: a single number has step 1."""
     return Steps(start, 1 if length == 1 else step, length)
 
 
 class Diagonal(Record):
-    """Where its elements stand: their rows and columns, counted in C order on each side."""
+    """The places of a diagonal's elements: row and column of each, in C order on both sides."""
 
     rows: Steps
     columns: Steps
@@ -63,19 +64,19 @@ class Diagonal(Record):
         return self.columns if side else self.rows
 
     def flat(self, columns: int) -> Steps:
-        """Where it stands in the flat matrix of so many columns."""
+        """The places in the flattened matrix with this number of columns."""
         (row, down, count), (column, right, _) = self
         return Steps(row * columns + column, down * columns + right, count)
 
     def moved(self, side: int, steps: Steps) -> Diagonal:
-        """The diagonal in a larger matrix, of which this one's rows (or columns) are some."""
+        """The diagonal in a larger matrix that has these rows (or columns) among its own."""
         start, step, count = self.side(side)
         new = _steps(steps.start + steps.step * start, steps.step * step, count)
         return Diagonal(self.rows, new) if side else Diagonal(new, self.columns)
 
     def cut(self, side: int, steps: Steps) -> tuple[Diagonal, Steps] | None:
-        """The part of it in some rows (or columns), and which of its elements that is; None where
-        it is nowhere in them.
+        """The part in some of the rows (or columns), and which elements it has; None where it is
+        empty.
         """
         start, step, count = self.side(side)
         places = start + step * np.arange(count) - steps.start
@@ -91,13 +92,13 @@ class Diagonal(Record):
         return (Diagonal(other, new) if side else Diagonal(new, other)), kept
 
     def turned(self) -> Diagonal:
-        """The diagonal in the transposed matrix."""
+        """The diagonal of the transposed matrix."""
         return Diagonal(self.columns, self.rows)
 
 
 class Diagonals(Record):
-    """An array whose first axes are rows, and the others columns, with diagonals of values; a value
-    is a vector, or one number for the whole diagonal. Values of diagonals that cross are added.
+    """An array whose first axes are rows and whose others are columns, given by the values on its
+    diagonals: a vector, or one number for the whole diagonal. Where diagonals cross, values add up.
     """
 
     shape: Shape
@@ -169,11 +170,11 @@ def steps_of(lengths: Sequence[int], entries: Sequence[Any]) -> Steps | None:
 # --- writing --------------------------------------------------------------------------------------
 
 Found = Diagonals | Atom | None
-"""What a rule gives: diagonals, an array, or None where diagonals have to be written out first."""
+"""The result of a rule: diagonals, an array, or None where the diagonals must be arrays first."""
 
 
 class DiagonalWriter:
-    """The equations of a new Graph; `diagonals` are the values that have not been written out."""
+    """Writes the equations of a new Graph; `diagonals` holds values that are no arrays yet."""
 
     def __init__(self, graph: Graph) -> None:
         self.writer = Writer(graph, lambda primitive: ())
@@ -184,7 +185,7 @@ class DiagonalWriter:
     # --- writing ----------------------------------------------------------------------------------
 
     def add(self, primitive: Any, *inputs: Atom, **params: Any) -> Atom:
-        """What a primitive gives, written in the place of the equation in hand (`like`)."""
+        """The output of a primitive, written with the source line of `like`."""
         return self.writer.add(self.like, primitive, *inputs, **params)
 
     def written(self, atom: Atom) -> Atom:

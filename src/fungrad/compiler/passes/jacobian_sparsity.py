@@ -50,7 +50,7 @@ Entries = Sequence[Any]
 
 
 def thinned(graph: Graph) -> Graph:
-    """The Graph with diagonals in place of the matrices that they make up."""
+    """The Graph with matrices of diagonals replaced by the diagonals."""
     if not any(equation.primitive is basis for equation in graph.equations):
         return graph
     writer = DiagonalWriter(graph)
@@ -256,7 +256,7 @@ def _transpose(
 def _cut(
     writer: DiagonalWriter, diagonals: Diagonals, shape: tuple[int, ...], entries: Entries
 ) -> Diagonals | None:
-    """What slices and integers, one for each axis, read of diagonals, in the shape of that."""
+    """The diagonals that slices and integers, one for each axis, read, in the result's shape."""
     split = diagonals.split
     sides = [
         steps_of(part, some)
@@ -304,7 +304,7 @@ def _placed(diagonals: Diagonals, shape: tuple[int, ...], entries: Entries) -> D
 
 
 def _entries(index: Index, ndim: int) -> Entries:
-    """What an index without arrays says of each axis."""
+    """The entries of an index without arrays, one for each axis."""
     return [entry for entry in expanded(index, ndim) if entry is not None]
 
 

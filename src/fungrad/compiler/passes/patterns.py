@@ -25,7 +25,7 @@ Names = dict[str, Any]
 
 
 class Writer(Protocol):
-    """What patterns ask of what writes the Graph, and keeps count of the uses of values."""
+    """What patterns ask of the writer of a Graph, which counts the uses of values."""
 
     def definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None: ...
     def is_single_use(self, atom: Atom) -> bool: ...
@@ -48,7 +48,7 @@ class Number(Record):
 
 
 class Made(Record):
-    """What one of some primitives makes of operands; of any, where none are given.
+    """An output of one of some primitives, with these operands (any, if none are given).
 
     `once` says that nothing else may read it; `name` is what its equation is called.
     """
@@ -63,13 +63,13 @@ Pattern = Value | Number | Made
 
 
 def made(primitives: Any, *operands: Pattern, name: str = "") -> Made:
-    """A value that one of the primitives makes."""
+    """A value that one of the primitives computes."""
     several = primitives if isinstance(primitives, tuple) else (primitives,)
     return Made(several, operands, False, name)
 
 
 def once(primitives: Any, *operands: Pattern, name: str = "") -> Made:
-    """The same of a value that nothing else reads."""
+    """The same, where nothing else reads the value."""
     return made(primitives, *operands, name=name)._replace(once=True)
 
 
@@ -120,7 +120,7 @@ Waiting = tuple[tuple[Pattern, Atom], ...]
 
 
 def _matches(writer: Writer, waiting: Waiting, names: Names) -> Iterator[Names]:
-    """What names stand for, for each way in which values match their patterns."""
+    """The values of the names, for each way in which values match their patterns."""
     if not waiting:
         yield names
         return
@@ -147,7 +147,7 @@ def _matches(writer: Writer, waiting: Waiting, names: Names) -> Iterator[Names]:
 def _operands(
     writer: Writer, pattern: Made, equation: Equation, rest: Waiting, names: Names
 ) -> Iterator[Names]:
-    """The same of the operands of an equation, in both orders where these are as good."""
+    """The same for the operands of an equation, in both orders if it is commutative."""
     if pattern.name:
         names = {**names, pattern.name: equation}
     operands, inputs = pattern.operands, equation.inputs

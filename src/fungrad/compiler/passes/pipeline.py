@@ -74,7 +74,7 @@ class _Calls(Expansion):
 
 
 def _called(equation: Equation) -> tuple[Any, ...]:
-    """What tells a call apart from others: the Graph and its arguments."""
+    """The key of a call: its Graph and its arguments."""
     arguments = [
         id(a) if isinstance(a, Variable) else (a.type, repr(a.value)) for a in equation.inputs
     ]
@@ -94,8 +94,8 @@ def _expanded_size(graph: Graph) -> int:
 
 
 def expand(graph: Graph) -> Graph:
-    """Puts what `eval` does in the place of the primitives that are declared `inline`: a compiled
-    program, which asks for no derivatives of them any more, has their parts to fuse and to write.
+    """Replaces primitives declared `inline` by the operations of their `eval`. A compiled program
+    takes no derivatives any more, so that it can fuse and write them.
     """
     if not any(e.primitive.inline for e in graph.equations):
         return graph
@@ -123,7 +123,7 @@ def expand(graph: Graph) -> Graph:
 
 
 def _inside(equation: Equation) -> Graph | None:
-    """The Graph of what a primitive's `eval` does; None where its types would be others."""
+    """The Graph of a primitive's `eval`; None where its types would differ."""
     primitive: Any = equation.primitive
     types = [atom.type for atom in equation.inputs]
 
@@ -149,7 +149,7 @@ def _is_stop(equation: Equation) -> bool:
 
 
 def fold(graph: Graph) -> Graph:
-    """Computes now what constants alone determine, if it is small and no number goes wrong.
+    """Constant folding: evaluates small equations of constants, unless they raise or warn.
 
     Without it the Hessian of Rosenbrock's function of 100 numbers takes 1.26 times the time.
     """
@@ -183,7 +183,9 @@ def _foldable(equation: Equation) -> bool:
 
 
 def _computed(equation: Equation, given: list[Any]) -> Any:
-    """The value of an equation; None where the run shall find it: what raises there, or warns."""
+    """The value of an equation; None if evaluation raises or warns, which has to happen at run
+    time.
+    """
     with np.errstate(all="raise"):
         try:
             return computed_now(equation, given)
@@ -216,7 +218,7 @@ thinned = _of(
 
 
 def lighten(graph: Graph) -> Graph:
-    """Drops what loops need not carry, and computes before them what does not change in them."""
+    """Drops unused carries of loops and hoists what does not change in them."""
 
     def body_passes(body: Graph) -> Graph:
         body = simplified(thinned(erase_stops(expand(inline(body)))))

@@ -1,7 +1,5 @@
-"""The drivers of passes along a Graph: one replaces equations, one simplifies by rules and
-shares what is equal.
-
-Know the IR.
+"""The drivers of passes over a Graph: one replaces equations, one applies rules and shares equal
+equations.
 """
 
 from __future__ import annotations
@@ -43,8 +41,8 @@ def exchanged(inputs: tuple[Atom, ...], position: int, atom: Atom) -> tuple[Atom
 
 
 def doubles(*atoms: Atom) -> bool:
-    """Whether values are doubles, or complex numbers of those: numbers of fewer bits overflow, and
-    vanish, too easily on the way to a product that does neither.
+    """Whether values are float64 or complex128: intermediate products of fewer bits overflow, or
+    underflow, where the result does not.
     """
     return all(atom.type.dtype.char in "dD" for atom in atoms)
 
@@ -77,7 +75,7 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
 
 
 class Writer:
-    """Writes the equations of a simplified Graph one after the other, and knows what made a value.
+    """Writes the equations of a simplified Graph in order, and knows what defines each value.
 
     Each equation is simplified as it is written, those that rules write too, and what was computed
     before is not computed again.
@@ -109,15 +107,17 @@ class Writer:
     # --- what made a value, and how often it is read ----------------------------------------------
 
     def definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
-        """The equation that made a value, if it applied one of the primitives, or any of all."""
+        """The equation that defines a value, if its primitive is one of these (any, if none are
+        given).
+        """
         equation = self._made.get(id(atom))
         if equation is None or (primitives and equation.primitive not in primitives):
             return None
         return equation
 
     def sole_use_definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
-        """The same, where the equation to be rewritten, or what goes with it, is all that reads the
-        value: it is taken as gone, unless the rule does not hold or reads it again.
+        """The same, if the equation being rewritten, or one removed with it, is the only user of
+        the value. The definition counts as removed, unless the rule fails or reads the value again.
         """
         equation = self.definition(atom, *primitives)
         if equation is None or not self.is_single_use(atom):
@@ -126,22 +126,22 @@ class Writer:
         return equation
 
     def is_single_use(self, atom: Atom) -> bool:
-        """Whether nothing reads a value but the equation to be rewritten and what goes with it."""
+        """Whether only the equation being rewritten, and what is removed with it, reads a value."""
         return self._reads[id(atom)] <= 0
 
     def release(self, atom: Atom) -> None:
-        """Takes what made a value as gone, if nothing reads that any more."""
+        """Counts a value's definition as removed if nothing reads it any more."""
         if self._reads[id(atom)] <= 0 and id(atom) not in self._gone:
             self._gone[id(atom)] = equation = self._made[id(atom)]
             for read in equation.inputs:
                 self._reads[id(read)] -= 1
 
     def mark(self) -> int:
-        """How many equations are taken as gone: what `restore` goes back to."""
+        """The number of removed equations, for `restore`."""
         return len(self._gone)
 
     def restore(self, mark: int) -> None:
-        """Takes the equations as there that were taken as gone behind a mark."""
+        """Takes back the removals since a mark."""
         while len(self._gone) > mark:
             _, equation = self._gone.popitem()
             self._reads.update(id(atom) for atom in equation.inputs)
@@ -160,7 +160,7 @@ class Writer:
     # --- what is written --------------------------------------------------------------------------
 
     def add(self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Atom:
-        """What the primitive gives, written in the place of an equation with one output."""
+        """The output of a primitive, added with the source line of an equation."""
         for atom in inputs:
             self._use(atom)
         return self.write(applied(like, primitive, *inputs, **params))[0]
@@ -193,7 +193,7 @@ class Writer:
         return equation.outputs
 
     def _rules_for(self, equation: Equation) -> tuple[Rule, ...]:
-        """The rules that may hold for an equation, by what has made its inputs."""
+        """The rules that may match an equation, by the definitions of its inputs."""
         made = self._made
         makers: list[Any] = []
         for atom in equation.inputs:
@@ -233,8 +233,8 @@ def _equal_constants(graph: Graph) -> Renaming:
 
 
 def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph:
-    """The Graph with all rules applied along its equations, and equal ones computed once (common
-    subexpressions); what becomes unread is left behind.
+    """The Graph with rules applied to its equations, and common subexpressions computed once.
+    Equations that nothing reads any more stay.
     """
     writer = Writer(graph, rules)
     names = _equal_constants(graph)

@@ -76,7 +76,7 @@ class Chain:
 
     def __init__(self, root: Atom | None, shape: tuple[int, ...], dtype: Any, at: Places) -> None:
         self.root = root
-        """What the first one writes into, None for zeros."""
+        """The array that the first link writes into; None for zeros."""
         self.shape, self.dtype = shape, dtype
         self.lead, self.axes = at.lead, at.axes
         self.named = shape[at.lead : at.lead + at.axes]
@@ -110,7 +110,7 @@ class Chain:
 
 
 class Member(Record):
-    """What a chain has made after so many links."""
+    """The array that a chain has made after so many links."""
 
     chain: Chain
     order: int
@@ -177,7 +177,7 @@ class _Forwarder:
             self.whole.update([id(atom) for atom in inputs if atom is not into])
 
     def _into(self, equation: Equation) -> Atom | None:
-        """What an equation that may be a link writes into."""
+        """The array that an equation writes into, if it may be a link."""
         primitive, inputs = equation.primitive, equation.inputs
         if primitive is index_set or primitive is index_add:
             at = places_of(equation.params["index"], inputs[0].type.shape)
@@ -369,7 +369,7 @@ class _Forwarder:
         return x
 
     def _set(self, like: Equation, chain: Chain, values: Atom, *arrays: Atom, index: Index) -> Atom:
-        """What a chain started from, with values in some places."""
+        """The first array of a chain, with values in some places."""
         if chain.root is None:
             return self.make(like, scatter, values, *arrays, index=index, shape=chain.shape)
         return self.make(like, index_set, self.atom(chain.root), values, *arrays, index=index)
@@ -411,7 +411,7 @@ class _Forwarder:
         return variable
 
     def make(self, like: Equation, primitive: Any, *inputs: Atom, **params: Any) -> Atom:
-        """What a primitive gives, written once."""
+        """The output of a primitive; equal equations are written once."""
         equation = applied(like, primitive, *inputs, **params)
         key = key_of(equation)
         found = None if key is None else self.known.get(key)

@@ -111,7 +111,7 @@ def loose(writer: Writer, equation: Equation) -> bool:
 
 
 def with_zeros_added(writer: Writer, like: Equation, atom: Atom) -> Atom:
-    """What a value is after zeros were added to it: x + 0.0, or x where that is as good."""
+    """x + 0.0, or x where the sign of a zero does not differ."""
     if loose(writer, like) or unsigned(writer, atom):
         return atom
     return writer.add(like, add, atom, Literal(0.0))

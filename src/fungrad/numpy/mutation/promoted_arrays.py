@@ -151,7 +151,7 @@ class Lying:
 
 
 class _Strides:
-    """What NumPy makes a view of the memory of an array of."""
+    """An object of which NumPy makes a view of an array's memory, with any strides."""
 
     def __init__(self, base: Any, shape: Any, strides: Any, offset: int) -> None:
         size = base.itemsize

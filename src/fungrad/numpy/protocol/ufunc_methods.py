@@ -25,7 +25,7 @@ from fungrad.tracing.trace import NO_PARAMS, current, is_weak, registry, unsuppo
 
 
 def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
-    """What `ufunc.method(*inputs, **kwargs)` does where a traced value is among the arguments."""
+    """`ufunc.method(*inputs, **kwargs)` with a traced value among the arguments."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
     inputs = _prepared(inputs)

@@ -72,7 +72,7 @@ class RungeKutta:
     def coefficients(
         self, fun: Slope, t: Any, y: Any, new: Any, h: Any, slopes: Any
     ) -> Any:  # fmt: skip
-        """What `interpolated` needs of a step, a row for each power."""
+        """The coefficients of a step for `interpolated`, a row for each power."""
         return self.p.T @ slopes
 
     def interpolated(self, coefficients: Any, x: Any, h: Any, y: Any) -> Any:

@@ -35,7 +35,7 @@ from fungrad.tracing.trace import EVAL, current, typeof
 
 
 class ModeResult(NamedTuple):
-    """What `mode` gives: the most common values, and how often they occur."""
+    """The result of `mode`: the most common values, and how often they occur."""
 
     mode: Any
     count: Any

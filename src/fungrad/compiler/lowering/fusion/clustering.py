@@ -1,8 +1,8 @@
-"""Finds regions: equations over large arrays that are worth running by blocks of rows.
+"""Fusion clustering: which equations over large arrays run together, tile by tile.
 
-Every equation gets a level: those of regions odd ones, all others even ones, each at least as high
-as what it reads needs, so that what stands on one level needs nothing of a later one. The equations
-of one level that have the same number of rows are a region.
+Equations get ASAP levels: odd for fusable equations, even for others, each as low as its inputs
+allow. Equations of one odd level with the same number of rows are a cluster; the levels make the
+graph of clusters acyclic.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Key = tuple[int, int]
 
 
 class FusionCluster(Record):
-    """Equations done by rows, what they read from outside, and what is read of them.
+    """Fused equations, the values they read from outside, and those read from outside of them.
 
-    `forms` go with the equations; `slices` with the inputs: along which axis an input is read by
-    rows, None where it is read as a whole. `made` go with the outputs: the parts that each is the
-    sum of.
+    `forms` are the row accesses of the equations; `slices` gives for each input the axis that is
+    read tile by tile, None where the whole input is read; `made` gives for each output the slices
+    that it is the sum of.
     """
 
     length: int
@@ -71,7 +71,7 @@ class FusionCluster(Record):
 
 
 class _Finder:
-    """The level of each value, and the rows of those that regions make."""
+    """Assigns levels to values, and rows to those of clusters."""
 
     def __init__(self) -> None:
         self.level: dict[int, int] = {}
@@ -81,7 +81,7 @@ class _Finder:
         self.acted = 0
 
     def place(self, equation: Equation) -> None:
-        """Puts an equation into a region if it can be done by rows, else among the others."""
+        """Adds an equation to a cluster if it can run by rows, else to the other equations."""
         level = max([1, *(self._odd(atom) for atom in equation.inputs)])
         inside = {self.rows[id(a)][0] for a in equation.inputs if self._rows_at(a, level)}
         found = None
@@ -109,12 +109,12 @@ class _Finder:
         return id(atom) in self.rows and self.rows[id(atom)][0][0] == level
 
     def _odd(self, atom: Atom) -> int:
-        """The first odd level at which an atom can be read."""
+        """The first odd level at which an atom is available."""
         level = self.level.get(id(atom), 0)
         return level + (level % 2 == 0)
 
     def _agree(self, equation: Equation, found: RowAccess, key: Key) -> bool:
-        """Whether what the region makes is read along the axis along which it is made."""
+        """Whether the cluster reads its own values along the axis along which it computes them."""
         return all(
             self.rows[id(atom)][1] == axis
             for atom, axis in zip(equation.inputs, found.inputs, strict=True)
@@ -131,7 +131,7 @@ class _Finder:
 
 
 def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
-    """The form of an equation that begins a region, and the number of rows."""
+    """The row access of an equation that starts a cluster, and the number of rows."""
     if len(equation.outputs) != 1:
         return None, 0
     if elementwise(equation):
@@ -158,7 +158,7 @@ def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
 
 
 def _row_axis(shape: tuple[int, ...]) -> int | None:
-    """The axis whose entries are rows of a good size; the first one if there is none."""
+    """The axis whose entries are rows of a good size; the first axis if there is none."""
     long = [i for i, length in enumerate(shape) if length > 1]
     for i in long:
         if math.prod(shape[i + 1 :]) <= ROW and math.prod(shape[:i]) <= LEAD:
@@ -167,7 +167,7 @@ def _row_axis(shape: tuple[int, ...]) -> int | None:
 
 
 def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
-    """The equations in an order in which regions stand together; those of one equation are none."""
+    """Equations and clusters in an order of execution; a cluster of one equation is an equation."""
     values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
     values += [v for v, _ in graph.constants]
     types = {id(v.type): v.type for v in values}  # of most values it is that of another
@@ -229,7 +229,9 @@ def _region(
 def _made(
     length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
 ) -> tuple[list[Variable], list[list[Part]]]:
-    """The outputs of a region, and their parts; `absorbed` takes what is done with them."""
+    """The outputs of a cluster and their slices; `absorbed` receives the equations fused into
+    stores.
+    """
     mine = {id(equation) for equation, _ in members}
     axes = {
         id(equation.outputs[0]): how.output for equation, how in members if how.output != REDUCED

@@ -1,9 +1,9 @@
-"""Outputs of regions that are put together from parts.
+"""Outputs of clusters that are put together from slices.
 
-`scatter` makes a value a part of an array that is zero elsewhere, and each `index_add` behind it
-adds one more: what gradients of slices are. The region that makes the values writes them to their
-places itself, so that none is ever an array of its own: the gradient of Rosenbrock's function of a
-million numbers takes half the time and a fifth of the memory.
+`scatter` puts a value into an array of zeros, and each following `index_add` adds one more: this is
+the gradient of slicing. The cluster stores its values into the output directly, so that none is an
+array of its own: the gradient of Rosenbrock's function of a million numbers takes half the time and
+a fifth of the memory.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _only(readers: Sequence[Equation | None]) -> Equation | None:
 
 
 def _part(equation: Equation, axes: Mapping[int, int], length: int) -> Part | None:
-    """Where an equation puts a value, if that is a block of the output."""
+    """The slice of an output that an equation fills, if it is a block."""
     value: Any = equation.inputs[-1]
     (whole,) = equation.outputs
     shape = whole.type.shape
@@ -97,7 +97,7 @@ def reach(parts: Iterable[Part]) -> tuple[int, int]:
 
 
 def rows_of(part: Part) -> int:
-    """The axis of a part's value that has the rows."""
+    """The axis of a slice's value along which the rows lie."""
     if part.place is None:
         return part.axis
     return sum(isinstance(entry, slice) for entry in part.place[: part.axis])

@@ -1,9 +1,9 @@
-"""Writes the program of a cluster, which runs it tile by tile, so that intermediates stay in cache.
+"""Code generation of a cluster: a Python program that runs it tile by tile, so that intermediates
+stay in cache.
 
-It is Python source: for each block of rows one line an equation, ufuncs writing into buffers of one
-block that are used again as soon as their value is dead; a reduction over the rows is added up from
-block to block. Blocks are shared among threads. The numbers are those of the same equations
-unblocked, sums over the rows to rounding.
+A tile takes one line for each equation; ufuncs write into buffers of one tile, which are reused
+when their value is dead; reductions over the rows add up over tiles. Threads share the tiles. The
+numbers are those of the equations run one by one, reductions over rows to rounding.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ def _block(writer: Block) -> list[str]:
 
 
 class _Outputs:
-    """The lines about outputs: before all blocks, in each, and after all.
+    """The lines that handle outputs: before all tiles, in each, and after all.
 
-    What the first block of a thread adds to rows that the thread before also adds to goes to an
-    array of its own, an edge, which is added in the end: threads neither wait for each other nor
-    race, and the numbers do not depend on who comes first.
+    Where the slices of two threads overlap, the first tile of a thread adds to an array of its own,
+    an edge, which is added at the end: threads need not wait for each other, and the numbers do not
+    depend on their order.
     """
 
     def __init__(self, writer: Block) -> None:

@@ -1,8 +1,8 @@
-"""Which equations can be done row by row, and where the rows of their result lie.
+"""Row access: which equations can run row by row, and along which axis of the result rows lie.
 
-A value has rows along one of its axes. An equation keeps them if each row of its output needs the
-same rows of its inputs alone, and inputs without rows as a whole; a reduction over the rows ends
-them. Joins and `unstack` inside of clusters make bundle adjustment 3 times as fast, reads by number
+Rows lie along one axis of a value. An equation keeps them if each row of its output needs only the
+same rows of its inputs, and inputs without rows as a whole; a reduction over the rows ends them.
+Joins and `unstack` inside of clusters make bundle adjustment 3 times as fast, gathers by row number
 1.4 times.
 """
 
@@ -37,7 +37,7 @@ REDUCED = -1
 
 
 class RowAccess(Record):
-    """The axis of the rows of each input (None: it is read as a whole), and that of the output."""
+    """The row axis of each input (None: it is read as a whole), and that of the output."""
 
     inputs: tuple[int | None, ...]
     output: int
@@ -48,7 +48,7 @@ PARTS = 32
 
 
 def gathers(equation: Equation) -> bool:
-    """Whether an equation reads rows by their numbers, no more elements than it gives."""
+    """Whether an equation gathers rows by number, and reads no more elements than it returns."""
     if equation.primitive is not getitem:
         return False
     x, *at = [atom.type for atom in equation.inputs]
@@ -57,18 +57,18 @@ def gathers(equation: Equation) -> bool:
 
 
 def joins(equation: Equation) -> bool:
-    """Whether an equation puts few arrays together."""
+    """Whether an equation joins few arrays."""
     few = equation.primitive in (stack, concatenate) and len(equation.inputs) <= PARTS
     return few and not any(isinstance(atom, Literal) for atom in equation.inputs)
 
 
 def moves(equation: Equation) -> bool:
-    """Whether an equation moves elements about, by rows, and computes nothing."""
+    """Whether an equation moves rows and computes nothing."""
     return gathers(equation) or joins(equation)
 
 
 def axis_by_number(equation: Equation) -> int:
-    """The axis whose entries are read or written by number."""
+    """The axis along which rows are gathered or scattered."""
     return expanded(equation.params["index"], equation.inputs[0].type.ndim).index(ARRAY)
 
 
@@ -81,7 +81,8 @@ def _by_number(equation: Equation, shape: Sequence[int], at: Sequence[Any]) -> i
 
 
 def moved_form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
-    """How an equation is done by rows, None where it is none of these, or its rows lie otherwise.
+    """The row access of an equation that moves elements; None where it has none, or rows lie
+    otherwise.
 
     Args:
       equation: the equation.
@@ -99,7 +100,7 @@ def moved_form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | No
 
 
 def taken(x: Any, at: Any, axis: int, order: Sequence[int], out: Any) -> None:
-    """Writes the entries of x at some numbers along an axis; `order` is that of axes in memory."""
+    """Gathers rows of x along an axis; `order` is that of its axes in memory."""
     x.transpose(order).take(at, order.index(axis), out.transpose(order))
 
 
@@ -116,7 +117,9 @@ def part_indices(equation: Equation) -> list[tuple[Any, ...]]:
 
 
 def taken_apart(graph: Graph, size: int) -> list[Equation]:
-    """The equations, with one for each part where an array of this size at least is taken apart."""
+    """The equations, with large arrays of at least this size unstacked by an equation for each
+    part.
+    """
     found: list[Equation] = []
     for equation in graph.equations:
         parts = equation.outputs
@@ -146,7 +149,7 @@ PRODUCT = 128
 
 
 def elementwise(equation: Equation) -> bool:
-    """Whether each element of the output needs the elements at its place alone."""
+    """Whether each element of the output depends on the elements at its place alone."""
     primitive: Any = equation.primitive
     if primitive in CASTS:
         kinds = equation.inputs[0].type.dtype.kind + equation.outputs[0].type.dtype.kind
@@ -157,7 +160,7 @@ def elementwise(equation: Equation) -> bool:
 
 
 def form(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:
-    """How an equation is done by rows of which there are `length`, if it can be.
+    """The row access of an equation with `length` rows; None where it has none.
 
     Args:
       equation: the equation.
@@ -196,15 +199,15 @@ def multiplies(equation: Equation) -> bool:
 
 
 def matrix_first(equation: Equation, both: Sequence[Any]) -> Sequence[Any]:
-    """What belongs to the factors of a product, a matrix before a vector: which of them is the
-    first makes no difference.
+    """The factors' entries with the matrix of a matrix-vector product first: their order does not
+    matter.
     """
     return both[::-1] if equation.inputs[0].type.ndim == 1 else both
 
 
 def product(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
-    """How a product of matrices is done by rows: those of the first times the whole second, or a
-    sum over the rows of both.
+    """The row access of a matrix product: rows of the first factor times the whole second, or a sum
+    over the rows of both.
     """
     x, y = matrix_first(equation, [atom.type for atom in equation.inputs])
     contract, batch = equation.params["contract"], equation.params["batch"]
@@ -230,7 +233,7 @@ def product(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
 
 
 def _light(rows: int, read: int, written: int) -> bool:
-    """Whether a product joins regions, by how many rows it has, and their elements on each side."""
+    """Whether a product may join clusters, by its rows and their elements on each side."""
     most = SHARED_LIGHT if rows * read * written >= TERMS else LIGHT
     alone = single_blas() or (single_in_regions() and num_threads() > 1)
     return alone or read * written <= most * (read + written)
@@ -252,9 +255,7 @@ def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) ->
 
 
 def axis_of(shape: tuple[int, ...], output: tuple[int, ...], place: int) -> int | None:
-    """The axis of an operand that NumPy broadcasts against an axis of the output, if it is as
-    long.
-    """
+    """The operand's axis that broadcasts against an axis of the output, if of equal length."""
     axis = place - (len(output) - len(shape))
     return axis if axis >= 0 and shape[axis] == output[place] else None
 
@@ -273,7 +274,7 @@ def _broadcast(equation: Equation, axis: int) -> int:
 
 
 def _read(equation: Equation, axis: int) -> int | None:
-    """The rows after an index that takes all of them."""
+    """The row axis behind an index that takes all rows."""
     at = after = 0
     for entry in expanded(equation.params["index"], equation.inputs[0].type.ndim):
         if entry is None:

@@ -1,9 +1,7 @@
-"""Equations of a region that kernels do: one alone, or a sine with its cosine.
+"""Code of one tile of a cluster: which buffer holds which value, and which kernel computes it.
 
-The body of a cluster's program, for one block: which buffer holds which value.
-
-One line an equation; ufuncs write into buffers of one block that are used again as soon as their
-value is dead.
+One line for each equation. Ufuncs write into buffers of one tile, which are reused when their value
+is dead. Hand-written kernels compute some equations, a sine together with its cosine.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ SINGLE = (logaddexp, hypot)
 
 
 def kernel(equation: Equation, paired: bool) -> Any:
-    """What does an equation in place of NumPy, or a sine with its cosine; None where NumPy does."""
+    """The kernel of an equation, or of a sine and its cosine; None where NumPy is called."""
     if setting() == "numpy":
         return None
     found: Any = KERNELS.get(equation.primitive)
@@ -78,8 +76,8 @@ def kernel(equation: Equation, paired: bool) -> Any:
 
 
 def sines_with_cosines(region: FusionCluster) -> dict[int, Equation]:
-    """For each sine or cosine that is done with the other one of its argument, by identity, that
-    other one, which comes later.
+    """Pairs of a sine and a cosine of one argument: the identity of the earlier to the later
+    equation.
     """
     found: dict[tuple[Any, int], Equation] = {}
     for equation in region.equations:
@@ -103,7 +101,7 @@ def sorted_pair(equation: Equation, partner: Equation) -> list[Variable]:
 
 
 class Block:
-    """The lines of the body, and where each value stands."""
+    """The lines of a tile's program, and the buffer of each value."""
 
     def __init__(self, region: FusionCluster, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
@@ -221,7 +219,7 @@ class Block:
             self.lines.append(f"{name} = {called}({', '.join(arguments)})")
 
     def _by_kernel(self, equation: Equation, how: RowAccess, arguments: list[str]) -> bool:
-        """Whether the output was written by a kernel of ours."""
+        """Writes the call of a kernel; whether there is one."""
         (variable,) = equation.outputs
         partner = self.pairs.get(id(equation))
         function = kernel(equation, partner is not None)
@@ -241,11 +239,11 @@ class Block:
         return True
 
     def target(self, variable: Variable, axis: int) -> str:
-        """Where a value is written: its output, or a buffer."""
+        """The memory that a value is written to: its output, or a buffer."""
         return self.direct.get(id(variable)) or self.buffers.own(variable, axis)
 
     def _hand_on(self, variable: Variable) -> None:
-        """Puts a value into the outputs that it was not written to."""
+        """Copies a value to further outputs that it belongs to."""
         place = self.place[id(variable)]
         for name, added in self.outputs.get(id(variable), ()):
             if added:
@@ -256,7 +254,7 @@ class Block:
                 self.lines.append(f"{copy}({name}, {place})")
 
     def _end(self, equation: Equation, text: str) -> None:
-        """Adds what `text` makes of a block to what it makes of others."""
+        """Reduces a tile and adds the result to that of other tiles."""
         ufunc = equation.primitive.reduces or np.add
         called = self.function(ufunc.__name__, ufunc)
         name = self.sums.setdefault(id(equation.outputs[0]), f"s{len(self.sums)}")
@@ -265,7 +263,7 @@ class Block:
         self.lines.append(f"{name} = r if {name} is None else {called}({name}, r{place})")
 
     def _join(self, equation: Equation, how: RowAccess, arguments: list[str]) -> None:
-        """Writes rows that are gathered by number, or put together from parts."""
+        """Writes rows that are gathered or joined."""
         (variable,) = equation.outputs
         target = self.place[id(variable)] = self.target(variable, how.output)
         if joins(equation):
@@ -278,7 +276,7 @@ class Block:
         self.lines.append(f"{called}({', '.join(arguments)}, {how.output}, {order}, {target})")
 
     def _reduced(self, equation: Equation, arguments: list[str]) -> str:
-        """The text of what an equation that ends the rows makes of a block."""
+        """The text of a reduction over the rows of a tile."""
         if multiplies(equation):
             return self._product(equation, arguments)
         if equation.primitive is dot_general:
@@ -301,7 +299,7 @@ class Block:
         return f"{self.function(called.__name__, called)}({x}, {y}{rest})"
 
     def _matrix(self, text: str, terms: int) -> str:
-        """The name of the second factor of the products of all blocks, of so many terms each."""
+        """The name of the second factor, arranged for sums of so many terms."""
         name = self.matrices.get(text)
         if name is None:
             name = self.matrices[text] = f"c{len(self.matrices)}"

@@ -40,7 +40,7 @@ SHARED = 2_000_000
 """The cost of a region from which on threads share it: 0.4 ms, of which to wake a thread, and the
 waits of two for each other, take half (measured on two cores)."""
 SLOW = 4
-"""What an element of a function costs, in elements that are added or multiplied."""
+"""The cost of an element of a function, in elements that are added or multiplied."""
 LINE = 8
 """Doubles in a line of the cache: blocks begin at one place of lines, and of pages."""
 WHOLE = 8
@@ -252,7 +252,7 @@ class Buffers:
         self._scratch: list[tuple[Kind, str]] = []
 
     def _kind(self, variable: Variable, axis: int) -> Kind:
-        """What buffers of a block of the variable's Type have in common: dtype, shape, axis."""
+        """The kind of buffer that holds a variable of this Type: dtype, shape, row axis."""
         shape = list(variable.type.shape)
         shape[axis] = self.step
         return variable.type.dtype, tuple(shape), axis

@@ -51,7 +51,7 @@ _NAMES = {
     "islice": itertools.islice, "Trail": Trail, "trail_of": trail_of, "as_trail": as_trail,
     "rows": rows,
 }  # fmt: skip
-"""What programs call, by the names that they use."""
+"""The globals of scalar programs."""
 _CASTS = {FLOAT: "float", INT: "int", BOOL: "bool"}
 _SCALARS = {FLOAT: "float64", INT: "int64", BOOL: "bool_"}
 

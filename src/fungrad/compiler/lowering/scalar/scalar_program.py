@@ -71,7 +71,7 @@ def _written(graph: Graph, instead: Program) -> Program:
 
 
 def _transfers(types: Sequence[Any]) -> float:
-    """What it costs to take arrays of some Types apart, or to put them together."""
+    """The cost of converting arrays of some Types to numbers, or back."""
     return COSTS.transfer * len(types) + COSTS.element * sum(int(t.size) for t in types)
 
 

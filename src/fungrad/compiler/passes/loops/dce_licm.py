@@ -1,11 +1,10 @@
-"""Loops carry no more than they need, and compute once what does not change in them.
+"""Dead code elimination and loop-invariant code motion for scans and while loops.
 
 Without it the value of an LSTM costs 1.54 times as much (calls and elements of `ablation`), and a
 batch of Newton iterations 1.40 times.
 
-A carry that reaches no output that is read is dropped, with the stacks and inputs that go with it;
-what a body computes of its constants alone stands before the loop, and is computed where the loop
-makes a step.
+A carry that reaches no output in use is dropped, with its stacks and inputs. What a body computes
+from constants alone moves before the loop, into a branch that runs only if the loop makes a step.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def _chosen(values: Sequence[Any], keep: Sequence[bool]) -> tuple[Any, ...]:
 
 
 def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
-    """The scan with what is read of it, after what it need not do in each step."""
+    """The scan with its unused outputs dropped, and the equations hoisted out of it."""
     params = equation.params
     body = _clean(params["body"], clean)
     constants, n = params["counts"]
@@ -112,9 +111,7 @@ def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
 def _while(
     equation: Equation, read: set[int], clean: Clean, held: list[tuple[Variable, Any]]
 ) -> list[Equation]:
-    """The loop with what is read of it, after what it need not do in each step; `held` gets the
-    constants that this reads.
-    """
+    """The loop without what is hoisted; `held` receives its new constants."""
     params = equation.params
     body = _clean(params["body"], clean)
     cond = params["cond"]
@@ -149,7 +146,7 @@ def _while(
 
 
 def _makes_a_step(cond: Graph, inputs: Sequence[Atom]) -> bool:
-    """Whether a condition is known to hold at first."""
+    """Whether the condition is known to hold at the start."""
     read = _subset(cond, _needed(cond, [True]), [True])
     known = [a for a, needed in zip(inputs, _needed(cond, [True]), strict=True) if needed]
     if any(map(effectful, read.equations)):
@@ -160,7 +157,7 @@ def _makes_a_step(cond: Graph, inputs: Sequence[Atom]) -> bool:
 
 
 def _guarded(loop: Equation, before: Sequence[Equation], init: Sequence[Atom]) -> list[Equation]:
-    """A while loop and what stands before it, in a branch that is taken where there is a step."""
+    """A while loop and the hoisted equations, in a branch that runs if there is a step."""
     made = {id(v) for e in before for v in e.outputs}
     operands = {
         id(a): a for e in (*before, loop) for a in e.inputs
@@ -185,7 +182,7 @@ def _guarded(loop: Equation, before: Sequence[Equation], init: Sequence[Atom]) -
 def _hoisted(
     body: Graph, given: Sequence[Atom], constants: int
 ) -> tuple[Graph, tuple[Variable, ...], list[Equation]]:
-    """The body without what its constants determine, new constants, and the equations of those."""
+    """The body without the hoisted equations, its new constants, and those equations."""
     fixed = {id(v) for v in body.inputs[:constants]} | {id(v) for v, _ in body.constants}
     outside: Renaming = {id(v): a for v, a in zip(body.inputs, given, strict=False)}
     held = {id(v) for v, _ in body.constants}
@@ -210,7 +207,7 @@ def _hoisted(
 
 
 def _worth_moving(equation: Equation, held: set[int]) -> bool:
-    """Whether an equation reads something from outside, and makes no array larger than that."""
+    """Whether an equation reads a value from outside and makes no array larger than that."""
     if not equation.inputs or any(id(a) in held for a in equation.inputs) or effectful(equation):
         return False
     largest = max(atom.type.size for atom in equation.inputs)

@@ -1,10 +1,9 @@
-"""What need not be done in each step of a scan leaves it: one large operation does the work of
-many small ones.
+"""Loop fission: moves work out of a scan, where one large operation does what many small ones did.
 
-A sum of products that a scan carries is one product of the stacks behind it, as in backpropagation
-through time by hand. Of small arrays, what a body computes of its xs stands before the loop. Sums
-of cotangents are regrouped, and equal to rounding; those of the program only where that is asked
-for.
+A carried sum of products becomes one product of stacks behind the loop, as in backpropagation
+through time by hand. With small arrays, equations that depend on xs alone move before it. Sums of
+cotangents are regrouped, equal to rounding; the program's own sums only where `reassociate` allows
+it.
 
 Without what leaves before the loop a Kalman filter's gradient takes 1.40 times the time
 (reassociated: 2.6), without sums of products behind it 1.55 times, and the gradient of an LSTM of
@@ -30,7 +29,7 @@ from fungrad.support.lazy import Record
 
 
 def stacked(graph: Graph) -> Graph:
-    """The Graph with what its scans need not do in each step before and behind them."""
+    """The Graph with the equations that need not run in each step moved out of its scans."""
     if not any(e.primitive is scan for e in graph.equations):
         return graph
     regroup = regrouping(graph)
@@ -56,7 +55,7 @@ def stacked(graph: Graph) -> Graph:
 
 
 def _sum_behind(loop: Loop, regroup: bool) -> None:
-    """Sums of products that a scan carries, and sums of what it stacks anyway."""
+    """Moves carried sums of products, and sums of what is stacked anyway, behind the loop."""
     made, reads = loop.made(), loop.reads()
     kept: list[Any] = []
     later: list[tuple[Any, Variable]] = []
@@ -82,7 +81,7 @@ def _sum_behind(loop: Loop, regroup: bool) -> None:
 
 
 def _product(loop: Loop, equation: Equation) -> bool:
-    """Whether an equation is a product of what steps make, of which there may be stacks."""
+    """Whether an equation is a product of loop-variant values that may be stacked."""
     if equation.primitive is not dot_general or equation.params["batch"][0]:
         return False
     fixed = loop.given(xs=False)
@@ -101,9 +100,8 @@ def _product(loop: Loop, equation: Equation) -> bool:
 def added(
     item: Any, made: dict[int, Equation], reads: Counter[int], regroup: bool
 ) -> Variable | None:
-    """What each step adds to a carry that nothing else reads, if it may be added in another order:
-    a sum that reverse mode carries may, of cotangents of what all steps read; one that the program
-    carries is regrouped only where that is asked for.
+    """The term that each step adds to a carry that nothing else reads, if the order of the sum may
+    change: always for cotangents that reverse mode sums, else where `reassociate` allows it.
     """
     carry, _, output, _ = item
     equation = made.get(id(output))
@@ -123,7 +121,7 @@ def added(
 
 
 def move_before(loop: Loop) -> None:
-    """Computes before the loop what its xs determine."""
+    """Hoists equations that depend on xs and invariants only: they run once, for all steps."""
     fixed = loop.given(xs=False)
     known = fixed | {id(v) for v, _ in loop.xs}
     moved: list[Equation] = []
@@ -153,8 +151,8 @@ def move_before(loop: Loop) -> None:
 def _moved_back(
     loop: Loop, moved: list[Equation], again: set[int], fixed: set[int]
 ) -> tuple[list[Equation], list[Variable]]:
-    """The equations that can stand before the loop, and the values that cross: the last ones stay
-    where more would cross than may.
+    """The equations to hoist and the values that cross into the loop. The last equations stay in
+    the loop where too many values would cross.
     """
     gone = {id(e) for e in moved} - again
     ends = {id(c[2]) for c in loop.carry} | {id(v) for v, _ in loop.ys}
@@ -182,7 +180,7 @@ def _moved_back(
 
 
 def _hand_on(loop: Loop, known: dict[int, Atom]) -> None:
-    """What the loop would only pass on from its xs to its ys, it does not see."""
+    """Takes out of the loop what it would only copy from xs to ys."""
     for inner, outer in loop.ys:
         if id(inner) in known:
             loop.names[id(outer)] = known[id(inner)]
@@ -190,7 +188,7 @@ def _hand_on(loop: Loop, known: dict[int, Atom]) -> None:
 
 
 def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool:
-    """Whether stacks may be made: they are few, or not more than those that are there."""
+    """Whether new stacks may be made: few, or not more than there are."""
     size: int = loop.length * sum(v.type.size for v in made)
     return size <= max(costs.free_stack, sum(a.type.size for a in given))
 
@@ -202,16 +200,17 @@ _PRODUCTS, _SUMS = (mul, div, neg), (add, sub)
 
 
 class _Chain(Record):
-    """A value that the loop makes, and its operations in turn: a primitive, the known operand."""
+    """A loop-variant value and the operations on it: (primitive, invariant operand) each."""
 
     root: Atom
     links: tuple[tuple[Any, Atom | None], ...]
 
 
 def associated(loop: Loop) -> None:
-    """Puts together what is known of chains of products, and of sums: h * a / b * c, of which h is
-    made in the loop, is h * (a / b * c). Equal in exact arithmetic; of doubles, where it is asked
-    for. Gains 1.39 on the gradient of the LSTM of one sequence (`ablation`, "chains").
+    """Reassociates products and sums so that invariant operands meet first: h * a / b * c, with h
+    made in the loop, becomes h * (a / b * c). Equal in exact arithmetic; for doubles, where
+    `reassociate` allows it. Gains 1.39 on the gradient of the LSTM of one sequence (`ablation`,
+    "chains").
     """
     known = loop.given()
     chains: dict[tuple[int, bool], _Chain] = {}
@@ -242,7 +241,7 @@ def associated(loop: Loop) -> None:
 
 
 def _link(equation: Equation, known: set[int]) -> tuple[Atom, Atom | None] | None:
-    """What an equation reads of the loop, and what is known; None where it is not of that kind."""
+    """The loop-variant and the invariant operand of an equation; None for other equations."""
     (output,) = equation.outputs
     if not output.type.shape or not doubles(output):
         return None
@@ -266,7 +265,7 @@ def _is(atom: Atom, known: set[int]) -> bool:
 def _together(
     like: Equation, links: tuple[tuple[Any, Atom | None], ...], seen: dict[Hashable, Atom]
 ) -> tuple[list[Equation], Atom]:
-    """The new equations of what is known of a chain, and what they make."""
+    """The equations that combine a chain's invariant operands, and their results."""
     straight = mul if links[0][0] in _PRODUCTS else add
     made: list[Equation] = []
 

@@ -1,4 +1,4 @@
-"""A scan that is taken apart: its body's equations, what stands before it and behind it."""
+"""A scan taken apart into the equations of its body, those before it and those behind it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fungrad.retracing.graph_transforms import batch, effectful, pruned
 
 
 class Loop:
-    """A scan: pairs of what its body and what the Graph around it call the same."""
+    """A scan under rewriting: pairs of a variable of the body and its counterpart around it."""
 
     def __init__(self, equation: Equation) -> None:
         params = equation.params
@@ -42,7 +42,7 @@ class Loop:
                 equation.outputs, strict=False,
             )
         )  # fmt: skip
-        """What a step finds, what the first one finds, what a step leaves, what the last does."""
+        """A carry in four places: before a step, before the first, after a step, after the last."""
         self.xs = list(zip(body.inputs[at:], equation.inputs[at:], strict=True))
         self.ys = list(zip(body.outputs[n:], equation.outputs[n:], strict=True))
         self.equations = list(body.equations)
@@ -84,11 +84,11 @@ class Loop:
         self.equations = kept[::-1]
 
     def made(self) -> dict[int, Equation]:
-        """What made each value of the body."""
+        """The equation of each value of the body."""
         return {id(v): e for e in self.equations for v in e.outputs}
 
     def reads(self) -> Counter[int]:
-        """How often each value of the body is read, there or by what it hands on."""
+        """How often each value of the body is read, as an operand or an output."""
         reads = Counter(id(a) for e in self.equations for a in e.inputs)
         reads.update(id(c[2]) for c in self.carry)
         reads.update(id(v) for v, _ in self.ys)
@@ -97,20 +97,20 @@ class Loop:
     # --- what is known ------------------------------------------------------------------------
 
     def given(self, xs: bool = True) -> set[int]:
-        """What a step is given to read beside the carries, by identity: with its xs, or without."""
+        """The ids of a step's invariant inputs; with its xs, or without."""
         found = (*self.consts, *self.body.constants, *(self.xs if xs else ()))
         return {id(v) for v, _ in found}
 
     def fixed(self) -> Renaming:
-        """What each step finds the same, by what the Graph around calls it."""
+        """The invariant inputs: name in the body to name around it."""
         return {id(v): a for v, a in self.consts}
 
     def stacks(self) -> Renaming:
-        """Of what each step has its own, the stacks."""
+        """The stacked inputs: name in the body to stack around it."""
         return {id(v): a for v, a in (*self.ys, *self.xs) if isinstance(v, Variable)}
 
     def stack(self, value: Atom) -> Atom:
-        """The stack of a value of the body, which the loop makes if there is none."""
+        """The stack of a value of the body; the loop stacks it if it did not yet."""
         for inner, outer in (*self.xs, *self.ys):
             if inner is value:
                 return outer
@@ -126,9 +126,9 @@ class Loop:
         inputs: tuple[Atom, ...],
         **params: Any,
     ) -> None:
-        """Writes behind the loop what a carry is at its end: what it began with, and a sum.
+        """Writes the final value of a carry behind the loop: its initial value plus a sum.
 
-        It has the line of the equation of the term, where there is one, and not the scan's.
+        The sum has the source line of the term where that is known, not the scan's.
         """
         _, start, _, output = item
         like = term or self.equation
@@ -142,9 +142,10 @@ class Loop:
     def for_all_steps(
         self, equations: Sequence[Equation], wanted: Sequence[Variable]
     ) -> tuple[list[Equation], list[Atom]]:
-        """Equations of the body for all steps at once, and the stacks of what is wanted of them.
+        """Vectorises equations of the body over all steps, and gives the stacks of the wanted
+        values.
 
-        What they read is known around the body, or a constant of it.
+        Their operands are known outside of the body, or constants of it.
         """
         fixed, stacks = self.fixed(), self.stacks()
         made = {id(v) for e in equations for v in e.outputs} | {
@@ -170,8 +171,8 @@ def computed(
     given: Callable[[Atom], bool],
     allowed: Callable[[Equation], bool],
 ) -> list[Equation] | None:
-    """The equations that make values of what is given, in their order; None where some of those
-    are not allowed.
+    """The equations, in order, that compute some values from given ones; None where one of those is
+    not allowed.
     """
     found: dict[int, Equation] = {}
     waiting = [*reversed(wanted)]
@@ -191,7 +192,7 @@ def computed(
 
 
 def small(equation: Equation) -> bool:
-    """Whether calling NumPy costs more than what an equation computes."""
+    """Whether the call of NumPy costs more than the work of an equation."""
     return all(a.type.size <= costs.small_array for a in (*equation.inputs, *equation.outputs))
 
 
@@ -204,7 +205,7 @@ def movable(equation: Equation) -> bool:
 
 
 def on_numbers(body: Graph) -> bool:
-    """Whether a body is so small that Python's numbers do it faster than arrays."""
+    """Whether a body is so small that it runs faster as Python on numbers."""
     numbers, arrays = 0.0, float(costs.scan_step)
     for equation in body.equations:
         primitive: Any = equation.primitive

@@ -1,9 +1,7 @@
-"""A scan leaves few stacks to another that reads them, as the way back of a gradient does.
+"""Fewer stacks between two scans, such as the forward and the backward scan of a gradient.
 
-It gains memory, not time: fewer stacks cross between the two.
-
-What only the second needs, and what it can have of other stacks by a little arithmetic, it computes
-itself.
+It saves memory, not time: what only the second scan needs, and what it can compute cheaply from
+other stacks, it computes itself.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ def lighter(graph: Graph) -> Graph:
 
 
 def _alike(first: Equation, later: Equation) -> bool:
-    """Whether two equations are scans of as many steps, on arrays."""
+    """Whether two equations are scans of the same length, on arrays."""
     if first.primitive is not scan or first.params["length"] != later.params["length"]:
         return False
     return not any(on_numbers(e.params["body"]) for e in (first, later))
@@ -63,7 +61,7 @@ class _Pair:
             (v, o) for v, o in self.ys
             if isinstance(v, Variable) and 0 < count[id(o)] == reads[id(o)]
         ]  # fmt: skip
-        """What the second alone reads."""
+        """The values that only the second scan reads."""
         gone = {id(o) for _, o in self.left}
         self.consts: Renaming = {id(v): a for v, a in zip(inner.consts, outer.consts, strict=True)}
         self.known: Renaming = {id(v): o for v, o in self.ys if id(o) not in gone}
@@ -74,7 +72,7 @@ class _Pair:
         )
 
     def _core(self, ends: list[Atom]) -> set[int]:
-        """The values that the first scan needs for itself."""
+        """The values that the first scan itself needs."""
         needed = set(map(id, ends))
         for equation in reversed(self.body.equations):
             if effectful(equation) or any(id(v) in needed for v in equation.outputs):
@@ -148,7 +146,7 @@ class _Pair:
     # --- which stacks -------------------------------------------------------------------------
 
     def _allowed(self, equation: Equation) -> bool:
-        """Whether the second scan may make what an equation makes."""
+        """Whether the second scan may recompute an equation."""
         if not movable(equation) or len(equation.outputs) != 1:
             return False
         if id(equation.outputs[0]) not in self.core:
@@ -161,7 +159,7 @@ class _Pair:
         return isinstance(atom, Literal) or key in self.consts or key in self.known or held
 
     def _crossing(self) -> list[Variable] | None:
-        """The values of which there shall be stacks; None where they are those that there are."""
+        """The values to stack between the scans; None where they are those stacked now."""
         values = {id(v): v for v, _ in self.left if isinstance(v, Variable)}
         before = set(values)
         while self._replaced(values):
@@ -174,7 +172,7 @@ class _Pair:
         return None if set(values) == before else list(values.values())
 
     def _replaced(self, values: dict[int, Variable]) -> bool:
-        """Takes a value in the place of those that are made of it, if it is not larger."""
+        """Stacks one value in place of those computed from it, if it is not larger."""
         made: dict[int, list[Variable]] = {}
         sources: dict[int, Variable] = {}
         for value in values.values():
@@ -195,7 +193,9 @@ class _Pair:
         return False
 
     def _source(self, value: Variable) -> Variable | None:
-        """The one value that another is a view of, or is made of for the second scan alone."""
+        """The single value that another is a view of, or is computed from for the second scan
+        alone.
+        """
         equation = self.made.get(id(value))
         if equation is None or not self._allowed(equation):
             return None
@@ -207,7 +207,7 @@ class _Pair:
     def _computable(
         self, wanted: list[Variable], values: dict[int, Variable]
     ) -> list[Equation] | None:
-        """The equations that make values of others, in their order; None where that cannot be."""
+        """The equations, in order, that compute some values from others; None if impossible."""
 
         def given(atom: Atom) -> bool:
             return id(atom) in values or self._given(atom)
@@ -215,7 +215,7 @@ class _Pair:
         return computed(wanted, self.made, given, self._allowed)
 
     def _again(self, crossing: list[Variable]) -> list[Equation]:
-        """The equations that the second scan takes over."""
+        """The equations that the second scan repeats."""
         wanted = [v for v, _ in self.left if isinstance(v, Variable)]
         found = self._computable(wanted, {id(v): v for v in crossing})
         assert found is not None

@@ -89,7 +89,7 @@ def scaled_negatively(writer: Writer, equation: Equation, scaled: Equation) -> A
 
 
 def opposite_of(writer: Writer, atom: Atom) -> Atom | None:
-    """What a value is the negation of, where the negation was made for nothing else."""
+    """The operand of a negation with no other user; None of other values."""
     if not atom.type.inexact:
         return None  # integers wrap
     negation = writer.sole_use_definition(atom, neg)

@@ -1,4 +1,4 @@
-"""Which forms of a function are computed where NumPy's own is slow.
+"""Powers as products, and other forms of functions that NumPy computes slowly.
 
 Without x * x * x for x ** 3 the gradient of gelu takes 8.3 times the time.
 
@@ -34,12 +34,12 @@ def setting() -> str:
 
 
 def choices(graph: Graph) -> Hashable:
-    """What decides, beside a Graph, which equations are written for it; a key of what is kept."""
+    """The settings that decide which equations are written: part of the key of compiled Graphs."""
     return (setting(), regrouping(graph))
 
 
 def choose(value: str) -> None:
-    """Sets which kernels functions that are compiled from now on use.
+    """Sets which kernels functions compiled from now on use.
 
     Raises:
       ArgumentError: where there is no such setting.
@@ -75,7 +75,7 @@ def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom:
 
 
 def factors(equation: Equation) -> tuple[Atom, Atom] | None:
-    """x and y of x * y, x twice of its square, None of other equations."""
+    """x and y of x * y, x and x of its square, None of other equations."""
     x, *others = equation.inputs
     if equation.primitive is mul:
         return x, others[0]
@@ -85,7 +85,7 @@ def factors(equation: Equation) -> tuple[Atom, Atom] | None:
 
 
 def _turned(writer: Writer, equation: Equation) -> Atom | None:
-    """The turned product, of which nothing else reads what it was."""
+    """The transposed product, where only the transpose of the product was read."""
     (product,), axes = equation.inputs, equation.params["axes"]
     made = writer.sole_use_definition(product, dot_general)
     if made is None or not product.type.inexact:

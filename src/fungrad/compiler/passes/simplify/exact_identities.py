@@ -41,7 +41,7 @@ from fungrad.primitives.primitive import full
 X = Value("x")
 IN_ORDER = "all elements in their order: a reshape"
 _UNIFORM = (CONSTANT, broadcast_to, full)
-"""What may have made an array of one value."""
+"""Primitives that can make an array of one value."""
 
 # --- what changes nothing -------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ def _of_constant(value: Any) -> Literal | None:
 
 @rule(made(()), "a number for an array of that number", of=(Literal, *_UNIFORM))
 def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
-    """An elementwise equation reads a number in place of an array of that number."""
+    """Reads a number in place of an array whose elements are all that number."""
     inputs = equation.inputs
     known = [_uniform(writer, atom) for atom in inputs]
     if not any(known):
@@ -100,7 +100,7 @@ def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _folded(writer: Writer, equation: Equation, values: list[Literal]) -> Atom | None:
-    """What numbers alone give, computed now; an infinity or NaN is left to the run, to warn of."""
+    """Constant folding of numbers; an infinity or NaN is left to the run, which warns."""
     type_ = equation.outputs[0].type
     primitive: Any = equation.primitive
     if type_.weak or type_.dtype.kind not in "fc":
@@ -125,7 +125,7 @@ def _moved_uniform(writer: Writer, equation: Equation) -> Atom | None:
 
 @rule(made(()), "NumPy broadcasts by itself", of=(broadcast_to,))
 def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
-    """NumPy broadcasts by itself: the equation reads what was broadcast, where its shape stays."""
+    """Drops a broadcast that NumPy does by itself, where the shape stays."""
     inputs = equation.inputs
     for position, atom in enumerate(inputs):
         made = writer.definition(atom, broadcast_to)
@@ -185,7 +185,7 @@ def writes_all(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
 
 @rule(made((add, sub)), "the zeros of a scatter are not added", of=(scatter,))
 def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
-    """A sum with an array that is zero but for a part, or a difference: only that part is added.
+    """Adds (or subtracts) an array that is zero except for a part: only the part is added.
 
     The zeros are 0.0: x - 0.0 is x, but x + 0.0 has no -0.0, where -0.0 + -0.0 is one. A sum is
     written so where x or the part has no -0.0, or where that does not count.
@@ -213,7 +213,7 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _in_place(writer: Writer, atom: Atom) -> Equation | None:
-    """The scatter by slices that has made a value for the equation in hand alone."""
+    """The scatter by slices that defines a value which only this equation reads."""
     made = writer.sole_use_definition(atom, scatter)
     return made if made is not None and len(made.inputs) == 1 else None
 

@@ -29,7 +29,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, resha
 
 X = Value("x")
 Taken = list[tuple[Any, Atom]]
-"""What a sum is multiplied with (mul) or divided by (div) in the end."""
+"""The factor (mul) or divisor (div) of a sum."""
 
 # --- numbers --------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ Taken = list[tuple[Any, Atom]]
     loses="a number that overflows or vanishes on the way, or no longer does so",
 )  # fmt: skip
 def _one_factor(writer: Writer, equation: Equation, x: Atom, number: Literal) -> Atom | None:
-    """x * c * d as x * cd for two numbers; what overflows on the way alone no longer does."""
+    """x * c * d becomes x * cd for numbers c and d; an overflow of x * c alone is avoided."""
     inner = scaled(x, number)
     made = writer.definition(x, mul)
     first = None if made is None else scaled(*made.inputs)
@@ -57,7 +57,7 @@ def _one_factor(writer: Writer, equation: Equation, x: Atom, number: Literal) ->
 def _unscaled(
     writer: Writer, equation: Equation, atom: Atom, deep: int = costs.searched_operands
 ) -> tuple[Atom, float] | None:
-    """What products and quotients that nothing else reads are a multiple of, and the number."""
+    """The unscaled value and the scalar factor of products and quotients with no other user."""
     made = writer.sole_use_definition(atom, mul, div)
     if made is None or not deep:
         return None
@@ -73,7 +73,7 @@ def _unscaled(
 
 
 def scaled(x: Atom, y: Atom) -> tuple[Atom, float] | None:
-    """What a product is a multiple of, and the number, of no extreme size."""
+    """A product without its scalar factor, and that factor, of no extreme size."""
     if isinstance(x, Literal):
         x, y = y, x
     if not isinstance(y, Literal) or not isinstance(y.value, float | int) or not x.type.inexact:
@@ -126,7 +126,7 @@ def _out_of_sum(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
 
 
 def _peeled(writer: Writer, equation: Equation, atom: Atom, taken: Taken) -> Atom:
-    """A value that nothing else reads, but for what is the same along each sum."""
+    """A value with no other user, divided by a factor that is constant along each sum."""
     while len(taken) < costs.factors_out_of_a_sum:
         made = writer.sole_use_definition(atom, mul, div)
         found = None if made is None else _steady(made, equation)
@@ -138,7 +138,7 @@ def _peeled(writer: Writer, equation: Equation, atom: Atom, taken: Taken) -> Ato
 
 
 def _steady(made: Equation, equation: Equation) -> tuple[Atom, Atom] | None:
-    """x and r of x * r or x / r, whose r is the same along each sum of an equation."""
+    """x and r of x * r or x / r, where r is constant along each sum of an equation."""
     pairs = [made.inputs] if made.primitive is div else [made.inputs, made.inputs[::-1]]
     for x, factor in pairs:
         if x.type != made.outputs[0].type:
@@ -173,7 +173,7 @@ def _one_each(writer: Writer, equation: Equation, factor: Atom) -> Atom:
     loses="products are not rounded before they are added; inf - inf in two sums",
 )  # fmt: skip
 def _as_dots(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
-    """The sum of a vector, the products that it is made of added up by BLAS."""
+    """The sum of a vector; the products among its terms are added by BLAS."""
     if x.type.ndim != 1 or not x.type.inexact:
         return None
     if x.type.size > costs.single_precision_dot and x.type.dtype.char not in "dD":
@@ -195,7 +195,7 @@ def _as_dots(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
 
 
 def _terms(writer: Writer, x: Atom) -> Iterator[tuple[bool, Atom]]:
-    """The terms of a sum that nothing else reads, each with its sign."""
+    """The terms of a sum with no other user, each with its sign."""
     waiting = [(True, x)]
     while waiting:
         plus, atom = waiting.pop()
@@ -211,7 +211,7 @@ def _terms(writer: Writer, x: Atom) -> Iterator[tuple[bool, Atom]]:
 def _dot(
     writer: Writer, equation: Equation, x: Atom, deep: int = costs.searched_operands
 ) -> Atom | None:
-    """The sum of what nothing else reads, if it is a product of vectors, or a multiple of one."""
+    """The dot product that a sum computes, if it is one, or a multiple of one."""
     made = writer.sole_use_definition(x, mul, power, square)
     both = None if made is None else factors(made)
     if made is None or both is None or not deep:

@@ -301,6 +301,97 @@ def test_they_pickle() -> None:
     assert J.colours(np.zeros(9)).size == 9
 
 
+# --- opaque functions -----------------------------------------------------------------------------
+
+STENCIL = np.array([1.0, -2.0, 1.0])
+BAND = sparse.diags_array([np.ones(8), np.ones(9), np.ones(8)], offsets=[-1, 0, 1])
+
+
+def simulated(x: Any, p: Any) -> Any:
+    assert type(x) is np.ndarray
+    return np.convolve(x**2, STENCIL, "same") * p
+
+
+def simulated_vjp(g: Any, y: Any, x: Any, p: Any) -> Any:
+    return 2 * x * np.convolve(g * p, STENCIL, "same"), np.sum(g * simulated(x, 1.0))
+
+
+def simulated_jvp(primals: Any, tangents: Any) -> Any:
+    (x, p), (dx, dp) = primals, tangents
+    moved = 0.0 if dx is None else np.convolve(2 * x * dx, STENCIL, "same") * p
+    return moved + (0.0 if dp is None else simulated(x, dp))
+
+
+OPAQUE: dict[str, dict[str, Any]] = {
+    "differences": {"vjp": "finite_differences"},
+    "complex step": {"vjp": "complex_step"},
+    "vjp": {"vjp": simulated_vjp},
+    "jvp": {"vjp": simulated_vjp, "jvp": simulated_jvp},
+}
+
+
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1), (1, 0)])
+@pytest.mark.parametrize("rule", OPAQUE)
+@pytest.mark.parametrize("sparsity", [(BAND, None), lambda x, p: (BAND.toarray(), None), None])
+def test_declared_patterns_of_opaque_functions(rule: str, sparsity: Any, argnums: Any) -> None:
+    x = np.random.default_rng(0).standard_normal(9)
+    f = fg.external(simulated, shape=fg.Type((9,), float), sparsity=sparsity, **OPAQUE[rule])
+    J = fg.sparse.jacobian(f, argnums, check=True)
+    want = fg.jacobian(lambda x, p: fg.numpy.convolve(x**2, STENCIL, "same") * p, argnums)(x, 1.5)
+    found = J(x, 1.5)
+    one = isinstance(argnums, int)
+    for a, b in zip([found] if one else found, [want] if one else want, strict=True):
+        np.testing.assert_allclose(a.toarray(), np.reshape(b, (9, -1)), rtol=1e-8, atol=1e-8)
+    of_x = 81 if sparsity is None else 25
+    sizes = {0: of_x, 1: 9}
+    assert J.pattern(x, 1.5).nnz == sum(sizes[i] for i in ([argnums] if one else argnums))
+
+
+def test_a_batch_of_opaque_calls_has_blocks() -> None:
+    def cell(x: Any, p: Any) -> Any:
+        return np.array([x[0] * x[1] * p[0], x[1] ** 2 + p[0]])
+
+    rows, p = np.random.default_rng(0).standard_normal((4, 2)), np.ones(1)
+    for sparsity, entries in ((None, 16), ((np.array([[1, 1], [0, 1]]), None), 12)):
+        f = fg.external(
+            cell, vjp="complex_step", shape=lambda x, p: fg.Type(x.shape, x.dtype),
+            sparsity=sparsity,
+        )  # fmt: skip
+        for argnums, nnz in ((0, entries), (1, 8)):
+            J = fg.sparse.jacobian(fg.vmap(f, (0, None)), argnums, check=True)
+            assert J.pattern(rows, p).nnz == nnz
+            want = fg.jacobian(
+                fg.vmap(lambda x, p: np.stack([x[0] * x[1] * p[0], x[1] ** 2 + p[0]]), (0, None)),
+                argnums,
+            )(rows, p)
+            np.testing.assert_allclose(J(rows, p).toarray(), np.reshape(want, (8, -1)), atol=1e-12)
+
+
+def test_wrong_declarations_are_refused() -> None:
+    def of(sparsity: Any) -> Any:
+        f = fg.external(
+            np.cumsum, vjp="complex_step", shape=fg.Type((4,), float), sparsity=sparsity
+        )
+        return fg.sparse.jacobian(f, check=True)(np.arange(1.0, 5.0))
+
+    np.testing.assert_allclose(of(np.tri(4)).toarray(), np.tri(4))
+    with pytest.raises(ArgumentError, match="too narrow"):
+        of(np.eye(4))
+    for wrong in (np.eye(3), (np.eye(4), None), np.ones((3, 4))):
+        with pytest.raises(ArgumentError, match=r"sparsity= of `cumsum`.*arguments are c128"):
+            of(wrong)
+
+
+def test_a_tangent_that_is_stopped_still_counts() -> None:
+    @fg.custom_jvp
+    def f(x: Any) -> Any:
+        return x * 2.0
+
+    f.defjvp(lambda primals, tangents: (f(*primals), fg.stop_gradient(tangents[0]) * 3.0))
+    J = fg.sparse.jacobian(f, mode="forward", check=True)
+    np.testing.assert_allclose(J(np.ones(3)).toarray(), 3.0 * np.eye(3))
+
+
 # --- colourings -----------------------------------------------------------------------------------
 
 

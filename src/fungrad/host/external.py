@@ -19,7 +19,7 @@ import numpy as np
 from fungrad.custom_rules.closures_and_arguments import Arguments
 from fungrad.custom_rules.custom_vjp_jvp import Custom
 from fungrad.errors import ArgumentError, MissingRuleError, StructureMismatchError
-from fungrad.host.host_function import Host, declared_type
+from fungrad.host.host_function import Host, Sparsity, declared_type
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import add, div, mul, select, sub
 from fungrad.primitives.elementwise.ufuncs import imag, maximum, real, sqrt
@@ -33,6 +33,9 @@ from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import leaf_type
 from fungrad.transforms.vmap_and_staging import vmap
+
+STEP = "the length of a step"
+"""The name of the stops before it: a directional derivative does not depend on it."""
 
 Push = Callable[[Any, Any], Any]
 Leaf = tuple[int, Any, Any]
@@ -69,7 +72,7 @@ def _at(primals: Any, steps: dict[int, Any]) -> tuple[Any, ...]:
 
 def _still(moving: Sequence[Leaf]) -> list[Leaf]:
     """The same without derivatives: how long a step is, is no part of the function."""
-    return [(i, stop_gradient(x), stop_gradient(t)) for i, x, t in moving]
+    return [(i, stop_gradient(x, STEP), stop_gradient(t, STEP)) for i, x, t in moving]
 
 
 def _norm(moving: Sequence[Leaf]) -> Any:
@@ -179,9 +182,10 @@ def _call(
     kwargs: dict[str, Any],
     result: Any,
     vectorized: bool = False,
+    sparsity: Sparsity | None = None,
 ) -> Any:
     arguments = Arguments(f, args, kwargs)
-    host = Host(f, arguments, result, vectorized)
+    host = Host(f, arguments, result, vectorized, sparsity)
     leaves = opaque(*arguments.take(), host=host)
     assert host.out is not None
     return pytree.unflatten(host.out, leaves)
@@ -191,9 +195,16 @@ class External(OfFunction):
     """An opaque function with, or without, a derivative: see `external`."""
 
     def __init__(
-        self, f: Callable[..., Any], vjp: Any, jvp: Any, shape: Any, vectorized: bool
+        self,
+        f: Callable[..., Any],
+        vjp: Any,
+        jvp: Any,
+        shape: Any,
+        vectorized: bool,
+        sparsity: Any = None,
     ) -> None:
         super().__init__(f)
+        self._sparsity = sparsity
         self._vjp = vjp
         self._jvp = jvp
         self._shape = shape
@@ -213,7 +224,7 @@ class External(OfFunction):
             self._custom.defjvp(self._push_numeric)
 
     def _recipe(self) -> tuple[Any, ...]:
-        return self._f, self._vjp, self._jvp, self._shape, self._vectorized
+        return self._f, self._vjp, self._jvp, self._shape, self._vectorized, self._sparsity
 
     def __call__(self, *args: Any) -> Any:
         if current() is EVAL:
@@ -227,7 +238,14 @@ class External(OfFunction):
         return self._custom(*args)
 
     def _plain(self, *args: Any) -> Any:
-        return _call(self._f, args, {}, self._result(args), self._vectorized)
+        known = self._known("value", args)
+        return _call(self._f, args, {}, self._result(args), self._vectorized, known)
+
+    def _known(self, of: str, args: Sequence[Any], places: Any = ()) -> Sparsity | None:
+        if self._sparsity is None:
+            return None
+        types = [pytree.map(lambda x: leaf_type(x) or x, arg) for arg in args]
+        return Sparsity(of, self._sparsity, types, places)
 
     def _result(self, args: Sequence[Any]) -> Any:
         """The declared tree of types; of complex types where a real argument was made complex."""
@@ -256,7 +274,10 @@ class External(OfFunction):
             return self._filled(*values)
 
         filled.__name__ = f"the vjp of {getattr(self._f, '__name__', type(self._f).__name__)}"
-        return _call(filled, [cotangent, output, *args], {}, types)
+        sizes = [typeof(y).size for y in pytree.leaves(output)]
+        complete = len(sizes) == len(pytree.leaves(cotangent))
+        known = self._known("vjp", args, sizes if complete else None)
+        return _call(filled, [cotangent, output, *args], {}, types, sparsity=known)
 
     def _filled(self, cotangent: Any, output: Any, *args: Any) -> Any:
         """The results of the user's vjp, with zeros for None and for inputs without a
@@ -286,7 +307,9 @@ class External(OfFunction):
         types = pytree.map(lambda x: _gradient_type(x), output)
         if isinstance(self._jvp, External):
             return output, self._jvp(primals, tangents)
-        return output, _call(self._jvp, [primals, tangents], {}, types)
+        places = [i for i, _, _ in _moving(primals, tangents)]
+        known = self._known("jvp", primals, places)
+        return output, _call(self._jvp, [primals, tangents], {}, types, sparsity=known)
 
     def _push_numeric(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
         return self(*primals), self._pushed()(primals, tangents)
@@ -326,6 +349,7 @@ def external(
     jvp: Callable[..., Any] | None = None,
     shape: Any = None,
     vectorized: bool = False,
+    sparsity: Any = None,
 ) -> Any:
     """Makes opaque code (compiled, a simulator) a function that every transform understands.
 
@@ -340,14 +364,17 @@ def external(
         `fg.Type`, a tree of them, or a function of the arguments' Types that returns such.
       vectorized: whether f takes further leading axes, equal ones on all arguments. Then `vmap`
         calls it once; otherwise once for each example.
+      sparsity: which entries of its Jacobian may differ from zero, for `fg.sparse`: a sparse or
+        dense matrix (elements of the result, elements of the argument), a tuple with one for each
+        argument (None: all entries), or a function of the arguments' Types that returns such. It
+        is not checked (but see `check=` of `fg.sparse.jacobian`).
 
     Raises:
       MissingRuleError: where it is differentiated without a rule.
       StructureMismatchError: where it returns something else than was declared.
 
-    Steps: Press et al., Numerical Recipes 5.7 (cube root of the precision); complex step: Squire &
-      Trapp,
-    SIAM Review 40 (1998) 110.
+    Steps: Press et al., Numerical Recipes 5.7 (cube root of the precision); complex step: Squire
+    and Trapp, SIAM Review 40 (1998) 110.
 
     >>> import math, numpy as np, fungrad as fg
     >>> gamma = fg.external(math.gamma, vjp="finite_differences", shape=fg.Type((), float))
@@ -359,8 +386,8 @@ def external(
             f"vjp={vjp!r} is neither a function nor one of {', '.join(map(repr, NUMERIC))}."
         )
     if f is None:
-        return lambda g: external(g, vjp=vjp, jvp=jvp, shape=shape, vectorized=vectorized)
-    return External(f, vjp, jvp, shape, vectorized)
+        return lambda g: External(g, vjp, jvp, shape, vectorized, sparsity)
+    return External(f, vjp, jvp, shape, vectorized, sparsity)
 
 
 @boundary

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,23 @@ from fungrad.tracing.trace import EVAL
 from fungrad.transforms.arguments import leaf_type
 
 
+class Sparsity(NamedTuple):
+    """What is known of the Jacobian of an opaque function, for a call of it or of its rule.
+
+    Attributes:
+      of: "value", "jvp" or "vjp": which of them is called.
+      declared: the user's matrices, one for each argument, or the function that makes them.
+      types: the Types of the arguments, as trees.
+      places: of a jvp the positions of the leaves that have a tangent; of a vjp the sizes of the
+        outputs, None where one has no cotangent.
+    """
+
+    of: str
+    declared: Any
+    types: Sequence[Any]
+    places: Sequence[int] | None = ()
+
+
 class Host:
     """A call of an opaque function with the arguments of one call, on flat values.
 
@@ -27,12 +44,19 @@ class Host:
       arguments: the call's.
       result: a tree of Types, or None where these are only known once it has run.
       vectorized: whether f takes arguments with further leading axes, all of them broadcast alike.
+      sparsity: what `fg.external` was told of the Jacobian's entries, as a `Sparsity`, or None.
     """
 
     def __init__(
-        self, f: Callable[..., Any], arguments: Arguments, result: Any, vectorized: bool = False
+        self,
+        f: Callable[..., Any],
+        arguments: Arguments,
+        result: Any,
+        vectorized: bool = False,
+        sparsity: Sparsity | None = None,
     ) -> None:
         self.f = f
+        self.sparsity = sparsity
         self.arguments = arguments
         self.vectorized = vectorized
         self.out: pytree.TreeDef | None = None

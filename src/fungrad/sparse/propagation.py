@@ -16,6 +16,8 @@ from fungrad.control_flow.call import call
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch, switch_pullback, switch_record
 from fungrad.control_flow.while_loop import while_loop
+from fungrad.custom_rules.custom_vjp_jvp import custom
+from fungrad.host.external import opaque as external
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.retracing.graph_transforms import joint
@@ -67,8 +69,13 @@ class Propagation:
 
     def _equation(self, equation: Equation, given: Sequence[Given]) -> Sequence[Pattern | None]:
         primitive: Any = equation.primitive
-        if primitive is call or primitive is checkpointed:
-            graph = equation.params["graph"]
+        graph: Any = equation.params.get("graph")
+        # rules of one's own count as they are written, and what they are of is not looked into
+        if (
+            primitive is call
+            or primitive is checkpointed
+            or (primitive is custom and all(e.primitive is external for e in graph.equations))
+        ):
             return self.graph(graph, [g.pattern for g in given], [g.value for g in given])
         if primitive is switch or primitive is switch_record:
             return self._switch(equation, given)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.host.external import STEP
+from fungrad.host.external import opaque as external
 from fungrad.ir.graph import Equation
 from fungrad.primitives.contraction.convolution import convolve, convolve_nd
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -46,7 +48,9 @@ from fungrad.primitives.reduction.cumulative import cumsum, linear_recurrence
 from fungrad.primitives.reduction.reduce import exact_sum
 from fungrad.primitives.runtime_check import checked
 from fungrad.primitives.sort import permuted, share_ties
+from fungrad.primitives.stop_gradient import stop
 from fungrad.rematerialisation.policies import named
+from fungrad.sparse.opaque import called
 from fungrad.sparse.patterns import (
     LIMIT,
     Pattern,
@@ -81,6 +85,8 @@ Rule = Callable[[Equation, Sequence[Given], int], Found]
 def spread(equation: Equation, given: Sequence[Given], count: int) -> list[Any]:
     """The patterns of an equation's results over `count` inputs."""
     cuts: Any = equation.primitive.cuts
+    if equation.primitive is stop:  # of a tangent: it passes, but for how long a step along it is
+        return [None if equation.params["name"] == STEP else given[0].pattern]
     if cuts is True:
         return [None] * len(equation.outputs)
     if cuts:
@@ -367,6 +373,7 @@ RULES: dict[Any, Rule] = {
     index_set: _written,
     overlap_add: _overlapping,
     dot_general: _contracted,
+    external: called,
     convolve: _convolved,
     convolve_nd: _convolved,
     ("fungrad.scipy.linalg.equations", "solve_banded"): _solved,

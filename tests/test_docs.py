@@ -14,7 +14,7 @@ import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
 MADE = ("api", "notebooks", "extensions")
-ELSEWHERE = ("errors.md", "how-it-works.md")
+ELSEWHERE = ("errors.md", "how-it-works.md", "mistakes.md")
 """Pages whose programs are no sessions: run by test_error_docs.py and test_how_it_works.py."""
 NEEDS = {
     "interop/dlpack.md": "torch",

@@ -76,8 +76,8 @@ SIGNATURES = {
 
 
 def excluded():
-    """name -> reason, as the page's last table has it."""
-    table = PAGE.read_text(encoding="utf-8").split("## What is left out")[1]
+    """name -> reason, as the page's first table has it."""
+    table = PAGE.read_text(encoding="utf-8").split("## Names that are missing")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.*?`) \| (.*) \|$", table, flags=re.MULTILINE)
     return {name: reason for names, reason in rows for name in re.findall(r"`([^`]*)`", names)}
 

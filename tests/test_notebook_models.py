@@ -368,3 +368,39 @@ def test_the_hessian_falls_into_its_parts():
             fg.value_and_grad(m.loss)(theta, x, labels),
             1e-11,
         )
+
+
+# --- 11: sparse derivatives -----------------------------------------------------------
+
+
+def test_points_are_rotated_and_projected_by_cameras():
+    rotation = pytest.importorskip("scipy.spatial.transform").Rotation
+    m, draw = model(11), generator()
+    camera, point = draw.normal(size=(6, 9)), draw.normal(size=(6, 3))
+    moved = rotation.from_rotvec(camera[:, :3]).apply(point) + camera[:, 3:6]
+    flat = -moved[:, :2] / moved[:, 2:]
+    square = np.sum(flat**2, axis=1, keepdims=True)
+    lens = 1 + camera[:, 7:8] * square + camera[:, 8:] * square**2
+    assert close(m.project(camera, point), camera[:, 6:7] * lens * flat, 1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:.*entries of the matrix")
+def test_bundle_adjustment_has_twelve_entries_a_row():
+    m, draw = model(11), generator()
+    data = (np.array([0, 1, 1, 0]), np.array([2, 0, 1, 1]), draw.normal(size=(4, 2)), 2)
+    x = draw.normal(size=27)
+    sparse = fg.sparse.jacobian(m.residuals, check=True)
+    assert close(sparse(x, *data).toarray(), fg.jacobian(m.residuals)(x, *data))
+    assert np.all(np.diff(sparse.pattern(x, *data).indptr) == 12)
+
+
+def test_the_reaction_keeps_what_it_neither_feeds_nor_kills():
+    m, draw = model(11), generator()
+    state = draw.random(2 * 5 * 5)
+    slopes = m.reaction(0.0, state, 5, feed=0.0, kill=0.0)
+    assert abs(np.sum(slopes)) < 1e-12
+    u, v = state.reshape(2, 25)
+    fed = m.reaction(0.0, state, 5, feed=0.1, kill=0.2) - slopes
+    assert close(fed, np.concatenate([0.1 * (1 - u), -0.3 * v]), 1e-10)
+    jacobian = fg.sparse.jacobian(m.reaction, argnums=1, check=True)(0.0, state, 5)
+    assert close(jacobian.toarray(), fg.jacobian(m.reaction, 1)(0.0, state, 5))

@@ -38,28 +38,34 @@ def _fixed(entry: Any) -> bool:
     kind = type(entry)
     if kind is int or entry is None or entry is Ellipsis:
         return True
-    if kind is not slice:
-        return False
-    for part in (entry.start, entry.stop, entry.step):
-        if part is not None and type(part) is not int:
-            return False
-    return True
+    return kind is slice and _of_integers(entry)
+
+
+def _of_integers(entry: slice) -> bool:
+    """Whether a slice can stand in an Index as it is."""
+    start, stop, step = entry.start, entry.stop, entry.step
+    return (
+        (start is None or type(start) is int)
+        and (stop is None or type(stop) is int)
+        and (step is None or type(step) is int)
+    )
 
 
 def static_index(index: Any) -> Index | None:
     """An index as an Index, where it is plain and basic: ints, slices, None and one Ellipsis."""
-    if type(index) is int:
+    kind = type(index)
+    if kind is int:
         return of_int(index)
-    if type(index) is tuple:
+    if kind is slice:
+        if not _of_integers(index):
+            return None
+        return of_slice(index.start, index.stop, index.step)
+    if kind is tuple:
         for entry in index:
             if not _fixed(entry):
                 return None
         return Index(index) if index.count(Ellipsis) < 2 else None
-    if not _fixed(index):
-        return None
-    if type(index) is slice:
-        return of_slice(index.start, index.stop, index.step)
-    return Index((index,))
+    return Index((index,)) if index is None or index is Ellipsis else None
 
 
 def _getitem(self: Tracer, index: Any) -> Any:
@@ -80,7 +86,10 @@ def _getitem(self: Tracer, index: Any) -> Any:
     if type(found) is not Tracer or type(found.value) is np.float64:
         return found
     if found.owner.shape(found):  # a number is no view
-        link(found, self, Indexed(static))
+        step = static.step
+        if step is None:
+            step = static.step = Indexed(static)
+        link(found, self, step)
     return found
 
 

@@ -9,6 +9,7 @@ to the root of the views, and down to all that see what was written.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from fungrad.errors import ItemAssignmentError, LeakedTracerError
@@ -51,21 +52,20 @@ class Alias:
     `refusal` says why the handle is read-only, and is empty where it may be written into.
     """
 
-    __slots__ = ("base", "limit", "memory", "refusal", "rows", "step", "views", "written")
+    views: Sequence[weakref.ref[Tracer]] = ()
+    limit = 8
+    """How many views there may be before those that are gone are looked for."""
+    memory: Lying | None = None
+    """How the handle's first value lay in memory, once it is written."""
+    rows: frozenset[Any] = frozenset()
+    """The inputs that have to lie in C order for this to be a view."""
+    written: Trace | None = None
+    """The trace to which a write has moved the array from the one that it was made in."""
 
     def __init__(self, base: Tracer | None, step: Any, refusal: str) -> None:
         self.base = base
         self.step = step
         self.refusal = refusal
-        self.views: list[weakref.ref[Tracer]] = []
-        self.limit = 8
-        """How many views there may be before those that are gone are looked for."""
-        self.memory: Lying | None = None
-        """How the handle's first value lay in memory, once it is written."""
-        self.rows: frozenset[Any] = frozenset()
-        """The inputs that have to lie in C order for this to be a view."""
-        self.written: Trace | None = None
-        """The trace to which a write has moved the array from the one that it was made in."""
 
 
 def alias_of(tracer: Tracer) -> Alias | None:
@@ -93,9 +93,13 @@ def link(
     if above is None:
         above = base.alias = Alias(None, None, "")
     copy = type(step) is Apart and step.rows is not None
-    view.alias = Alias(base, step, "" if copy else refusal or above.refusal)
-    view.alias.rows = rows
+    view.alias = alias = Alias(base, step, "" if copy else refusal or above.refusal)
+    if rows:
+        alias.rows = rows
     views = above.views
+    if type(views) is not list:
+        above.views = [weakref.ref(view)]
+        return view
     views.append(weakref.ref(view))
     if len(views) > above.limit:
         above.views = [ref for ref in views if ref() is not None]
@@ -237,17 +241,17 @@ def set_lying(tracer: Tracer, found: Lying) -> None:
 
 def _move(tracer: Tracer, new: Tracer) -> None:
     """A handle takes another value over. Its elements lie in memory as before."""
-    if len(tracer.owner.shape(tracer)) > 1:
+    trace = tracer.owner
+    if len(trace.shape(tracer)) > 1:
         if getattr(tracer, "alias", None) is None:
             tracer.alias = Alias(None, None, "")
         if tracer.alias.memory is None and tracer.alias.base is None:
             tracer.alias.memory = root_lying(tracer)
-    if new.owner is not tracer.owner:
+    if new.owner is not trace:
         alias = getattr(tracer, "alias", None)
         if alias is None:
             alias = tracer.alias = Alias(None, None, "")
-        alias.written = new.owner
-    tracer.owner = new.owner
+        tracer.owner = alias.written = new.owner
     tracer.value = new.value
     tracer.extra = new.extra
 

@@ -75,10 +75,12 @@ class Residuals:
 
     def release(self) -> None:
         """Makes the arrays writeable again that were so before."""
-        self.copied = {}
-        locked, self.locked = self.locked, {}
-        for value, _ in locked.values():
-            _unlock(value)
+        if self.copied:
+            self.copied = {}
+        if self.locked:
+            locked, self.locked = self.locked, {}
+            for value, _ in locked.values():
+                _unlock(value)
 
     def refused(self, error: ValueError) -> ItemAssignmentError | None:
         """The error for a write into one of the large arrays, if this is what NumPy refused."""

@@ -333,7 +333,11 @@ class Tracer:
         if method == "__call__" and not kwargs:
             function = ufuncs.get(ufunc)
             if function is not None:
-                if type(self.value) not in STRONG and all(map(is_weak, inputs)):
+                if (
+                    type(self.value) not in STRONG
+                    and type(getattr(function, "eval", None)) is not np.ufunc
+                    and all(map(is_weak, inputs))
+                ):
                     inputs = registry.numbers(function, inputs)
                 for value in inputs if len(inputs) > 1 else ():
                     if type(value) not in PLAIN:

@@ -34,7 +34,7 @@ from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
 from fungrad.tracing.source_location import check_function, describe, user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, typeof
 
 
 def check_differentiated(f: Any, argnums: Any, verb: str) -> None:
@@ -166,6 +166,8 @@ def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInput
 
 def flat_leaves(tree: Any) -> tuple[list[Any], pytree.TreeDef]:
     """The leaves of a user's arguments or results; object arrays of tracers are stacked."""
+    if type(tree) in PLAIN:
+        return [tree], pytree.LEAF
     leaves, treedef = pytree.flatten(tree)
     for i, leaf in enumerate(leaves):
         if type(leaf) is np.ndarray and leaf.dtype.char == "O":
@@ -218,7 +220,9 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
             if id(value) in seen or value.base is not None or not value.flags.writeable:
                 result[i] = value = value.copy()
             seen.add(id(value))
-        elif issubclass(kind, np.ndarray):  # of a subclass, as a file mapped to memory
+        elif kind not in PLAIN and issubclass(
+            kind, np.ndarray
+        ):  # of a subclass, as a file mapped to memory
             result[i] = np.array(value)
     return result
 
@@ -318,6 +322,8 @@ class Inputs:
 
     def rebuild(self, leaves: Sequence[Any]) -> list[Any]:
         """One tree for each argument."""
+        if len(self.treedefs) == 1 and self.treedefs[0] is pytree.LEAF:
+            return list(leaves)
         result = []
         start = 0
         for treedef in self.treedefs:
@@ -331,6 +337,8 @@ class Inputs:
         return result
 
     def with_active(self, values: Sequence[Any]) -> list[Any]:
+        if len(values) == len(self.leaves):
+            return self.rebuild(values)
         leaves = list(self.leaves)
         for i, value in zip(self.active, values, strict=True):
             leaves[i] = value

@@ -22,7 +22,7 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.created_arrays import Writable, Written, unwrapped
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
+from fungrad.tracing.trace import EVAL, NO_PARAMS, PLAIN, Tracer, current, leaked, registry
 
 BINARY: dict[str, Any] = {
     "add": e.add, "sub": e.sub, "mul": e.mul, "truediv": e.div, "floordiv": u.floor_divide,
@@ -56,7 +56,7 @@ def forward(primitive: Primitive) -> Callable[..., Any]:
         trace = current()
         if trace is EVAL:
             raise leaked(self)
-        return trace.process(primitive, (self, other), {})
+        return trace.process(primitive, (self, other), NO_PARAMS)
 
     return method
 
@@ -69,7 +69,7 @@ def _reflected(primitive: Primitive) -> Callable[..., Any]:
         trace = current()
         if trace is EVAL:
             raise leaked(self)
-        return trace.process(primitive, (other, self), {})
+        return trace.process(primitive, (other, self), NO_PARAMS)
 
     return method
 
@@ -79,7 +79,7 @@ def _unary(primitive: Primitive) -> Callable[..., Any]:
         trace = current()
         if trace is EVAL:
             raise leaked(self)
-        return trace.process(primitive, (self,), {})
+        return trace.process(primitive, (self,), NO_PARAMS)
 
     return method
 

@@ -9,6 +9,7 @@ A partial is one of
   1, -1           the cotangent passes as it is, or negated
   a number        the cotangent is multiplied by it
   a function      `partial(output, *args)`, the local derivative
+  an itemgetter   of the arguments: one of these is the local derivative
   Over(function)  one over that: the cotangent is divided by it
 A partial that returns booleans is a mask: the cotangent passes where true and is exactly zero
 elsewhere; one that returns `Masked(factor, mask)` also scales it; one that returns `Times(number,
@@ -149,7 +150,7 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
     if not callable(partial) and not isinstance(partial, Over):
         constant = partial
         if constant == 1:
-            return lambda cotangent, output, args: cotangent
+            return passed
         if constant == -1:
             return lambda cotangent, output, args: -cotangent
         return lambda cotangent, output, args: cotangent * constant
@@ -157,27 +158,45 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
         divisor = partial.function
         return lambda cotangent, output, args: cotangent / divisor(output, *args)
     function = partial
+    if isinstance(partial, operator.itemgetter):  # no Python function stands between
+
+        def scale_by(cotangent: Any, output: Any, args: Any) -> Any:
+            factor = function(args)
+            kind = type(factor)
+            if kind is float64 or kind is float or (kind is ndarray and factor.dtype is not _BOOL):
+                return cotangent * factor
+            return _scaled(cotangent, factor)
+
+        return scale_by
 
     def scale(cotangent: Any, output: Any, args: Any) -> Any:
         factor = function(output, args[0]) if len(args) == 1 else function(output, *args)
         kind = type(factor)
-        if kind is ndarray:
-            if factor.dtype is not _BOOL:
-                return cotangent * factor
-        elif kind is float:
+        if kind is float64 or kind is float or (kind is ndarray and factor.dtype is not _BOOL):
             return cotangent * factor
-        elif kind is Times:
-            return cotangent * factor.number * factor.value
-        elif kind is Masked:
-            return Masked(select(factor.mask, cotangent * factor.value, 0), factor.mask)
-        if kind is bool or (kind not in PYTHON_SCALARS and factor.dtype == _BOOL):
-            return Masked(select(factor, cotangent, 0), factor)
-        return cotangent * factor
+        return _scaled(cotangent, factor)
 
     return scale
 
 
 _BOOL = np.dtype(np.bool_)
+
+
+def passed(cotangent: Any, output: Any, args: Any) -> Any:
+    """The cotangent as it is, where the local derivative is 1."""
+    return cotangent
+
+
+def _scaled(cotangent: Any, factor: Any) -> Any:
+    """A cotangent times what a partial gave."""
+    kind = type(factor)
+    if kind is Times:
+        return cotangent * factor.number * factor.value
+    if kind is Masked:
+        return Masked(select(factor.mask, cotangent * factor.value, 0), factor.mask)
+    if kind is bool or (kind not in PYTHON_SCALARS and factor.dtype == _BOOL):
+        return Masked(select(factor, cotangent, 0), factor)
+    return cotangent * factor
 
 
 def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Masked:
@@ -338,7 +357,7 @@ sub = elementwise(
 )
 mul = elementwise("mul", operator.mul, ufunc=np.multiply, cost=arithmetic(1, 6), commutative=True,
                   degree="multilinear",
-                  partials=[lambda z, x, y: y, lambda z, x, y: x],
+                  partials=[operator.itemgetter(1), operator.itemgetter(0)],
                   scalar=ScalarForm("mul", "fi"))  # fmt: skip
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
                   partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)],
@@ -348,8 +367,11 @@ div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
 ARITHMETIC = (add, sub, mul, div)
 
 
+_where = np.where  # the module's may stand for one of ours while a transform traces
+
+
 def _eval_select(condition: Any, x: Any, y: Any) -> Any:
-    chosen = np.where(condition, x, y)
+    chosen = _where(condition, x, y)
     return chosen if chosen.ndim else chosen[()]
 
 
@@ -388,5 +410,6 @@ ne = elementwise(
 __all__ = [
     "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add", "add_cotangents",
     "broadcast_shapes", "div", "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and",
-    "logical_not", "logical_or", "lt", "mul", "ne", "neg", "plain", "select", "sub", "whole",
+    "logical_not", "logical_or", "lt", "mul", "ne", "neg", "passed", "plain", "select", "sub",
+    "whole",
 ]  # fmt: skip

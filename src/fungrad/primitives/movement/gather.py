@@ -117,9 +117,13 @@ def with_batch(x: Any, batched: bool, size: int) -> Any:
 
 
 def _eval_getitem(x: Any, *arrays: Any, index: Index) -> Any:
-    if type(x) in PYTHON_SCALARS:
+    if type(x) is not np.ndarray and type(x) in PYTHON_SCALARS:
         x = np.asarray(x)
     return x[index.fill(arrays) if arrays else index.entries]
+
+
+def _keep_getitem(args: Any) -> Any:
+    return types_of(args) if len(args) == 1 else [*types_of(args[:1]), *args[1:]]
 
 
 def _type_getitem(x: Type, *arrays: Type, index: Index) -> Type:
@@ -170,7 +174,7 @@ getitem: Primitive = Primitive(
     ),
     vjp=_vjp_getitem,
     batch=_batch_getitem,
-    keep=lambda args: [*types_of(args[:1]), *args[1:]] if len(args) > 1 else types_of(args),
+    keep=_keep_getitem,
     collect=_collect_getitem,
     moves=True,
 )

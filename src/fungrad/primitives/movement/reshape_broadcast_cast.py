@@ -305,13 +305,15 @@ def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
     return concatenate(*full_size, axis=axis + 1)
 
 
+_join = np.concatenate  # the module's may stand for one of ours while a transform traces
+
 concatenate: Primitive = linear(
     "concatenate",
     fresh=True,
     order="example",
     cost=0,
     moves=True,
-    eval=lambda *xs, axis: np.concatenate(xs, axis),
+    eval=lambda *xs, axis: _join(xs, axis),
     type=_type_concatenate,
     transpose=_transpose_concatenate,
     batch=_batch_concatenate,

@@ -99,6 +99,8 @@ def _declare(
 
 
 def _types_kept(args: Sequence[Any]) -> Sequence[Any]:
+    if len(args) == 2:
+        return typeof(args[0]), typeof(args[1])
     return (typeof(args[0]), typeof(args[1]), *args[2:])
 
 
@@ -145,7 +147,7 @@ def _jvp_set(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: A
 
 def _undo_set(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
     arrays = args[2:]
-    place = index.fill(arrays)
+    place = index.fill(arrays) if arrays else index.entries
     for_values = None
     if wanted[1] and arrays:
         for_values = _vjp_set(total.value, None, args[0], args[1], arrays, index, (0, 1))[1]

@@ -27,17 +27,20 @@ class Index:
     [:, 0, i, ...]
     """
 
-    __slots__ = ("entries", "params", "unique")
+    __slots__ = ("entries", "params", "step", "unique")
 
     entries: tuple[Any, ...]
     unique: bool
     params: dict[str, Any] | None
     """Of one that is made once: the parameters of `getitem`, made once as well."""
+    step: Any
+    """Of one that is made once: the step from an array to this part of it, once it was asked for.
+    """
 
     def __init__(self, entries: tuple[Any, ...], unique: bool = False) -> None:
         self.entries = entries
         self.unique = unique
-        self.params = None
+        self.params = self.step = None
 
     def fill(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """NumPy's index, with the arrays in their places."""
@@ -82,7 +85,7 @@ def _show(entry: Any) -> str:
     return "..." if entry is Ellipsis else "newaxis" if entry is None else str(entry)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=16_384)
 def of_int(position: int) -> Index:
     """The Index of one integer."""
     return _shared(Index((position,)))

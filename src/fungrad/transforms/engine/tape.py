@@ -14,6 +14,7 @@ from fungrad.primitives.elementwise.family import (
     Collected,
     Masked,
     add_cotangents,
+    passed,
     plain,
     scale_masked,
     whole,
@@ -57,8 +58,9 @@ def _missing(primitive: Any, slots: Sequence[int]) -> MissingRuleError:
 
 def walk(tape: Tape, cotangents: list[Any]) -> None:
     """Goes back along a tape, from the cotangents of the outputs to those of the inputs."""
-    eager = current() is EVAL
-    collecting = not current().records
+    trace = current()
+    eager = trace is EVAL
+    collecting = not trace.records
     for origin, out, output, args, slots, params, primitive in tape.backwards():
         if origin is not None:
             replayed.set(origin)
@@ -68,64 +70,50 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                 continue
             cotangents[out] = None
             masked = False
-            if type(cotangent) is not ndarray:
+            if type(cotangent) is not ndarray and type(cotangent) is not float64:
                 if isinstance(cotangent, Collected) and not (eager and primitive.undo is not None):
                     cotangent = cotangent.total()
                 masked = type(cotangent) is Masked
             partials = primitive.partials
             if partials is not None:
                 new: Any
-                if type(slots) is int:
+                if unary := type(slots) is int:
+                    partials = ((slots, partials[0], args[0]),)
+                else:
+                    partials = zip(slots, partials, args)  # noqa: B905 - the hot loop
+                for slot, scale, arg in partials:
+                    if not slot:
+                        continue
                     if masked:
-                        new = scale_masked(cotangent, partials[0], output, args)
+                        new = scale_masked(cotangent, scale, output, args)
+                    elif scale is passed:
+                        new = cotangent
                     else:
-                        new = partials[0](cotangent, output, args)
-                    arg = args[0]
+                        new = scale(cotangent, output, args)
                     kind = type(new)
-                    if kind is float64 and (type(arg) is float64 or type(arg) is float):
-                        pass
-                    elif (
-                        kind is not ndarray
-                        or type(arg) is not ndarray
-                        or new.dtype is not arg.dtype
-                    ):
-                        new = match(new, arg)
-                    held = cotangents[slots]
-                    if held is None:
-                        cotangents[slots] = new
-                    elif type(held) is ndarray or type(held) is float64:
-                        cotangents[slots] = held + plain(new)
-                    else:
-                        cotangents[slots] = add_cotangents(held, new)
-                    continue
-                for slot, scale, arg in zip(slots, partials, args):  # noqa: B905 - the hot loop
-                    if slot:
-                        if masked:
-                            new = scale_masked(cotangent, scale, output, args)
-                        else:
-                            new = scale(cotangent, output, args)
-                        kind = type(new)
-                        if kind is float64 and (type(arg) is float64 or type(arg) is float):
-                            pass
-                        elif (
-                            kind is not ndarray
-                            or type(arg) is not ndarray
-                            or new.shape != arg.shape
+                    if kind is ndarray:
+                        if (
+                            type(arg) is not ndarray
                             or new.dtype is not arg.dtype
+                            or not (unary or new.shape == arg.shape)
                         ):
                             new = match(new, arg)
-                        held = cotangents[slot]
-                        if held is None:
-                            cotangents[slot] = new
-                        elif type(held) is ndarray or type(held) is float64:
-                            cotangents[slot] = held + plain(new)
-                        else:
-                            cotangents[slot] = add_cotangents(held, new)
+                    elif kind is not float64 or not (type(arg) is float64 or type(arg) is float):
+                        new = match(new, arg)
+                    held = cotangents[slot]
+                    if held is None:
+                        cotangents[slot] = new
+                    elif kind is not Masked and (type(held) is ndarray or type(held) is float64):
+                        cotangents[slot] = held + new
+                    else:
+                        cotangents[slot] = add_cotangents(held, new)
                 continue
             if masked and not primitive.moves:
                 first = primitive.undo is not None and not slots[0] and len(args) == 2
                 cotangent = _left(cotangent, params) if first else cotangent.value
+                masked = type(cotangent) is Masked
         else:
+            masked = False
             cotangent = tuple([plain(cotangents[slot]) if slot else None for slot in out])
             if all(c is None for c in cotangent):
                 continue
@@ -136,7 +124,7 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
             if (
                 held is not None
                 and args[0].shape
-                and plain(cotangent).dtype == args[0].dtype
+                and (cotangent.value if masked else cotangent).dtype == args[0].dtype
                 and (eager or not any(type(a) is Tracer for a in args[1:]))
             ):
                 if not isinstance(held, Collected):

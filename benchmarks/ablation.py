@@ -7,7 +7,7 @@
 A program counts with what it costs in the compiler's eyes (calls of NumPy, and elements that are
 read and written, those of loops as often as they run), with the pass or rule off over all on; with
 `--times` with the CPU time of a call as well, where the two programs differ: least of several
-bursts, in turns, in one process. Both at the default settings and with `reassociate=True`.
+bursts, in turns, in one process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from fungrad.compiler.passes import pipeline
 from fungrad.compiler.passes.loops import loop_fission
 from fungrad.compiler.passes.simplify import exact_identities
 from fungrad.inspect.cost import bodies_of
-from fungrad.ir.reassociation import chosen
 
 GROUPS = ("cases/", "everyday/", "gradbench/", "functions/")
 CALL, ELEMENT = 400.0, 0.5
@@ -41,16 +40,11 @@ FREE = ("reshape", "transpose", "broadcast_to", "getitem")
 
 def rules() -> dict[str, Any]:
     """The rules by their reasons."""
-    found = (*exact_identities.RULES, *exact_identities.ELEMENTWISE, *exact_identities.KERNELS,
-             *exact_identities.REGROUPED)  # fmt: skip
+    found = (*exact_identities.RULES, *exact_identities.ELEMENTWISE, *exact_identities.KERNELS)
     return {rule.reason: rule for rule in found}
 
 
 TOGETHER = {
-    "rules: signs that lose the sign of zero": ("-(x - y)", "sum(-x)"),
-    "rules: all of reassociate": (
-        "sum(x * r)", "x * 3 * 5", "(x + y) + y", "sum(x * y + z)", "-(x - y)", "sum(-x)",
-    ),
     "rules: signs": ("- -x", "-(x * 2)", "x * -1", "-x * y", "x + -y", "-x, moved"),
     "rules: choices": ("what is not chosen", "what is done to a choice", "what is chosen here"),
     "rules: slices": ("a stretch of an axis", "zeros around an", "a slice of a"),
@@ -121,7 +115,6 @@ def without_pass(name: str) -> Iterator[None]:
 
 LOOP_PASSES = {
     "loops: sums of products behind": (loop_fission, "_sum_behind"),
-    "loops: chains": (loop_fission, "associated"),
     "loops: prologue": (loop_fission, "move_before"),
 }
 GRAPH_PASSES = ("thinned", "fold", "lighten", "lighter", "stacked")
@@ -160,11 +153,11 @@ def cost(graph: Any) -> float:
     return max(total, 1.0)
 
 
-def compiled(content: bytes, regroup: bool) -> tuple[float, str, Any]:
+def compiled(content: bytes) -> tuple[float, str, Any]:
     """The cost of a program, its text, and a function that runs it, compiled anew."""
     exported = corpus.loaded(content)
-    graph = pipeline.optimised(chosen(exported.graph, regroup))
-    return cost(graph), graph.show(), fg.jit(exported, reassociate=regroup)
+    graph = pipeline.optimised(exported.graph)
+    return cost(graph), graph.show(), fg.jit(exported)
 
 
 def seconds(calls: list[Callable[[], Any]]) -> list[float]:
@@ -183,46 +176,44 @@ def seconds(calls: list[Callable[[], Any]]) -> list[float]:
     return best
 
 
-Row = tuple[str, bool, float, float, str]
-"""The name of what is off, whether sums are regrouped, the ratios of cost and time, the program."""
+Row = tuple[str, float, float, str]
+"""The name of what is off, the ratios of cost and time, the program."""
 
 
 def ablated(name: str, content: bytes, inputs: list[Any], off: dict[str, Any], times: bool
             ) -> Iterator[Row]:  # fmt: skip
     """The rows of one program, of all switches that change it."""
-    for regroup in (False, True):
-        held = set[str]()
-        with watched(held):
-            whole, text, _ = compiled(content, regroup)
-        run = compiled(content, regroup)[2] if times else None
-        if run is not None:
-            run(*inputs)
-        for switch, turned_off in off.items():
-            if (reasons := _reasons(switch)) and not reasons & held:
+    held = set[str]()
+    with watched(held):
+        whole, text, _ = compiled(content)
+    run = compiled(content)[2] if times else None
+    if run is not None:
+        run(*inputs)
+    for switch, turned_off in off.items():
+        if (reasons := _reasons(switch)) and not reasons & held:
+            continue
+        with turned_off():
+            less, other, slower = compiled(content)
+            if other == text:
                 continue
-            with turned_off():
-                less, other, slower = compiled(content, regroup)
-                if other == text:
-                    continue
-                if times:
-                    slower(*inputs)
-            took = [1.0, 1.0]
             if times:
-                took = seconds([lambda: slower(*inputs), lambda: run(*inputs)])  # noqa: B023
-            yield switch, regroup, less / whole, took[0] / took[1], name
+                slower(*inputs)
+        took = [1.0, 1.0]
+        if times:
+            took = seconds([lambda: slower(*inputs), lambda: run(*inputs)])  # noqa: B023
+        yield switch, less / whole, took[0] / took[1], name
 
 
 def report(rows: list[Row], switches: list[str], programs: int) -> None:
     """Prints the geometric means over all programs, and the programs that gain the most."""
-    for regroup in (False, True):
-        print(f"\nreassociate={regroup}: without it / with all, of {programs} programs")
-        print(f"{'off':58} {'programs':>8} {'cost':>7} {'time':>7}  most")
-        for switch in switches:
-            own = [row for row in rows if row[:2] == (switch, regroup)]
-            means = [math.exp(math.fsum(math.log(r[i]) for r in own) / programs) for i in (2, 3)]
-            most = sorted(own, key=lambda row: -max(row[2], row[3]))[:3]
-            shown = "; ".join(f"{r[4]} {r[2]:.2f}/{r[3]:.2f}" for r in most)
-            print(f"{switch:58} {len(own):8} {means[0]:7.3f} {means[1]:7.3f}  {shown}", flush=True)
+    print(f"without it / with all, of {programs} programs")
+    print(f"{'off':58} {'programs':>8} {'cost':>7} {'time':>7}  most")
+    for switch in switches:
+        own = [row for row in rows if row[0] == switch]
+        means = [math.exp(math.fsum(math.log(r[i]) for r in own) / programs) for i in (1, 2)]
+        most = sorted(own, key=lambda row: -max(row[1], row[2]))[:3]
+        shown = "; ".join(f"{r[3]} {r[1]:.2f}/{r[2]:.2f}" for r in most)
+        print(f"{switch:58} {len(own):8} {means[0]:7.3f} {means[1]:7.3f}  {shown}", flush=True)
 
 
 def main() -> None:

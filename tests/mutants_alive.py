@@ -26,7 +26,6 @@ ALIVE: dict[str, str] = {
             "simplify/slices: what is added to zeros keeps -0.0",
             "retracing/inlining: 0.0 and -0.0 are one parameter",
             "passes/pipeline: weak values are folded",
-            "loops/loop_fission: two negations are one",
             "loops/loop_fission: a term of another type leaves",
             "loops/residual_rematerialisation: scans of other lengths are alike",
             "passes/jacobian_sparsity: a difference of diagonals is a sum",

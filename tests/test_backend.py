@@ -534,20 +534,6 @@ def test_ufuncs_get_small_buffers_where_their_loops_are_long():
     assert np.getbufsize() == before
 
 
-@pytest.mark.usefixtures("reassociated")
-def test_products_are_added_up_in_the_blocks():
-    f, args = CASES["dots"]
-    steps = cluster_and_schedule(optimised(fg.make_jaxpr(f)(*args)))
-    first = next(step for step in steps if isinstance(step, FusionCluster))
-    text, _ = written(first)
-    assert text.count("= dot(") == 2 and "reduce(" not in text
-    assert not any(
-        e.primitive.name == "dot_general" for e in steps if not isinstance(e, FusionCluster)
-    )
-    alone = optimised(fg.make_jaxpr(lambda x, y: np.sum(x * y))(*args))
-    assert "v0.dot(v1)" in source(alone)
-
-
 def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count):
     large = RNG.normal(size=clustering.ALONE)
     for f in (np.exp, np.max, lambda x: 2.0 * x):

@@ -184,14 +184,10 @@ def test_command_line(capsys):
 def test_tables_of_results(tmp_path, capsys):
     times = {FUNGRAD: 2e-3, HAND: 4e-3}
     verdict = {"text": "a bar", "reached": False}
-    runs = [
-        {"machine": "m", "gradients": [row("a", cases.ARRAYS, **times)], "verdicts": [verdict]},
-        {"machine": "m", "gradients": [], "verdicts": []},
-    ]
-    paths = [tmp_path / "defaults.json", tmp_path / "reassociated.json"]
-    for path, run in zip(paths, runs, strict=True):
-        path.write_text(json.dumps(run))
-    tables.main([str(path) for path in paths])
+    run = {"machine": "m", "gradients": [row("a", cases.ARRAYS, **times)], "verdicts": [verdict]}
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps(run))
+    tables.main(str(path))
     printed = capsys.readouterr().out
-    assert "| a | 4 | 2 |  | 0.50 (0.50) |  |  |  |" in printed
+    assert "| a | 4 | 2 |  | 0.50 (0.50) |  |" in printed
     assert "| a bar | missed |" in printed

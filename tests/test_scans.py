@@ -246,16 +246,8 @@ def close(got, want, rtol=1e-9):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-9)
 
 
-@pytest.fixture
-def regrouping():
-    """What holds in exact arithmetic is done, which is off unless asked for."""
-    fg.config.reassociate = True
-    yield
-    fg.config.reassociate = False
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_scan_that_may_be_regrouped_gives_the_numbers_of_a_loop(program, regrouping):
+def test_a_scan_gives_the_numbers_of_a_loop_and_its_gradient(program):
     args = numbers(7)[program]
     positions = tuple(range(len(args)))
     want = fg.value_and_grad(lambda *args: program(steps, *args), positions)(*args)
@@ -390,11 +382,9 @@ def random_step(rng):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_steps_give_the_numbers_of_a_loop(seed, request):
+def test_random_steps_give_the_numbers_of_a_loop(seed):
     rng = np.random.default_rng(seed)
     step, length = random_step(rng), 1 + seed % 4
-    if seed % 3 == 0:
-        request.getfixturevalue("regrouping")
     args = [rng.normal(size=s) for s in ((SIZE, SIZE), SIZE)]
     stacks = [rng.normal(size=(length, *a.shape)) for a in args]
 
@@ -426,7 +416,7 @@ SUMS = (
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, regrouping):
+def test_random_sums_of_products_give_the_numbers_of_a_loop(seed):
     rng = np.random.default_rng(seed)
     plan = rng.integers(0, 1000, size=(12, 5))
     start, w = rng.normal(size=(5, 5)), 0.3 * rng.normal(size=(5, 5))
@@ -521,14 +511,14 @@ def test_residuals_of_a_loop_that_is_the_same_in_all_steps():
     close(fg.jit(fg.grad(f))(x), fg.grad(f)(x))
 
 
-def test_a_gradient_s_way_back_is_short(regrouping):
+def test_a_gradient_s_way_back_is_short():
     args = numbers(7)[gates]
     _, (there, back) = loops_of(fg.grad(lambda *a: gates(lax.scan, *a), (0, 1, 2)), *args)
     inside = names(optimised(there.params["body"]))
     assert [inside.count(name) for name in ("exp", "div", "tanh")] == [2, 2, 2]
     inside = names(optimised(back.params["body"]))
-    assert not {"exp", "neg", "scatter", "index_add", "div", "sub"} & set(inside)
-    assert inside.count("concatenate") == 1 and inside.count("mul") <= 5
+    assert not {"exp", "scatter", "index_add", "div", "sub"} & set(inside)
+    assert inside.count("concatenate") == 1 and inside.count("mul") <= 10
     assert back.params["counts"][1] == 2  # the sums for w and u are made behind it
 
 
@@ -579,7 +569,7 @@ def test_as_much_leaves_a_loop_as_may_be_stacked(monkeypatch):
     assert counts[0] < counts[1] < 20
 
 
-def test_an_effect_stays_between_sums_of_products(regrouping):
+def test_an_effect_stays_between_sums_of_products():
     seen = []
 
     def step(scan):
@@ -678,7 +668,7 @@ def test_results_of_a_scan_are_arrays_of_their_own():
 
 
 def magic(scan, h, xs):
-    """Rounds to a multiple of 2**-10: regrouped, it rounds to nothing."""
+    """Rounds to a multiple of 2**-10: if it is regrouped, it rounds to nothing."""
     return scan(lambda h, x: (h, (h + x) - x), h, np.full((len(xs), 1), 1.5 * 2.0**42))[1]
 
 
@@ -705,7 +695,7 @@ def divided_by_stiff(scan, h, xs):
 
 @pytest.mark.parametrize("size", [1, 3, 200, 3000])
 @pytest.mark.parametrize("f", [magic, scaled, summed, overflowing, divided_by_stiff])
-def test_nothing_is_regrouped_by_default(f, size):
+def test_nothing_is_regrouped(f, size):
     h, xs = np.linspace(0.1, 0.9, size), np.linspace(1.0, 2.0, 2 * size).reshape(2, size)
     found, want = fg.jit(lambda *args: f(lax.scan, *args))(h, xs), f(steps, h, xs)
     for x, y in zip(tree_leaves(found), tree_leaves(want), strict=True):

@@ -6,7 +6,7 @@
 
 `record` collects closed Graphs from all of the repository (cases, samples of primitives, random
 programs, sessions of the documentation) and writes them, as `fg.save` does, with their inputs and
-with what came out of the reference evaluator, of compiled code with and without reassociation, and
+with what came out of the reference evaluator, of compiled code, and
 of the module that `to_source` writes. `check` compiles the Graphs again and compares to the bit.
 `compare` times two source trees in turns. The idea is tinygrad's.
 """

@@ -39,7 +39,7 @@ def options(given: Sequence[str] | None = None) -> argparse.Namespace:
     for command in (record, check, compare):
         command.add_argument("words", nargs="*", help="parts of names; all without any")
         command.add_argument("--quick", action="store_true", help=f"one Graph of {QUICK}")
-    check.add_argument("--mode", action="append", help="evaluated, jit, reassociated or written")
+    check.add_argument("--mode", action="append", help="evaluated, jit or written")
     check.add_argument("--ulp", type=float, default=0.0, help="units of the largest allowed")
     check.add_argument("--show", type=int, default=12, help="how many differences are printed")
     check.add_argument("--restage", action="store_true", help="stage the programs again")

@@ -21,8 +21,7 @@ from benchmarks.replay.corpus import Observation
 
 THREADS = 2
 """How many threads share large work, on any machine: what is computed in blocks depends on it."""
-EVALUATED, COMPILED, REASSOCIATED, WRITTEN = "evaluated", "jit", "reassociated", "written"
-MODES = (EVALUATED, COMPILED, REASSOCIATED, WRITTEN)
+EVALUATED, COMPILED, WRITTEN = MODES = ("evaluated", "jit", "written")
 SHORT, CALLS = 5e-4, 3
 
 
@@ -83,24 +82,21 @@ def _evaluated(exported: Any, inputs: Sequence[Any], seen: Observation, calls: i
     seen.facts["equations"] = equations(exported.graph)
 
 
-def _compiled(reassociate: bool) -> Callable[..., None]:
-    def run(exported: Any, inputs: Sequence[Any], seen: Observation, calls: int) -> None:
-        jitted = fg.jit(exported, reassociate=reassociate)
-        start = time.process_time()
-        seen.outputs = _arrays(jitted(*inputs))
-        first = time.process_time() - start
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            best = seconds(lambda: jitted(*inputs), calls)
-        lowered = jitted.lower(*inputs)
-        seen.facts = {
-            "equations": equations(lowered.optimised),
-            "text": len(lowered.source),
-            "compile": max(first - best, 1e-6),
-            "run": best,
-        }
-
-    return run
+def _compiled(exported: Any, inputs: Sequence[Any], seen: Observation, calls: int) -> None:
+    jitted = fg.jit(exported)
+    start = time.process_time()
+    seen.outputs = _arrays(jitted(*inputs))
+    first = time.process_time() - start
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        best = seconds(lambda: jitted(*inputs), calls)
+    lowered = jitted.lower(*inputs)
+    seen.facts = {
+        "equations": equations(lowered.optimised),
+        "text": len(lowered.source),
+        "compile": max(first - best, 1e-6),
+        "run": best,
+    }
 
 
 def _written(exported: Any, inputs: Sequence[Any], seen: Observation, calls: int) -> None:
@@ -116,8 +112,7 @@ def _written(exported: Any, inputs: Sequence[Any], seen: Observation, calls: int
 
 _RUN: dict[str, Callable[..., None]] = {
     EVALUATED: _evaluated,
-    COMPILED: _compiled(False),
-    REASSOCIATED: _compiled(True),
+    COMPILED: _compiled,
     WRITTEN: _written,
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fungrad.errors import ArgumentError
-from fungrad.ir import reassociation
 from fungrad.support.lazy import Module
 from fungrad.tracing import interception
 
@@ -94,25 +93,6 @@ class Config:
     @kernels.setter
     def kernels(self, value: str) -> None:
         blas_and_power_forms.choose(value)
-
-    @property
-    def reassociate(self) -> bool:
-        """Whether compiled functions may do what holds in exact arithmetic only: take a factor out
-        of a sum, regroup sums and products, share a divisor.
-
-        At the start False: then they round as NumPy does, operation by operation. `fg.jit(f,
-        reassociate=True)` decides for one function. docs/performance.md says what each rule can
-        lose.
-
-        >>> import fungrad as fg
-        >>> fg.config.reassociate
-        False
-        """
-        return reassociation.state.reassociate
-
-    @reassociate.setter
-    def reassociate(self, value: bool) -> None:
-        reassociation.choose(value)
 
     @property
     def branches(self) -> str:

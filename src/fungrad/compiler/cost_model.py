@@ -33,12 +33,6 @@ class CostModel:
     """How many rules may write one for another. Without an end, those along a chain of equations
     write all of it anew for each of them. Staging of long chains.
     """
-    factors_out_of_a_sum: int = 4
-    """Factors taken out of a sum: those of long chains would be multiplied for each. Staging."""
-    single_precision_dot: int = 8_192
-    """Elements of a vector of single precision that BLAS adds up; NumPy adds longer ones by pairs:
-    a bound of rounding, not of time.
-    """
     hoisted_stack: int = 1 << 22
     """The most elements of a stack that is made so that a product can leave a loop: LSTM
     50x32x64x128.

@@ -18,9 +18,6 @@ from fungrad.compiler.branch_guards import MAX_PATHS, Paths, UnguardedTrace, Way
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.control_flow.call import call, compiled, run
 from fungrad.errors import AbstractBooleanError, AbstractValueError, ArgumentError
-from fungrad.ir import reassociation
-from fungrad.ir.graph import Graph
-from fungrad.ir.reassociation import checked, chosen
 from fungrad.ir.types import Type
 from fungrad.retracing.inlining import Staged, check_rows, stage_tree
 from fungrad.support import pytree
@@ -78,7 +75,6 @@ class Jitted(OfFunction):
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         inline: bool,
-        reassociate: bool | None = None,
         branches: str | None = None,
         max_paths: int = MAX_PATHS,
     ) -> None:
@@ -88,7 +84,6 @@ class Jitted(OfFunction):
         self._argnums = frozenset(static_argnums)
         self._argnames = frozenset(static_argnames)
         self._inline = inline
-        self._reassociate = reassociate
         self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
         self._lock = threading.Lock()
         _all.add(self)
@@ -104,7 +99,7 @@ class Jitted(OfFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or current() is not EVAL:
             return self._call(args, kwargs)
-        key: list[Any] = [reassociation.state.reassociate]
+        key: list[Any] = []
         for arg in args:
             if type(arg) is np.ndarray:
                 key.append(arg.shape)
@@ -197,7 +192,7 @@ class Jitted(OfFunction):
 
     def _recipe(self) -> tuple[Any, ...]:
         static = tuple(self._argnums), tuple(self._argnames)
-        options = self._inline, self._reassociate, self._branches, self._max_paths
+        options = self._inline, self._branches, self._max_paths
         return self._f, *static, *options
 
     def _entry(
@@ -289,8 +284,7 @@ class Jitted(OfFunction):
         def stage(make: Callable[..., Any]) -> Staged:
             what = "a jitted function"
             rows: set[int] | None = set() if make is UnguardedTrace else None
-            staged = stage_tree(self._f, apply, treedef, types, names, what, make, rows)
-            return staged._replace(graph=self.choose(staged.graph))
+            return stage_tree(self._f, apply, treedef, types, names, what, make, rows)
 
         if branches == "error":
             return stage(UnguardedTrace), None
@@ -302,10 +296,6 @@ class Jitted(OfFunction):
             return stage(GraphTrace), None
         except (AbstractBooleanError, AbstractValueError):  # it has branches on its arguments
             return paths, None
-
-    def choose(self, graph: Graph) -> Graph:
-        """A Graph with the choice whether it may regroup that was made for this function."""
-        return graph if self._reassociate is None else chosen(graph, self._reassociate)
 
     def _notice(self, key: Any) -> None:
         """Warns when nearly every call traces anew, naming the argument that changes."""
@@ -361,7 +351,6 @@ def jit(
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
     inline: bool = False,
-    reassociate: bool | None = None,
     branches: str | None = None,
     max_paths: int = MAX_PATHS,
 ) -> Any:
@@ -374,9 +363,6 @@ def jit(
       static_argnames: the same by name.
       inline: whether, under another transform, the equations of f are recorded one by one instead
         of as one call.
-      reassociate: whether what holds in exact arithmetic only may be done for speed, which can
-        overflow or give NaN where f does not; None as `fg.config.reassociate` says. What f calls
-        is compiled with it, other jitted functions included. docs/performance.md lists the rules.
       branches: what Python's questions about traced values do (`if x > 0`, `range(n)`): "error"
         refuses them, "guard" answers them with the values of the call and makes a program for each
         path that the answers lead to; None as `fg.config.branches` says.
@@ -400,16 +386,15 @@ def jit(
     """
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    checked(reassociate, "reassociate")
     branch_guards.checked(branches, "branches")
     if not isinstance(max_paths, int) or max_paths < 1:
         raise ArgumentError(f"max_paths has to be a whole number of 1 or more, not {max_paths!r}.")
     if f is None:
         return lambda g: jit(
-            g, static_argnums=nums, static_argnames=names, inline=inline, reassociate=reassociate,
+            g, static_argnums=nums, static_argnames=names, inline=inline,
             branches=branches, max_paths=max_paths,
         )  # fmt: skip
     check_function(f, "jit")
     if nums or names:
         check_static(f, nums, names)
-    return Jitted(f, nums, names, inline, reassociate, branches, max_paths)
+    return Jitted(f, nums, names, inline, branches, max_paths)

@@ -14,7 +14,6 @@ import numpy as np
 
 from fungrad.control_flow.tape_type import type_of
 from fungrad.ir.graph import Atom, Equation, Graph
-from fungrad.ir.reassociation import regrouping
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import batch, differentiate, kept, push
@@ -70,10 +69,8 @@ def compiled(graph: Graph) -> Runner:
 
 
 def compiled_key(graph: Graph) -> Any:
-    """The key that a Graph's program is kept under: it depends on the backend, and on what the
-    Graph, or the setting, allows.
-    """
-    return ("compiled", _backend.name, regrouping(graph))
+    """The key that a Graph's program is kept under: it depends on the backend."""
+    return ("compiled", _backend.name)
 
 
 def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
@@ -102,7 +99,7 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
 
 def _loop_key(loop: Primitive, types: tuple[Type, ...], params: dict[str, Any]) -> Any:
     rest = [(k, v) for k, v in params.items() if k != "body"]
-    return ("loop", _backend.name, regrouping(params["body"]), loop, types, *rest)
+    return ("loop", _backend.name, loop, types, *rest)
 
 
 def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:

@@ -129,8 +129,6 @@ class Graph:
     `print(graph)` shows it in the style of a jaxpr; `graph.show(source=True)` adds the user's
     lines. Graphs are never changed after they are made. They can be pickled.
 
-    `reassociate` says whether sums and products may be regrouped where it is run; None leaves that
-    to the setting (see reassociation.py).
     """
 
     def __init__(
@@ -140,14 +138,12 @@ class Graph:
         equations: tuple[Equation, ...],
         outputs: tuple[Atom, ...],
         name: str = "",
-        reassociate: bool | None = None,
     ) -> None:
         self.inputs = inputs
         self.constants = constants
         self.equations = equations
         self.outputs = outputs
         self.name = name
-        self.reassociate = reassociate
 
     def replace(self, **parts: Any) -> Graph:
         """The Graph with other parts, named as the arguments of its class; the rest is kept."""
@@ -184,9 +180,6 @@ class Graph:
         state.pop("last_uses", None)
         state.pop("derived", None)
         return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({"reassociate": None, **state})
 
     def __repr__(self) -> str:
         return self.show()
@@ -225,7 +218,7 @@ class Graph:
         return drawing
 
 
-_PARTS = ("inputs", "constants", "equations", "outputs", "name", "reassociate")
+_PARTS = ("inputs", "constants", "equations", "outputs", "name")
 
 
 def inner_graphs(equation: Equation) -> Iterator[Graph]:

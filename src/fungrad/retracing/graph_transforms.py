@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Equation, Graph, Variable, effectful
-from fungrad.ir.reassociation import chosen
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
 from fungrad.support.lazy import Record
@@ -68,7 +67,7 @@ def strong(type_: Type) -> Type:
 def _stage(f: Callable[..., Any], types: Sequence[Type], graph: Graph, what: str) -> Graph:
     names = [f"input {i}" for i in range(len(types))]
     label = f"{what} of {graph.name or 'a graph'}"
-    return chosen(stage(f, types, names, lambda: label, graph.name), graph.reassociate)
+    return stage(f, types, names, lambda: label, graph.name)
 
 
 def differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:

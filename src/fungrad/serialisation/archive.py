@@ -23,7 +23,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from fungrad.compiler.jit import Jitted
 from fungrad.control_flow.call import call
 from fungrad.errors import ArgumentError, FungradError, SavedFileError
 from fungrad.ir.graph import Graph
@@ -226,8 +225,7 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
                 "an exported function stands alone. Make the value an argument, or export it "
                 "outside of the transform."
             )
-        graph = f.choose(staged.graph) if isinstance(f, Jitted) else staged.graph
-        return Exported(graph, treedef, staged.out, names)
+        return Exported(staged.graph, treedef, staged.out, names)
 
     return TransformedFunction(run, export, f)
 

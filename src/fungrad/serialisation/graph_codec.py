@@ -306,10 +306,8 @@ class Writer:
                     "backward": equation.backward,
                 }
             )
-        choice = {} if graph.reassociate is None else {"reassociate": graph.reassociate}
         return {
             "name": graph.name,
-            **choice,
             "types": types,
             "constants": constants,
             "inputs": inputs,
@@ -390,7 +388,6 @@ class Reader:
                 tuple(equations),
                 tuple([atom(a) for a in content["outputs"]]),
                 str(content["name"]),
-                _choice(content.get("reassociate")),
             )
         )
 
@@ -399,12 +396,6 @@ class Reader:
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
         return value
-
-
-def _choice(found: Any) -> bool | None:
-    if found is not None and type(found) is not bool:
-        raise SavedFileError(f"its choice whether to regroup is {found!r}.")
-    return found
 
 
 def _source(found: Any) -> Source | None:

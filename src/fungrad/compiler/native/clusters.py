@@ -216,7 +216,7 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     outputs = [v for e in members for v in e.outputs if id(v) in outside]
     used = {id(a): constants[id(a)] for a in read if id(a) in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
-                 graph.name, graph.reassociate)  # fmt: skip
+                 graph.name)  # fmt: skip
 
 
 def _in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:

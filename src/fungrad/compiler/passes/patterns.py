@@ -77,15 +77,13 @@ class Rule(Record):
     """A rewriting of the equations that match a pattern.
 
     `replace(writer, equation, **names)` gives the atom that the output is equal to, or None.
-    `loses` says what may change, of rules that hold in exact arithmetic only. `of` are the
-    primitives of which one has to have made an operand (a `Literal`, a `CONSTANT`), if there are
-    any: no other equation is asked. `guard` has to hold for the equation.
+    `of` are the primitives of which one has to have made an operand (a `Literal`, a `CONSTANT`),
+    if there are any: no other equation is asked. `guard` has to hold for the equation.
     """
 
     pattern: Made
     reason: str
     replace: Callable[..., Atom | None]
-    loses: str = ""
     of: tuple[Any, ...] = ()
     guard: Callable[[Equation], bool] | None = None
 
@@ -103,7 +101,7 @@ class Rule(Record):
 
 
 def rule(
-    pattern: Made, reason: str, *, loses: str = "", of: Sequence[Any] = (),
+    pattern: Made, reason: str, *, of: Sequence[Any] = (),
     guard: Callable[[Equation], bool] | None = None,
 ) -> Callable[[Callable[..., Atom | None]], Rule]:  # fmt: skip
     """Makes a rule of the function that gives the replacement."""
@@ -113,7 +111,7 @@ def rule(
             makers.update(operand.primitives)
         elif isinstance(operand, Number):
             makers.add(Literal)
-    return lambda replace: Rule(pattern, reason, replace, loses, tuple(makers), guard)
+    return lambda replace: Rule(pattern, reason, replace, tuple(makers), guard)
 
 
 Waiting = tuple[tuple[Pattern, Atom], ...]

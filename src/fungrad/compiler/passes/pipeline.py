@@ -17,19 +17,17 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import (
     Renaming,
     computed_now,
-    copied,
     is_pure,
     placed,
     renamed,
     rewired,
     rewritten,
 )
-from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
+from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
 from fungrad.compiler.passes.simplify.exact_identities import simplified
 from fungrad.compiler.passes.store_forwarding import forwarded
 from fungrad.control_flow.call import is_call
-from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
-from fungrad.ir.reassociation import chosen, regrouping
+from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import kept, pruned
 from fungrad.retracing.inlining import Expansion, TooMany
@@ -227,30 +225,9 @@ def lighten(graph: Graph) -> Graph:
     return _lightened(graph, body_passes)
 
 
-def settle(graph: Graph) -> Graph:
-    """The Graph, and those in it, with the choice made whether sums and products are regrouped:
-    the outermost one's counts.
-    """
-    choice = regrouping(graph)
-
-    def settled(value: Any) -> Any:
-        if isinstance(value, Graph):
-            return value if regrouping(value) is choice else chosen(value, choice)
-        return tuple(map(settled, value)) if type(value) is tuple else value
-
-    def replace(equation: Equation) -> Equation:
-        if all(regrouping(inner) is choice for inner in inner_graphs(equation)):
-            return equation
-        params = {key: settled(value) for key, value in equation.params.items()}
-        return copied(equation, equation.inputs, equation.outputs, params)
-
-    return rewritten(graph.replace(reassociate=choice), replace)
-
-
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     inline,
     expand,
-    settle,
     erase_stops,
     pruned,
     thinned,
@@ -260,7 +237,6 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     stacked,
     simplified,
     forwarded,
-    settle,  # loops in loops have left them
     pruned,
 )
 
@@ -268,7 +244,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 def optimised(graph: Graph) -> Graph:
     """The Graph after all passes, made once."""
 
-    key = ("optimised", choices(graph))
+    key = ("optimised", setting())
 
     def make() -> Graph:
         result = graph
@@ -289,5 +265,4 @@ __all__: list[Any] = [
     "inline",
     "lighten",
     "optimised",
-    "settle",
 ]

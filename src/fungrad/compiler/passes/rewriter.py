@@ -13,7 +13,6 @@ import numpy as np
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.patterns import CONSTANT, Rule
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
-from fungrad.ir.reassociation import regrouping
 from fungrad.retracing.graph_transforms import effectful
 from fungrad.retracing.inlining import (
     Renaming,
@@ -83,7 +82,6 @@ class Writer:
 
     def __init__(self, graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> None:
         self._rules = rules
-        self.regroup = regrouping(graph)
         """Whether rules may do what holds in exact arithmetic only, or but for the sign of a zero.
         """
         self._chosen: dict[Hashable, tuple[Rule, ...]] = {}
@@ -247,6 +245,6 @@ def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph
 
 
 __all__ = [
-    "Renaming", "Replace", "Writer", "applied", "computed_now", "copied", "doubles", "exchanged",
+    "Renaming", "Replace", "Writer", "applied", "computed_now", "copied", "exchanged",
     "is_pure", "key_of", "placed", "renamed", "renewed", "rewired", "rewritten", "simplified_by",
 ]  # fmt: skip

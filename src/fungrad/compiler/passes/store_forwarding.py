@@ -29,7 +29,6 @@ from fungrad.compiler.passes.rewriter import (
 )
 from fungrad.compiler.passes.value_facts import positive_zero
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
-from fungrad.ir.reassociation import regrouping
 from fungrad.ir.types import of_value
 from fungrad.primitives.elementwise.family import add, logical_not, select
 from fungrad.primitives.movement.gather import ARRAY, Index, expanded, getitem, indexed, scatter
@@ -144,7 +143,6 @@ class _Forwarder:
 
     def __init__(self, graph: Graph, arrays: bool) -> None:
         self.graph, self.arrays = graph, arrays
-        self.regroup = regrouping(graph)
         self.names: Renaming = {}
         self.equations: list[Equation] = []
         self.constants = list(graph.constants)
@@ -262,7 +260,7 @@ class _Forwarder:
     def _sum(self, equation: Equation, chain: Chain, place: int, value: Atom) -> Atom:
         """The value of a place after something was added to it."""
         old = self._entry(equation, equation.inputs[0], chain, place)
-        if old is ZERO and (self.regroup or equation.backward):
+        if old is ZERO and equation.backward:
             return value
         return self.make(equation, add, self._item(equation, chain, old), value)
 

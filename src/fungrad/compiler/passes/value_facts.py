@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.rewriter import Writer, doubles
+from fungrad.compiler.passes.rewriter import Writer
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import add, mul, select, sub
 from fungrad.primitives.elementwise.ufuncs import abs as absolute
@@ -50,11 +50,6 @@ def gives_real(equation: Equation) -> bool:
 def gives_floats(equation: Equation) -> bool:
     """Whether what an equation gives are real numbers with a point."""
     return floats(*equation.outputs)
-
-
-def on_doubles(equation: Equation) -> bool:
-    """Whether an equation reads and gives doubles."""
-    return doubles(*equation.inputs, *equation.outputs)
 
 
 def positive_zero(atom: Atom) -> bool:
@@ -103,16 +98,16 @@ def _made_unsigned(writer: Writer, atom: Atom, made: Equation, deep: int) -> boo
     return real(atom) and (squared or primitive is absolute or primitive is exp)
 
 
-def loose(writer: Writer, equation: Equation) -> bool:
-    """Whether a sum may lose the sign of a zero: where the Graph may, and among cotangents, which
-    reverse mode adds up in an order that is no program's.
+def loose(equation: Equation) -> bool:
+    """Whether a sum may lose the sign of a zero: among cotangents, which reverse mode adds up in an
+    order that is no program's.
     """
-    return writer.regroup or equation.backward > 0
+    return equation.backward > 0
 
 
 def with_zeros_added(writer: Writer, like: Equation, atom: Atom) -> Atom:
     """x + 0.0, or x where the sign of a zero does not differ."""
-    if loose(writer, like) or unsigned(writer, atom):
+    if loose(like) or unsigned(writer, atom):
         return atom
     return writer.add(like, add, atom, Literal(0.0))
 
@@ -122,7 +117,6 @@ __all__ = [
     "gives_floats",
     "gives_real",
     "loose",
-    "on_doubles",
     "positive_zero",
     "real",
     "unsigned",

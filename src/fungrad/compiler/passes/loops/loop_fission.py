@@ -2,37 +2,32 @@
 
 A carried sum of products becomes one product of stacks behind the loop, as in backpropagation
 through time by hand. With small arrays, equations that depend on xs alone move before it. Sums of
-cotangents are regrouped, equal to rounding; the program's own sums only where `reassociate` allows
-it.
+cotangents are regrouped, equal to rounding; the program's own sums are not.
 
-Without what leaves before the loop a Kalman filter's gradient takes 1.40 times the time
-(reassociated: 2.6), without sums of products behind it 1.55 times, and the gradient of an LSTM of
-one sequence 1.66 times.
+Without what leaves before the loop a Kalman filter's gradient takes 1.40 times the time, without
+sums of products behind it 1.55 times, and the gradient of an LSTM of one sequence 1.66 times.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.open_scan import Loop, movable, on_numbers, small
-from fungrad.compiler.passes.rewriter import Renaming, applied, doubles, placed, renamed, rewired
+from fungrad.compiler.passes.rewriter import Renaming, renamed, rewired
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
-from fungrad.ir.reassociation import regrouping
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
+from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
-from fungrad.support.lazy import Record
 
 
 def stacked(graph: Graph) -> Graph:
     """The Graph with the equations that need not run in each step moved out of its scans."""
     if not any(e.primitive is scan for e in graph.equations):
         return graph
-    regroup = regrouping(graph)
     equations: list[Equation] = []
     constants = list(graph.constants)
     names: Renaming = {}
@@ -42,10 +37,8 @@ def stacked(graph: Graph) -> Graph:
             equations.append(equation)
             continue
         loop = Loop(equation)
-        _sum_behind(loop, regroup)
+        _sum_behind(loop)
         if not on_numbers(loop.body):
-            if regroup:
-                associated(loop)
             move_before(loop)
         equations += loop.rewritten()
         constants += loop.constants
@@ -54,13 +47,13 @@ def stacked(graph: Graph) -> Graph:
     return graph.replace(constants=tuple(constants), equations=tuple(equations), outputs=outputs)
 
 
-def _sum_behind(loop: Loop, regroup: bool) -> None:
+def _sum_behind(loop: Loop) -> None:
     """Moves carried sums of products, and sums of what is stacked anyway, behind the loop."""
     made, reads = loop.made(), loop.reads()
     kept: list[Any] = []
     later: list[tuple[Any, Variable]] = []
     for item in loop.carry:
-        term = added(item, made, reads, regroup)
+        term = added(item, made, reads)
         product = made.get(id(term)) if term is not None else None
         if term is None or product is None or reads[id(term)] != 1 or not _product(loop, product):
             if term is not None:
@@ -97,17 +90,15 @@ def _product(loop: Loop, equation: Equation) -> bool:
 # --- sums that are carried ------------------------------------------------------------------------
 
 
-def added(
-    item: Any, made: dict[int, Equation], reads: Counter[int], regroup: bool
-) -> Variable | None:
+def added(item: Any, made: dict[int, Equation], reads: Counter[int]) -> Variable | None:
     """The term that each step adds to a carry that nothing else reads, if the order of the sum may
-    change: always for cotangents that reverse mode sums, else where `reassociate` allows it.
+    change: that of cotangents, which reverse mode sums, not that of the program.
     """
     carry, _, output, _ = item
     equation = made.get(id(output))
     if equation is None or equation.primitive is not add or reads[id(output)] != 1:
         return None
-    if not (regroup or equation.backward):
+    if not equation.backward:
         return None
     if reads[id(carry)] != 1 or not any(a is carry for a in equation.inputs):
         return None
@@ -191,99 +182,3 @@ def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool
     """Whether new stacks may be made: few, or not more than there are."""
     size: int = loop.length * sum(v.type.size for v in made)
     return size <= max(costs.free_stack, sum(a.type.size for a in given))
-
-
-# --- chains of products and of sums ---------------------------------------------------------------
-
-
-_PRODUCTS, _SUMS = (mul, div, neg), (add, sub)
-
-
-class _Chain(Record):
-    """A loop-variant value and the operations on it: (primitive, invariant operand) each."""
-
-    root: Atom
-    links: tuple[tuple[Any, Atom | None], ...]
-
-
-def associated(loop: Loop) -> None:
-    """Reassociates products and sums so that invariant operands meet first: h * a / b * c, with h
-    made in the loop, becomes h * (a / b * c). Equal in exact arithmetic; for doubles, where
-    `reassociate` allows it. Gains 1.39 on the gradient of the LSTM of one sequence (`ablation`,
-    "chains").
-    """
-    known = loop.given()
-    chains: dict[tuple[int, bool], _Chain] = {}
-    seen: dict[Hashable, Atom] = {}
-    equations: list[Equation] = []
-    for equation in loop.equations:
-        if known.issuperset(id(a) for a in equation.inputs if isinstance(a, Variable)):
-            known.update(id(v) for v in equation.outputs)
-        elif equation.primitive in (*_PRODUCTS, *_SUMS) and small(equation):
-            link = _link(equation, known)
-            if link is not None:
-                first, known_part = link
-                products = equation.primitive in _PRODUCTS
-                before = chains.get((id(first), products), _Chain(first, ()))
-                links = (*before.links, (equation.primitive, known_part))
-                (output,) = equation.outputs
-                chains[id(output), products] = chain = _Chain(before.root, links)
-                if len(links) > 1 and any(isinstance(a, Variable) for _, a in links):
-                    made, factor = _together(equation, chain.links, seen)
-                    known.update(id(e.outputs[0]) for e in made)
-                    together = mul if products else add
-                    given = (chain.root, factor)
-                    equations += made
-                    equation = placed(equation, together, given, equation.outputs, {})
-        equations.append(equation)
-    loop.equations = equations
-    loop.prune()
-
-
-def _link(equation: Equation, known: set[int]) -> tuple[Atom, Atom | None] | None:
-    """The loop-variant and the invariant operand of an equation; None for other equations."""
-    (output,) = equation.outputs
-    if not output.type.shape or not doubles(output):
-        return None
-    first, second = (*equation.inputs, None)[:2]
-    assert first is not None
-    if second is not None and equation.primitive in (mul, add) and _is(first, known):
-        first, second = second, first
-    if _is(first, known) or (second is not None and not _is(second, known)):
-        return None
-    if first.type != output.type:
-        return None
-    if second is not None and not second.type.weak and second.type.dtype != output.type.dtype:
-        return None
-    return first, second
-
-
-def _is(atom: Atom, known: set[int]) -> bool:
-    return isinstance(atom, Literal) or id(atom) in known
-
-
-def _together(
-    like: Equation, links: tuple[tuple[Any, Atom | None], ...], seen: dict[Hashable, Atom]
-) -> tuple[list[Equation], Atom]:
-    """The equations that combine a chain's invariant operands, and their results."""
-    straight = mul if links[0][0] in _PRODUCTS else add
-    made: list[Equation] = []
-
-    def write(primitive: Any, *inputs: Atom) -> Atom:
-        named = [(a.type, repr(a.value)) if isinstance(a, Literal) else id(a) for a in inputs]
-        key = (primitive, *named)
-        if key not in seen:
-            made.append(applied(like, primitive, *inputs))
-            seen[key] = made[-1].outputs[0]
-        return seen[key]
-
-    given = [(primitive, atom) for primitive, atom in links if atom is not None]
-    begin = next((i for i, (primitive, _) in enumerate(given) if primitive is straight), None)
-    total: Atom = Literal(1.0 if straight is mul else 0.0)
-    if begin is not None:
-        total = given.pop(begin)[1]
-    for primitive, atom in given:
-        total = write(primitive, total, atom)
-    if sum(primitive is neg for primitive, _ in links) % 2:
-        total = write(neg, total)
-    return made, total

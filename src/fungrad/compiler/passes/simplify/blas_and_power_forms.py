@@ -7,17 +7,14 @@ Without x * x * x for x ** 3 the gradient of gelu takes 8.3 times the time.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from fungrad.compiler.passes.patterns import Rule, made
 from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.value_facts import floats
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Atom, Equation, Graph, Literal
-from fungrad.ir.reassociation import regrouping
+from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul
-from fungrad.primitives.elementwise.ufuncs import power, square
+from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.movement.reshape_broadcast_cast import transpose
 
 SETTINGS = ("auto", "numpy", "fast")
@@ -31,11 +28,6 @@ class _State:
 def setting() -> str:
     """Which kernels compiled functions use."""
     return _State.setting
-
-
-def choices(graph: Graph) -> Hashable:
-    """The settings that decide which equations are written: part of the key of compiled Graphs."""
-    return (setting(), regrouping(graph))
 
 
 def choose(value: str) -> None:
@@ -72,16 +64,6 @@ def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom:
     left = _power(writer, equation, x, first)
     right = _power(writer, equation, x, second)
     return writer.add(equation, mul, left, right)
-
-
-def factors(equation: Equation) -> tuple[Atom, Atom] | None:
-    """x and y of x * y, x and x of its square, None of other equations."""
-    x, *others = equation.inputs
-    if equation.primitive is mul:
-        return x, others[0]
-    twice = [isinstance(a, Literal) and a.type.weak and a.value == 2 for a in others]
-    squares = equation.primitive is square or (equation.primitive is power and all(twice))
-    return (x, x) if squares else None
 
 
 def _turned(writer: Writer, equation: Equation) -> Atom | None:

@@ -129,7 +129,7 @@ def _after_zeros(
     *later, first = chain
     values = [e.inputs[1] for e in later]
     own, like = first.inputs[0], chain[0]
-    if writer.regroup or all(unsigned(writer, value) for value in values):
+    if all(unsigned(writer, value) for value in values):
         return [*values, own], lambda whole: whole
     if not unsigned(writer, own):
         return [*(with_zeros_added(writer, like, value) for value in values), own], lambda w: w

@@ -52,7 +52,11 @@ class Optimizer(Record):
 
 
 def apply_updates(params: Any, updates: Any) -> Any:
-    """params + updates, leaf by leaf, in the dtypes of the parameters."""
+    """params + updates, leaf by leaf, in the dtypes of the parameters.
+
+    >>> apply_updates([np.zeros(1)], [np.ones(1)])
+    [array([1.])]
+    """
     return pytree.map(lambda p, u: _as(p + u, p), params, updates)
 
 
@@ -86,6 +90,9 @@ def _unbiased(averages: Any, decay: float, count: Any) -> Any:
 
 def chain(*optimizers: Optimizer) -> Optimizer:
     """Applies transformations of gradients one after the other.
+
+    Args:
+      *optimizers: the first one gets the gradients, each other one the updates of the one before.
 
     >>> optimizer = chain(clip_by_global_norm(1.0), sgd(0.5))
     >>> updates, _ = optimizer.update([np.array([3.0, 4.0])], optimizer.init([np.zeros(2)]))
@@ -137,7 +144,11 @@ def global_norm(tree: Any) -> Any:
 
 
 def clip_by_global_norm(max_norm: float) -> Optimizer:
-    """Scales gradients down to a norm of at most `max_norm`, that of all leaves together."""
+    """Scales gradients down to a norm of at most `max_norm`, that of all leaves together.
+
+    >>> clip_by_global_norm(1.0).update([np.array([3.0, 4.0])], ())[0]
+    [array([0.6, 0.8])]
+    """
 
     def clipped(grads: Any, params: Any) -> Any:
         norm = global_norm(grads)
@@ -148,7 +159,11 @@ def clip_by_global_norm(max_norm: float) -> Optimizer:
 
 
 def clip(max_delta: float) -> Optimizer:
-    """Cuts every element of the gradients to [-max_delta, max_delta]."""
+    """Cuts every element of the gradients to [-max_delta, max_delta].
+
+    >>> clip(1.0).update([np.array([-3.0, 0.5])], ())[0]
+    [array([-1. ,  0.5])]
+    """
     return _stateless(
         lambda grads, params: pytree.map(lambda g: np.clip(g, -max_delta, max_delta), grads)
     )
@@ -284,6 +299,12 @@ def adamw(
       learning_rate, b1, b2, eps: as `adam`'s.
       weight_decay: learning_rate * weight_decay * params is taken from the parameters.
       mask: a tree of booleans: which parameters decay; all by default.
+
+    >>> step = adamw(0.1, weight_decay=0.5)
+    >>> params = np.array([2.0])
+    >>> updates, _ = step.update(np.zeros(1), step.init(params), params)
+    >>> updates
+    array([-0.1])
     """
     return chain(
         scale_by_adam(b1, b2, eps),
@@ -305,18 +326,30 @@ def rmsprop(
       decay: of the average of squared gradients.
       eps: added to that average, below the root.
       momentum: the decay of the sum of steps; none by default.
+
+    >>> step = rmsprop(0.1)
+    >>> step.update(np.ones(1), step.init(np.zeros(1)))[0].round(3)
+    array([-0.316])
     """
     after = [] if momentum is None else [trace(momentum)]
     return chain(scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate), *after)
 
 
 def constant_schedule(value: float) -> Schedule:
-    """The same learning rate at each update."""
+    """The same learning rate at each update.
+
+    >>> constant_schedule(0.1)(7)
+    0.1
+    """
     return lambda count: value
 
 
 def linear_schedule(init_value: float, end_value: float, transition_steps: int) -> Schedule:
     """A straight line from one rate to another, which stays.
+
+    Args:
+      init_value, end_value: the first and the last rate.
+      transition_steps: updates between them.
 
     >>> [float(linear_schedule(1.0, 0.0, 4)(n)) for n in (0, 1, 4, 9)]
     [1.0, 0.75, 0.0, 0.0]
@@ -348,6 +381,10 @@ def exponential_decay(
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0) -> Schedule:
     """Half a cosine from init_value to alpha * init_value (Loshchilov and Hutter 2017).
 
+    Args:
+      init_value: the rate of the first update.
+      decay_steps: updates until the last rate, alpha * init_value.
+
     >>> [round(float(cosine_decay_schedule(1.0, 10)(n)), 3) for n in (0, 5, 10, 11)]
     [1.0, 0.5, 0.0, 0.0]
     """
@@ -372,6 +409,10 @@ def warmup_cosine_decay_schedule(
       init_value, peak_value, end_value: rates at the begin, after the line, at the end.
       warmup_steps: updates of the line.
       decay_steps: updates of both together.
+
+    >>> rate = warmup_cosine_decay_schedule(0.0, 1.0, 2, 4)
+    >>> [round(float(rate(n)), 2) for n in range(5)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     alpha = 0.0 if peak_value == 0.0 else end_value / peak_value
     down = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha)
@@ -383,6 +424,10 @@ def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float]
 ) -> Schedule:
     """A rate that is multiplied by a factor from each of some counts on.
+
+    Args:
+      init_value: the first rate.
+      boundaries_and_scales: from each count on, the factor.
 
     >>> float(piecewise_constant_schedule(1.0, {10: 0.1, 20: 0.5})(20))
     0.05

@@ -39,6 +39,10 @@ def tree_unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 def tree_leaves(tree: Any, is_leaf: Predicate | None = None) -> list[Any]:
     """The leaves of a tree, left to right.
 
+    Args:
+      tree: nested tuples, lists, dicts and registered classes; None has no leaf.
+      is_leaf: `is_leaf(node)`, whether a node is a leaf though it is a container.
+
     >>> tree_leaves({"b": 2, "a": (1, None)})
     [1, 2]
     """
@@ -47,6 +51,8 @@ def tree_leaves(tree: Any, is_leaf: Predicate | None = None) -> list[Any]:
 
 def tree_structure(tree: Any, is_leaf: Predicate | None = None) -> TreeDef:
     """The structure of a tree: hashable, comparable, picklable.
+
+    `is_leaf` as in `tree_leaves`.
 
     >>> tree_structure((1, 2)) == tree_structure((3, 4))
     True
@@ -85,6 +91,8 @@ def tree_reduce(
 ) -> Any:
     """The leaves of a tree, combined from left to right by f.
 
+    `initializer` is the first argument of the first call of f; `is_leaf` as in `tree_leaves`.
+
     >>> tree_reduce(lambda x, y: x + y, {"a": 1, "b": (2, 3)})
     6
     """
@@ -96,6 +104,8 @@ def tree_reduce(
 
 def tree_all(tree: Any, is_leaf: Predicate | None = None) -> bool:
     """Whether all leaves are true.
+
+    `is_leaf` as in `tree_leaves`.
 
     >>> tree_all([True, {"a": 1}]), tree_all((True, 0))
     (True, False)
@@ -139,6 +149,8 @@ def tree_flatten_with_path(
     tree: Any, is_leaf: Predicate | None = None
 ) -> tuple[list[tuple[str, Any]], TreeDef]:
     """The leaves of a tree with readable paths, and its structure.
+
+    `is_leaf` as in `tree_leaves`.
 
     >>> tree_flatten_with_path({"w": [1.0, 2.0]})[0]
     [("['w'][0]", 1.0), ("['w'][1]", 2.0)]

@@ -1,11 +1,10 @@
 """Branches of compiled functions, followed under guards.
 
-While a function is traced with `branches="guard"`, Python's questions (`if x > 0`, `int(n)`) are
-answered by the values of the call: what a question depends on is computed, the answer is recorded,
-and tracing goes on along that path. What is kept is a tree: at each node a program that computes
-what the next question needs and no node above it has computed, one branch for each answer met, and
-at each leaf the program of the rest. So a later call computes everything once, and nothing that its
-path does not need; an answer not met before is traced from the start, with the values there are.
+With `branches="guard"` the values of the call answer Python's questions (`if x > 0`, `int(n)`), and
+tracing follows that path. The result is a tree: each node has a program that computes what its
+question needs beyond the nodes above, and a branch for each answer met; each leaf has the program
+of the rest. A later call computes everything once, and nothing off its path. A new answer starts a
+new trace, with the values there are.
 """
 
 from __future__ import annotations

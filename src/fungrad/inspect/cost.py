@@ -1,17 +1,9 @@
 """The cost of a compiled function, counted without running it: operations and bytes.
 
-`cost(graph)` counts the Graph as it is run, and what each pass of the optimiser removed before.
-The rules are those of flops.py, linear_algebra.py and memory.py.
-
-The Graphs inside of a structural equation, and how often each is run.
-
-A `while` is run as often as its values say, which no Graph tells: its bodies are counted for one
-trip.
-
-The bytes that a Graph reads and writes, and those that are alive at once.
-
-Follows the program that runs it: equations in their order, regions with the blocks that their
-intermediates need, values dropped after their last use, views that share memory.
+`cost(graph)` counts the optimised Graph, and what each pass removed, by the rules of flops.py,
+linear_algebra.py and memory.py. Bodies of a `while` count for one trip, since no Graph tells their
+number. Memory follows the compiled program: order of equations, tiles of clusters, last uses, and
+views.
 """
 
 from __future__ import annotations

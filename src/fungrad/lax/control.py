@@ -116,6 +116,11 @@ def fori_loop(
     With bounds that are known numbers it is a scan, otherwise a while_loop; both are
     differentiable. `callback` is that of `scan`.
 
+    Args:
+      lower, upper: the integers from and up to which `i` runs.
+      body_fun: `body_fun(i, value)`, the next value.
+      init_val: a tree, the first value.
+
     >>> int(fori_loop(0, 5, lambda i, total: total + i, 0))
     10
     """
@@ -313,6 +318,14 @@ def cond(
 @boundary
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """Applies the branch that `index` names (clamped to the existing ones) to the operands.
+
+    Args:
+      index: an integer, clamped to the branches.
+      branches: functions of the operands that return the same types.
+      *operands: the arguments of the branch.
+
+    Raises:
+      StructureMismatchError: where the branches return other types.
 
     >>> float(switch(1, [lambda x: x, lambda x: 2 * x], 3.0))
     6.0

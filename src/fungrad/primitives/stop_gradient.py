@@ -86,6 +86,9 @@ def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
       The same tree, of the same values and dtypes. While a transform runs, its arrays are the
       caller's own: small ones are copies, large ones are read-only views (nothing is copied).
 
+    Raises:
+      ArgumentError: where `order` is not an integer of at least 1.
+
     >>> import fungrad as fg
     >>> float(fg.grad(lambda x: x * fg.stop_gradient(x))(3.0))
     3.0

@@ -1,11 +1,9 @@
-"""How many threads NumPy's BLAS takes for a product, and the scope in which it takes one.
+"""How many threads NumPy's BLAS uses, and `alone()`, the scope in which it uses one.
 
-A region is shared among threads of ours, or a product among those of the BLAS: both at once would
-wait for each other. So what a region does runs in `alone()`. In OpenBLAS on threads of its own the
-number is one of the whole process, also by `openblas_set_num_threads_local`, which is local with
-OpenMP only. Other threads of the user may multiply meanwhile: their products take one thread, and
-are not otherwise touched, since a product reads the number when it begins, and fewer threads than
-there are stop none. Other BLAS libraries are left as they are.
+Threads of a cluster and threads of the BLAS would wait for each other, so clusters run in
+`alone()`. OpenBLAS with threads of its own has one number for the whole process
+(`openblas_set_num_threads_local` is local with OpenMP only). Products in other threads of the user
+take one thread meanwhile; running ones keep theirs. Other BLAS libraries are left alone.
 """
 
 from __future__ import annotations

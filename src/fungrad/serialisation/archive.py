@@ -361,6 +361,12 @@ def load(path: Target, *, max_bytes: int | None = None) -> Any:
         unpacks to more than `max_bytes`, or needs a primitive or a container that is not declared
         here.
       FileNotFoundError: where there is no such file.
+
+    >>> import io, numpy as np, fungrad as fg
+    >>> file = io.BytesIO()
+    >>> fg.save(fg.export(np.sin)(1.0), file)
+    >>> float(load(file)(0.0))
+    0.0
     """
 
     def loaded(content: Any, reader: Reader) -> Any:
@@ -392,6 +398,12 @@ def load_tree(path: Target, *, max_bytes: int | None = None) -> Any:
       SavedFileError: where the file is not one of `save_tree`'s, is damaged, unpacks to more than
         `max_bytes`, or has a container that is not declared here.
       FileNotFoundError: where there is no such file.
+
+    >>> import io, numpy as np, fungrad as fg
+    >>> file = io.BytesIO()
+    >>> fg.save_tree({"w": np.ones(2)}, file)
+    >>> load_tree(file)
+    {'w': array([1., 1.])}
     """
 
     def loaded(content: Any, reader: Reader) -> Any:

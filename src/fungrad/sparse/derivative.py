@@ -1,16 +1,12 @@
-"""The derivative of one call as two compiled programs: what depends on the point, and the product.
+"""The derivative of a call as two compiled programs: outputs and residuals at a point, and a
+product with a vector.
 
-A Jacobian's products with vectors share what does not depend on the vector: the first program
-computes the outputs and the residuals, once for each point; the second one product from these.
-Integers and booleans among the arguments are part of the programs: indices and masks decide the
-pattern.
+Integers and booleans among the arguments are constants of the programs: indices and masks decide
+the pattern.
 
-Colouring: which columns of a sparse matrix can be computed together, in one product.
-
-Columns of one colour have no row in common, so each entry of their sum belongs to one of them. For
-a symmetric matrix a star colouring does with fewer: each entry (i, j) can be read off column i or
-column j. Algorithm 4.1 of Gebremedhin, Tarafdar, Manne and Pothen, SIAM J. Sci. Comput. 29 (2007)
-1042, made incremental.
+Colouring: columns of one colour share no row, so one product computes them all. A star colouring of
+a symmetric matrix needs fewer colours: entry (i, j) can be read from column i or j. Algorithm 4.1
+of Gebremedhin, Tarafdar, Manne and Pothen, SIAM J. Sci. Comput. 29 (2007) 1042, made incremental.
 """
 
 from __future__ import annotations

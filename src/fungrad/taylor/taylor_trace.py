@@ -1,11 +1,10 @@
-"""Taylor mode. JetTrace carries the Taylor coefficients of a curve beside each primal.
+"""Taylor mode: JetTrace carries the Taylor coefficients of a curve beside each primal.
 
-There is one rule: a primitive's forward rule, y' = jvp(x, x'), read as a differential equation and
-solved in Taylor arithmetic, one coefficient after the other (Griewank & Walther, Evaluating
-Derivatives, section 13.2, where table 13.2 has its special cases). Coefficients are computed when
-they are asked for, so a rule may speak of the very series that it defines. Only what the arithmetic
-is made of has its own rule: linear primitives coefficient by coefficient, products and quotients;
-and the hyperbolic tangent along a line, of which each coefficient is a polynomial in the value.
+A primitive's forward rule, y' = jvp(x, x'), is a differential equation, solved in Taylor arithmetic
+coefficient by coefficient (Griewank & Walther, Evaluating Derivatives, section 13.2; table 13.2 has
+special cases). Coefficients are computed on demand, so that a rule may refer to the series that it
+defines. Only linear primitives, products, quotients, and tanh along a line, whose coefficients are
+polynomials in the value, have rules of their own.
 """
 
 from __future__ import annotations

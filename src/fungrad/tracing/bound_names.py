@@ -1,11 +1,10 @@
-"""Places that hold replaced functions: names that modules bound before (`from math import sqrt`),
-cells of closures, default values, attributes, items of tables and lists.
+"""Other places that hold replaced functions: imported names (`from math import sqrt`), cells of
+closures, defaults, attributes, items of tables and lists.
 
-A function that is to be traced is read, and what it can call, by the names in the code: functions,
-modules, classes and instances that these names have in globals, closures and attributes. A place
-found on the way that holds a replaced function is written to while the transform traces. What
-cannot be written to (a tuple, a partial) is held by a place itself, which gets another one.
-That is done once for a function. Code of NumPy, of fungrad and of Python's library is not read.
+The code of a traced function, and of the functions that it can call, is read once for names of such
+places. They are written to while the transform traces. A container that cannot be written to (a
+tuple, a partial) is replaced in its own place. Code of NumPy, of fungrad and of Python's library is
+not read.
 """
 
 from __future__ import annotations

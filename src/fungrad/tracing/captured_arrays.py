@@ -1,15 +1,12 @@
-"""ndarrays that a trace holds on to and the program may write into.
+"""ndarrays that a trace keeps while the program may write into them.
 
-A small one is copied. A large one is made read-only as long as the trace needs it, together with
-the array that owns its memory, so that a write raises where it stands and no number changes; it is
-copied as well where the trace ends before its pullback does, or where it cannot be made read-only.
-Another writeable view of a large array, made before, is not seen (docs/sharp-bits.md).
+A small array is copied. A large one, and the array that owns its memory, is read-only while the
+trace needs it, so that a write raises at its line. It is copied if the trace ends before its
+pullback, or if it cannot be made read-only. Views made before stay writeable (docs/sharp-bits.md).
 
-Which arrays a handle alone holds, so that a write may change them in place.
-
-CPython counts who holds an object. The array under a handle that is written into is changed in
-place where the handle is all that holds it: no view, no residual of reverse mode, no name of the
-user's. Without such counts (other interpreters, free threads) every write makes a copy.
+Writes in place: an array under a handle changes in place if CPython's reference count shows that
+nothing else holds it: no view, residual or name. Without such counts (other interpreters, free
+threads) each write copies.
 """
 
 from __future__ import annotations

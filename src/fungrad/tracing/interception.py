@@ -1,11 +1,9 @@
 """Functions of other modules that are replaced while a transform traces, and only then.
 
-NumPy calls no protocol for `np.asarray(tracer)`, and `math.sin` none at all. So the outermost trace
-gives such modules another class when it begins to run the user's function, whose properties take
-the place of the names, and gives them their own back when it ends. One assignment each way, however
-many names there are; a module's `__dict__` is left alone. Other places that hold such a function
-(`from math import sin`, a closure over `math.sin`) are written to where the traced function can
-call by them. The files of `interception/` have the tables.
+NumPy calls no protocol for `np.asarray(tracer)`, and `math.sin` has none. So the outermost trace
+changes the class of such modules to one whose properties return replacements, and restores it at
+the end: one assignment for each module, whose `__dict__` stays. bound_names.py finds other places
+of such functions; `interception/` has the tables.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
 """Arguments and results of users' functions, for all public transforms.
 
-Which arguments are meant (by position or name), what their leaves are called in messages, which
-leaves can be differentiated, and the making of results that are the user's own.
-
-The leaves of a user's arguments, and which of them are differentiated.
-
-The treatment of leaves that cannot be differentiated (`nondiff=`), and of inputs that nothing
-reaches (`unconnected=`), is decided here.
-
-The output that grad asks of a function: one number that has a derivative.
-
-Static arguments: those of a call that are not traced, but make a program each.
-
-Which a function may have, how two are told apart, and how they are put back among the others.
+Finds arguments by position or name, names their leaves for messages, tells which leaves are
+differentiated (`nondiff=`), handles inputs that no output depends on (`unconnected=`), checks the
+outputs of grad, copies results, and compares static arguments.
 """
 
 from __future__ import annotations

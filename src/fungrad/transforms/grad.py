@@ -285,6 +285,9 @@ def vjp(
       (output, pullback) or (output, pullback, aux). `pullback(cotangent)` takes a tree like the
       output and returns a tuple with one tree for each primal. It may be called many times.
 
+    Raises:
+      UnconnectedError: with `unconnected="error"`. The pullback raises StructureMismatchError.
+
     >>> import numpy as np
     >>> out, pullback = vjp(np.multiply, 2.0, 5.0)
     >>> tuple(float(c) for c in pullback(1.0))
@@ -318,6 +321,10 @@ def jvp(
     Returns:
       (output, tangent) or (output, tangent, aux). Where the output cannot be differentiated, its
       tangent is a zero of its type.
+
+    Raises:
+      ArgumentError, StructureMismatchError, NonDifferentiableInputError: where primals and tangents
+        do not fit f or each other.
 
     >>> import numpy as np
     >>> value, slope = jvp(np.sin, (0.0,), (2.0,))

@@ -400,6 +400,9 @@ def make_jaxpr(
       A function with f's arguments, of which only the types matter (a `Type`, or anything with a
       shape and a dtype, will do). The Graph prints as a jaxpr and can be pickled.
 
+    Raises:
+      AbstractBooleanError, AbstractValueError: where f asks a traced value for its number.
+
     >>> import numpy as np
     >>> make_jaxpr(np.sin)(np.zeros(3))
     { lambda a:f64[3]. let b:f64[3] = sin a in (b,) }
@@ -416,7 +419,12 @@ def make_jaxpr(
 def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The types of the output of f, as a tree of `Type`, without computing anything.
 
-    Arguments may be arrays, numbers, or `Type`s.
+    Args:
+      f: a function of trees of arrays and numbers.
+      *args, **kwargs: its arguments; a `Type` may stand for an array.
+
+    Raises:
+      ShapeError, AbstractValueError: as under `jit`.
 
     >>> import numpy as np
     >>> eval_shape(lambda x: x @ x.T, np.zeros((3, 2), np.float32))

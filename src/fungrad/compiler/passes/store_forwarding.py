@@ -1,11 +1,11 @@
-"""Store forwarding: what a chain of writes at known places leaves takes the place of the chain.
+"""Store forwarding: replaces a chain of writes at known places by its result.
 
-Pattern: equations that each change what the last one gave: `index_set(x, v)`, `index_add(x, v)`,
+Pattern: each equation changes the result of the last one: `index_set(x, v)`, `index_add(x, v)`,
 and the cotangent of a write, `select(logical_not(indexed), x, 0)`.
-Guard: the places are known while compiling, integers along neighbouring axes or a stretch of one
+Guard: the places are known at compile time, integers along neighbouring axes or a slice of one
 axis; the values have the array's dtype. Another reader of an array ends the chain.
-Replacement: a read of a place is the value that was written there last; an array that is read whole
-is put together once, of the last value of each place, by a stack, a concatenation or one write.
+Replacement: a read of a place is the last value written there; an array that is read whole is
+built once of the last values, by a stack, a concatenation or one write.
 Reason: n writes into n elements copy n arrays, this copies one.
 """
 

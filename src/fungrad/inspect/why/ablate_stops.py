@@ -1,17 +1,9 @@
-"""ablate_stops, a function without some of its stop_gradients.
+"""ablate_stops: a function without some of its stop_gradients; cuts inside of Graphs; savings.
 
-A trace above those of the transforms hands a stopped value on as it is; stops inside of Graphs (of
-jitted functions and loops) are taken out of the Graph.
-
-Cuts of an input inside of the Graph of an equation that is not unfolded.
-
-Follows one argument of a call, branch or loop through its Graphs, by types alone, and lists the
-equations without derivative that it meets.
-
-The savings of stops: the equations, and the bytes of their results, that reverse mode leaves out.
-
-Counts the equations of a staged Graph on the way from a differentiated input to an output, with
-and without the stops of a name.
+A trace above those of the transforms passes stopped values on; stops inside of Graphs (of jitted
+functions and loops) are taken out. Cuts in the Graphs of equations that are not unfolded are found
+by types alone. Savings count the equations, and the bytes of their results, that reverse mode
+leaves out: those between a differentiated input and an output without the stops of a name.
 """
 
 from __future__ import annotations

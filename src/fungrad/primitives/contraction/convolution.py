@@ -1,17 +1,10 @@
-"""The one-dimensional convolution, along the last axis.
+"""The convolution along the last axis, or along several last axes.
 
     full:  z[i] = sum over k of x[i - k] y[k], where both exist: n + m - 1 elements
     valid: z[i] = sum over k of x[i + m - 1 - k] y[k]: n - m + 1 elements, for n >= m
 
-The axes before the last broadcast. Each adjoint is a convolution of the other kind with a flipped
-argument.
-
-The convolution along several last axes, directly.
-
-As `convolving.convolve`, with as many axes as there are: a full one, and one of the places where
-the second argument lies inside the first. It is summed element by element of the smaller array,
-each time over whole arrays. Each adjoint is a convolution of the other kind, of a flipped
-argument.
+The axes before broadcast. Each adjoint is a convolution of the other kind with a flipped argument.
+Along several axes it is a sum over the elements of the smaller array, each over whole arrays.
 """
 
 from __future__ import annotations

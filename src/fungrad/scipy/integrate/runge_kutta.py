@@ -1,14 +1,13 @@
-"""Explicit Runge-Kutta methods: one step, its error estimate, its interpolant.
+"""Explicit Runge-Kutta methods (a step, its error estimate, its interpolant), and adaptive
+integration with SciPy's choice of steps.
 
 RK45 is Dormand & Prince 1980 (RK5(4)7M) with the interpolant of Shampine 1986, RK23 Bogacki &
-Shampine 1989, DOP853 Hairer, Norsett & Wanner, Solving Ordinary Differential Equations I, whose
-table SciPy brings.
+Shampine 1989, DOP853 Hairer, Norsett & Wanner, Solving Ordinary Differential Equations I, with
+SciPy's table.
 
-Adaptive integration by explicit Runge-Kutta methods, with SciPy's choice of steps.
-
-The same attempt at a step runs in a while_loop (`solve_at`, where the output times are given) and
-in a Python loop (`grid`, where the values are known). The lengths of the steps are constants to
-derivatives, but that of a last one, which ends where the interval does.
+The same step runs in a while_loop (`solve_at`, for given output times) and in a Python loop
+(`grid`, for known values). The lengths of steps are constants to derivatives, except the last one,
+which ends with the interval.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ def test_threads_and_items_read_ahead_change_no_bit_of_columns(native: None) -> 
         e = np.exp(a - np.max(a, axis=0, keepdims=True))
         return e / np.sum(e, axis=0), np.log(np.sum(e, axis=0))
 
-    a = np.random.default_rng(0).normal(size=(7, 16_001))
+    a = np.random.default_rng(0).normal(size=(20, 16_001))
     jitted, before = fg.jit(f), fg.config.num_threads
     assert "prefetch" in jitted.lower(a).native
     found = []

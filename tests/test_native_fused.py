@@ -155,6 +155,48 @@ def test_what_a_stencil_reads_at_several_places_is_computed_once() -> None:
     assert not any(isinstance(nest, BufferedNest) for nest in cheap)
 
 
+def pairs(x: Any, y: Any) -> Any:
+    return np.sum(np.exp(-0.5 * np.sum((x[:, None] - y[None]) ** 2, -1)))
+
+
+def softmax_of_few(x: Any, y: Any) -> Any:
+    e = np.exp(x - np.max(x, 1, keepdims=True))
+    p = e / np.sum(e, 1, keepdims=True)
+    return np.sum(p * p * y[: len(x)]), p, np.sum(p, 0), np.min(x, 1), np.sum(x * y[0], (0, 1))
+
+
+def columns(x: Any, y: Any) -> Any:
+    z = x[:, 0] * y[0, 1] + x[:, -1]
+    return np.stack([z, z * x[:, 1]], 1), np.sum(z), x * 2.0 + z[:, None], x[1:] - x[:-1]
+
+
+def outer(x: Any, y: Any) -> Any:
+    z = x[:, None, :] * y[: len(x), :, None]
+    return np.sum(z * z, 2), np.sum(z, (0, 2)), np.max(z, 1)
+
+
+@pytest.mark.parametrize("f", [fg.grad(pairs), softmax_of_few, columns, outer])
+@pytest.mark.parametrize("n", [64, 131, 4100])
+def test_short_axes_are_written_out(f: Any, n: int) -> None:
+    x, y = (
+        rng.normal(size=(n, 3)),
+        rng.normal(size=(4100 if f in (softmax_of_few, outer) else 130, 3)),
+    )
+    graph = graph_of(f, x, y)
+    assert fused._Program(graph, short=True).kernel()
+    expected = evaluate(graph, [x, y])
+    for found, want in zip(native(f, x, y, pieces=2), expected, strict=True):
+        assert np.shape(found) == np.shape(want)
+        np.testing.assert_allclose(found, want, rtol=1e-13, atol=1e-12)
+
+
+def test_special_numbers_along_short_axes() -> None:
+    x = np.array([[np.nan, 1.0, -0.0], [np.inf, -np.inf, 0.0], [0.0, -0.0, 5e-324]] * 40)
+    check(lambda x: (np.max(x, 1) + 0.0, np.min(x, 1) + 0.0, np.sum(x, 1) * 2.0), x)
+    small = (x > 0).astype(np.int32)
+    check(lambda x, y: (np.sum(y > 0, 1) + x[:, 0], np.max(y, 1) * 2), np.nan_to_num(x), small)
+
+
 @pytest.mark.parametrize("shape", [(7,), (50,), (4097,), (9, 40)])
 def test_moved_elements(shape: tuple[int, ...]) -> None:
     x, y = rng.normal(size=shape), rng.normal(size=shape)

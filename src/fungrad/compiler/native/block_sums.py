@@ -53,6 +53,15 @@ class Reduction(NamedTuple):
         kind = "f" if self.type in FLOATS else "i"
         return OPERATIONS[self.operation][kind](code, x, y)
 
+    def joined_lanes(self, code: Function, x: Value) -> Value:
+        """The same, by a call: for what is done once a unit."""
+        name = f"{self.operation}_across_{self.type}_{x.lanes}"
+        if x.lanes > 1 and name not in code.module.functions:
+            given = [(x.full, "x")]
+            inner = Function(code.module, name, self.type, given, attributes="internal")
+            inner.ret(self.across(inner, inner.parameters[0]))
+        return code.call(name, self.type, [x]) if x.lanes > 1 else x
+
     def across(self, code: Function, x: Value) -> Value:
         """The lanes of a value put together, by halves."""
         while x.lanes > 1:
@@ -82,12 +91,6 @@ def reduction(equation: Equation) -> Reduction | None:
     if type == "i1":
         return None
     return Reduction(equation, operation, type)
-
-
-def whole(equation: Equation) -> Reduction | None:
-    """The reduction of a whole array of more than one element."""
-    some = equation.inputs and equation.inputs[0].type.size > 1
-    return reduction(equation) if some and not equation.outputs[0].type.shape else None
 
 
 def _part(code: Function, x: Value, start: int, lanes: int) -> Value:
@@ -127,4 +130,4 @@ def by_pairs(module: Module, reduction: Reduction) -> str:
     return name
 
 
-__all__ = ["Reduction", "by_pairs", "reduction", "whole"]
+__all__ = ["Reduction", "by_pairs", "reduction"]

@@ -93,20 +93,20 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
     Args:
       graph: the Graph.
       equations: some of it.
-      cut: 0 ends clusters at reductions of whole large arrays; 1 leaves the reductions along axes
-        to NumPy whose axes are not those of most; 2 ends clusters at every reduction.
+      cut: 0 ends clusters at reductions of whole large arrays; 1 also at reductions along other
+        axes than most are; 2 at every reduction.
     """
     level: dict[int, int] = {}
     ended: set[int] = set()
     axes = _main_axes(equations)
     for equation in equations:
         reduced = _reduced(equation)
-        if known_equation(equation) is None and not (cut and reduced and reduced != axes):
+        if known_equation(equation) is None:
             found = 1
             for atom in equation.inputs:
                 at = level.get(id(atom), 0)
                 found = max(found, at + (1 if at % 2 == 0 else 2 * (id(atom) in ended)))
-            if (cut == 2 and reduced) or _reduces_all(equation):
+            if (reduced and cut > (reduced == axes)) or _reduces_all(equation):
                 ended.add(id(equation.outputs[0]))
         else:
             levels = [level.get(id(atom), 0) for atom in equation.inputs]

@@ -15,6 +15,7 @@ from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import apply_equation, convert, type_of
 from fungrad.compiler.native.index_maps import (
+    SHORT,
     Along,
     FlatMaps,
     IndexMaps,
@@ -22,6 +23,7 @@ from fungrad.compiler.native.index_maps import (
     Moved,
     Piece,
     Place,
+    ShortMaps,
     flat,
     loops_of,
 )
@@ -47,10 +49,13 @@ class Source:
       arrays: by identity, the place of each array among the pointers that a kernel receives.
       constants: the arrays behind the inputs and outputs.
       outputs: the place of the first output among the pointers; `pointers`: how many there are.
+      short: whether short axes are no loops.
+      outside: the index maps of no loops.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, short: bool = False) -> None:
+        self.graph, self.short = graph, short
+        self.outside: IndexMaps = (ShortMaps if short else IndexMaps)(())
         values = [*graph.inputs, *[v for v, _ in graph.constants]]
         values += [v for e in graph.equations for v in e.outputs]
         for value in values:
@@ -78,7 +83,13 @@ class Source:
 
     def maps(self, shape: Sequence[int]) -> IndexMaps:
         """The index maps of loops over an array."""
+        if self.short:
+            return ShortMaps(self.outside.nest(shape))
         return FlatMaps(math.prod(shape)) if self._flat else IndexMaps(shape)
+
+    def is_array(self, atom: Atom) -> bool:
+        """Whether a value has axes that have to be loops."""
+        return bool(self.outside.long(atom.type.shape))
 
     @functools.cached_property
     def _flat(self) -> bool:
@@ -92,6 +103,8 @@ class Source:
         found = maps.moved(equation, place)
         if found is not None:
             return found
+        if isinstance(maps, ShortMaps) and maps.folded(equation):
+            return maps.parts(equation, place)
         if reduction(equation) is not None:
             terms = maps.terms(equation, place)
             if terms is not None:
@@ -232,6 +245,11 @@ class Body:
         below = self.source.pieces(self.maps, atom, place)
         if isinstance(below, Moved):
             return self._moved(below, type, lanes)
+        folded = reduction(equation)
+        if folded is not None:
+            values = [self.spread(self.value(p.atom, p.place), lanes) for p in below]
+            terms = [folded.term(self.code, [x]) for x in values]
+            return functools.reduce(functools.partial(folded.joined, self.code), terms)
         return self._applied(equation, below, lanes)
 
     def _applied(self, equation: Equation, pieces: Sequence[Piece], lanes: int) -> Value:
@@ -328,27 +346,24 @@ class Body:
         array = self.source.arrays.get(id(atom))
         if array is None:
             raise Refused("a value from outside")
-        if lanes > 1:
-            strides = [
-                (along.step, stride)
-                for along, _, stride in self.maps.element(shape, place)
-                if along.loop == self.last
-            ]
-            if len(strides) != 1 or strides[0][1] != 1 or abs(strides[0][0]) != 1:
-                return self._gathered(atom, place, lanes, strides)
+        stride = self.stride(shape, place)
+        if lanes > 1 and abs(stride) != 1:
+            return self._gathered(atom, place, lanes, stride)
         memory = "i8" if type == "i1" else type
         x = code.load(self.near(self.address(array, type, shape, place), memory), memory, lanes)
-        if lanes > 1 and strides[0][0] < 0:
+        if lanes > 1 and stride < 0:
             x = reversed_lanes(code, x)
         return code.compare("ne", x, 0) if type == "i1" else x
 
-    def _gathered(
-        self, atom: Atom, place: Place, lanes: int, strides: Sequence[tuple[int, int]]
-    ) -> Value:
+    def stride(self, shape: Sequence[int], place: Place) -> int:
+        """How many elements two lanes lie apart in memory."""
+        found = self.maps.element(shape, place)
+        return sum([along.step * stride for along, _, stride in found if along.loop == self.last])
+
+    def _gathered(self, atom: Atom, place: Place, lanes: int, step: int) -> Value:
         """Lanes that lie apart in memory, read one by one."""
         code, type = self.code, type_of(atom.type.dtype)
-        step = sum(step * stride for step, stride in strides)
-        if atom.type.size > GATHERED or any(s < 0 for s, _ in strides):
+        if (atom.type.size > GATHERED and step > SHORT) or step < 0:
             raise Refused("a large array across its rows")
         memory = "i8" if type == "i1" else type
         array = self.source.arrays[id(atom)]
@@ -364,7 +379,12 @@ class Body:
         x, type = self.spread(x, lanes), x.type
         if type == "i1":
             x = self.code.convert("zext", x, "i8")
-        self.code.store(x, self.near(self.address(array, type, shape, place), x.type, True))
+        first, stride = self.address(array, type, shape, place), self.stride(shape, place)
+        if lanes == 1 or stride == 1:
+            self.code.store(x, self.near(first, x.type, True))
+            return
+        for lane in range(lanes):
+            self.code.store(self.code.lane(x, lane), self.code.at(first, lane * stride, x.type))
 
     def near(self, at: Value, type: str, writes: bool = False) -> Value:
         """A pointer; what lies AHEAD of it is brought near where the next lanes run there."""

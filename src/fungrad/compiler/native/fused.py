@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
-from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction, whole
+from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
 from fungrad.compiler.native.element_values import Body, Source
 from fungrad.compiler.native.index_maps import (
-    FIRST,
     MOVING,
+    SHORT,
     FlatMaps,
     IndexMaps,
     Limit,
@@ -29,12 +30,22 @@ from fungrad.compiler.native.kernel import LINES, Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
 from fungrad.compiler.native.row_buffers import box_nest
-from fungrad.compiler.native.rows import RowNest, embedded, for_arrays, row_maps
+from fungrad.compiler.native.rows import (
+    RowNest,
+    embedded,
+    for_arrays,
+    reduced_loops,
+    row_maps,
+)
 from fungrad.ir.graph import Atom, Equation, Graph, effectful
 from fungrad.retracing.graph_transforms import pruned
 
 ALONE = 1 << 18
 """The most elements that one thread reduces, and reads again."""
+LEAST = 64
+"""The fewest elements of loops beside short axes that are none."""
+COPIES = 1_500
+"""The most equations, counted for each index along short axes."""
 ONE_CALL = 0.1
 """Nanoseconds an element that NumPy's own call takes no longer for."""
 
@@ -45,7 +56,24 @@ def fused_kernel(graph: Graph) -> Kernel:
     Raises:
       Refused: it is not for such loops; the message says why.
     """
+    if _has_short_axes(graph):
+        try:
+            return _Program(graph, short=True).kernel()
+        except Refused:
+            pass  # loops along them may do
     return _Program(graph).kernel()
+
+
+def _has_short_axes(graph: Graph) -> bool:
+    """Whether arrays have axes too short for lanes, and few enough to be written out."""
+    longest, copies, some = 0, 0, False
+    for equation in graph.equations:
+        shapes = [a.type.shape for a in (*equation.inputs, *equation.outputs)]
+        short = [math.prod([n for n in shape if n <= SHORT]) for shape in shapes]
+        long = [math.prod(shape) // n for shape, n in zip(shapes, short, strict=True) if n]
+        some = some or any(m > 1 and n > 1 for m, n in zip(long, short, strict=False))
+        longest, copies = max([longest, *long]), copies + max(short, default=1)
+    return some and longest >= LEAST and copies <= COPIES
 
 
 def known_equation(equation: Equation) -> str | None:
@@ -73,14 +101,41 @@ def _work(equation: Equation) -> float:
     return cost(equation) if elementwise(equation) else ONE_CALL
 
 
-class _Program:
-    """The functions of a kernel."""
+class Sum(NamedTuple):
+    """A reduction to numbers: one of them.
 
-    def __init__(self, graph: Graph) -> None:
+    Attributes:
+      reduction: the reduction.
+      place: of the number in its result.
+    """
+
+    reduction: Reduction
+    place: Place
+
+    def operands(self, places: Sequence[Place]) -> list[list[Piece]]:
+        """What is reduced, of the operands at some places."""
+        equation = self.reduction.equation
+        axes = equation.params.get("axes", (0,))
+        mine = []
+        for place in places:
+            if tuple([a for i, a in enumerate(place) if i not in axes]) == self.place:
+                mine.append([Piece(atom, place) for atom in equation.inputs])
+        return mine
+
+
+class _Program:
+    """The functions of a kernel.
+
+    Args:
+      graph: the Graph.
+      short: whether short axes are no loops.
+    """
+
+    def __init__(self, graph: Graph, short: bool = False) -> None:
         if any(map(effectful, graph.equations)):
             raise Refused("effects")
         self.graph, self.module = graph, Module()
-        self.source = Source(graph)
+        self.source = Source(graph, short)
         live = pruned(graph).equations
         for equation in live:
             reason = known_equation(equation)
@@ -88,92 +143,117 @@ class _Program:
                 raise Refused(reason)
         if sum(map(_work, live)) <= ONE_CALL:
             raise Refused("moves alone, or one call of NumPy's")
-        self.reductions = [r for r in map(whole, live) if r is not None]
-        self.stored = [n for n, a in enumerate(graph.outputs) if a.type.size > 1]
+        self.sums: list[Sum] = []
+        for equation in live:
+            found, out = reduction(equation), equation.outputs[0]
+            if found is None or self.source.is_array(out):
+                continue
+            if self.source.is_array(equation.inputs[0]):
+                places = self.source.outside.places(out.type.shape, ())
+                self.sums += [Sum(found, place) for place in places]
+        self.stored = [n for n, a in enumerate(graph.outputs) if self.source.is_array(a)]
         maps = row_maps(self.source)
-        self.nests = self._boxes() if maps is None else self._rows(maps)
+        self.nests = self._rows(maps) if maps else self._boxes()
         if not self.nests:
             raise Refused("no array is read or made")
 
-    def _rows(self, maps: IndexMaps) -> list[Nest]:
-        """One nest for all: the largest values first, so that others go where they find theirs."""
-        alone = len(maps.reduced) == sum(n > 1 for n in maps.lengths)
-        if alone and math.prod(maps.lengths) > ALONE:
+    def _rows(self, choices: Sequence[IndexMaps]) -> list[Nest]:
+        """A nest for each choice of axes: the largest values first, so that others go where they
+        find theirs.
+        """
+        first = choices[0]
+        alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
+        if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
             raise Refused("a large array that is reduced, and read again")
-        needed = for_arrays(self.graph)
-        rest = [n for n, r in enumerate(self.reductions)
-                if not alone and id(r.equation.outputs[0]) not in needed]  # fmt: skip
+        needed, depends = for_arrays(self.source), dict[int, set[tuple[int, ...]]]()
+        for equation in self.graph.equations:
+            axes = reduced_loops(first, equation) if id(equation.outputs[0]) in needed else ()
+            own = {axes} - {()}
+            for atom in equation.inputs:
+                own |= depends.get(id(atom), set())
+            depends.update((id(v), own) for v in equation.outputs)
+        rest = [n for n, (r, _) in enumerate(self.sums)
+                if not (alone and id(r.equation.outputs[0]) in needed)]  # fmt: skip
         if alone:  # one item: what follows on numbers is done behind its last phase
             self.stored = list(range(len(self.graph.outputs)))
-        wanted: list[tuple[Sequence[Atom], int, Reduction | None]] = [
-            (self.reductions[n].operands, n, self.reductions[n]) for n in rest
+        wanted: list[tuple[Sequence[Atom], int, Sum | None]] = [
+            (self.sums[n].reduction.operands, n, self.sums[n]) for n in rest
         ]
         wanted += [([self.graph.outputs[n]], n, None) for n in self.stored]
-        roots: list[Root] = []
-        for atoms, n, whole_one in sorted(wanted, key=lambda w: -w[0][0].type.size):
-            pieces = embedded(self.source, maps, atoms, roots)
-            roots.append(Root(pieces, n, whole_one))
-        return [RowNest(self.source, maps, roots)]
+        nests: dict[IndexMaps, list[Root]] = {maps: [] for maps in choices}
+        for atoms, n, one in sorted(wanted, key=lambda w: -w[0][0].type.size):
+            along = set().union(*[depends.get(id(atom), set()) for atom in atoms])
+            if len(along) > 1:
+                raise Refused("reductions along different axes")
+            maps = next((m for m in choices if {m.reduced} == along), first)
+            found = embedded(self.source, maps, atoms, nests[maps])
+            if one is not None:
+                found = one.operands([some[0].place for some in found])
+            nests[maps] += [Root(p, n, one.reduction if one else None) for p in found]
+        return [RowNest(self.source, maps, roots) for maps, roots in nests.items() if roots]
 
     def _boxes(self) -> list[Nest]:
         """A nest for each shape of what is stored; reductions join one that has their values."""
-        shapes: dict[tuple[int, ...], list[Root]] = {}
+        nests: dict[tuple[int, ...], tuple[IndexMaps, list[Root]]] = {}
         for n in self.stored:
             atom = self.graph.outputs[n]
-            shape = atom.type.shape
-            root = Root([Piece(atom, self.source.maps(shape).whole(shape))], n)
-            shapes.setdefault(shape, []).append(root)
-        nests = [(self.source.maps(shape), roots) for shape, roots in shapes.items()]
-        for n, whole_one in enumerate(self.reductions):
-            for maps, roots in nests:
-                joined = self._joined(maps, roots, whole_one, n)
-                if joined is not None:
-                    roots.append(joined)
-                    break
-            else:
-                shape = whole_one.operands[0].type.shape
-                maps = self.source.maps(shape)
-                pieces = [Piece(atom, maps.whole(shape)) for atom in whole_one.operands]
-                nests.append((maps, [Root(pieces, n, whole_one)]))
+            maps = self.source.maps(atom.type.shape)
+            roots = nests.setdefault(maps.lengths, (maps, []))[1]
+            roots += [Root([Piece(atom, p)], n) for p in maps.wholes(atom.type.shape)]
+        offsets: dict[int, tuple[IndexMaps, list[Root], tuple[int, ...]]] = {}
+        for n, one in enumerate(self.sums):
+            equation = one.reduction.equation
+            if id(equation) not in offsets:
+                offsets[id(equation)] = self._nest(one.reduction, nests)
+            maps, roots, starts = offsets[id(equation)]
+            roots += self._joined(maps, one, n, starts)
         return [box_nest(self.source, maps, roots, f"border{n}")
-                for n, (maps, roots) in enumerate(nests)]  # fmt: skip
+                for n, (maps, roots) in enumerate(nests.values())]  # fmt: skip
 
-    def _joined(
-        self, maps: IndexMaps, roots: Sequence[Root], reduction: Reduction, n: int
-    ) -> Root | None:
-        """A reduction as part of a nest, so that most of its values are there already."""
+    def _nest(
+        self, reduction: Reduction, nests: dict[tuple[int, ...], tuple[IndexMaps, list[Root]]]
+    ) -> tuple[IndexMaps, list[Root], tuple[int, ...]]:
+        """The nest that a reduction joins, and where in it its array begins."""
         shape = reduction.operands[0].type.shape
-        offsets: tuple[int, ...] | None = None
-        if isinstance(maps, FlatMaps):
-            offsets = (0,) if math.prod(shape) == maps.lengths[0] else None
-        elif len(shape) == len(maps.lengths) and 1 not in shape:
-            offsets = self._offsets(maps, roots, reduction)
-        if offsets is None:
-            return None
-        limits = []
+        for maps, roots in nests.values():
+            if isinstance(maps, FlatMaps):
+                if math.prod(shape) == maps.lengths[0]:
+                    return maps, roots, (0,)
+            elif len(maps.nest(shape)) == len(maps.lengths) and 1 not in maps.nest(shape):
+                starts = self._offsets(maps, roots, reduction)
+                if starts is not None:
+                    return maps, roots, starts
+        maps = self.source.maps(shape)
+        roots = nests.setdefault(maps.lengths, (maps, []))[1]
+        return maps, roots, (0,) * len(maps.lengths)
+
+    def _joined(self, maps: IndexMaps, one: Sum, n: int, offsets: tuple[int, ...]) -> list[Root]:
+        """A reduction as part of a nest, so that most of its values are there already."""
+        shape, limits = one.reduction.operands[0].type.shape, []
         if not isinstance(maps, FlatMaps):
-            ends = zip(offsets, shape, maps.lengths, strict=True)
+            ends = zip(offsets, maps.nest(shape), maps.lengths, strict=True)
             limits = [Limit(i, o, o + m) for i, (o, m, k) in enumerate(ends) if m != k]
-        pieces = [Piece(a, maps.whole(shape, offsets)) for a in reduction.operands]
-        return Root(pieces, n, reduction, tuple(limits))
+        return [Root(pieces, n, one.reduction, tuple(limits))
+                for pieces in one.operands(maps.wholes(shape, offsets))]  # fmt: skip
 
     def _offsets(
         self, maps: IndexMaps, roots: Sequence[Root], reduction: Reduction
     ) -> tuple[int, ...] | None:
         """Where in a nest an array begins, so that most of what it needs is computed there."""
         shape = reduction.operands[0].type.shape
-        own = IndexMaps(shape)
-        mine = [Piece(atom, own.whole(shape)) for atom in reduction.operands]
+        own = type(maps)(maps.nest(shape))
+        mine = [Piece(a, place) for a in reduction.operands for place in own.wholes(shape)]
+        begin = (0,) * len(own.lengths)
         found = self.source.demanded(own, mine, None)
-        aligned = {i for i, place in found if place == own.whole(shape)}
+        aligned = {i for i, place in found if _starts(place) == begin}
         theirs = [piece for root in roots for piece in root.pieces]
         votes: Counter[tuple[int, ...]] = Counter()
         for i, place in self.source.demanded(maps, theirs, None):
-            offsets = tuple([-along.offset for along in place])
-            ends = zip(offsets, shape, maps.lengths, strict=False)
-            fits = len(place) == len(shape) and all(0 <= o and o + m <= k for o, m, k in ends)
-            if i in aligned and fits and place == maps.whole(shape, offsets):
-                votes[offsets] += 1
+            offsets = _starts(place)
+            if i in aligned and len(offsets) == len(begin):
+                ends = zip(offsets, own.lengths, maps.lengths, strict=True)
+                if all(0 <= o and o + m <= k for o, m, k in ends):
+                    votes[offsets] += 1
         return votes.most_common(1)[0][0] if votes else None
 
     def kernel(self) -> Kernel:
@@ -212,20 +292,28 @@ class _Program:
         """Computes what remains on single numbers, and stores them."""
         given = [("ptr", "arrays"), ("ptr", "scratch")]
         code = Function(self.module, "finish", "void", given, attributes="internal")
-        body = Body(self.source, IndexMaps([]), code, {}, ())
+        body = Body(self.source, self.source.outside, code, {}, ())
         body.point(range(self.source.pointers))
         for n, (start, units) in self.partials.items():
-            reduction = self.reductions[n]
+            reduction, place = self.sums[n]
             at = code.at(code.parameters[1], 8 * start)
             name = by_pairs(self.module, reduction)
             value = code.call(name, reduction.type, [at, code.constant(units, "i64", 1)])
-            body.memo[id(reduction.equation.outputs[0]), ()] = value
+            body.memo[id(reduction.equation.outputs[0]), place] = value
         for n in numbers:
             atom = self.graph.outputs[n]
-            place: Place = (FIRST,) * atom.type.ndim
-            x = body.value(atom, place)
-            body.store(x, self.source.outputs + n, atom.type.shape, place)
+            for place in self.source.outside.places(atom.type.shape, ()):
+                x = body.value(atom, place)
+                body.store(x, self.source.outputs + n, atom.type.shape, place)
         code.ret()
+
+
+def _starts(place: Place) -> tuple[int, ...]:
+    """Where an array begins that lies along all loops; () where it does not."""
+    along = [a for a in place if a.loop >= 0]
+    if [(a.loop, a.step) for a in along] != [(i, 1) for i in range(len(along))]:
+        return ()
+    return tuple([-a.offset for a in along])
 
 
 __all__ = ["fused_kernel", "known_equation"]

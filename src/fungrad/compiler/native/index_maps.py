@@ -1,12 +1,15 @@
 """Where the elements that an equation reads lie: index maps, followed from outputs to inputs.
 
 A loop nest has loops 0, 1, ... of known lengths. A place says for each axis of a value which index
-it has there: `step * loop + offset`. What moves elements (slices, scatters of slices, rolls, flips,
-transposes, concatenations) becomes pieces: values at other places, each within some limits.
+it has there: `step * loop + offset`. Short axes need not be loops: each of their indices is a place
+of its own then, and reductions along them are folded. What moves elements (slices, scatters of
+slices, rolls, flips, transposes, concatenations) becomes pieces: values at other places, each
+within some limits.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +30,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.sliding_window import roll
+from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
 
@@ -40,6 +44,8 @@ class Along(NamedTuple):
 
 Place = tuple[Along, ...]
 FIRST = Along(-1)
+SHORT = 12
+"""The longest axes that need not be loops."""
 
 
 class Limit(NamedTuple):
@@ -87,6 +93,27 @@ class IndexMaps:
         """The place of a value along all loops, beginning at some offsets."""
         offsets = offsets or [0] * len(shape)
         return normal([Along(i, -o) for i, o in enumerate(offsets)], shape)
+
+    def nest(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The lengths of loops along a value."""
+        return tuple(shape)
+
+    def long(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The lengths of the axes that have to be loops."""
+        return tuple([n for n in shape if n > 1])
+
+    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[Place]:
+        """The places of a value whose long axes lie along loops."""
+        rest = iter(loops)
+        return [tuple([FIRST if n == 1 else next(rest) for n in shape])]
+
+    def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[Place]:
+        """The places of a value along all loops: one for each index along its short axes."""
+        return [self.whole(shape, offsets)]
+
+    def folded(self, equation: Equation) -> bool:
+        """Whether an equation reduces short axes."""
+        return False
 
     def operands(self, equation: Equation, place: Place) -> list[Piece]:
         """The operands of an elementwise equation for its element at a place."""
@@ -162,6 +189,39 @@ class FlatMaps(IndexMaps):
 
     def element(self, shape: Sequence[int], place: Place) -> list[tuple[Along, int, int]]:
         return [(along, self.lengths[0], 1) for along in place]
+
+
+class ShortMaps(IndexMaps):
+    """The maps of loops over the axes longer than SHORT."""
+
+    def long(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return tuple([n for n in shape if n > SHORT])
+
+    nest = long
+
+    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[Place]:
+        rest = iter(loops)
+        along = [[next(rest)] if n > SHORT else [Along(-1, i) for i in range(n)] for n in shape]
+        return list(itertools.product(*along))
+
+    def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[Place]:
+        offsets = offsets or [0] * len(shape)
+        return self.places(shape, [Along(i, -o) for i, o in enumerate(offsets)])
+
+    def folded(self, equation: Equation) -> bool:
+        if equation.primitive not in (reduce_sum, reduce_max, reduce_min):
+            return False
+        shape = equation.inputs[0].type.shape
+        reduced = [shape[axis] for axis in equation.params["axes"] if shape[axis] > 1]
+        return bool(reduced) and max(reduced) <= SHORT
+
+    def parts(self, equation: Equation, place: Place) -> list[Piece]:
+        """What a reduction of short axes puts together for its element at a place."""
+        (atom,), axes = equation.inputs, equation.params["axes"]
+        rest = iter(place)
+        along = [[Along(-1, k) for k in range(n)] if i in axes else [next(rest)]
+                 for i, n in enumerate(atom.type.shape)]  # fmt: skip
+        return [Piece(atom, place) for place in itertools.product(*along)]
 
 
 def flat(equations: Sequence[Equation], types: Sequence[Any]) -> bool:
@@ -240,6 +300,8 @@ def _entries(equation: Equation, ndim: int) -> list[Any]:
 
 def static(equation: Equation) -> bool:
     """Whether a moving equation has no index arrays, and no reshape or step that maps lack."""
+    if equation.primitive is stack:
+        return len(equation.inputs) <= SHORT
     index = equation.params.get("index")
     steps = (None, 1, -1) if equation.primitive is getitem else (None, 1)
     for entry in () if index is None else index.entries:
@@ -373,6 +435,15 @@ def _concatenate(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
     return _joined(maps, parts, axis, place)
 
 
+def _stack(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
+    (first, *rest), pieces = place, []
+    for k, atom in enumerate(equation.inputs):
+        limits = maps.limited(first, k, k + 1)
+        if limits is not None:
+            pieces.append(Piece(atom, normal(rest, atom.type.shape), limits))
+    return Moved(None, pieces)
+
+
 def _roll(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
     (atom,), axes = equation.inputs, equation.params["axes"]
     if len(axes) != 1:
@@ -400,11 +471,12 @@ _MOVES: dict[Any, Callable[[IndexMaps, Equation, Place], Moved | None]] = {
     pad: _pad,
     concatenate: _concatenate,
     roll: _roll,
+    stack: _stack,
 }
 
 MOVING = _MOVES.keys() - {reduce_sum, reduce_max, reduce_min}
 
 __all__ = [
-    "FIRST", "MOVING", "Along", "FlatMaps", "IndexMaps", "Limit", "Moved", "Piece", "Place", "flat",
-    "loops_of", "normal",
+    "FIRST", "MOVING", "SHORT", "Along", "FlatMaps", "IndexMaps", "Limit", "Moved", "Piece",
+    "Place", "ShortMaps", "flat", "loops_of", "normal",
 ]  # fmt: skip

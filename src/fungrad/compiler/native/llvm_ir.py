@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 FLOATS = ("double", "float")
+COPIES = 2
+"""Of an elementary function of scalars that a function has written out; others are called."""
 _SHORT = {"double": "f64", "float": "f32", "ptr": "p0"}
 _OF_FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 RARELY = '!0 = !{!"branch_weights", i32 1, i32 2000}'
@@ -143,7 +145,7 @@ class Function:
         self.lanes = lanes
         self.block = "entry"
         self.overflown = ""
-        self.copies, self.written = 1 << 30, Counter[str]()
+        self.copies, self.written = COPIES, Counter[str]()
         self.parameters = [_parameter(type, name) for type, name in parameters]
         given = ", ".join([f"{type} %{name}" for type, name in parameters])
         before = f"{attributes} " if attributes else ""

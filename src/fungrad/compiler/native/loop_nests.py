@@ -74,7 +74,12 @@ class Nest:
 
     @property
     def sums(self) -> list[Root]:
-        return [root for root in self.roots if root.reduction]
+        """One root of each reduction."""
+        return list({root.number: root for root in self.roots if root.reduction}.values())
+
+    def sum_of(self, root: Root) -> int:
+        """The place of the reduction of a root."""
+        return [other.number for other in self.sums].index(root.number)
 
     def write(self, code: Function, first: int, partials: Mapping[int, int], buffers: int) -> None:
         """Adds the loops to a kernel.
@@ -124,7 +129,7 @@ class Nest:
         """Stores the partial results of a unit."""
         for k, (root, vector) in enumerate(zip(self.sums, self.vectors, strict=True)):
             assert root.reduction is not None
-            x = root.reduction.across(code, code.get(vector))
+            x = root.reduction.joined_lanes(code, code.get(vector))
             tail = code.load(code.at(self.tails, 8 * k), x.type, 1)
             at = code.add(unit, self.partials[root.number] - self.first)
             code.store(root.reduction.joined(code, x, tail), code.at(self.scratch, at, "i64"))
@@ -142,7 +147,7 @@ class Nest:
         x = reduction.term(code, values)
         if counted is not None:
             x = code.select(counted, x, reduction.start(code, x.lanes))
-        variable = self.vectors[self.sums.index(root)]
+        variable = self.vectors[self.sum_of(root)]
         code.set(variable, reduction.joined(code, code.get(variable), x))
 
     def add_tail(self, body: Body, root: Root, tails: Value, counted: Value | None) -> None:
@@ -152,7 +157,7 @@ class Nest:
         x = reduction.term(code, [body.value(p.atom, p.place) for p in root.pieces])
         if counted is not None:
             x = code.select(counted, x, reduction.start(code, 1))
-        at = code.at(tails, 8 * self.sums.index(root))
+        at = code.at(tails, 8 * self.sum_of(root))
         code.store(reduction.joined(code, code.load(at, x.type, 1), x), at)
 
 

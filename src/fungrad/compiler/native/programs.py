@@ -12,7 +12,7 @@ from fungrad.compiler.lowering.scalar.emitter import Value as Number
 from fungrad.compiler.lowering.scalar.planning import Elementwise, Structural
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser
-from fungrad.compiler.native import long_arrays
+from fungrad.compiler.native import long_arrays, small_matrices
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
@@ -21,10 +21,11 @@ from fungrad.control_flow.call import call
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.elementwise.ufuncs import power
+from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.gather import getitem
 from fungrad.rematerialisation.checkpoint import checkpointed
 
-RULES = {**element_rules.RULES, **long_arrays.RULES}
+RULES = {**element_rules.RULES, **long_arrays.RULES, **small_matrices.RULES}
 del RULES[power]
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 """Nanoseconds; of loops of unknown length a guess."""
@@ -79,7 +80,7 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
                 inner = _needs(optimised(body))
                 leaves, records = leaves or inner[0], records or inner[1]
         leaves = leaves or (primitive is getitem and len(equation.inputs) > 1)
-        leaves = leaves or of_python(equation)
+        leaves = leaves or primitive in (inv, solve) or of_python(equation)
     return leaves, records
 
 

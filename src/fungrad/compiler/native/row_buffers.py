@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Source
-from fungrad.compiler.native.index_maps import FlatMaps, IndexMaps, Piece, Place
+from fungrad.compiler.native.index_maps import (
+    FlatMaps,
+    IndexMaps,
+    Piece,
+    Place,
+    ShortMaps,
+)
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, BoxNest, Root
 from fungrad.ir.graph import Atom
@@ -94,7 +100,7 @@ class BufferedNest(BoxNest):
 
 def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
     """The dear values of one shape that several places, or the buffers and a place, read."""
-    if isinstance(maps, FlatMaps) or len(maps.lengths) != 2 or maps.lengths[1] > BLOCK:
+    if isinstance(maps, (FlatMaps, ShortMaps)) or len(maps.lengths) != 2 or maps.lengths[1] > BLOCK:
         return []
     pieces = [piece for root in roots for piece in root.pieces]
     dear: dict[int, float] = {}

@@ -17,11 +17,11 @@ from typing import Any
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source
-from fungrad.compiler.native.index_maps import FIRST, Along, IndexMaps, Piece, loops_of
+from fungrad.compiler.native.index_maps import Along, IndexMaps, Piece, loops_of
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
-from fungrad.ir.graph import Atom, Graph
+from fungrad.ir.graph import Atom, Equation
 
 KEPT = 0.4
 """Nanoseconds of a value, and of what it is made of, from which on it is kept for later phases."""
@@ -68,7 +68,7 @@ class RowNest(Nest):
         equation = self.source.made.get(key[0])
         if equation is None or self.maps.moved(equation, key[1]) is not None:
             return None
-        return reduction(equation)
+        return None if self.maps.folded(equation) else reduction(equation)
 
     def _operands(self, key: Key) -> list[Key]:
         piece = self.demanded[key]
@@ -263,55 +263,64 @@ class RowNest(Nest):
             super().element(body, root, counted)
 
 
-def row_maps(source: Source) -> IndexMaps | None:
-    """The loops of a Graph with reductions along axes whose results arrays need; None without."""
+def row_maps(source: Source) -> list[IndexMaps]:
+    """The loops of a Graph with reductions along axes whose results arrays need, for each choice of
+    axes.
+    """
+    maps = source.outside
     shapes = [v.type.shape for e in source.graph.equations for v in (*e.inputs, *e.outputs)]
-    largest = max(shapes, key=lambda shape: (math.prod(shape), len(shape)), default=())
-    needed = for_arrays(source.graph)
-    found = set()
+    largest = max(shapes, key=lambda s: (math.prod(maps.long(s)), len(s)), default=())
+    needed = for_arrays(source)
+    found = dict[tuple[int, ...], None]()
     for equation in source.graph.equations:
-        axes = equation.params.get("axes", (0,))
-        some = reduction(equation) and math.prod([equation.inputs[0].type.shape[a] for a in axes])
-        if some and some > 1 and id(equation.outputs[0]) in needed:
-            if equation.inputs[0].type.shape == largest:
-                found.add(tuple(sorted(a for a in axes if largest[a] > 1)))
-    if not found:
-        return None
-    if len(found) > 1:
-        raise Refused("reductions along different axes")
-    return IndexMaps(largest, found.pop())
+        if id(equation.outputs[0]) in needed:
+            axes = reduced_loops(maps, equation)
+            if axes and maps.nest(equation.inputs[0].type.shape) == maps.nest(largest):
+                found[axes] = None
+    return [type(maps)(maps.nest(largest), axes) for axes in found]
 
 
-def for_arrays(graph: Graph) -> set[int]:
+def reduced_loops(maps: IndexMaps, equation: Equation) -> tuple[int, ...]:
+    """The loops that an equation reduces."""
+    if reduction(equation) is None or maps.folded(equation):
+        return ()
+    shape, axes = equation.inputs[0].type.shape, equation.params.get("axes", (0,))
+    (place, *_) = maps.wholes(shape)
+    return tuple(sorted([place[a].loop for a in axes if place[a].loop >= 0]))
+
+
+def for_arrays(source: Source) -> set[int]:
     """By identity, the values that arrays need: outputs, and what these are made of."""
-    needed = {id(atom) for atom in graph.outputs if atom.type.size > 1}
-    for equation in reversed(graph.equations):
-        if id(equation.outputs[0]) in needed or equation.outputs[0].type.size > 1:
+    needed = {id(atom) for atom in source.graph.outputs if source.is_array(atom)}
+    for equation in reversed(source.graph.equations):
+        if id(equation.outputs[0]) in needed or source.is_array(equation.outputs[0]):
             needed.update(map(id, equation.inputs))
-            needed.update([id(v) for v in equation.outputs if v.type.size > 1])
+            needed.update([id(v) for v in equation.outputs if source.is_array(v)])
     return needed
 
 
 def embedded(
     source: Source, maps: IndexMaps, atoms: Sequence[Atom], known: Sequence[Root]
-) -> list[Piece]:
-    """The values of a root at the loops by which most of what it needs is there already."""
+) -> list[list[Piece]]:
+    """The values of a root at the loops by which most of what it needs is there already: once for
+    each index along short axes.
+    """
     shape = atoms[0].type.shape
-    long = [n for n in shape if n > 1]
+    long = list(maps.long(shape))
     loops = [i for i, n in enumerate(maps.lengths) if n > 1]
     outer = [i for i in loops if i not in maps.reduced]
     theirs = source.demanded(maps, [p for root in known for p in root.pieces], None)
-    best: tuple[int, list[Piece]] | None = None
+    best: tuple[int, list[list[Piece]]] | None = None
     for chosen in itertools.combinations(loops, len(long)):
         if [maps.lengths[i] for i in chosen] != long or list(chosen) not in (loops, outer):
             continue
-        rest = iter(chosen)
-        place = tuple([Along(next(rest)) if n > 1 else FIRST for n in shape])
-        pieces = [Piece(atom, place) for atom in atoms]
+        places = maps.places(shape, [Along(i) for i in chosen])
+        pieces = [[Piece(atom, place) for atom in atoms] for place in places]
         try:
-            shared = len(source.demanded(maps, pieces, None).keys() & theirs.keys())
+            mine = source.demanded(maps, [p for some in pieces for p in some], None)
         except Refused:
             continue
+        shared = len(mine.keys() & theirs.keys())
         if best is None or shared > best[0]:
             best = shared, pieces
     if best is None:
@@ -319,4 +328,4 @@ def embedded(
     return best[1]
 
 
-__all__ = ["RowNest", "embedded", "for_arrays", "row_maps"]
+__all__ = ["RowNest", "embedded", "for_arrays", "reduced_loops", "row_maps"]

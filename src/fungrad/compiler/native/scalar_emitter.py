@@ -28,8 +28,6 @@ from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Ro
 
 STRAIGHT = 1_250
 """The most lines of IR of a program without loops: code for arrays as vectors is shorter."""
-COPIES = 2
-"""Of an elementary function in a program with loops; others call the function."""
 SIZE = 256
 """The largest number of elements of an array that is taken apart."""
 EVERY = 65_536
@@ -90,7 +88,8 @@ class NativeEmitter:
         self.longest = LINES if leaves else STRAIGHT
         result = "i32" if leaves else "void"
         self.code = code = Function(self.module, "kernel", result, given, attributes="internal")
-        code.copies = COPIES if leaves else 0
+        if not leaves:
+            code.copies = 0
         self.memory = Memory(code)
         self.constants: list[Any] = []
         self._inputs, self._outputs = inputs, outputs
@@ -157,7 +156,7 @@ class NativeEmitter:
         code, count, dtype = self.code, len(column), column[0].dtype
         place = self.converted(index, "i64")
         place = code.select(code.compare("slt", place, 0), code.add(place, count), place)
-        self._must(code.compare("ult", place, count))
+        self.must(code.compare("ult", place, count))
         values = [self.value(x) for x in column]
         if count <= SELECTED:
             found = values[-1]
@@ -181,14 +180,14 @@ class NativeEmitter:
             raise Unsupported(f"{name} of Python's integers, which have no bound")
         code.overflown = "given_up"
         if divides and isinstance(operands[1], Value):
-            self._must(convert(code, operands[1], "i1"))
+            self.must(convert(code, operands[1], "i1"))
         types = [a.type.dtype for a in equation.inputs]
         if name == "div" or (name in TESTS and len(set(types)) > 1):  # Python's are exact
             for x in operands:
                 if isinstance(x, Value) and x.type == "i64":
-                    self._must(code.compare("ule", code.binary("add", x, 2**53), 2**54))
+                    self.must(code.compare("ule", code.binary("add", x, 2**53), 2**54))
 
-    def _must(self, condition: Value) -> None:
+    def must(self, condition: Value) -> None:
         """Leaves the program to NumPy where a condition does not hold."""
         on = self.code.label("on")
         self.code.branch(condition, on, "given_up")

@@ -1,0 +1,93 @@
+"""Small systems of linear equations as native code, against NumPy's LAPACK."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import fungrad as fg
+from fungrad import lax
+
+rng = np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def native() -> Iterator[None]:
+    before, fg.config.backend = fg.config.backend, "native"
+    yield
+    fg.config.backend = before
+
+
+def matrices(n: int, dtype: Any) -> list[Any]:
+    """Matrices that need exchanges, and one that does not."""
+    some = [rng.normal(size=(n, n)), np.eye(n)[rng.permutation(n)] * 3.0, np.eye(n)]
+    some.append(np.triu(rng.normal(size=(n, n)))[::-1] + np.eye(n)[::-1])
+    return [np.ascontiguousarray(a).astype(dtype) for a in some]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_systems_inverses_and_determinants(n: int, dtype: Any) -> None:
+    def f(a: Any, b: Any) -> Any:
+        x = np.linalg.solve(a, b)
+        return x, np.linalg.inv(a), *np.linalg.slogdet(a), np.linalg.solve(a, b[:, 0])
+
+    b = rng.normal(size=(n, 2)).astype(dtype)
+    run = fg.jit(f)
+    assert not any("solve" in reason for reason in run.lower(b @ b.T, b).refused)
+    for a in matrices(n, dtype):
+        rest = 2e3 * float(np.finfo(dtype).eps) * max(1.0, float(np.linalg.cond(a)))
+        for found, expected in zip(run(a, b), f(a, b), strict=True):
+            assert found.dtype == expected.dtype == dtype
+            np.testing.assert_allclose(found, expected, rtol=rest, atol=rest)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_triangles_are_read_alone(lower: bool) -> None:
+    a, b = rng.normal(size=(4, 4)) + 3.0 * np.eye(4), rng.normal(size=(4, 3))
+    run = fg.jit(
+        lambda a, b: fg.scipy.linalg.solve_triangular(a, b, lower=lower, check_finite=False)
+    )
+    assert run.lower(a, b).native
+    part = np.tril(a) if lower else np.triu(a)
+    np.testing.assert_allclose(run(a, b), np.linalg.solve(part, b), rtol=1e-12)
+
+
+def test_singular_matrices_raise_and_have_no_logarithm() -> None:
+    a = np.array([[1.0, 2.0], [2.0, 4.0]])
+    for f in (np.linalg.inv, lambda a: np.linalg.solve(a, a)):
+        with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+            fg.jit(f)(a)
+    sign, log = fg.jit(lambda a: tuple(np.linalg.slogdet(a)))(a)
+    assert (sign, log) == (0.0, -np.inf)
+    sign, log = fg.jit(lambda a: tuple(np.linalg.slogdet(a)))(np.array([[0.0, 2.0], [3.0, 0.0]]))
+    assert sign == -1.0 and np.isclose(log, np.log(6.0))
+    assert np.isnan(fg.jit(lambda a: np.linalg.slogdet(a)[1])(np.full((2, 2), np.nan)))
+
+
+def test_filters_run_as_native_loops() -> None:
+    def loss(a: Any, seen: Any) -> Any:
+        def step(carry: Any, y: Any) -> Any:
+            mean, spread = carry
+            mean, spread = a @ mean, a @ spread @ a.T + np.diag(a[0] ** 2) + np.eye(3)
+            s = spread[:2, :2] + 0.5 * np.eye(2)
+            gain = np.linalg.solve(s, spread[:2]).T
+            error = y - mean[:2]
+            cost = error @ np.linalg.inv(s) @ error + np.linalg.slogdet(s)[1]
+            return (mean + gain @ error, spread - gain @ spread[:2]), cost
+
+        return np.sum(lax.scan(step, (np.zeros(3), np.eye(3)), seen)[1])
+
+    a, seen = np.eye(3) + 0.1 * rng.normal(size=(3, 3)), rng.normal(size=(30, 2))
+    for derivative in (fg.value_and_grad(loss), fg.jacfwd(fg.grad(loss))):
+        found = fg.tree_leaves(fg.jit(derivative)(a, seen))
+        fg.config.backend = "numpy"
+        expected = fg.tree_leaves(fg.jit(derivative)(a, seen))
+        fg.config.backend = "native"
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)

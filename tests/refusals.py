@@ -13,7 +13,7 @@ from fungrad import errors
 CLASSES = {
     name: value
     for name, value in vars(errors).items()
-    if inspect.isclass(value) and issubclass(value, errors.FungradError)
+    if inspect.isclass(value) and issubclass(value, (errors.FungradError, UserWarning))
 }
 DOCS = Path(__file__).parents[1] / "docs" / "errors.md"
 X = np.array([1.0, 2.0, 3.0])

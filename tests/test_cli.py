@@ -742,6 +742,7 @@ def test_explain_lists_all_errors_and_knows_what_a_message_names(run):
     assert command == "(more: fungrad explain GradientCutError)"
     assert "GradientCutError\n  A traced value was turned into a Python number" in out
     assert json.loads(run("explain", "ShapeError", "--json")[1]).keys() == {"ShapeError"}
+    assert "pad to few shapes" in run("explain", "RetraceWarning")[1]
 
 
 def test_explain_of_no_error_is_bad_input(run):

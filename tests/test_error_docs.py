@@ -51,7 +51,10 @@ def clean(monkeypatch):
     known = dict(primitives)
     for name in ("hypothesis", "hypothesis.strategies"):
         monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
-    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", errors.RetraceWarning)
+        warnings.simplefilter("error", errors.DensePatternWarning)
+        yield
     primitives.clear()
     primitives.update(known)
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.compiler.jit import RETRACE_WARNING, RetraceWarning
+from fungrad.compiler.jit import RETRACE_WARNING
 from fungrad.compiler.passes.pipeline import PASSES, optimised
-from fungrad.errors import AbstractBooleanError, ArgumentError
+from fungrad.errors import AbstractBooleanError, ArgumentError, RetraceWarning
 
 
 def loss(w, x, y):

@@ -1,4 +1,4 @@
-"""Every exception that fungrad raises.
+"""Every exception and warning that fungrad raises.
 
 One class for each mistake. The docstring shows the failing program and the repaired one; the
 message says the cause and the rewrite, names the user's line, and the command that shows the
@@ -394,4 +394,33 @@ class SavedFileError(FungradError, ValueError):
 
         fg.save(fg.export(f)(x), "f.fungrad")
         fg.load("f.fungrad")(x)
+    """
+
+
+class RetraceWarning(UserWarning):
+    """A jitted function is traced again at nearly every call: jit costs more than it saves.
+
+    Fails: each length is a trace::
+
+        f = fg.jit(np.sum)
+        for n in range(40):
+            f(np.ones(n))
+
+    Repaired: pad to few shapes, pass numbers as arguments that are not static, or leave out jit::
+
+        for n in range(40):
+            f(np.pad(np.ones(n), (0, 40 - n)))
+    """
+
+
+class DensePatternWarning(UserWarning):
+    """A sparsity pattern is nearly full: a sparse derivative costs more than it saves.
+
+    Fails: each entry depends on all, by the sum::
+
+        fg.sparse.jacobian(lambda x: x * np.sum(x))(np.ones(50))
+
+    Repaired: take the dense Jacobian, give `pattern=`, or change the lines that the message names::
+
+        fg.jacobian(lambda x: x * np.sum(x))(np.ones(50))
     """

@@ -271,10 +271,10 @@ def _directions(flat: Flat, generator: np.random.Generator) -> Iterator[tuple[st
                 yield f"{label} along a random direction", direction, 1.0
 
 
-CLASSES: dict[str, type[errors.FungradError]] = {
+CLASSES: dict[str, type[Exception]] = {
     name: value
     for name, value in vars(errors).items()
-    if inspect.isclass(value) and issubclass(value, errors.FungradError)
+    if inspect.isclass(value) and issubclass(value, (errors.FungradError, UserWarning))
 }
 
 

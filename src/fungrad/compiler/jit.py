@@ -17,7 +17,12 @@ from fungrad.compiler import backend_choice, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, UnguardedTrace, Way
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.control_flow.call import call, compiled, run
-from fungrad.errors import AbstractBooleanError, AbstractValueError, ArgumentError
+from fungrad.errors import (
+    AbstractBooleanError,
+    AbstractValueError,
+    ArgumentError,
+    RetraceWarning,
+)
 from fungrad.ir.types import Type
 from fungrad.retracing.inlining import Staged, check_rows, stage_tree
 from fungrad.support import pytree
@@ -58,12 +63,6 @@ backend_choice.state.listeners.append(_forget_programs)
 CACHE_SIZE = 256
 RETRACE_WARNING = 24
 _SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_))
-
-
-class RetraceWarning(UserWarning):
-    """A jitted function is traced again at nearly every call, so that jit costs more than it
-    saves.
-    """
 
 
 class Jitted(OfFunction):
@@ -305,7 +304,7 @@ class Jitted(OfFunction):
                 f"{describe(self._f)} was traced anew {RETRACE_WARNING} times in a "
                 f"row{user_line()}: {self._difference(self._last_key, key)} changes from call to "
                 "call. Keep shapes and dtypes fixed, pass changing numbers as arrays, or do "
-                "without jit.",
+                "without jit.\n(more: fungrad explain RetraceWarning)",
                 RetraceWarning,
                 stacklevel=6,
             )

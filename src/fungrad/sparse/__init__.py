@@ -5,7 +5,7 @@ product with a vector gives all columns of a colour. The results are scipy.spars
 SciPy's solvers take as they are.
 """
 
-from fungrad.sparse.compressed import DensePatternWarning
+from fungrad.errors import DensePatternWarning
 from fungrad.sparse.derivative import colour
 from fungrad.sparse.public import (
     IpoptProblem,

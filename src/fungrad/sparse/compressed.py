@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ArgumentError, MissingRuleError
+from fungrad.errors import ArgumentError, DensePatternWarning, MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.sparse.derivative import Arguments, Derivative, forward, reverse, second
 from fungrad.sparse.derivative import columns as coloured_columns
@@ -23,10 +23,6 @@ FEW = 8
 
 PULLBACK = 2
 """How many products forward one product in reverse is counted as."""
-
-
-class DensePatternWarning(UserWarning):
-    """A sparsity pattern is nearly full, so that a sparse derivative costs more than it saves."""
 
 
 class Compressed:
@@ -156,7 +152,8 @@ def found_pattern(derivative: Derivative) -> Pattern:
         warnings.warn(
             f"{derivative.call.label()}: {pattern.nnz:,} of {rows * columns:,} entries of the "
             f"matrix may differ from zero, because of {', '.join(lines[:4])}. Use fg.jacobian or "
-            "fg.hessian, or pass pattern= if you know that fewer do.",
+            "fg.hessian, or pass pattern= if you know that fewer do.\n"
+            "(more: fungrad explain DensePatternWarning)",
             DensePatternWarning,
             stacklevel=5,
         )

@@ -384,7 +384,7 @@ def test_what_is_no_array_has_a_note(other):
     for f in (lambda x: x + other, lambda x: other * x, lambda x: np.multiply(x, other)):
         with pytest.raises(TypeError) as caught:
             fg.grad(lambda x, f=f: np.sum(f(x)))(X)
-        assert "Beside a traced value stand arrays" in caught.value.__notes__[0]
+        assert "Operators combine a traced value with arrays" in caught.value.__notes__[0]
     raised(errors.ArgumentError, lambda: fg.grad(lambda x: np.dot(x, other))(X), "is not an array")
 
 

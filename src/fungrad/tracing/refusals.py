@@ -38,10 +38,10 @@ def stored() -> bool:
 
 
 _WRITABLE = (
-    "Write into a copy that is made while the transform runs: `a = np.array(a)`. What np.zeros and "
-    "its kin make then can be written into; not an array of before, nor what operators and ufuncs "
-    "make of such ones alone. Where a package makes the array by a name of its own (`from numpy "
-    'import zeros`), name it: fg.intercept("package").'
+    "Write into an array that is made inside of the function: by np.zeros or np.empty, or a copy, "
+    "`a = np.array(a)`. (Operators on plain arrays from outside make plain arrays.) Where a "
+    "package makes it by a name of its own (`from numpy import zeros`), name that: "
+    'fg.intercept("package").'
 )
 _OFF = (
     "Arrays that are made while the transform runs could be written into, but "
@@ -62,9 +62,8 @@ def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
         advice = _WRITABLE if interception.State.on else _OFF
         advice += " On purpose: `a[index] = fg.stop_gradient(value)`."
     return ItemAssignmentError(
-        f"A traced value is written into an ndarray{user_line()}{by}, which holds plain numbers "
-        f"only: a number in it ({type_}) would lose its derivative, and be rounded where "
-        f"the ndarray holds integers or booleans. {advice}"
+        f"A traced value is written into an ndarray{user_line()}{by}, which can hold plain "
+        f"numbers only: this value ({type_}) would lose its derivative. {advice}"
     )
 
 
@@ -81,8 +80,8 @@ def refused_pickle(type_: Type) -> MemoryAccessError:
 def refused_memory(type_: Type, name: str, advice: str = "") -> MemoryAccessError:
     """The error for the memory of a traced value, which has none of its own."""
     return MemoryAccessError(
-        f"{name} of a traced value of type {type_} was asked for{user_line()}: the memory of an "
-        "array, which a traced value has not. Numbers read from there would have no derivative. "
+        f"{name} of a traced value of type {type_} was asked for{user_line()}, but a traced value "
+        "has no memory with numbers: they would have no derivative. "
         + (
             advice
             or "Compiled code that needs it is called by fg.external, with a derivative, or given "

@@ -175,12 +175,11 @@ def _without_library_frames(traceback: types.TracebackType | None) -> types.Trac
 
 
 _OBJECTS = (
-    "An array of objects reached NumPy's loops: np.array or np.asarray made one of traced values, "
-    "of which NumPy's ufuncs take traced values only, and numpy.linalg's nothing. Make it by "
-    "fg.numpy.array([...]), or by np.stack, which take plain numbers, too."
+    "An array of objects that holds traced values reached NumPy, which cannot compute with it. "
+    "Make the array by fg.numpy.array([...]) or np.stack, which also take plain numbers."
 )
 _HOLDER = (
-    "Code that takes plain ndarrays asked an object for the one that it holds, which is traced. "
+    "Code that needs a plain ndarray got an object that holds a traced array. "
     "Give that code fg.stop_gradient of it, or compute with the traced array itself."
 )
 _NUMBER = (
@@ -189,8 +188,8 @@ _NUMBER = (
     "it."
 )
 _BESIDE = (
-    "Beside a traced value stand arrays, numbers, and what NumPy makes an array of numbers of: "
-    "lists, tuples, range, memoryview. Make one of the other, as by np.array(list(value))."
+    "Operators combine a traced value with arrays, numbers, lists, tuples, range and memoryview. "
+    "Convert the other operand, for example by np.array(list(value))."
 )
 _ADVICE = {
     "'Tracer' and '": _BESIDE,

@@ -381,6 +381,11 @@ def test_take_along_axis():
     agrees(lambda x: np.take_along_axis(x, np.array([3, 0]), None), X)
     agrees(lambda x: np.take_along_axis(x, np.argmax(x, axis=1, keepdims=True), 1), X)
     check_grads(lambda x: np.take_along_axis(x, np.argsort(X, 1), 1) ** 2, [X], order=2)
+    # One row that is read twice: its slopes are added.
+    row, places = X[:1], np.full((3, 1, *X.shape[2:]), 1)
+    read = lambda x: np.sum(np.take_along_axis(x, places, 1) ** 2)  # noqa: E731
+    agrees(read, row)
+    check_grads(read, [row], order=2)
     rows, i = draw((3, 4)), np.array([[0, 0], [1, 3], [2, 0]])
     found = fg.vmap(lambda x, i: np.take_along_axis(x, i, 0))(rows, i)
     close(found, np.take_along_axis(rows, i, 1))

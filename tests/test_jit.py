@@ -16,6 +16,8 @@ from fungrad.compiler.jit import RETRACE_WARNING
 from fungrad.compiler.passes.pipeline import PASSES, optimised
 from fungrad.errors import AbstractBooleanError, ArgumentError, RetraceWarning
 
+Point = namedtuple("Point", "x y")
+
 
 def loss(w, x, y):
     return np.mean((np.tanh(x @ w) - y) ** 2)
@@ -81,6 +83,44 @@ def test_one_trace_for_each_types_and_structure():
     assert f.cache_info().currsize == 4
     f.cache_clear()
     assert f.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_trees_of_plain_arguments_keep_their_structure_at_every_call(call):
+    """The second call of a structure and its types goes straight to the program."""
+    traces = []
+
+    @fg.jit
+    def f(tree, scale):
+        traces.append(1)
+        return fg.tree_map(lambda leaf: scale * leaf, tree), fg.tree_structure(tree).num_leaves
+
+    x = np.arange(3.0)
+    trees = [
+        [x, 1.0],
+        (x, 1.0),
+        [(x, 1.0)],
+        [x, (1.0,)],
+        {"b": x, "a": [1.0, None]},
+        {"a": [2.0, None], "b": x},
+        {"b": x, "c": [1.0, None]},
+        {1: x, 0: np.float32(2.0)},
+        {1: x, 0: 2},
+        [],
+        Point([x], {"a": 1.0}),
+    ]
+    for _ in range(call):
+        for tree in trees:
+            found, count = f(tree, 2.0)
+            leaves, structure = fg.tree_flatten(tree)
+            assert fg.tree_structure(found) == structure and count == len(leaves)
+            for got, leaf in zip(fg.tree_leaves(found), leaves, strict=True):
+                assert np.array_equal(got, 2.0 * leaf)
+                assert np.asarray(got).dtype == np.asarray(2.0 * leaf).dtype
+                assert not np.shares_memory(got, x)
+    assert len(traces) == 10  # the two orders of one dict are one structure
+    info = f.cache_info()
+    assert (info.misses, info.hits) == (10, 11 * call - 10)
 
 
 def test_python_scalars_stay_weak():
@@ -241,9 +281,6 @@ def test_pickles():
     f = fg.jit(lambda x: np.sin(x) * x)
     graph = pickle.loads(pickle.dumps(fg.make_jaxpr(fg.grad(f))(1.0)))
     assert fg.evaluate(graph, 1.0) == [fg.grad(f)(1.0)]
-
-
-Point = namedtuple("Point", "x y")
 
 
 def test_trees_out():

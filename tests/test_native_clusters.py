@@ -225,3 +225,18 @@ def test_bodies_of_loops_over_arrays_are_mixed_graphs(native: None) -> None:
     check(recurrent, w, u, xs)
     check(fg.grad(recurrent, argnums=(0, 1)), w, u, xs, tolerance=1e-10)
     assert [e.primitive.name for e in inner(pendulums, k, y)].count("native_cluster") == 1
+
+
+def test_many_operations_on_small_arrays_are_a_cluster():
+    def steps(count: int) -> Callable[[Any, Any], Any]:
+        def f(a: Any, x: Any) -> Any:
+            y = x
+            for i in range(count):
+                y = y * x if i % 2 else y + x
+            return np.sort(a), y
+
+        return f
+
+    a, x = np.ones(5), np.linspace(0.1, 1.0, 8)
+    assert clustered(steps(14), a, x)[0] == 1
+    assert with_clusters(graph_of(steps(6), a, x), taken) is None

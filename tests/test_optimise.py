@@ -965,3 +965,14 @@ def test_calls_stay_calls_where_they_would_be_too_many_equations(monkeypatch):
     np.testing.assert_array_equal(f(x), whole(x))
     for transform in (lambda f: fg.grad(lambda x: np.sum(f(x))), fg.vmap, fg.jacobian):
         np.testing.assert_allclose(fg.jit(transform(f))(x), transform(f)(x))
+
+
+def test_what_the_passes_make_of_constants_is_folded_where_it_is_small():
+    def largest(x):
+        return np.max(x, axis=1, initial=-np.inf)
+
+    assert names(optimised(fg.make_jaxpr(largest)(np.ones((3, 4))))) == ["reduce_max", "maximum"]
+    slope = fg.grad(lambda x, i: np.mean(np.take_along_axis(x, i, 1)))
+    for rows, left in ((4, 0), (4000, 1)):
+        graph = optimised(fg.make_jaxpr(slope)(np.ones((rows, 3)), np.zeros((rows, 1), int)))
+        assert names(graph).count("broadcast_to") == left

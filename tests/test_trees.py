@@ -197,3 +197,14 @@ def test_deep_trees_of_many_leaves():
     for _ in range(200):
         tree = [tree, 1.0]
     assert len(pytree.leaves(fg.grad(lambda t: sum(pytree.leaves(t)))(tree))) == 201
+
+
+def test_a_type_that_was_a_leaf_may_be_registered():
+    class Pair:
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    pair = Pair(1.0, 2.0)
+    assert pytree.flatten([pair])[0] == [pair]
+    pytree.register(Pair, lambda p: ((p.a, p.b), None), lambda _, c: Pair(*c))
+    assert pytree.flatten([pair])[0] == [1.0, 2.0]

@@ -90,9 +90,9 @@ class Jitted(OfFunction):
         self._misses = 0
         self._streak = 0
         self._last_key: Any = None
-        self._direct: dict[Any, Callable[..., Any]] = {}
+        self._direct: dict[Any, Any] = {}
         """Programs by the classes, shapes and dtypes of plain arguments: the short way to a
-        Graph.
+        Graph. Those of trees stand with the structures of their results.
         """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,7 +106,7 @@ class Jitted(OfFunction):
             elif type(arg) in _SCALARS:
                 key.append(type(arg))
             else:
-                return self._call(args, kwargs)
+                return self._of_trees(args)
         program = self._direct.get(tuple(key))
         if program is None:
             return self._call(args, kwargs, tuple(key))
@@ -126,22 +126,39 @@ class Jitted(OfFunction):
                     return result.copy()
         return result
 
+    def _of_trees(self, args: tuple[Any, ...]) -> Any:
+        """The short way for lists, tuples and dicts of plain arguments."""
+        leaves: list[Any] = []
+        key: list[Any] = []
+        if not all(_plain(arg, leaves, key) for arg in args):
+            return self._call(args, {})
+        found = self._direct.get(tuple(key))
+        if found is None:
+            return self._call(args, {}, tuple(key), trees=True)
+        self._hits += 1
+        self._streak = 0
+        program, structure = found
+        out = program(*leaves)
+        return pytree.unflatten(structure, out if type(out) is tuple else owned(out, leaves))
+
     @boundary
-    def _call(self, args: Any, kwargs: Any, key: Any = None) -> Any:
+    def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The long way: any tree of arguments, under any trace."""
         leaves, staged, way = self._entry(args, kwargs)
         short = key is not None and not self._argnums and not self._argnames
         if isinstance(staged, Paths):
             if current().records:  # who records is asked, and follows what it can
                 return self._f(*args, **kwargs)
-            if short:
+            if short and not trees:
                 self._remember(key, staged.direct)
             return staged.finish(way or staged.follow(leaves))
         if staged.rows:
             check_rows(staged, leaves, self._f, lambda: self._names(self._parted(args, kwargs)[1]))
         if current() is EVAL:
             out = run(staged.graph, leaves)
-            if short and not staged.rows and _is_flat(staged.out):
+            if short and not staged.rows and trees:
+                self._remember(key, (compiled(staged.graph), staged.out))
+            elif short and not staged.rows and _is_flat(staged.out):
                 self._remember(key, compiled(staged.graph))
             return pytree.unflatten(staged.out, owned(out, leaves))
         if self._inline:
@@ -150,7 +167,7 @@ class Jitted(OfFunction):
             out = call(*staged.captured, *leaves, graph=staged.graph)
         return pytree.unflatten(staged.out, out)
 
-    def _remember(self, key: Any, program: Callable[..., Any]) -> None:
+    def _remember(self, key: Any, program: Any) -> None:
         """Lets the next call with plain arguments of these types go straight to the program."""
         if len(self._direct) >= CACHE_SIZE:
             self._direct.clear()
@@ -326,6 +343,33 @@ class Jitted(OfFunction):
             if before != after:
                 return f"the argument {name} ({before!r}, then {after!r})"
         return "an argument"
+
+
+def _plain(tree: Any, leaves: list[Any], key: list[Any]) -> bool:
+    """Adds the leaves of a tree, and its structure and types to a key; whether all are plain."""
+    kind = type(tree)
+    if kind is np.ndarray:
+        leaves.append(tree)
+        key.append(tree.shape)
+        key.append(tree.dtype)
+        return True
+    key.append(kind)
+    if kind in _SCALARS:
+        leaves.append(tree)
+        return True
+    if kind is dict:
+        names = pytree.sorted_keys(tree)
+        key.append(names)
+        parts = [tree[name] for name in names]
+    elif kind is list or kind is tuple:
+        key.append(len(tree))
+        parts = tree
+    else:
+        return False
+    for part in parts:
+        if not _plain(part, leaves, key):
+            return False
+    return True
 
 
 def _is_flat(out: pytree.TreeDef) -> bool:

@@ -306,7 +306,10 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     """For each place of `indices`, the element of arr along the axis, as numpy.take_along_axis."""
     arr, arrays = places_along(as_array(arr), as_array(indices), axis)
-    return getitem(arr, *arrays, index=Index((ARRAY,) * len(arrays)))
+    lengths = zip(shape_of(indices), shape_of(arr), strict=axis is not None)
+    single = axis is not None and shape_of(arrays[axis])[axis] == 1
+    unique = single and all(given <= length for given, length in lengths)
+    return getitem(arr, *arrays, index=Index((ARRAY,) * len(arrays), unique=unique))
 
 
 def places_along(arr: Any, indices: Any, axis: Any) -> tuple[Any, list[Any]]:

@@ -139,7 +139,8 @@ def _index_keys(aux: Any, count: int) -> Iterable[str]:
     return (f"[{i}]" for i in range(count))
 
 
-def _sorted_keys(tree: dict[Any, Any]) -> tuple[Any, ...]:
+def sorted_keys(tree: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys of a dict in the order in which its leaves stand."""
     try:
         return tuple(sorted(tree))
     except TypeError:  # keys of mixed types have no order: take them as they were inserted
@@ -151,12 +152,12 @@ def _dict_keys(aux: Any, count: int) -> Iterable[str]:
 
 
 def _flatten_dict(tree: dict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
-    keys = _sorted_keys(tree)
+    keys = sorted_keys(tree)
     return [tree[key] for key in keys], keys
 
 
 def _flatten_defaultdict(tree: defaultdict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
-    keys = _sorted_keys(tree)
+    keys = sorted_keys(tree)
     return [tree[key] for key in keys], (tree.default_factory, keys)
 
 
@@ -198,6 +199,7 @@ def register(
     if type_ in _registry:
         raise ArgumentError(f"{type_.__name__} is already a registered tree type.")
     _registry[type_] = Node(flatten, unflatten, keys)
+    _LEAF_TYPES.pop(type_, None)
 
 
 def is_container(type_: type) -> bool:
@@ -276,6 +278,7 @@ def _flatten_into(tree: Tree, leaves: list[Any], is_leaf: Callable[[Any], bool] 
         return LEAF
     node = _node_of(type_)
     if node is None:
+        mark_leaf(type_)
         leaves.append(tree)
         return LEAF
     children, aux = node.flatten(tree)
@@ -284,7 +287,7 @@ def _flatten_into(tree: Tree, leaves: list[Any], is_leaf: Callable[[Any], bool] 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
     """The tree with the given structure and leaves."""
-    if treedef is LEAF:
+    if treedef.type is None:
         (leaf,) = leaves
         return leaf
     items = list(leaves)
@@ -296,9 +299,11 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
 
 
 def _unflatten_from(treedef: TreeDef, leaves: Any) -> Tree:
-    if treedef.type is None:
-        return next(leaves)
-    children = [_unflatten_from(child, leaves) for child in treedef.children]
+    children = [
+        next(leaves) if child.type is None else _unflatten_from(child, leaves)
+        for child in treedef.children
+    ]
+    assert treedef.type is not None
     node = _node_of(treedef.type)
     assert node is not None
     return node.unflatten(treedef.aux, children)

@@ -25,6 +25,8 @@ from fungrad.retracing.inlining import copied, placed
 
 LEAST = 4_096
 """Results of its equations, from which on a cluster is worth its compiling."""
+FEW = 12
+"""Equations from which on the calls of NumPy are worth it that a cluster saves, of any size."""
 MOST = 24
 """Kernels of one Graph."""
 Runner = Callable[..., Any]
@@ -68,7 +70,8 @@ class _Calls:
 
     def take(self, members: Sequence[Equation], cut: int) -> None:
         """Makes a cluster native, or, cut at more reductions, its parts."""
-        if len(self.found) == MOST or _work(members) < self.least:
+        few = len(members) < FEW and _work(members) < self.least
+        if len(self.found) == MOST or few:
             return
         if not self.add(members) and cut < 2:
             for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):

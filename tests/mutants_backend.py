@@ -98,8 +98,11 @@ MUTANTS = (
         ("numbers of two dtypes are one", "key = (dtype, repr(number))", "key = repr(number)"),
     ),
     *of(
-        "compiler/lowering/fusion/clustering.py", (*BACKEND, "test_buffers.py"),
+        "compiler/lowering/fusion/clustering.py", ("test_effects.py",),
         ("effects in the order of their levels", "        if effectful(equation):  #", "        if False:  #"),
+    ),
+    *of(
+        "compiler/lowering/fusion/clustering.py", (*BACKEND, "test_buffers.py"),
         ("rows along two axes", "if found is not None and not self._agree(equation, found, (level, length)):",
          "if False:"),
         ("a sum is read before its last block", "self.level[id(output)] = level + (found.output == REDUCED)",

@@ -768,3 +768,11 @@ def test_the_source_shows_what_a_program_calls():
 def test_the_source_is_that_of_the_program_on_numbers_where_it_runs():
     text = fg.jit(lambda x: np.sum(np.sin(x) * x)).lower(np.ones(2)).source
     assert "x0_0, x0_1, = x0.ravel().tolist()" in text and "sin(x0_0)" in text
+
+
+def test_one_number_in_two_dtypes():
+    single, double = np.arange(50, dtype=np.float32), np.arange(60.0)
+    found = fg.jit(lambda a, b: (a * 0.3, b * 0.3))(single, double)
+    for value, expected in zip(found, (single * 0.3, double * 0.3), strict=True):
+        assert value.dtype == expected.dtype
+        np.testing.assert_array_equal(value, expected)

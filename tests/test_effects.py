@@ -155,11 +155,18 @@ def unwanted_branch(x):
     return lax.cond(np.sum(x) > 100.0, lambda v: (say(v), v)[1], lambda v: v * 2.0, x)
 
 
+def of_clusters(x):
+    rows = np.resize(x, 300_000)
+    say(np.sum(np.exp(rows) * np.sin(rows)) > 0.0)
+    say(x)
+    return np.sqrt(rows) * np.cos(rows)
+
+
 PROGRAMS = (
     twice, one_function_twice, of_constants, fixed_in_a_scan, rows_in_a_scan, carries_in_a_scan,
     sums_in_a_scan, rows_of_arrays_in_a_scan, unread_in_a_scan, calls_in_a_scan,
     branches_in_a_scan, loops_in_a_scan,
-    fixed_in_a_while, only_effects, in_a_call, unwanted_branch,
+    fixed_in_a_while, only_effects, in_a_call, unwanted_branch, of_clusters,
 )  # fmt: skip
 
 

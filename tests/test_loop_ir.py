@@ -55,6 +55,14 @@ def test_what_nothing_reads_is_dropped_at_once():
     assert text == "def f(v0):\n    v1 = np.zeros_like(v0)\n    del v1\n    return v0"
 
 
+def test_names_of_globals_are_not_handed_on():
+    x, factor = Value(), Value()
+    y, scaled = define("{0} * {1}", x, factor)
+    program = Program("f", [x], [scaled, Return(value(y))], {factor: "factor"}, True)
+    assert run(program, factor=2.0)(3.0) == 6.0
+    assert "del" not in printed(program)
+
+
 def test_carries_move_all_at_once():
     x, y = Value(), Value()
     loop = For(3, [], [], [(x, y), (y, x)])

@@ -317,3 +317,21 @@ def test_results_do_not_share_memory_with_rows_of_stacks():
         again = f(C, XS)
         rows[:] = 5.0
         agree(again, want)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda y, c: fg.numpy.at(y)[0].add(np.sum(c)) * y + np.sum(y),
+        lambda y, c: np.cumsum(np.reshape(y.T, -1)),
+    ],
+    ids=["added to, and read again", "reshaped where that is a copy"],
+)
+def test_memory_of_the_body_holds_what_is_read(read):
+    def step(c, x):
+        y = np.sin(c) * x
+        return c * 0.5 + y, read(y, c)
+
+    start, xs = np.linspace(0.0, 1.0, 60).reshape(6, 10), np.linspace(1.0, 2.0, 5)
+    found = fg.jit(lambda c, xs: lax.scan(step, c, xs))(start, xs)
+    agree(found, steps(step, start, xs))

@@ -103,8 +103,6 @@ MUTANTS = (
     ),
     *of(
         "compiler/lowering/fusion/clustering.py", (*BACKEND, "test_buffers.py"),
-        ("rows along two axes", "if found is not None and not self._agree(equation, found, (level, length)):",
-         "if False:"),
         ("a sum is read before its last block", "self.level[id(output)] = level + (found.output == REDUCED)",
          "self.level[id(output)] = level"),
         ("a part is put together twice", "if reader is None or id(reader) in mine or id(reader) in absorbed:",

@@ -90,8 +90,6 @@ class _Finder:
             axes = [self.rows[id(a)][1] if self._rows_at(a, level) else None
                     for a in equation.inputs]  # fmt: skip
             found = form(equation, axes, length)
-            if found is not None and not self._agree(equation, found, (level, length)):
-                found = None
         if found is None:
             level += 2 * bool(inside)
             found, length = _alone(equation)
@@ -112,14 +110,6 @@ class _Finder:
         """The first odd level at which an atom is available."""
         level = self.level.get(id(atom), 0)
         return level + (level % 2 == 0)
-
-    def _agree(self, equation: Equation, found: RowAccess, key: Key) -> bool:
-        """Whether the cluster reads its own values along the axis along which it computes them."""
-        return all(
-            self.rows[id(atom)][1] == axis
-            for atom, axis in zip(equation.inputs, found.inputs, strict=True)
-            if id(atom) in self.rows and self.rows[id(atom)][0] == key
-        )
 
     def _place_other(self, equation: Equation) -> None:
         levels = [self.level.get(id(atom), 0) for atom in equation.inputs]

@@ -7,8 +7,8 @@
 
 A mutant is a copy of the package with one snippet of its source replaced: a guard dropped, operands
 swapped, a bound off by one, a buffer used again too early. The tests that have to fail with it are
-named beside it, in mutants_passes.py and mutants_backend.py; mutants_alive.py has those that no
-test notices, and why.
+named beside it, in mutants_passes.py, mutants_backend.py and mutants_native.py; mutants_alive.py
+has those that no test notices, and why.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ if str(HERE) not in sys.path:
 from mutants import Mutant  # noqa: E402
 from mutants_alive import ALIVE  # noqa: E402
 from mutants_backend import MUTANTS as OF_BACKEND  # noqa: E402
+from mutants_native import MUTANTS as OF_NATIVE  # noqa: E402
 from mutants_passes import MUTANTS as OF_PASSES  # noqa: E402
 
-MUTANTS: tuple[Mutant, ...] = (*OF_PASSES, *OF_BACKEND)
+MUTANTS: tuple[Mutant, ...] = (*OF_PASSES, *OF_BACKEND, *OF_NATIVE)
 SLOW = (
     "longer_than_pythons_stack", "reductions_of_two_ufuncs", "in_any_program", "long_step",
     "second_derivatives", "random_programs", "more_equations_than_python_calls", "with_the_hessian",
@@ -108,6 +109,8 @@ def passes(folder: Path, tests: Sequence[str]) -> bool:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return False
+    if done.returncode < 0:
+        return False  # native code that crashes is noticed, too
     if done.returncode not in (0, 1):
         raise NotRun(f"{' '.join(tests)}: {done.stdout[-3000:]}{done.stderr[-1000:]}")
     return done.returncode == 0

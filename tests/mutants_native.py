@@ -1,0 +1,88 @@
+"""Mutants of native code: masks, tails, bounds, operands, layouts, and what the entry checks."""
+
+# ruff: noqa: E501 (snippets stand as in the source)
+from __future__ import annotations
+
+from mutants import of
+
+_NATIVE = "compiler/native/"
+_F, _L, _E, _O = (
+    "test_native_fused.py",
+    "test_native_loops.py",
+    "test_native_entry.py",
+    "test_native_elements.py",
+)
+_FUSED = tuple([f"{_F}::test_{name}" for name in (
+    "elementwise_equations_are_numpys_to_the_bit", "gradients_of_differences_and_their_sum",
+    "slices_that_begin_where_a_unit_ends", "stencils", "moved_elements", "special_numbers",
+    "reductions_along_an_axis_and_what_follows", "a_vector_reduced_and_read_again",
+    "sums_do_not_depend_on_units_and_their_order", "sums_are_as_exact_as_pairwise_ones", "random_graphs",
+)])  # fmt: skip
+
+MUTANTS = (
+    *of(
+        f"{_NATIVE}rows.py", _FUSED,
+        ("a lane of the last group is lost", 'return code.compare("sge", code.iota()', 'return code.compare("sgt", code.iota()'),
+        ("lanes that were counted count again", "step({**index, loop: at}, self.later(code, i, at))",
+         "step({**index, loop: at}, None)"),
+        ("the last item of a unit is lost", '"smin", [code.add(first, self.per), self.items]',
+         '"smin", [code.add(first, self.per - 1), self.items]'),
+    ),
+    *of(
+        f"{_NATIVE}loop_nests.py", _FUSED,
+        ("the last row of a unit is lost", '"smin", [code.add(first, self.per), self.rows]',
+         '"smin", [code.add(first, self.per - 1), self.rows]'),
+        ("the last lanes of a box begin before it", 'at = code.intrinsic("smax", [at, first])', "pass"),
+        ("lanes that were counted are added again", "counted = None\n            if not exact", "counted = None\n            if False and not exact"),
+        ("the border behind the boxes is left out", "if before < self.last:", "if False:"),
+        ("partial results begin with those of others", "at = code.add(unit, self.partials[root.number] - self.first)",
+         "at = code.add(unit, 0)"),
+    ),
+    *of(
+        f"{_NATIVE}fused.py", _FUSED,
+        ("the part of the last unit is left out", 'code.constant(units, "i64", 1)', 'code.constant(max(units - 1, 1), "i64", 1)'),
+        ("a reduction takes what lies beside its array", "for i, (o, m, k) in enumerate(ends) if m != k]", "for i, (o, m, k) in enumerate(ends) if m > k]"),
+    ),
+    *of(
+        f"{_NATIVE}block_sums.py", _FUSED,
+        ("an odd part is lost", 'half = code.binary("lshr", code.add(now, 1), 1)', 'half = code.binary("lshr", now, 1)'),
+        ("one half of the lanes is taken twice", "for start in (0, half))", "for start in (0, 0))"),
+        ("maxima begin at zero", 'float("-inf") if type in FLOATS', "0.0 if type in FLOATS"),
+    ),
+    *of(
+        f"{_NATIVE}index_maps.py", _FUSED,
+        ("indices of a flipped axis are those of the axis", "low, high = along.offset - high + 1, along.offset - low + 1",
+         "low, high = low - along.offset, high - along.offset"),
+    ),
+    *of(
+        f"{_NATIVE}remainders.py", (_O, "test_native_functions.py::test_special_values_are_those_of_numpy"),
+        ("the operands of a division are swapped", "q = code.div(code.sub(x, r), y)", "q = code.div(y, code.sub(x, r))"),
+        ("integers are divided by zero", 'return code.select(_harmless(code, y), y, 1)', "return y"),
+        ("remainders keep the sign of the dividend", "return code.select(_lower(code, r, y), code.add(r, y), r)", "return r"),
+    ),
+    *of(
+        f"{_NATIVE}long_arrays.py", (_L,),
+        ("a stretch begins at the first row", "at = code.add(code.mul(index, stride), begin)", "at = code.mul(index, stride)"),
+        ("rows behind an entry are added to, too", 'there = code.compare("eq", index, at)', 'there = code.compare("sge", index, at)'),
+        ("blocks of rows end one too early", '"smin", [code.add(begin, count), length]', '"smin", [code.add(begin, count - 1), length]'),
+        ("the free axes of the first factor are not counted", "(len(free[0]) if which else 0)", "0"),
+    ),
+    *of(
+        f"{_NATIVE}rows_and_records.py", (_L,),
+        ("a tape does not move with its memory", "        code.set(self._base, grown)\n", ""),
+        ("records of a step that is read later are dropped", "if loop.pushed and not loop.kept:", "if loop.pushed:"),
+    ),
+    *of(
+        f"{_NATIVE}entry.py", (_E,),
+        ("the layout of an argument is not asked", 'code.compare("eq", flags, LAID_OUT)', 'code.compare("eq", flags, flags)'),
+        ("the second length of an argument is not asked", "for more in same[1:]:", "for more in same[2:]:"),
+        ("errors that shall raise are ignored", 'code.compare("eq", raising, 0), go', 'code.compare("eq", raising, raising), go'),
+        ("the number of arguments is not asked", 'self.must(code.compare("eq", self.count, len(kernel.inputs)))\n', "pass\n"),
+    ),
+    *of(
+        f"{_NATIVE}clusters.py", ("test_native_clusters.py",),
+        ("what NumPy does between two clusters is in both", "found = max([0, *(x + x % 2 for x in levels)])",
+         "found = max([0, *levels])"),
+        ("effects are moved", "if known_equation(equation) is None and", "if"),
+    ),
+)  # fmt: skip

@@ -22,6 +22,7 @@ ALIVE: dict[str, str] = {
     "kernels/reductions: pieces are larger than OpenBLAS does alone": _COST,
     **dict.fromkeys(
         (
+            "fusion/clustering: a part is put together twice",
             "simplify/exact_identities: an infinity is folded",
             "simplify/slices: what is added to zeros keeps -0.0",
             "retracing/inlining: 0.0 and -0.0 are one parameter",

@@ -96,6 +96,7 @@ def test_the_kind_of_each_node_can_be_shown():
 # --- what a compiled function shows ---------------------------------------------------------------
 
 
+@pytest.mark.numpy_backend
 def test_the_program_shows_the_bodies_of_loops_and_branches():
     def f(w, xs):
         def step(h, x):
@@ -124,6 +125,7 @@ def test_the_program_and_the_source_have_the_same_lines():
     assert "\n".join(lines) == lowered.source
 
 
+@pytest.mark.numpy_backend
 @pytest.mark.parametrize("where", ["scan", "while", "branch", "alone"])
 def test_clusters_are_found_wherever_they_run(where):
     def fused(x):

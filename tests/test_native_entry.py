@@ -109,6 +109,15 @@ def test_what_is_no_such_number_goes_to_numpy(given: Any) -> None:
     assert run(given) == ["fallback"] and fallback.calls == [(given,)]
 
 
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3), (2, 4), (1, 6)])
+def test_each_length_of_an_argument_is_asked(shape: tuple[int, ...]) -> None:
+    run, fallback = doubling(Type((2, 3), "float64"))
+    known = shape == (2, 3)
+    found = run(np.ones(shape))
+    assert len(fallback.calls) == (not known)
+    assert found[0].tolist() == [[2.0] * 3] * 2 if known else found == ["fallback"]
+
+
 def test_a_wrong_number_of_arguments_goes_to_numpy() -> None:
     run, fallback = doubling(Type((3,), "float64"), Type((), "float64"))
     x = np.ones(3)

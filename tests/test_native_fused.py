@@ -203,6 +203,7 @@ def test_moved_elements(shape: tuple[int, ...]) -> None:
     check(lambda x, y: np.roll(x, 2, -1) * y + np.roll(y, -1, 0), x, y)
     check(lambda x, y: np.flip(x, -1) * y - x[::-1], x, y)
     check(lambda x, y: np.concatenate([x[..., 3:], y, x * 2.0], -1) + 1.0, x, y)
+    check(lambda x, y: np.flip(np.concatenate([x, y * 2.0], -1), -1) * 3.0, x, y)
     check(lambda x, y: np.pad(x * y, 1) - 1.0, x, y)
     check(lambda x, y: np.where(x > 0, x, y)[..., 1:3] * 2.0, x, y)
     check(lambda x, y: x.T * 2.0 + y.T, x, y)

@@ -264,12 +264,28 @@ def test_ctrl_c_ends_a_loop_and_frees_its_memory(native: Any) -> None:
     main, start = threading.main_thread().ident, time.monotonic()
     assert main is not None
     timer = threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        f(1.0)
-    timer.join()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            f(1.0)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - start < 30.0
     assert f(0.25) == 0.25
+
+
+def test_a_matrix_times_the_rows_that_a_scan_leaves(native: Any) -> None:
+    def f(xs: Any, w: Any) -> Any:
+        rows = lax.scan(lambda c, x: (c * 0.5 + x, c * x), np.zeros(3), xs)[1]
+        return w @ rows.T
+
+    rng = np.random.default_rng(3)
+    xs, w = rng.normal(size=(200, 3)), rng.normal(size=(2, 3))
+    compiled = fg.jit(f)
+    assert compiled.lower(xs, w).native
+    np.testing.assert_allclose(compiled(xs, w), f(xs, w), rtol=1e-13, atol=1e-13)
 
 
 def test_records_and_rows_leave_no_memory_behind(native: Any) -> None:

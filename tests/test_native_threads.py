@@ -228,6 +228,7 @@ print("end")
 def test_an_interrupt_ends_a_loop(busy: bool) -> None:
     script = f"""
 import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 run = endless()
 sent = []
 def send():

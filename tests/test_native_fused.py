@@ -190,6 +190,14 @@ def test_short_axes_are_written_out(f: Any, n: int) -> None:
         np.testing.assert_allclose(found, want, rtol=1e-13, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((1, 400), 0), ((3, 400), 0), ((400, 3), 1), ((400, 1), 1), ((20, 1, 30), 1)],
+)
+def test_sums_of_zeros_below_zero_are_zero(shape: tuple[int, ...], axis: int) -> None:
+    check(lambda x: np.sum(np.exp(x) * x, axis), np.full(shape, -0.0))
+
+
 def test_special_numbers_along_short_axes() -> None:
     x = np.array([[np.nan, 1.0, -0.0], [np.inf, -np.inf, 0.0], [0.0, -0.0, 5e-324]] * 40)
     check(lambda x: (np.max(x, 1) + 0.0, np.min(x, 1) + 0.0, np.sum(x, 1) * 2.0), x)

@@ -249,6 +249,8 @@ class Body:
         if folded is not None:
             values = [self.spread(self.value(p.atom, p.place), lanes) for p in below]
             terms = [folded.term(self.code, [x]) for x in values]
+            if folded.operation == "add":  # NumPy begins with 0.0, so that no sum is -0.0
+                terms.insert(0, folded.start(self.code, lanes))
             return functools.reduce(functools.partial(folded.joined, self.code), terms)
         return self._applied(equation, below, lanes)
 
@@ -267,7 +269,7 @@ class Body:
     def _moved(self, moved: Moved, type: str, lanes: int) -> Value:
         code = self.code
         pieces = [p for p in moved.pieces if self.box is None or inside(p.limits, self.box)]
-        result = None
+        result = code.constant(0, type, 1) if moved.adds else None
         if moved.base is not None:
             result = convert(code, self.value(moved.base.atom, moved.base.place), type)
         for piece in pieces:

@@ -380,12 +380,13 @@ def _indexed(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
 
 
 def _reduce(maps: IndexMaps, equation: Equation, place: Place) -> Moved | None:
-    """Of a reduction along axes of length 1."""
+    """Of a reduction along axes of length 1; of a sum with the 0.0 that NumPy begins with."""
     shape, axes = equation.inputs[0].type.shape, equation.params["axes"]
     if any(shape[axis] != 1 for axis in axes):
         return None
     rest = iter(place)
-    return _one(equation, [FIRST if i in axes else next(rest) for i in range(len(shape))])
+    found = _one(equation, [FIRST if i in axes else next(rest) for i in range(len(shape))])
+    return found._replace(adds=equation.primitive is reduce_sum)
 
 
 def _scatter(maps: IndexMaps, equation: Equation, place: Place) -> Moved:

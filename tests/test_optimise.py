@@ -505,6 +505,7 @@ def test_what_may_raise_is_not_computed_for_a_loop_that_makes_no_step():
             fg.jit(lambda a, f=f: f(a, 1))(singular)
 
 
+@pytest.mark.numpy_backend
 def test_what_may_warn_is_not_computed_for_a_loop_that_makes_no_step():
     limits = np.array([0.0, 1.0, 3.0])
 

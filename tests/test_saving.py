@@ -188,6 +188,7 @@ PARAMS = {"w": np.linspace(-1, 1, 6).reshape(3, 2), "b": np.array([0.1, -0.2])}
 X = np.linspace(0, 1, 12).reshape(4, 3)
 
 
+@pytest.mark.numpy_backend
 def test_a_loaded_function_is_called_differentiated_batched_and_jitted(path):
     found = again(fg.export(model)(PARAMS, X, scale=2.0), path)
     assert isinstance(found, Exported) and found.names == (

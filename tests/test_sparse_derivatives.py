@@ -269,6 +269,7 @@ def test_integers_among_the_arguments_decide_the_pattern() -> None:
     np.testing.assert_allclose(J(x, np.array([0, 2]), 5.0).toarray(), 5.0 * np.eye(4)[[0, 2]])
 
 
+@pytest.mark.numpy_backend
 def test_value_and_formats_and_single_precision() -> None:
     x = np.arange(4, dtype=np.float32)
     y, J = fg.sparse.value_and_jacobian(np.sin, format="csc")(x)

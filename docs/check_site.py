@@ -7,6 +7,7 @@ entry.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -78,11 +79,14 @@ def missing_entries(root: Path, pages: dict[Path, Page]) -> list[str]:
     ]
     found = [f"errors.html: no anchor for {n}" for n in errors if n.lower() not in anchors]
     entries = set().union(*(page.places for page in pages.values()))
-    for name in dir(fg):
-        value = getattr(fg, name)
-        own = str(getattr(value, "__module__", "")).startswith("fungrad")
-        if name[0] != "_" and own and callable(value) and f"fungrad.{name}" not in entries:
-            found.append(f"api: no entry for fungrad.{name}")
+    for module in ("", ".optimizers", ".sparse", ".dask"):
+        namespace = importlib.import_module(f"fungrad{module}")
+        for name in getattr(namespace, "__all__", dir(namespace)):
+            value = getattr(namespace, name)
+            own = str(getattr(value, "__module__", "")).startswith("fungrad")
+            if name[0] != "_" and own and callable(value):
+                if f"fungrad{module}.{name}" not in entries:
+                    found.append(f"api: no entry for fungrad{module}.{name}")
     return found
 
 

@@ -73,6 +73,9 @@ def everything(diagram):
 # -- what is drawn ---------------------------------------------------------------------------------
 
 
+KINDS = ("input", "output")
+
+
 def test_every_equation_input_and_output_is_a_node_and_every_read_an_edge():
     graph = fg.make_jaxpr(lambda x, y: (np.sin(x) * y, x))(1.0, np.ones(3))
     (body,) = diagram(graph).bodies
@@ -104,6 +107,41 @@ def test_a_gradient_shows_forward_and_backward_and_the_names_of_the_arguments():
     assert "<title>loss</title>" in picture.to_html()
     named = {row[1] for row in page_data(picture)["bodies"][0][0]}
     assert {"w", "x", "output"} <= named
+
+
+def test_many_inputs_and_outputs_stand_together_by_the_tree_that_they_are_of():
+    def deep(p, x):
+        for layer in p:
+            x = np.tanh(x @ layer["w"] + layer["b"])
+        return np.sum(x)
+
+    params = [{"w": np.eye(3), "b": np.ones(3)} for _ in range(7)]
+    found = fg.draw(fg.grad(deep))(params, np.ones(3))._diagram
+    titles = {kind: [n.title for n in found.bodies[0].nodes if n.kind == kind] for kind in KINDS}
+    assert titles["input"] == [*(f"p[{i}]: 2 arrays" for i in range(7)), "x"]
+    assert titles["output"] == [f"output[{i}]: 2 arrays" for i in range(7)]
+    first = next(n for n in found.bodies[0].nodes if n.kind == "input")
+    assert first.bytes == 8 * (9 + 3)
+    few = fg.draw(deep)(params[:2], np.ones(3))._diagram
+    names = [n.title for n in few.bodies[0].nodes if n.kind == "input"]
+    assert names == ["p[0]['b']", "p[0]['w']", "p[1]['b']", "p[1]['w']", "x"]
+
+
+def test_loops_say_what_they_carry():
+    def scanned(w, h, xs):
+        return fg.lax.scan(lambda h, x: (w * h + x, h), h, xs)
+
+    body = fg.draw(scanned)(2.0, 0.5, np.ones(3))._diagram.bodies[-1]
+    titles = {kind: [n.title for n in body.nodes if n.kind == kind] for kind in KINDS}
+    assert titles["input"] == ["a", "carry b", "each c"]
+    assert titles["output"] == ["carry b", "stacked b"]
+
+    def halved(h, end):
+        return fg.lax.while_loop(lambda h: h > end, lambda h: h / 2, h)
+
+    bodies = fg.draw(halved)(9.0, 1.0)._diagram.bodies
+    inputs = [[n.title for n in body.nodes if n.kind == "input"] for body in bodies]
+    assert ["a", "carry b"] in inputs and ["carry a"] in inputs
 
 
 def test_draw_takes_trees_and_keywords():

@@ -47,6 +47,9 @@ WHOLE = (
     "extend",
     "debug",
     "tree_util",
+    "optimizers",
+    "sparse",
+    "dask",
 )
 WHOLE += ("config", "errors", "compat.tf", "data")
 OWN = {"config", "errors"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
@@ -90,8 +91,17 @@ class _Builder:
         self.bodies: list[Body] = []
         self._of_graph: dict[int, int] = {}
 
-    def whole(self, graph: Graph, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> int:
-        """The number of the body of a Graph; equal for the same Graph without names."""
+    def whole(
+        self,
+        graph: Graph,
+        inputs: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        loop: tuple[int, int] | None = None,
+    ) -> int:
+        """The number of the body of a Graph; equal for the same Graph without names.
+
+        `loop` says how many inputs are the same in all steps, and how many are carried.
+        """
         if id(graph) in self._of_graph:
             return self._of_graph[id(graph)]
         values = _Values(graph)
@@ -103,13 +113,22 @@ class _Builder:
             small = issubclass(type(value), (np.ndarray, np.generic)) and np.size(value) <= 4
             shown = np.array2string(np.asarray(value), precision=4) if small else ""
             level.port("constant", variable, shown or "constant")
+        names = values.names
+        same, carried = loop or (len(graph.inputs), 0)
+        titles: list[str] = []
         for index, variable in enumerate(graph.inputs):
-            name = inputs[index] if index < len(inputs) else values.names.of(variable)
-            level.port("input", variable, name)
+            role = "" if index < same else "carry " if index < same + carried else "each "
+            titles.append((inputs[index : index + 1] or [role + names.of(variable)])[0])
+        for run in _together(range(len(titles)), lambda i: _branch(titles[i])):
+            level.ports("input", [graph.inputs[i] for i in run], _joined([titles[i] for i in run]))
         level.add(folded(graph.equations))
-        for index, atom in enumerate(graph.outputs):
-            name = outputs[index] if index < len(outputs) else ""
-            level.leave("output", atom, name or values.names.of(atom))
+        ends = list(outputs[: len(graph.outputs)])
+        for index, atom in enumerate(graph.outputs[len(ends) :], len(ends)):
+            role = "stacked " if loop and index >= carried else ""
+            ends.append(titles[same + index] if index < carried else role + names.of(atom))
+        for run in _together(range(len(ends)), lambda i: _branch(ends[i])):
+            title = _joined([ends[i] or names.of(graph.outputs[i]) for i in run])
+            level.leave("output", [graph.outputs[i] for i in run], title)
         level.settle()
         return level.number
 
@@ -175,15 +194,19 @@ class _Level:
         together.
         """
         for run in _together(variables, lambda v: outside.get(id(v))):
-            self.port("enter", run[0], self._named(run))
-            for variable in run[1:]:
-                self._made[id(variable)] = self._made[id(run[0])]
-            self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
+            self.ports("enter", run, self._named(run))
+
+    def ports(self, kind: str, run: Sequence[Variable], title: str) -> None:
+        """Values that come from outside, as one node."""
+        self.port(kind, run[0], title)
+        for variable in run[1:]:
+            self._made[id(variable)] = self._made[id(run[0])]
+        self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
 
     def hand_out(self, variables: list[Variable]) -> None:
         """The outputs of a group, likewise."""
         for run in _together(variables, lambda v: self._made.get(id(v))):
-            self.leave("leave", run[0], self._named(run))
+            self.leave("leave", run[:1], self._named(run))
             self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
 
     def _named(self, variables: list[Variable]) -> str:
@@ -191,12 +214,16 @@ class _Level:
             return self.values.names.of(variables[0])
         return f"{len(variables)} values"
 
-    def leave(self, kind: str, atom: Atom, title: str) -> None:
-        """A value that is handed out."""
+    def leave(self, kind: str, atoms: Sequence[Atom], title: str) -> None:
+        """Values that are handed out, as one node."""
+        atom = atoms[0]
         node = Node(kind, title, "", str(atom.type), nbytes(atom.type), family="port")
         node.text = f"{title} = {self.values.names.of(atom)}"
         node.backward = self.values.backward.get(id(atom), -1)
-        self._edge(atom, self._node(node))
+        node.bytes = sum(nbytes(a.type) for a in atoms)
+        number = self._node(node)
+        for one in atoms:
+            self._edge(one, number)
 
     def _edge(self, atom: Atom, target: int, cut: str = "", name: str = "") -> None:
         if isinstance(atom, Literal):
@@ -233,20 +260,25 @@ class _Level:
             if isinstance(graph, Graph)
         }
         if graphs:
-            node.body = self._inner(graphs, equation.backward)
+            node.body = self._inner(graphs, equation)
             node.stops = sum(n.stops for n in self.builder.bodies[node.body].nodes)
             node.size = sum(len(graph.equations) for graph in graphs.values())
         for position, atom in enumerate(equation.inputs):
             self._edge(atom, number, *_cut(equation, position))
 
-    def _inner(self, graphs: dict[str, Graph], lane: int) -> int:
+    def _inner(self, graphs: dict[str, Graph], equation: Equation) -> int:
         """The body of an equation with Graphs: of the only one, or of one group for each."""
+        lane, counts = equation.backward, equation.params.get("counts")
         if len(graphs) == 1:
             (graph,) = graphs.values()
-            return self.builder.whole(graph)
+            return self.builder.whole(graph, loop=counts)
         level = _Level(self.builder, self.values)
         for key, graph in graphs.items():
-            number = self.builder.whole(graph)
+            loop = None
+            if counts is not None:  # of a while loop: what its condition and its body know
+                same = counts[key == "body"]
+                loop = same, len(graph.inputs) - same
+            number = self.builder.whole(graph, loop=loop)
             stops = sum(n.stops for n in self.builder.bodies[number].nodes)
             level._node(
                 Node(
@@ -313,11 +345,21 @@ class _Level:
                 node.backward = node.lane
 
 
-def _together(variables: list[Variable], key: Callable[[Variable], Hashable]) -> list[list[Any]]:
+def _branch(path: str) -> str:
+    """The part of a tree in which a leaf stands: `p[0]` of `p[0]['w']`."""
+    return re.sub(r"(\[[^\[\]]*\]|\.\w+)$", "", path)
+
+
+def _joined(titles: Sequence[str]) -> str:
+    """The title of one node for several leaves."""
+    return titles[0] if len(titles) == 1 else f"{_branch(titles[0])}: {len(titles)} arrays"
+
+
+def _together(variables: Sequence[Any], key: Callable[[Any], Hashable]) -> list[list[Any]]:
     """The variables one by one, or grouped where there are more than PORTS."""
     if len(variables) <= PORTS:
         return [[variable] for variable in variables]
-    groups: dict[Hashable, list[Variable]] = {}
+    groups: dict[Hashable, list[Any]] = {}
     for variable in variables:
         groups.setdefault(key(variable), []).append(variable)
     return list(groups.values())

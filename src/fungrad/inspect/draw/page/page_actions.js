@@ -40,12 +40,12 @@ function fit() {
   camera = { k, x: (w - place.width * k) / 2, y: Math.max(12, (h - place.height * k) / 2) };
   move();
 }
-function start() {  // readable at once: never smaller than two thirds, from the top
+function start() {  // readable at once, from the top, as far as both halves fit beside each other
   fit();
   const place = layout(0, "");
   if (camera.k < 0.66) {
-    camera.k = Math.min(0.66, Math.max((view.clientWidth - 24) / place.width, 0.4));
-    camera.x = Math.max((view.clientWidth - place.width * camera.k) / 2, 12);
+    camera.k = Math.max(camera.k, Math.min(0.66, (view.clientWidth - 24) / place.width));
+    camera.x = (view.clientWidth - place.width * camera.k) / 2;
     camera.y = 12;
     move();
   }

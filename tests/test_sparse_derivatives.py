@@ -14,7 +14,7 @@ from samples import SAMPLES
 
 import fungrad as fg
 from fungrad.errors import AbstractBooleanError, AbstractValueError, ArgumentError
-from fungrad.sparse import derivative
+from fungrad.sparse import compressed, derivative
 from fungrad.sparse.patterns import LIMIT
 
 sparse = pytest.importorskip("scipy.sparse")
@@ -124,7 +124,7 @@ def test_a_lost_index_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         return patterns.take(pattern, np.where(rows == 1, 0, rows))
 
     monkeypatch.setattr(rules, "take", losing)
-    f: Any = lambda x: x[::-1] * 2.0  # noqa: E731
+    f: Any = lambda x: (x * 2.0)[::-1]  # noqa: E731
     pattern = fg.sparse.jacobian_pattern(f, np.ones(3))
     assert missing(fg.jacobian(f)(np.ones(3)), pattern)
 
@@ -206,6 +206,48 @@ def test_jacobians_equal_dense_ones(name: str, mode: str) -> None:
         x = np.random.default_rng(seed).standard_normal(size)
         np.testing.assert_allclose(J(x).toarray(), fg.jacobian(f)(x), rtol=1e-12, atol=1e-14)
     assert J.pattern(x).dtype == np.bool_
+
+
+READING: dict[str, tuple[Callable[..., Any], int, int]] = {
+    "stencil": (bratu, 25, 1),
+    "gather": (lambda x: x[np.array([3, 0, 0])] * np.sin(x[np.array([1, 1, 2])]), 5, 1),
+    "one element twice": (lambda x: x[np.array([1, 2, 3])] * x[np.array([1, 0, 3])], 5, 1),
+    "wide rows": (lambda x: np.tanh(x[:12].reshape(3, 4) @ np.ones(4)) + x[12:], 15, 1),
+    "put together": (lambda x: np.concatenate([x[3:], np.pad(x[:2], 1)]) ** 2, 8, 1),
+    "all shared": (lambda x: np.ones((3, 4)) @ x, 4, 3),
+}
+"""Functions that read some elements of their argument: size of that, and groups of their rows."""
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *READING])
+def test_products_in_reverse_of_what_follows_the_reads(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f, size = (FUNCTIONS.get(name) or READING[name])[:2]
+    monkeypatch.setattr(compressed, "PULLBACK", 0)
+    monkeypatch.setattr(compressed, "WIDER", 100)
+    J = fg.sparse.jacobian(f, check=True)
+    x = np.random.default_rng(1).standard_normal(size)
+    np.testing.assert_allclose(J(x).toarray(), fg.jacobian(f)(x), rtol=1e-12, atol=1e-14)
+    if name in READING:
+        assert len(J.plans.of((x,), {})[0].seeds) == READING[name][2]
+        assert J.colours(x).size == size
+
+
+def test_a_wider_result_keeps_its_precision() -> None:
+    f: Any = lambda x: (x[1:] * x[:-1] * x[1:]).astype(np.float64) * np.pi  # noqa: E731
+    g: Any = lambda x: np.exp(x[1:].astype(np.float64) * x[:-1])  # noqa: E731
+    x = np.linspace(0.1, 2.0, 9, dtype=np.float32)
+    for h in (f, g):
+        found = fg.sparse.jacobian(h)(x)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found.toarray(), fg.jacfwd(h)(x))
+
+
+def test_fewer_products_are_chosen() -> None:
+    for f, size, products in ((bratu, 100, 1), (np.sin, 9, 1), (lambda x: x[1:] * x[:-1], 9, 2)):
+        J = fg.sparse.jacobian(f)
+        assert len(J.plans.of((np.ones(size),), {})[0].seeds) == products
 
 
 @pytest.mark.parametrize("f", [rosenbrock, arrow, lambda x: np.sum(np.sin(x)) + x[0] * x[-1]])

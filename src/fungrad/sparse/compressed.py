@@ -15,7 +15,15 @@ from fungrad.sparse.derivative import Arguments, Derivative, forward, reverse, s
 from fungrad.sparse.derivative import columns as coloured_columns
 from fungrad.sparse.derivative import symmetric as coloured_symmetric
 from fungrad.sparse.patterns import Pattern, csr, scipy_sparse
-from fungrad.sparse.propagation import is_dense, of_linear_map
+from fungrad.sparse.propagation import (
+    Entries,
+    Reads,
+    entries,
+    is_dense,
+    of_linear_map,
+    reads,
+    transposed,
+)
 from fungrad.tracing.source_location import describe, user_line
 
 FEW = 8
@@ -23,6 +31,10 @@ FEW = 8
 
 PULLBACK = 2
 """How many products forward one product in reverse is counted as."""
+
+
+WIDER = 2
+"""How many times as many entries as the matrix the part after the reads may have."""
 
 
 class Compressed:
@@ -34,6 +46,8 @@ class Compressed:
       groups: for each column (row, in reverse mode) its colour.
       read: for each entry the product that holds it, and the position in that.
       by_rows: whether the products are of vectors with the matrix, and the groups of its rows.
+      pulled: instead the derivative in reverse of what follows the reads, the groups of its rows,
+        and where in `read` the entries begin, if some are sums.
     """
 
     def __init__(
@@ -43,27 +57,29 @@ class Compressed:
         groups: np.ndarray,
         read: Any,
         by_rows: bool = False,
+        pulled: tuple[Derivative, np.ndarray, np.ndarray | None] | None = None,
     ) -> None:
         self.derivative = derivative
         self.by_rows = by_rows
         self.pattern = pattern
         self.groups = groups
-        vectors = derivative.product.inputs[derivative.residuals :]
+        self._run, groups, self._starts = pulled or (derivative, groups, None)
+        vectors = self._run.product.inputs[derivative.residuals :]
         types = [v.type for v in vectors]
         count = int(groups.max()) + 1 if groups.size else 0
         self.seeds = [_seed(groups == i, types) for i in range(count)]
         products, places = read
-        self._size = sum(a.type.size for a in derivative.product.outputs)
+        self._size = sum(a.type.size for a in self._run.product.outputs)
         self._read = products.astype(np.intp) * self._size + places
         self._spare: list[np.ndarray] = []
 
     def at(self, values: Sequence[Any]) -> tuple[Sequence[Any], np.ndarray]:
         """The outputs at a point, and the entries of the derivative in the pattern's order."""
-        outputs, product = self.derivative.at(values)
+        outputs, product = self._run.at(values)
         try:  # each thread takes one of the arrays that earlier calls have left
             found = self._spare.pop()
         except IndexError:
-            dtype = np.result_type(*[a.type.dtype for a in self.derivative.product.outputs])
+            dtype = np.result_type(*[a.type.dtype for a in self._run.product.outputs])
             found = np.empty((len(self.seeds), self._size), dtype)
         for row, seed in zip(found, self.seeds, strict=True):
             start = 0
@@ -72,6 +88,8 @@ class Compressed:
                 start += part.size
         entries = found.reshape(-1).take(self._read, mode="clip")  # without a check
         self._spare.append(found)
+        if self._starts is not None:
+            entries = np.add.reduceat(entries, self._starts)
         return outputs, entries
 
     def check(self, values: Sequence[Any], entries: np.ndarray) -> None:
@@ -142,12 +160,21 @@ def given_pattern(pattern: Any, shape: tuple[int, int]) -> Pattern:
 
 def found_pattern(derivative: Derivative) -> Pattern:
     """The pattern of a derivative's products by its vectors; warns where it is dense."""
-    graph = derivative.product
-    sizes = [v.type.size for v in graph.inputs[derivative.residuals :]]
-    pattern, dense = of_linear_map(graph, sizes, derivative.residuals)
-    pattern = canonical(pattern)
+    return _found(derivative)[2].pattern
+
+
+def _found(derivative: Derivative) -> tuple[Reads, Pattern, Entries]:
+    """What a derivative's products read, the pattern of the rest, and the matrix's entries."""
+    first = reads(derivative)
+    vectors, read = (g.inputs[derivative.residuals :] for g in (derivative.product, first.graph))
+    count = sum(v.type.size for v in vectors)
+    sizes = [v.type.size for v in read]
+    rest, dense = of_linear_map(first.graph, sizes, derivative.residuals, count)
+    rest = canonical(rest)
+    made = entries(rest, first.numbers, count)
+    pattern = made.pattern
     rows, columns = pattern.shape
-    if rows > 1 and columns > FEW and is_dense(pattern):
+    if rows > 1 and columns > FEW and is_dense(pattern.nnz, rows, columns):
         lines = sorted({f"`{e.primitive.name}`{_at(e.source)}" for e in dense})
         warnings.warn(
             f"{derivative.call.label()}: {pattern.nnz:,} of {rows * columns:,} entries of the "
@@ -155,9 +182,9 @@ def found_pattern(derivative: Derivative) -> Pattern:
             "fg.hessian, or pass pattern= if you know that fewer do.\n"
             "(more: fungrad explain DensePatternWarning)",
             DensePatternWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
-    return pattern
+    return first, rest, made
 
 
 def _at(source: Any) -> str:
@@ -180,16 +207,23 @@ def jacobian_plan(
         pulled = Derivative(f, argnums, given, verb, reverse)
     one: Any = pushed or pulled
     shape = (sum(t.size for t in one.outputs), sum(t.size for t in one.inputs))
+    parts = None
     if pattern is not None:
         found = given_pattern(pattern, shape)
     elif pushed is not None:
-        found = found_pattern(pushed)
+        parts = _found(pushed)
+        found = parts[2].pattern
     else:
         assert pulled is not None
         found = canonical(found_pattern(pulled).T.tocsr())
     if pushed is not None:
         groups = coloured_columns(found)
-        pulled = None if mode == "forward" else _cheaper(f, argnums, given, found, groups)
+        if parts is not None and mode == "auto":
+            plan = _by_reads(pushed, groups, *parts)
+            if plan is not None:
+                return plan
+        elif mode == "auto":
+            pulled = _cheaper(f, argnums, given, found, groups)
         if pulled is None:
             return Compressed(pushed, found, groups, (groups[found.indices], rows_of(found)))
     assert pulled is not None
@@ -198,18 +232,39 @@ def jacobian_plan(
     return Compressed(pulled, found, groups, read, by_rows=True)
 
 
-def _cheaper(
-    f: Callable[..., Any], argnums: Any, given: Arguments, pattern: Pattern, groups: np.ndarray
-) -> Derivative | None:
-    """The derivative in reverse, where groups of rows need fewer products than groups of columns.
+def _by_reads(
+    pushed: Derivative, groups: np.ndarray, first: Reads, rest: Pattern, made: Entries
+) -> Compressed | None:
+    """The plan by products in reverse of what follows the reads, where fewer are needed."""
+    arrays = (*first.graph.inputs[pushed.residuals :], *first.graph.outputs)
+    mixed = len({v.type.dtype for v in arrays}) != 1  # cotangents have the dtype of what is read
+    if mixed or not 0 < rest.nnz <= WIDER * made.pattern.nnz:
+        return None
+    rows = _fewer(rest, int(groups.max(initial=-1)) + 1)
+    pulled = None if rows is None else transposed(pushed, first.graph)
+    if rows is None or pulled is None:
+        return None
+    read = rows[rows_of(rest)][made.order], rest.indices[made.order]
+    return Compressed(pushed, made.pattern, groups, read, pulled=(pulled, rows, made.starts))
+
+
+def _fewer(pattern: Pattern, products: int) -> np.ndarray | None:
+    """Groups of rows that take less than the products of the groups of columns, if there are.
 
     A column's entries bound the number of groups of rows from below.
     """
-    products = groups.max(initial=-1) + 1
     longest = int(np.bincount(pattern.indices, minlength=1).max(initial=0))
     if PULLBACK * longest >= products:
         return None
-    if PULLBACK * (coloured_columns(pattern.T.tocsr()).max(initial=-1) + 1) >= products:
+    groups = coloured_columns(pattern.T.tocsr())
+    return groups if PULLBACK * (groups.max(initial=-1) + 1) < products else None
+
+
+def _cheaper(
+    f: Callable[..., Any], argnums: Any, given: Arguments, pattern: Pattern, groups: np.ndarray
+) -> Derivative | None:
+    """The derivative in reverse, where groups of rows need fewer products."""
+    if _fewer(pattern, int(groups.max(initial=-1)) + 1) is None:
         return None
     try:
         return Derivative(f, argnums, given, "fg.sparse.jacobian", reverse)

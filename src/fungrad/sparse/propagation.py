@@ -3,15 +3,21 @@
 Calls are looked into, branches united, scans gone through step by step as far as that is cheap, and
 otherwise until the patterns of the carries no longer grow. The pattern holds for all values of the
 other inputs: only constants, and what follows from them, are known.
+
+A residual that gathers the parameters of its camera, or a stencil that slices a grid, reads each
+element in few places. Of the rest of the map each element that is read has a column of its own, so
+few rows share one: a product in reverse gives all rows of a group at once.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fungrad.compiler.jit import jit
 from fungrad.control_flow.call import call
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch, switch_pullback, switch_record
@@ -20,9 +26,21 @@ from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.host.external import opaque as external
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.rematerialisation.checkpoint import checkpointed
-from fungrad.retracing.graph_transforms import joint
-from fungrad.sparse.patterns import Pattern, empty, equal, identity, stacked, take, union
-from fungrad.sparse.rules import Given, spread
+from fungrad.retracing.graph_transforms import joint, pruned
+from fungrad.sparse.derivative import Derivative
+from fungrad.sparse.patterns import (
+    Pattern,
+    csr,
+    empty,
+    equal,
+    identity,
+    scipy_sparse,
+    stacked,
+    take,
+    union,
+)
+from fungrad.sparse.rules import READERS, Given, spread
+from fungrad.tracing.graph_trace import evaluate
 
 STEPS = 256
 """The most steps of a scan that are gone through one by one."""
@@ -35,10 +53,14 @@ KNOWN = 1 << 24
 
 
 class Propagation:
-    """A walk over Graphs: patterns over `count` inputs, and the equations that made them dense."""
+    """A walk over Graphs: patterns over `count` columns, and the equations that made them dense.
 
-    def __init__(self, count: int) -> None:
+    That is measured by the number of inputs, of which columns may be copies.
+    """
+
+    def __init__(self, count: int, inputs: int) -> None:
         self.count = count
+        self.inputs = inputs
         self.dense: list[Equation] = []
 
     def graph(
@@ -86,9 +108,12 @@ class Propagation:
         if primitive is while_loop:
             return self._while(equation, given)
         outputs = spread(equation, given, self.count)
-        if any(map(is_dense, outputs)) and not any(is_dense(g.pattern) for g in given):
+        if self._dense(outputs) and not self._dense([g.pattern for g in given]):
             self.dense.append(equation)
         return outputs
+
+    def _dense(self, patterns: Sequence[Pattern | None]) -> bool:
+        return any(p is not None and is_dense(p.nnz, p.shape[0], self.inputs) for p in patterns)
 
     def _switch(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
         patterns, values = [g.pattern for g in given[1:]], [g.value for g in given[1:]]
@@ -203,20 +228,23 @@ def _computed(equation: Equation, given: Sequence[Given]) -> Sequence[Any]:
     return outputs if primitive.multiple else (outputs,)
 
 
-def is_dense(pattern: Pattern | None) -> bool:
+def is_dense(entries: int, rows: int, columns: int) -> bool:
     """Whether so many entries may differ from zero that a sparse matrix saves nothing."""
-    return pattern is not None and pattern.nnz > DENSE * pattern.shape[0] * pattern.shape[1]
+    return entries > DENSE * rows * columns
 
 
-def of_linear_map(graph: Graph, sizes: Sequence[int], known: int) -> tuple[Pattern, list[Equation]]:
+def of_linear_map(
+    graph: Graph, sizes: Sequence[int], known: int, inputs: int
+) -> tuple[Pattern, list[Equation]]:
     """The pattern of a linear map's outputs by its vectors, and the equations that make it dense.
 
     Args:
       graph: takes `known` values that no vector reaches, then the vectors.
       sizes: the numbers of elements of the vectors.
+      inputs: how many inputs these are copies of.
     """
     count = sum(sizes)
-    walk = Propagation(count)
+    walk = Propagation(count, inputs)
     starts = np.cumsum([0, *sizes])
     vectors = [identity(n, int(start), count) for n, start in zip(sizes, starts, strict=False)]
     values = [None] * len(graph.inputs)
@@ -227,4 +255,110 @@ def of_linear_map(graph: Graph, sizes: Sequence[int], known: int) -> tuple[Patte
     return stacked(found, rows, count), walk.dense
 
 
-__all__ = ["is_dense", "of_linear_map"]
+# --- reads ----------------------------------------------------------------------------------------
+
+
+class Reads(NamedTuple):
+    """The two maps that a derivative's product is made of.
+
+    Attributes:
+      graph: (residuals, arrays of elements read) -> products.
+      numbers: for each element read its position among those of the vectors, from 1; 0: it is zero.
+    """
+
+    graph: Graph
+    numbers: np.ndarray
+
+
+def reads(derivative: Derivative) -> Reads:
+    """A product's Graph without the equations at its start that only move elements of vectors."""
+    graph, count = derivative.product, derivative.residuals
+    known: dict[int, Any] = {id(v): value for v, value in graph.constants}
+    found: dict[int, np.ndarray] = {}
+    start = 1
+    for v in graph.inputs[count:]:
+        found[id(v)] = np.arange(start, start + v.type.size).reshape(v.type.shape)
+        start += v.type.size
+    rest: list[Equation] = []
+    for equation in graph.equations:
+        numbers = _moved(equation, found, known)
+        if numbers is None:
+            rest.append(equation)
+        else:
+            found.update(zip(map(id, equation.outputs), numbers, strict=True))
+    used: dict[int, Atom] = {id(a): a for e in rest for a in e.inputs if id(a) in found}
+    used.update({id(a): a for a in graph.outputs if id(a) in found})
+    inputs: Any = (*graph.inputs[:count], *used.values())
+    every = [found[i].ravel() for i in used]
+    return Reads(
+        pruned(graph.replace(inputs=inputs, equations=tuple(rest))),
+        np.concatenate(every) if every else np.zeros(0, np.int64),
+    )
+
+
+def _moved(equation: Equation, found: dict[int, np.ndarray], known: dict[int, Any]) -> Any:
+    """The numbers of an equation's results, where it moves elements of known numbers."""
+    if equation.primitive not in READERS or id(equation.inputs[0]) not in found:
+        return None
+    given = [found.get(id(a), known.get(id(a))) for a in equation.inputs]
+    if any(x is None for x in given):
+        return None
+    if READERS[equation.primitive] and any(id(a) not in found for a in equation.inputs):
+        return None
+    results = equation.primitive.eval(*given, **equation.params)
+    return results if equation.primitive.multiple else (results,)
+
+
+class Entries(NamedTuple):
+    """How the entries of a matrix are made of those of a map that follows a selection.
+
+    Attributes:
+      pattern: of the matrix.
+      order: for each entry of the map that counts, in the matrix's order, its number.
+      starts: where in that order the matrix's entries begin; None: each is one of the map's.
+    """
+
+    pattern: Pattern
+    order: np.ndarray
+    starts: np.ndarray | None
+
+
+def entries(pattern: Pattern, numbers: np.ndarray, count: int) -> Entries:
+    """The entries over `count` inputs of a map with a pattern, each column a numbered input."""
+    columns = numbers[pattern.indices]
+    kept = columns > 0
+    ends = np.concatenate([[0], np.cumsum(kept)])[pattern.indptr]
+    parts = (np.flatnonzero(kept), columns[kept] - 1, ends)
+    whole = scipy_sparse().csr_array(parts, shape=(len(ends) - 1, count))
+    whole.sort_indices()
+    first = np.ones(whole.nnz, np.bool_)
+    first[1:] = whole.indices[1:] != whole.indices[:-1]
+    first[whole.indptr[:-1][np.diff(whole.indptr) > 0]] = True
+    if first.all():
+        return Entries(csr(whole.indices, whole.indptr, count), whole.data, None)
+    ends = np.concatenate([[0], np.cumsum(first)])[whole.indptr]
+    return Entries(csr(whole.indices[first], ends, count), whole.data, np.flatnonzero(first))
+
+
+def transposed(derivative: Derivative, graph: Graph) -> Derivative | None:
+    """The derivative whose products are those of a Graph (residuals, elements read) in reverse.
+
+    None where the Graph is not linear, as differences are not.
+    """
+    count, total = derivative.residuals, len(graph.inputs)
+    whole, reached = joint(graph, [i >= count for i in range(total)])
+    if len(reached) < total - count:
+        return None
+    whole = pruned(whole.replace(outputs=whole.outputs[len(graph.outputs) :]))
+    values = {id(v) for v in whole.inputs[count:total]}
+    atoms = [atom for equation in whole.equations for atom in equation.inputs]
+    if any(id(atom) in values for atom in (*atoms, *whole.outputs)):
+        return None
+    result = copy.copy(derivative)
+    product = whole.replace(inputs=(*whole.inputs[:count], *whole.inputs[total:]))
+    result.product = product
+    result._second = jit(lambda *values: tuple(evaluate(product, values)))
+    return result
+
+
+__all__ = ["Entries", "Reads", "entries", "is_dense", "of_linear_map", "reads", "transposed"]

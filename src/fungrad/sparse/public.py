@@ -76,9 +76,11 @@ class SparseFunction(TransformedFunction):
         return self.plans.of(args, kwargs)[0].pattern.copy()
 
     def colours(self, /, *args: Any, **kwargs: Any) -> np.ndarray:
-        """The group of each column (of each row, where rows are cheaper): one product each.
+        """The group of each column (of each row, where those are pulled back).
 
-        `sparsity=(pattern, groups)` is what SciPy calls `jac_sparsity` and takes for differences.
+        One product gives all columns of a group. Fewer are run where what follows the reads of
+        the input needs fewer in reverse. `sparsity=(pattern, groups)` is what SciPy calls
+        `jac_sparsity` and takes for differences.
         """
         return self.plans.of(args, kwargs)[0].groups.copy()
 
@@ -102,7 +104,8 @@ def jacobian(
       f: a pure function of trees of arrays that returns a tree of real arrays.
       argnums: which argument, or arguments, to differentiate with respect to; real.
       mode: "forward" (groups of columns, `fg.jvp`), "reverse" (groups of rows, `fg.vjp`) or "auto":
-        whichever needs fewer products, where one in reverse counts twice.
+        whichever needs fewer products, where one in reverse counts twice. Those in reverse go back
+        to the elements that f reads of its arguments, so few rows share one.
       pattern: the entries that may differ from zero, if you know them: a sparse or dense matrix of
         shape (outputs, inputs). None finds them.
       format: of the result: "csr", "csc", "coo", ...

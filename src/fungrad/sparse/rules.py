@@ -50,10 +50,10 @@ from fungrad.primitives.runtime_check import checked
 from fungrad.primitives.sort import permuted, share_ties
 from fungrad.primitives.stop_gradient import stop
 from fungrad.rematerialisation.policies import named
-from fungrad.sparse.opaque import called
 from fungrad.sparse.patterns import (
     LIMIT,
     Pattern,
+    called,
     mapped,
     merged,
     positions,
@@ -385,4 +385,11 @@ for _mover in (reshape, transpose, broadcast_to, slice_axis, flip, windows, diag
 for _mover in (pad, from_diagonal):
     RULES[_mover] = _put_together
 
-__all__ = ["Given", "spread"]
+READERS: dict[Any, bool] = {
+    primitive: rule is _put_together
+    for primitive, rule in RULES.items()
+    if rule in (_moved, _apart, _put_together) and primitive is not broadcast_to
+}
+"""Primitives that only move elements, none of them to many places; whether of all arguments."""
+
+__all__ = ["READERS", "Given", "spread"]

@@ -75,6 +75,16 @@ def test_means_weigh_by_rows_and_other_arguments_are_passed_on() -> None:
     assert_equal(loss(W, x, 2.0, y), fg.value_and_grad(squares)(W, X, 2.0, Y))
 
 
+@pytest.mark.usefixtures("scheduler")
+def test_minibatches_are_partitions() -> None:
+    loss = fg.dask.value_and_grad(logistic, data=(1, 2))
+    x, y = lazy(100)
+    for i in (0, 5):
+        rows = slice(100 * i, 100 * (i + 1))
+        want = fg.value_and_grad(logistic)(W, X[rows], Y[rows])
+        assert_equal(loss(W, x.partitions[i], y.partitions[i]), want)
+
+
 def test_chunks_at_odd_bytes_have_the_same_bits() -> None:
     def moved(chunk: np.ndarray) -> np.ndarray:
         bytes_ = np.empty(chunk.nbytes + 1, np.uint8)[1:]
@@ -182,8 +192,9 @@ def test_workers_of_a_cluster() -> None:
         assert same_bits(loss(W, *held), first)
         wide = {"slope": np.zeros(4), "offset": 0.0, "unused": np.ones(1 << 18)}
         assert_equal(loss(wide, *held), fg.value_and_grad(logistic)(wide, X, Y))
-        with pytest.raises(ShapeError, match="matmul"):
+        with pytest.raises(ShapeError, match="matmul") as raised:
             loss({"slope": np.ones(3), "offset": 0.0}, *held)
+        assert "logistic" in [entry.name for entry in raised.traceback]  # the user's line
         pids = client.run(os.getpid)
         os.kill(next(iter(pids.values())), signal.SIGKILL)  # its chunks are computed anew elsewhere
         assert same_bits(loss(W, *held), first)

@@ -175,7 +175,12 @@ def outer(x: Any, y: Any) -> Any:
     return np.sum(z * z, 2), np.sum(z, (0, 2)), np.max(z, 1)
 
 
-@pytest.mark.parametrize("f", [fg.grad(pairs), softmax_of_few, columns, outer])
+def items(x: Any, y: Any) -> Any:
+    a, b, c = x.T
+    return np.stack([a * b, b * c - a, c], 1) * 2.0, np.sum(b), [row * 2.0 for row in y[:2]]
+
+
+@pytest.mark.parametrize("f", [fg.grad(pairs), softmax_of_few, columns, outer, items])
 @pytest.mark.parametrize("n", [64, 131, 4100])
 def test_short_axes_are_written_out(f: Any, n: int) -> None:
     x, y = (

@@ -137,9 +137,9 @@ def _sink(
             readers.setdefault(id(atom), []).append(equation)
     kept = {id(atom) for atom in graph.outputs} | ended
     for equation in reversed(equations):
-        (out, *_) = equation.outputs
+        (out, *more) = equation.outputs
         at = level[id(out)]
-        if at % 2 == 0 or id(out) in kept:
+        if at % 2 == 0 or id(out) in kept or more:
             continue
         above = {level.get(id(e.outputs[0]), 0) for e in readers.get(id(out), ())}
         near = [a for a in equation.inputs if a.type.size > 1 and level.get(id(a), 0) == at]
@@ -187,6 +187,7 @@ def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
 
     for equation in equations:
         out = id(equation.outputs[0])
+        root.update((id(v), find(out)) for v in equation.outputs[1:])
         for atom in equation.inputs:
             if isinstance(atom, Variable) and (atom.type.size > 1 or id(atom) in root):
                 root[find(id(atom))] = find(out)

@@ -30,6 +30,7 @@ from fungrad.compiler.native.index_maps import (
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.primitives.movement.stack_iota import unstack
 
 Box = Sequence[tuple[int, int]]
 """For each loop from where to where it runs."""
@@ -100,6 +101,9 @@ class Source:
     def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece] | Moved:
         """The pieces that an element of an equation's value reads."""
         equation = self.made[id(atom)]
+        if equation.primitive is unstack:
+            item = Along(-1, [id(v) for v in equation.outputs].index(id(atom)))
+            return Moved(None, [Piece(equation.inputs[0], (item, *place))])
         found = maps.moved(equation, place)
         if found is not None:
             return found

@@ -38,6 +38,7 @@ from fungrad.compiler.native.rows import (
     row_maps,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, effectful
+from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.retracing.graph_transforms import pruned
 
 ALONE = 1 << 18
@@ -79,7 +80,7 @@ def _has_short_axes(graph: Graph) -> bool:
 def known_equation(equation: Equation) -> str | None:
     """Why an equation is not for loops over arrays; None where it may be."""
     name = equation.primitive.name
-    if len(equation.outputs) != 1:
+    if len(equation.outputs) != 1 and equation.primitive is not unstack:
         return f"{name}, of several outputs"
     if not equation.primitive.module.startswith("fungrad."):  # names are known, not what they do
         return f"{name} of {equation.primitive.module}"

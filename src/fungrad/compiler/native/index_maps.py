@@ -30,7 +30,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.sliding_window import roll
-from fungrad.primitives.movement.stack_iota import stack
+from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
 
@@ -475,7 +475,7 @@ _MOVES: dict[Any, Callable[[IndexMaps, Equation, Place], Moved | None]] = {
     stack: _stack,
 }
 
-MOVING = _MOVES.keys() - {reduce_sum, reduce_max, reduce_min}
+MOVING = (_MOVES.keys() | {unstack}) - {reduce_sum, reduce_max, reduce_min}
 
 __all__ = [
     "FIRST", "MOVING", "SHORT", "Along", "FlatMaps", "IndexMaps", "Limit", "Moved", "Piece",

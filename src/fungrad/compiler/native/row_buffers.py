@@ -116,8 +116,7 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
     for piece in pieces:
         used.setdefault(id(piece.atom), set()).add((False, piece.place))
     kept: list[Atom] = []
-    for equation in reversed(source.graph.equations):
-        atom = equation.outputs[0]
+    for atom in reversed([v for equation in source.graph.equations for v in equation.outputs]):
         places, shape = used.get(id(atom), set()), atom.type.shape
         again = (len(places) - 1) * dear.get(id(atom), 0.0)
         fits = len(shape) == 2 and 1 not in shape and (not kept or kept[0].type.shape == shape)

@@ -12,6 +12,7 @@ pytest.importorskip("llvmlite")
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.compiler.native import fused
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Refused
@@ -173,6 +174,22 @@ def test_outer_products_are_no_reductions(native: None) -> None:
     x, y, z = np.ones(70), np.arange(90.0), np.ones((90, 90))
     f = fg.jit(lambda x, y, z: (np.tensordot(x, y, 0), z @ np.sin(z) + 1.0))
     np.testing.assert_array_equal(f(x, y, z)[0], np.outer(x, y))
+
+
+def test_rows_stay_one_kernel_beside_sums_along_other_axes(native: None) -> None:
+    def loss(x: Any, scale: Any, shift: Any) -> Any:
+        c = x - np.mean(x, axis=1, keepdims=True)
+        c = c / np.sqrt(np.mean(c * c, axis=1, keepdims=True) + 1e-5)
+        return np.sum(np.tanh(c * scale + shift) ** 2)
+
+    f, args = fg.grad(loss, argnums=(0, 1, 2)), [rng.normal(size=s) for s in ((200, 90), 90, 90)]
+    check(f, *args, tolerance=1e-11)
+    mixed = with_clusters(graph_of(f, *args), taken)
+    assert mixed is not None
+    names = [e.primitive.name for e in mixed.equations]
+    assert names.count("native_cluster") == 1 and set(names) <= {"native_cluster", "reduce_sum"}
+    both = graph_of(lambda x: (np.sum(np.exp(x) * 2.0, 0), np.sum(np.exp(x) * 2.0, 1)), args[0])
+    assert len(fused._Program(both).nests) == 2
 
 
 def smoothed(x: Any) -> Any:

@@ -239,6 +239,9 @@ def test_special_numbers() -> None:
     y = np.repeat(x[:8], 5)
     check(lambda x, y: (x + y, x * y, x / y, np.maximum(x, y), np.minimum(x, y), np.sign(x)), x, y)
     check(lambda x, y: (np.where(x < y, x, -y), np.abs(x) <= y, np.sqrt(x) - 0.0), x, y)
+    check(lambda x: [np.maximum(x, n) * 1.0 for n in (1.0, -0.0, 0.0, np.inf, np.nan)], x)
+    check(lambda x: [np.minimum(n, x) + 0.0 for n in (1.0, -0.0, 0.0, -np.inf, np.nan)], x)
+    check(lambda x: (np.minimum(x, 1.0) * 2.0, np.clip(x, -1.0, 1.0) * 2.0), x)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class _Calls:
         few = len(members) < FEW and _work(members) < self.least
         if len(self.found) == MOST or few:
             return
-        if not self.add(members) and cut < 2:
+        if not self.add(members) and cut < 3:
             for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
                 self.take(part, cut + 1)
 
@@ -97,19 +97,20 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
       graph: the Graph.
       equations: some of it.
       cut: 0 ends clusters at reductions of whole large arrays; 1 also at reductions along other
-        axes than most are; 2 at every reduction.
+        axes than most are; 2 leaves those to NumPy; 3 ends clusters at every reduction, too.
     """
     level: dict[int, int] = {}
     ended: set[int] = set()
     axes = _main_axes(equations)
     for equation in equations:
         reduced = _reduced(equation)
-        if known_equation(equation) is None:
+        other = reduced and reduced != axes
+        if known_equation(equation) is None and not (cut >= 2 and other):
             found = 1
             for atom in equation.inputs:
                 at = level.get(id(atom), 0)
                 found = max(found, at + (1 if at % 2 == 0 else 2 * (id(atom) in ended)))
-            if (reduced and cut > (reduced == axes)) or _reduces_all(equation):
+            if (cut == 1 and other) or (cut == 3 and reduced) or _reduces_all(equation):
                 ended.add(id(equation.outputs[0]))
         else:
             levels = [level.get(id(atom), 0) for atom in equation.inputs]

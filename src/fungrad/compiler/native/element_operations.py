@@ -251,6 +251,8 @@ def _extremum(beyond: str) -> Rule:
     def rule(code: Function, x: Value, y: Value) -> Value:
         if _KINDS[x.type] != "f":
             return code.select(code.compare(beyond.replace("o", "s", 1), x, y), x, y)
+        if not ("%" in y.text or "0x7FF" in y.text or "0xFFF" in y.text):  # a finite number
+            return code.select(code.compare(beyond.replace("o", "u", 1), x, y), x, y)
         first = code.binary("or", code.compare(beyond, x, y), code.compare("uno", x, x))
         return code.select(first, x, y)
 

@@ -516,24 +516,6 @@ def test_short_axes_come_first_in_memory():
     assert orders[160, 3] == (2, 0, 1) and orders[160,] == (0, 1)
 
 
-def test_ufuncs_get_small_buffers_where_their_loops_are_long():
-    def setting(f, *args):
-        found = [
-            s
-            for s in cluster_and_schedule(optimised(fg.make_jaxpr(f)(*args)))
-            if isinstance(s, FusionCluster)
-        ]
-        return [columns.buffer(region, region.length, False) for region in found]
-
-    x = np.ones((40, 1000))
-    assert setting(lambda x: np.exp(x) * x, x) == [None]
-    assert setting(lambda x: np.exp(x) / np.sum(x, 1, keepdims=True), x) == [256]
-    assert setting(lambda x: np.exp(x) / np.sum(x, 1, keepdims=True), x.reshape(400, 100)) == [1024]
-    before = np.getbufsize()
-    fg.jit(softmax)(np.ones((300, 200)))
-    assert np.getbufsize() == before
-
-
 def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count):
     large = RNG.normal(size=clustering.ALONE)
     for f in (np.exp, np.max, lambda x: 2.0 * x):

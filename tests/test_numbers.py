@@ -14,10 +14,10 @@ from samples import SAMPLES
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import build
 from fungrad.compiler.lowering.scalar import (
     control_flow_rules,
-    emitter,
     python_emitter,
     scalar_program,
     scalarise,
@@ -215,7 +215,7 @@ def test_integers_do_not_wrap_silently():
 
 
 def test_float32_and_large_arrays_are_left_to_arrays():
-    for x in (np.ones(3, np.float32), np.ones(emitter.SIZE + 1), np.ones(2, complex)):
+    for x in (np.ones(3, np.float32), np.ones(costs.scalar_elements + 1), np.ones(2, complex)):
         assert forced(optimised(fg.make_jaxpr(lambda x: np.sin(x) * x)(x))) is None
 
 
@@ -314,11 +314,11 @@ def test_what_is_dearer_is_refused_before_a_line_is_written(monkeypatch):
 @pytest.mark.numpy_backend  # takes the walk away
 def test_what_is_too_long_is_refused_before_a_line_is_written(monkeypatch):
     def f(x):
-        for _ in range(python_emitter.LINES // emitter.SIZE + 1):
+        for _ in range(python_emitter.LINES // costs.scalar_elements + 1):
             x = np.sin(x)
         return x
 
-    xs = np.linspace(0.0, 1.0, emitter.SIZE)
+    xs = np.linspace(0.0, 1.0, costs.scalar_elements)
     short, long = (optimised(fg.make_jaxpr(f)(x)) for x in (xs[:2], xs))
     assert scalar_program.program(short, f) is not None
     monkeypatch.setattr(scalarise.Scalariser, "graph", None)

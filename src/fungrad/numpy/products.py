@@ -31,7 +31,6 @@ from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, leaked, registry
 
 NONE: Any = ((), ())
-ROWS_BY_COLUMNS: Any = ((1,), (0,))
 VECTORS: Any = ((0,), (0,))
 
 

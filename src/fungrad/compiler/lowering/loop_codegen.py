@@ -39,8 +39,6 @@ from fungrad.primitives.movement.scatter import index_add
 
 DROPPED = 1 << 10
 """Values of fewer elements are not dropped before the next iteration replaces them."""
-BYTES, VIEWS = 1 << 19, 1 << 13
-"""The most bytes of the stacks that a program keeps, and the most views of their rows."""
 
 
 def lower(equation: Equation, shared: bool, lower_loop: LowerLoop) -> Runner | None:

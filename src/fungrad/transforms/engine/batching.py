@@ -123,16 +123,6 @@ class BatchTrace(Trace):
         return Tracer(self, output, None)
 
 
-def _first_two(values: Any) -> str:
-    """Two examples of one number each that differ, in words."""
-    if not len(values):
-        return ", so it has no single value"
-    if values.ndim != 1:
-        return ", which differ in it"
-    other = next(i for i, value in enumerate(values) if value.tobytes() != values[0].tobytes())
-    return f", which differ in it: {values[0]} in example 0, {values[other]} in example {other}"
-
-
 def loop_rule(
     primitive: Any, args: Sequence[Any], batched: Sequence[bool], size: int, params: dict[str, Any]
 ) -> Any:

@@ -50,7 +50,6 @@ def written(region: FusionCluster) -> tuple[str, dict[str, Any]]:
         "num_threads": thread_pool.num_threads,
         "take": buffer_pool.take,
         "give": buffer_pool.give,
-        "setbufsize": np.setbufsize,
         "key": next(_keys),
     }
     writer = Block(region, namespace)
@@ -63,20 +62,16 @@ def written(region: FusionCluster) -> tuple[str, dict[str, Any]]:
     namespace["size"] = buffer_pool.size_of(namespace["layout"])
     namespace["step"] = writer.step
     namespace["shared"] = writer.shared and made.shareable
-    buffer = tiling.buffer(region, writer.step, writer.columns)
-    before, after = [], []
-    if buffer is not None:
-        before, after = [f"old = setbufsize({buffer})"], ["setbufsize(old)"]
     count = "num_threads()" if namespace["shared"] else "1"
     arguments = ", ".join(f"x{i}" for i in range(len(region.inputs)))
     lines = [f"def region({arguments}):", *_indented(1, begin + made.begin)]
     lines.append("    def work(start, stop):")
     lines += _indented(2, [f"{name} = None" for name in (*writer.sums.values(), *made.edges)])
-    lines += ["        arena = take(size)", *_indented(2, before), "        try:"]
+    lines += ["        arena = take(size)", "        try:"]
     body = [*_arrays(writer), f"for i in range(start, stop, {writer.step}):"]
     body += _indented(1, _block(writer) + read + made.read + writer.lines + made.after)
     lines += _indented(3, body)
-    lines += ["        finally:", *_indented(3, after), "            give(arena)"]
+    lines += ["        finally:", "            give(arena)"]
     found = "".join(f"{name}, " for name in (*writer.sums.values(), *made.edges))
     lines.append(f"        return ({found}start,)")
     shared = [f"parts = share(work, {region.length}, {writer.step}, {count})"]

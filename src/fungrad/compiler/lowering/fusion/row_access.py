@@ -137,7 +137,8 @@ def taken_apart(graph: Graph, size: int) -> list[Equation]:
 CASTS = (convert, to_discrete)
 MATRIX, SIDE, SUM = 65_536, 1_024, 32_768
 """The most elements and the longest side of a matrix that rows are multiplied with in blocks, which
-is read again for each; and the most elements of a sum of products over the rows."""
+is read again for each; and the most elements of a sum of products over the rows. Without such
+products in blocks logistic regression 20000x100 takes 1.37 times the time, k-means 1.27 times."""
 LIGHT = 16
 """Products of no more terms for each element that is read or written by rows are light: to read and
 write takes longer. Others are left to the BLAS's threads where it has some."""

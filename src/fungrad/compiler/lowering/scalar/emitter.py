@@ -18,8 +18,6 @@ TAPE = np.dtype(object)
 Block = Callable[[], None]
 Elements = Any
 """An object array of Values."""
-SIZE = 64
-"""The largest number of elements of an array that is taken apart."""
 
 
 class Unsupported(Exception):
@@ -195,6 +193,6 @@ class Emitter(Protocol):
 
 
 __all__ = [
-    "BOOL", "DTYPES", "FLOAT", "INT", "SIZE", "TAPE", "Block", "Costs", "Elements", "Emitter",
+    "BOOL", "DTYPES", "FLOAT", "INT", "TAPE", "Block", "Costs", "Elements", "Emitter",
     "Rows", "Stack", "Unsupported", "Value", "boxed", "flattened", "shaped",
 ]  # fmt: skip

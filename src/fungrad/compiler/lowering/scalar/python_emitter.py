@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.printer import defined
 from fungrad.compiler.lowering.scalar.emitter import (
     BOOL,
     DTYPES,
     FLOAT,
     INT,
-    SIZE,
     TAPE,
     Block,
     Costs,
@@ -77,7 +77,7 @@ class PythonEmitter:
     """
 
     longest = LINES
-    size = SIZE
+    size = costs.scalar_elements
     dtypes: Sequence[np.dtype[Any]] = DTYPES
     long_arrays = False
 
@@ -293,7 +293,7 @@ class PythonEmitter:
             found = shaped([Value(f"{name}_t", TAPE)], ())
         elif type_.dtype not in DTYPES or type_.size > HELD:
             raise Unsupported(str(type_))
-        elif type_.size > SIZE:
+        elif type_.size > self.size:
             length = type_.shape[0]
             width = type_.size // length
             rows = PythonRows(f"{name}r", length, width, array=type_.size > LISTED)

@@ -77,7 +77,7 @@ def _product(loop: Loop, equation: Equation) -> bool:
     """Whether an equation is a product of loop-variant values that may be stacked."""
     if equation.primitive is not dot_general or equation.params["batch"][0]:
         return False
-    fixed = loop.given(xs=False)
+    fixed = loop.invariants()
     return all(
         isinstance(a, Variable)
         and id(a) not in fixed
@@ -113,7 +113,7 @@ def added(item: Any, made: dict[int, Equation], reads: Counter[int]) -> Variable
 
 def move_before(loop: Loop) -> None:
     """Hoists equations that depend on xs and invariants only: they run once, for all steps."""
-    fixed = loop.given(xs=False)
+    fixed = loop.invariants()
     known = fixed | {id(v) for v, _ in loop.xs}
     moved: list[Equation] = []
     again: set[int] = set()  # what is the same in all steps is made in each, too
@@ -125,57 +125,23 @@ def move_before(loop: Loop) -> None:
             if fixed.issuperset(inputs):
                 fixed.update(id(v) for v in equation.outputs)
                 again.add(id(equation))
-    moved, wanted = _moved_back(loop, moved, again, fixed)
-    if not wanted:
-        return
     gone = {id(e) for e in moved} - again
     inside = [e for e in loop.equations if id(e) not in gone]
+    used = {id(a) for e in inside for a in e.inputs} | {id(c[2]) for c in loop.carry}
+    read = used | {id(v) for v, _ in loop.ys}
+    wanted = [v for e in moved for v in e.outputs if id(v) in read and id(v) not in fixed]
+    if not wanted or not _affordable(loop, wanted, [a for _, a in loop.xs]):
+        return
     equations, stacks = loop.for_all_steps(moved, wanted)
     loop.before += equations
     loop.xs += zip(wanted, stacks, strict=True)
     loop.equations = inside
-    _hand_on(loop, {id(v): a for v, a in loop.xs})
-    used = {id(a) for e in inside for a in e.inputs} | {id(c[2]) for c in loop.carry}
+    known_stacks = {id(v): a for v, a in loop.xs}
+    for inner, outer in loop.ys:  # the loop does not copy xs to ys
+        if id(inner) in known_stacks:
+            loop.names[id(outer)] = known_stacks[id(inner)]
+    loop.ys = [(v, o) for v, o in loop.ys if id(v) not in known_stacks]
     loop.xs = [(v, a) for v, a in loop.xs if id(v) in used]
-
-
-def _moved_back(
-    loop: Loop, moved: list[Equation], again: set[int], fixed: set[int]
-) -> tuple[list[Equation], list[Variable]]:
-    """The equations to hoist and the values that cross into the loop. The last equations stay in
-    the loop where too many values would cross.
-    """
-    gone = {id(e) for e in moved} - again
-    ends = {id(c[2]) for c in loop.carry} | {id(v) for v, _ in loop.ys}
-    inside = {id(a) for e in loop.equations if id(e) not in gone for a in e.inputs} | ends
-    made = {id(v): v for e in moved for v in e.outputs if id(v) not in fixed}
-    crossing = {key: v for key, v in made.items() if key in inside}
-    outside = Counter(id(a) for e in moved for a in e.inputs)
-    given = [a for _, a in loop.xs]
-    stay: set[int] = set()
-    for equation in reversed(moved):
-        if _affordable(loop, list(crossing.values()), given):
-            break
-        outputs = [id(v) for v in equation.outputs]
-        if id(equation) in again or any(key in ends or outside[key] for key in outputs):
-            continue
-        fresh = {id(a): made[id(a)] for a in equation.inputs if id(a) in made}
-        grown = sum(v.type.size for key, v in fresh.items() if key not in crossing)
-        if grown < sum(v.type.size for v in equation.outputs):
-            crossing = {k: v for k, v in {**crossing, **fresh}.items() if k not in outputs}
-            outside.subtract(id(a) for a in equation.inputs)
-            stay.add(id(equation))
-    if not _affordable(loop, list(crossing.values()), given):
-        return [], []
-    return [e for e in moved if id(e) not in stay], list(crossing.values())
-
-
-def _hand_on(loop: Loop, known: dict[int, Atom]) -> None:
-    """Takes out of the loop what it would only copy from xs to ys."""
-    for inner, outer in loop.ys:
-        if id(inner) in known:
-            loop.names[id(outer)] = known[id(inner)]
-    loop.ys = [(v, o) for v, o in loop.ys if id(v) not in known]
 
 
 def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool:

@@ -96,10 +96,9 @@ class Loop:
 
     # --- what is known ------------------------------------------------------------------------
 
-    def given(self, xs: bool = True) -> set[int]:
-        """The ids of a step's invariant inputs; with its xs, or without."""
-        found = (*self.consts, *self.body.constants, *(self.xs if xs else ()))
-        return {id(v) for v, _ in found}
+    def invariants(self) -> set[int]:
+        """What is the same in all steps, by identity: constants of the loop and of its body."""
+        return {id(v) for v, _ in (*self.consts, *self.body.constants)}
 
     def fixed(self) -> Renaming:
         """The invariant inputs: name in the body to name around it."""

@@ -23,6 +23,7 @@ ALIVE: dict[str, str] = {
     **dict.fromkeys(
         (
             "fusion/clustering: a part is put together twice",
+            "native/rows_and_records: records of a step that is read later are dropped",
             "simplify/exact_identities: an infinity is folded",
             "simplify/slices: what is added to zeros keeps -0.0",
             "retracing/inlining: 0.0 and -0.0 are one parameter",

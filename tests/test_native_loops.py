@@ -279,13 +279,14 @@ def test_ctrl_c_ends_a_loop_and_frees_its_memory(native: Any) -> None:
 def test_a_matrix_times_the_rows_that_a_scan_leaves(native: Any) -> None:
     def f(xs: Any, w: Any) -> Any:
         rows = lax.scan(lambda c, x: (c * 0.5 + x, c * x), np.zeros(3), xs)[1]
-        return w @ rows.T
+        return w @ rows.T, w @ rows[7:190:2].T, np.sin(rows[5:])
 
     rng = np.random.default_rng(3)
     xs, w = rng.normal(size=(200, 3)), rng.normal(size=(2, 3))
     compiled = fg.jit(f)
     assert compiled.lower(xs, w).native
-    np.testing.assert_allclose(compiled(xs, w), f(xs, w), rtol=1e-13, atol=1e-13)
+    for found, expected in zip(compiled(xs, w), f(xs, w), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
 
 
 def test_records_and_rows_leave_no_memory_behind(native: Any) -> None:

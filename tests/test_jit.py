@@ -144,6 +144,12 @@ def test_static_arguments():
         f(2.0, [3])
 
 
+def test_a_traced_value_is_no_key_of_a_result():
+    with pytest.raises(ArgumentError, match="a dict with a traced value as a key"):
+        fg.jit(lambda x: [{x: 1.0}])(2.0)
+    assert fg.jit(lambda x: {(1, "a"): x})(2.0) == {(1, "a"): 2.0}
+
+
 def test_keyword_arguments_and_defaults():
     f = fg.jit(lambda x, scale=2.0, *, shift=1.0: x * scale + shift)
     assert f(3.0) == 7.0 and f(3.0, shift=0.0) == 6.0 and f(x=1.0, scale=1.0) == 2.0

@@ -7,7 +7,7 @@ Stages a user's function of trees into a closed Graph: what jit and control flow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from fungrad.tracing.aliasing import count_on
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.memory_order import dense, is_dense, lying, one_order
 from fungrad.tracing.source_location import describe, user_line
-from fungrad.tracing.trace import typeof
+from fungrad.tracing.trace import Tracer, typeof
 from fungrad.transforms.arguments import flat_leaves, has_type, leaf_type
 
 Renaming = dict[int, Atom]
@@ -232,6 +232,11 @@ def stage_tree(
         found, out = flat_leaves(call(pytree.unflatten(treedef, values)))
         leaves = [native(leaf) if has_type(leaf) else leaf for leaf in found]
         outs.append(out)
+        if any(isinstance(key, Tracer) for key in _keys(out)):
+            raise ArgumentError(
+                f"{describe(f)} returned a dict with a traced value as a key, which has no number "
+                f"yet: {what} returns dicts with known keys."
+            )
         for path, leaf in zip(pytree.paths(out), leaves, strict=True):
             if not has_type(leaf):
                 raise ArgumentError(
@@ -243,6 +248,14 @@ def stage_tree(
     name = getattr(f, "__name__", type(f).__name__)
     graph, captured = closed(stage(flat, types, names, lambda: describe(f), name, make, (), rows))
     return Staged(check_graph(graph), outs[0], captured, frozenset(rows or ()))
+
+
+def _keys(treedef: pytree.TreeDef) -> Iterator[Any]:
+    """The keys of the dicts of a structure, and what else tells its nodes apart."""
+    if isinstance(treedef.aux, tuple):
+        yield from treedef.aux
+    for child in treedef.children:
+        yield from _keys(child)
 
 
 def check_rows(

@@ -91,6 +91,7 @@ MUTANTS = (
         f"{_NATIVE}clusters.py", ("test_native_clusters.py",),
         ("what NumPy does between two clusters is in both", "found = max([0, *(x + x % 2 for x in levels)])",
          "found = max([0, *levels])"),
-        ("what is not known is in a cluster", "        if known_equation(equation) is None:\n", "        if True:\n"),
+        ("what is not known is in a cluster", "        if known_equation(equation) is None and not (cut >= 2 and other):\n",
+         "        if not (cut >= 2 and other):\n"),
     ),
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -123,7 +125,7 @@ def test_a_new_function_is_fused_as_numpys_are():
 
     x = np.linspace(-1.0, 1.0, 100_000)
     new = fg.jit(f(exp10)).lower(x)
-    assert "power(k11, b0, out=b0)" in new.source
+    assert re.search(r"power\(k\d+, b0, out=b0\)", new.source)
     assert new.source == fg.jit(f(lambda x: np.power(10.0, x))).lower(x).source
     assert fg.jit(f(exp10))(x) == fg.jit(f(lambda x: np.power(10.0, x)))(x)
     gradient, plain = fg.jit(fg.grad(f(exp10)))(x), fg.grad(f(exp10))(x)

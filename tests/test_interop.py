@@ -183,7 +183,7 @@ def test_what_xarray_gives_to_compiled_code_is_refused(xarray):
 
     with pytest.raises(ValueError, match="not producing an array") as found:
         fg.grad(f)(X)
-    assert "takes plain ndarrays" in found.value.__notes__[0]
+    assert "needs a plain ndarray" in found.value.__notes__[0]
 
 
 # --- pandas ---------------------------------------------------------------------------------------

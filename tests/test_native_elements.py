@@ -184,5 +184,5 @@ def test_what_is_not_known_is_refused() -> None:
     refused("neg", np.bool_, np.bool_, "neg of bool")
     refused("sqrt", np.float64, np.complex128, "dtype complex128")
     assert known("add") and known("atan2") is known("arctan2") and not known("reduce_sum")
-    quotient, total = fg.make_jaxpr(lambda x: np.remainder(x, 0.3) + x)(1.0).equations
+    quotient, total = fg.make_jaxpr(lambda x: np.remainder(x, 0.3) + x)(np.float64(1.0)).equations
     assert 0 < cost(total) < cost(quotient)

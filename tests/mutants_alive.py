@@ -13,6 +13,12 @@ ALIVE: dict[str, str] = {
     "lowering/output_placement: a product is written over its factor": (
         "equivalent in numbers: ndarray.dot copies where its output overlaps a factor"
     ),
+    "fusion/output_slices: a part with steps is a block": (
+        "equivalent: a slice with steps has fewer rows than lie from its start to its stop"
+    ),
+    "fusion/output_slices: a shorter part is all rows": (
+        "equivalent: the slice has as many rows as the value that goes there"
+    ),
     "simplify/exact_identities: a weak operand is read unbroadcast": _TYPE,
     "simplify/arithmetic: the dtype of a product is ignored": _TYPE,
     "simplify/exact_identities: weak numbers are folded": _TYPE,
@@ -36,6 +42,14 @@ ALIVE: dict[str, str] = {
             "kernels/elementwise: large angles are reduced by three parts",
             "fusion/tile_codegen: what a partner makes is not touched",
             "fusion/tile_codegen: extrema of columns by their places",
+            "fusion/tile_codegen: kernels of doubles get other dtypes",
+            "fusion/output_slices: a part of another dtype",
+            "fusion/region_codegen: parts far from each other are shared",
+            "fusion/row_access: the imaginary part is cast away",
+            "fusion/row_access: any axis of that length has the rows",
+            "fusion/row_access: a product of two arrays with rows",
+            "fusion/row_access: axes are turned the other way",
+            "fusion/row_access: joined along the rows",
             "lowering/loop_memory: carries die in the step",
             "lowering/output_placement: sums of other dtypes are written",
             "lowering/output_placement: parts of other dtypes are added",

@@ -26,6 +26,9 @@ from fungrad.compiler.lowering.fusion.region_codegen import written
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
 from fungrad.primitives.elementwise.family import eq
+from fungrad.primitives.movement.gather import scatter
+from fungrad.primitives.movement.scatter import index_add
+from fungrad.primitives.movement.static_index import of_slice
 from fungrad.runtime import buffer_pool, thread_pool
 from fungrad.runtime.kernels import reductions
 from fungrad.testing import programs
@@ -205,6 +208,18 @@ def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
     assert [v.type.shape for v in large] == [(204, 304)]
     _, namespace = written(region)
     assert len(namespace["layout"]) <= 3
+
+
+def test_an_output_that_others_read_is_made_before_more_is_added():
+    n = 50_000
+
+    def f(x):
+        first = scatter(np.sin(x), shape=(n + 1,), index=of_slice(0, n, None))
+        return first, index_add(first, np.cos(x), index=of_slice(1, n + 1, None))
+
+    x = np.linspace(0.0, 1.5, n)
+    for found, expected in zip(fg.jit(f)(x), f(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("single", [True, False])

@@ -13,12 +13,6 @@ ALIVE: dict[str, str] = {
     "lowering/output_placement: a product is written over its factor": (
         "equivalent in numbers: ndarray.dot copies where its output overlaps a factor"
     ),
-    "fusion/output_slices: a part with steps is a block": (
-        "equivalent: a slice with steps has fewer rows than lie from its start to its stop"
-    ),
-    "fusion/output_slices: a shorter part is all rows": (
-        "equivalent: the slice has as many rows as the value that goes there"
-    ),
     "simplify/exact_identities: a weak operand is read unbroadcast": _TYPE,
     "simplify/arithmetic: the dtype of a product is ignored": _TYPE,
     "simplify/exact_identities: weak numbers are folded": _TYPE,

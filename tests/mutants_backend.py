@@ -111,7 +111,6 @@ MUTANTS = (
     ),
     *of(
         "compiler/lowering/fusion/output_slices.py", BACKEND,
-        ("a part with steps is a block", "and step == 1 and stop", "and stop"),
         ("a part of another dtype", "if len(entries) != len(shape) or value.type.dtype != whole.type.dtype:",
          "if len(entries) != len(shape):"),
         ("a shorter part is all rows", " and stop - start == length:", ":"),

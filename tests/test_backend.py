@@ -210,6 +210,19 @@ def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
     assert len(namespace["layout"]) <= 3
 
 
+def test_parts_with_steps_meet_at_the_rows_of_two_threads(monkeypatch):
+    monkeypatch.setattr(fg.config, "num_threads", 2)
+    n = 1_000_000
+
+    def f(x):
+        return np.sum(np.sin(x[:n:2]) * np.cos(x[1:n:2]) * np.exp(x[1:n:2]))
+
+    x = np.linspace(0.1, 1.0, n)
+    compiled = fg.jit(fg.grad(f))
+    assert "share(" in compiled.lower(x).source
+    np.testing.assert_allclose(compiled(x), fg.grad(f)(x), rtol=1e-12, atol=1e-14)
+
+
 def test_an_output_that_others_read_is_made_before_more_is_added():
     n = 50_000
 

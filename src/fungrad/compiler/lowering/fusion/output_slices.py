@@ -81,8 +81,8 @@ def _part(equation: Equation, axes: Mapping[int, int], length: int) -> Part | No
     after, found = 0, None
     for at, entry in enumerate(entries):
         if isinstance(entry, slice):
-            start, stop, step = entry.indices(shape[at])
-            if after == axes[id(value)] and step == 1 and stop - start == length:
+            start, stop, _ = entry.indices(shape[at])
+            if after == axes[id(value)] and stop - start == length:
                 found = at, start
             after += 1
         elif not isinstance(entry, int | np.integer):

@@ -45,19 +45,17 @@ def network(xp: Any, params: Params, x: Any) -> Any:
     return x @ last["w"] + last["b"]
 
 
-def of_fungrad() -> Training:
-    """The whole step compiled, as in the tutorial."""
-    optimizer = optimizers.adam(RATE)
+def compiled(library: Any, xp: Any, optimizer: Any, functions: Any, cross_entropy: Any) -> Training:
+    """A whole step compiled: `functions` is the module of `apply_updates`."""
 
     def loss(params: Params, x: Any, labels: Any) -> Any:
-        scores = network(np, params, x)
-        return np.mean(nn.softmax_cross_entropy_with_integer_labels(scores, labels))
+        return xp.mean(cross_entropy(network(xp, params, x), labels))
 
-    @fg.jit
+    @library.jit
     def step(params: Params, state: Any, x: Any, labels: Any) -> Any:
-        value, grads = fg.value_and_grad(loss)(params, x, labels)
+        value, grads = library.value_and_grad(loss)(params, x, labels)
         updates, state = optimizer.update(grads, state, params)
-        return optimizers.apply_updates(params, updates), state, value
+        return functions.apply_updates(params, updates), state, value
 
     def train(params: Params, batches: Batches) -> Params:
         state = optimizer.init(params)
@@ -68,6 +66,12 @@ def of_fungrad() -> Training:
     return train
 
 
+def of_fungrad() -> Training:
+    """The whole step compiled, as in the tutorial."""
+    entropy = nn.softmax_cross_entropy_with_integer_labels
+    return compiled(fg, np, optimizers.adam(RATE), optimizers, entropy)
+
+
 def of_jax() -> Training:
     """optax's Adam, and the whole step compiled."""
     import jax
@@ -75,26 +79,14 @@ def of_jax() -> Training:
     import optax
 
     jax.config.update("jax_enable_x64", True)
-    optimizer = optax.adam(RATE)
+    entropy = optax.softmax_cross_entropy_with_integer_labels
+    train = compiled(jax, jnp, optax.adam(RATE), optax, entropy)
 
-    def loss(params: Params, x: Any, labels: Any) -> Any:
-        scores = network(jnp, params, x)
-        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(scores, labels))
+    def between_arrays(params: Params, batches: Batches) -> Params:
+        trained = train(jax.tree.map(jnp.asarray, params), batches)
+        return jax.tree.map(np.asarray, trained)
 
-    @jax.jit
-    def step(params: Params, state: Any, x: Any, labels: Any) -> Any:
-        value, grads = jax.value_and_grad(loss)(params, x, labels)
-        updates, state = optimizer.update(grads, state, params)
-        return optax.apply_updates(params, updates), state, value
-
-    def train(params: Params, batches: Batches) -> Params:
-        params = jax.tree.map(jnp.asarray, params)
-        state = optimizer.init(params)
-        for x, labels in batches:
-            params, state, _ = step(params, state, x, labels)
-        return jax.tree.map(np.asarray, params)
-
-    return train
+    return between_arrays
 
 
 def of_autograd() -> Training:

@@ -1,6 +1,6 @@
 """The command line's `fit`: the parameters of a model by least squares, and a plot of them.
 
-Knows Calls, Reports and `fg.curve_fit`, and Matplotlib (extra `viz`) where there is a plot.
+`fg.curve_fit` does the fit; a plot needs Matplotlib (extra `viz`).
 """
 
 from __future__ import annotations

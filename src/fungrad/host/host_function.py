@@ -20,7 +20,7 @@ from fungrad.transforms.arguments import leaf_type
 
 
 class Sparsity(NamedTuple):
-    """What is known of the Jacobian of an opaque function, for a call of it or of its rule.
+    """The declared Jacobian entries of an opaque function, for a call of it or of its rule.
 
     Attributes:
       of: "value", "jvp" or "vjp": which of them is called.

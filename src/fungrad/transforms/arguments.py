@@ -210,9 +210,7 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
             if id(value) in seen or value.base is not None or not value.flags.writeable:
                 result[i] = value = value.copy()
             seen.add(id(value))
-        elif kind not in PLAIN and issubclass(
-            kind, np.ndarray
-        ):  # of a subclass, as a file mapped to memory
+        elif kind not in PLAIN and issubclass(kind, np.ndarray):  # as a file mapped to memory
             result[i] = np.array(value)
     return result
 

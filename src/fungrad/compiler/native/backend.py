@@ -25,8 +25,8 @@ from fungrad.primitives.primitive import Primitive
 
 Generator = Callable[[Graph], Kernel]
 GENERATORS: list[Generator] = [scalar_kernel, fused_kernel]
-"""What makes kernels of Graphs, in the order in which they are asked; each raises Refused for what
-it does not know.
+"""Functions that make kernels of Graphs, in the order in which they are asked; each raises Refused
+for Graphs that it does not take.
 """
 
 

@@ -114,7 +114,7 @@ class Sum(NamedTuple):
     place: Place
 
     def operands(self, places: Sequence[Place]) -> list[list[Piece]]:
-        """What is reduced, of the operands at some places."""
+        """The pieces that are reduced, for operands at some places."""
         equation = self.reduction.equation
         axes = equation.params.get("axes", (0,))
         mine = []

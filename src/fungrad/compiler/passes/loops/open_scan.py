@@ -97,7 +97,7 @@ class Loop:
     # --- what is known ------------------------------------------------------------------------
 
     def invariants(self) -> set[int]:
-        """What is the same in all steps, by identity: constants of the loop and of its body."""
+        """Values that are the same in all steps, by identity: constants of loop and body."""
         return {id(v) for v, _ in (*self.consts, *self.body.constants)}
 
     def fixed(self) -> Renaming:

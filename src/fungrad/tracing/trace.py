@@ -1,4 +1,4 @@
-"""The current trace, Trace, Tracer, and EvalTrace, the floor on which NumPy computes.
+"""The current trace, Trace, Tracer, and EvalTrace, in which NumPy computes.
 
 A primitive that is called asks the current trace to process it. A transform's trace keeps its
 `parent`, the trace that was current when it was made; it owns its tracers by identity, and runs
@@ -127,7 +127,7 @@ class Trace:
 
 
 class EvalTrace(Trace):
-    """The floor: NumPy values in, NumPy values out. A tracer that reaches it has leaked."""
+    """The outermost trace: NumPy values in and out. A tracer that reaches it has leaked."""
 
     __slots__ = ()
 
@@ -172,7 +172,7 @@ class _Functions(dict[Any, Callable[..., Any]]):
 
 
 class Registry:
-    """Where the floors above install what NumPy's protocols shall reach. That comes with the first
+    """Where the folders above install what NumPy's protocols shall reach. That comes with the first
     trace, or when it is first asked for.
     """
 

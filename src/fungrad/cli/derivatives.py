@@ -304,6 +304,3 @@ def _name(given: str) -> str:
     near = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.5)
     hint = f" Did you mean {known[near[0]]}?" if near else ""
     raise InputError(f"{given} is none of fungrad's errors.{hint} `fungrad explain` lists them.")
-
-
-__all__ = ["CLASSES", "explain_command"]

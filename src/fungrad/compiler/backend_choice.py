@@ -88,6 +88,3 @@ def choose(setting: str) -> None:
     use(Chosen(setting))
     for listener in state.listeners:
         listener()
-
-
-__all__ = ["Chosen", "choose", "installed", "state"]

@@ -352,6 +352,3 @@ class Paths:
             else:
                 found.append(", ".join(text))
         return found
-
-
-__all__ = ["MAX_PATHS", "Paths", "UnguardedTrace", "Way", "checked", "choose", "state"]

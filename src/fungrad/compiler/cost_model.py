@@ -58,5 +58,3 @@ class CostModel:
 
 
 costs = CostModel()
-
-__all__ = ["CostModel", "costs"]

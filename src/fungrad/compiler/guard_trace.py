@@ -192,6 +192,3 @@ def impure(name: str, line: str) -> BranchError:
         "had the same answers so far. It depends on something that is no argument: a global that "
         "changes, a counter, numbers of np.random. Make it an argument."
     )
-
-
-__all__ = ["GuardTrace", "Question", "impure"]

@@ -142,6 +142,3 @@ class Lowered:
 
     def __repr__(self) -> str:
         return repr(self.graph)
-
-
-__all__ = ["CacheInfo", "Lowered"]

@@ -352,5 +352,3 @@ scan: Primitive = Primitive(
     multiple=True,
 )
 """The last carry, and the stacked ys."""
-
-__all__ = ["parts", "scan", "scan_pullback", "scan_record"]

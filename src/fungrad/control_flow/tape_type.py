@@ -26,6 +26,3 @@ def type_of(value: Any) -> Type:
     if issubclass(type(value), (np.ndarray, np.generic, *PYTHON_SCALARS)):
         return of_value(value)
     return TRAIL
-
-
-__all__ = ["TRAIL", "as_trail", "type_of"]

@@ -448,20 +448,3 @@ def _effect(name: str, before: Tally, after: Tally) -> PassEffect:
     return PassEffect(
         name, equations, flops, before.work.transcendentals - after.work.transcendentals
     )
-
-
-__all__ = [
-    "Bodies",
-    "Body",
-    "Cost",
-    "PassEffect",
-    "Peak",
-    "PrimitiveCost",
-    "Traffic",
-    "bodies_of",
-    "cost",
-    "nbytes",
-    "peak",
-    "tally",
-    "traffic",
-]

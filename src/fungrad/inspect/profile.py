@@ -371,6 +371,3 @@ def _measured(graph: Graph, watch: Watch, leaves: list[Any], repetitions: int) -
     rows = [timed(e, depth) for e, depth in watch.equations if id(e) in watch.counts]
     name = graph.name or "a function"
     return Profile(name, tuple(rows), statistics.median(compiled), repetitions)
-
-
-__all__ = ["EquationTime", "Profile", "Share", "Watch", "profile"]

@@ -93,6 +93,3 @@ def seconds(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value / 1e-9:.3g} ns"
-
-
-__all__ = ["Table", "aligned", "drawn", "number", "plain", "rich_table", "seconds"]

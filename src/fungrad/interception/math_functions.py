@@ -224,5 +224,3 @@ interception.register(
         "dist": dist,
     },
 )
-
-__all__: list[str] = []

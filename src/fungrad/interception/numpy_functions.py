@@ -257,5 +257,3 @@ def _table(module: Any) -> dict[str, Callable[..., Any]]:
 
 for _module in BY_OTHERS:
     interception.register(_module, _table(_module))
-
-__all__: list[str] = []

@@ -38,8 +38,6 @@ def _listen(event: ModuleType) -> Mapping[str, Any]:
 
 interception.register_later("numba.core.event", _listen)
 
-__all__: list[str] = []
-
 
 HOMES = ("array_api_compat", "scipy._lib.array_api_compat", "sklearn.externals.array_api_compat")
 """array_api_compat, and the copies of it."""

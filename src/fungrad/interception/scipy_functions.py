@@ -301,5 +301,3 @@ registry.scipy = _module
 name_counterparts(_counterpart)
 for _part in TABLE:
     interception.register_later(f"scipy.{_part}", _replacements(_part))
-
-__all__: list[str] = []

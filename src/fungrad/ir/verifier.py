@@ -135,6 +135,3 @@ def _type_of_constant(value: Any) -> Type | None:
         return of_value(value)
     except TypeError:
         return None
-
-
-__all__ = ["Inference"]

@@ -213,6 +213,3 @@ def _pullback(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, .
 
     found: tuple[Graph, tuple[int, ...]] = kept(graph, ("pullback", tuple(wanted)), make)
     return found
-
-
-__all__ = ["looked_at", "pulled_back", "reads", "worst"]

@@ -325,6 +325,3 @@ def _refuse_affine(f: Callable[..., Any], graph: Graph) -> None:
             f"{describe(f)} is not linear but affine: it is not zero at zero. Transpose the "
             "difference lambda x: f(x) - f(0), or leave the constant term out."
         )
-
-
-__all__ = ["TangentTrace", "linear_transpose", "linearize"]

@@ -89,6 +89,3 @@ class Collected:
 
 def _everywhere(ufunc: np.ufunc, out: ndarray, values: Any) -> None:
     ufunc(out, values, out=out)
-
-
-__all__ = ["Collected", "Masked"]

@@ -132,9 +132,3 @@ def each_element(count: int, of: int = 0) -> Callable[[Equation], int]:
 def factor_of_complex(equation: Equation) -> int:
     """4 where numbers are complex, for the products and sums of real ones (WN41)."""
     return 4 if any(atom.type.dtype.kind == "c" for atom in equation.inputs) else 1
-
-
-__all__ = [
-    "DEFAULTS", "NOTHING", "TRANSCENDENTAL", "Cost", "Facts", "ScalarForm", "Work", "each_element",
-    "factor_of_complex", "is_arithmetic", "is_view", "work_of",
-]  # fmt: skip

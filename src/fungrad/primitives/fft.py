@@ -114,6 +114,3 @@ def _transpose_rfft(ct: Any, x: Type, axis: int, norm: str) -> Any:
 def _transpose_irfft(ct: Any, x: Type, axis: int, length: int, norm: str) -> Any:
     twice = _interior(length, x.ndim - axis - 1, 2.0, ct.dtype)
     return mul(conj(rfft(ct, axis=axis, norm=OPPOSITE[norm])), twice)
-
-
-__all__ = ["OPPOSITE", "fft", "irfft", "rfft"]

@@ -57,6 +57,3 @@ def place_on(i: Any, length: int, axis: int, end: int) -> Any:
         error="IndexError",
     )
     return select(i < 0, i + length, i)
-
-
-__all__ = ["checked", "in_range", "place_on"]

@@ -257,9 +257,3 @@ digitize: Primitive = general(
 
 The first `lead` axes are common to both, as in `searchsorted`.
 """
-
-
-__all__ = [
-    "argpartition", "argsort", "digitize", "lexsort", "partition", "permuted", "searchsorted",
-    "share_ties", "sort",
-]  # fmt: skip

@@ -199,6 +199,3 @@ def _decorated(f: Callable[..., Any], name: str | None, order: int) -> Transform
         return stop_gradient(result, name, order=order)
 
     return TransformedFunction(run, _decorated, f, name, order)
-
-
-__all__ = ["no_gradient", "stop", "stop_gradient", "stop_order"]

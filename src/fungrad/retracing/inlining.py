@@ -305,17 +305,3 @@ def native(value: Any) -> Any:
 def names_of(treedef: pytree.TreeDef, prefix: str) -> list[str]:
     """A name for each leaf of a tree, for messages."""
     return [prefix + path for path in pytree.paths(treedef)]
-
-
-__all__ = [
-    "Expansion",
-    "Renaming",
-    "TooMany",
-    "copied",
-    "is_pure",
-    "key_of",
-    "placed",
-    "renamed",
-    "renewed",
-    "rewired",
-]

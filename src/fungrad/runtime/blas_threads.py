@@ -204,14 +204,3 @@ def set_blas_threads(count: int) -> None:
     with _outside() as controls:
         controls.threadpool_limits(count, user_api="blas")
     _State.single = count == 1
-
-
-__all__ = [
-    "Alone",
-    "Library",
-    "alone",
-    "blas_threads",
-    "set_blas_threads",
-    "single_blas",
-    "single_in_regions",
-]

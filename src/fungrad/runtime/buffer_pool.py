@@ -121,6 +121,3 @@ def held() -> int:
 def clear() -> None:
     """Frees what is held."""
     _free.clear()
-
-
-__all__ = ["Arena", "Array", "Layout", "clear", "give", "held", "packed", "size_of", "take"]

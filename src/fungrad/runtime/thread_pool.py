@@ -12,7 +12,7 @@ import math
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from fungrad.errors import ArgumentError
@@ -148,8 +148,3 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
     if errors:
         raise errors[0]
     return results
-
-
-__all__: Sequence[str] = [
-    "listeners", "num_threads", "positive", "set_num_threads", "share", "usable_cores",
-]  # fmt: skip

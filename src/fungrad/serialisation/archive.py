@@ -460,6 +460,3 @@ def _check_head(content: Any, name: str) -> None:
         raise SavedFileError(f"it holds a {content['kind']!r}.")
     if reader != name:
         raise SavedFileError(f"it holds a {content['kind']}: read it by fg.{reader}.")
-
-
-__all__ = ["Exported", "Members", "array_of", "export", "load", "load_tree", "save", "save_tree"]

@@ -44,6 +44,3 @@ def all_primitives() -> dict[tuple[str, str], Primitive]:
         for name in ("linalg", "special", "signal.filters"):
             importlib.import_module(f"fungrad.scipy.{name}")
     return primitives
-
-
-__all__ = ["all_primitives"]

@@ -424,6 +424,3 @@ def _primitive(module: str, name: str) -> Primitive:
 
 def _is_ours(primitive: Primitive) -> bool:
     return primitive.module.startswith("fungrad.")
-
-
-__all__ = ["Reader", "Unsavable", "Writer", "read_type", "read_value", "write_value"]

@@ -157,6 +157,3 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
         return pytree.unflatten(out_defs[0], last)
 
     return TransformedFunction(run, nth_derivative, f, n)
-
-
-__all__ = ["jet", "nth_derivative"]

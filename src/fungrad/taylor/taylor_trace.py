@@ -374,6 +374,3 @@ def along(
         known = result.extra.known[1:] if mine else [None] * order
         found.append([None if c is None else c * math.factorial(k) for k, c in enumerate(known, 1)])
     return values, found
-
-
-__all__ = ["JetTrace", "Series", "along"]

@@ -356,9 +356,3 @@ def _renew(tracer: Tracer, region: Step | None, but: Tracer | None) -> None:
             count_on(view.alias.rows)
         _move(view, step.forward(tracer))
         _renew(view, None, None)
-
-
-__all__ = [
-    "Alias", "Apart", "Step", "adopt", "alias_of", "check_home", "check_writeable", "count_on",
-    "fresh", "link", "private", "refusal", "refuse_writes", "root_lying", "set_lying", "spoil",
-]  # fmt: skip

@@ -421,9 +421,3 @@ def _users(f: Any) -> Any:
             if found is not None:
                 return found
     return None
-
-
-__all__ = [
-    "KEPT", "Binding", "bindings_in", "bindings_of", "exchange", "held_at", "key_of", "named_by",
-    "stand_in", "still", "traced_function",
-]  # fmt: skip

@@ -269,15 +269,3 @@ def changed(primitive: Any, params: dict[str, Any], tracer: Any, *args: Any) -> 
 def to_change(x: Any) -> Any:
     """The array itself where it was given up, else None."""
     return _given.arrays.get(id(x))
-
-
-__all__ = [
-    "TRUSTED",
-    "Residuals",
-    "changed",
-    "compact_copy",
-    "own",
-    "owned",
-    "same_bits",
-    "to_change",
-]

@@ -41,6 +41,3 @@ def words(answer: Any) -> str:
     if isinstance(answer, np.ndarray) and answer.size > 1:
         return f"an array that begins with {answer.flat[0]}" if answer.size > 8 else f"{answer}"
     return str(answer) if isinstance(answer, (np.ndarray, np.generic)) else repr(answer)
-
-
-__all__ = ["T", "ceil", "floor", "key", "whole", "words"]

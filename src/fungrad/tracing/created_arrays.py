@@ -224,8 +224,3 @@ def holds_traced(value: Any) -> bool:
 
 pytree.mark_leaf(Writable, plain)
 pytree.mark_leaf(Written, tracer_of)
-
-__all__ = [
-    "KINDS", "Writable", "Written", "answer_by", "holds_traced", "plain", "spoil", "tracer_of",
-    "unwrapped", "writable",
-]  # fmt: skip

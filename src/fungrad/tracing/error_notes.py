@@ -168,6 +168,3 @@ class NumPyWarnings:
         kinds: Any = dict(set(changed.items()) - set(inside.items()))
         if kinds:
             np.seterr(**kinds)
-
-
-__all__ = ["add_note"]

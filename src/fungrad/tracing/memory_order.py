@@ -204,8 +204,3 @@ _RULES: dict[Any, Callable[[Equation, Sequence[Any]], Strides | None]] = {
     "example": _by_example,
 }
 """How the strides of a result follow, by the `order` of the primitive."""
-
-__all__ = [
-    "Lying", "Strides", "axes_of", "by_rows", "dense", "example", "follow", "is_dense", "lying",
-    "of_index", "of_reshape", "one_order", "reshaped",
-]  # fmt: skip

@@ -189,14 +189,3 @@ def bound_before() -> str:
             write = f"write {full} there" if own else f'call fg.intercept("{package}") once before'
             return f"`{name}` is {full} there, bound before the transform ran: {write}."
     return ""
-
-
-__all__ = [
-    "bound_before",
-    "refused_function",
-    "refused_memory",
-    "refused_number",
-    "refused_pickle",
-    "refused_store",
-    "stored",
-]

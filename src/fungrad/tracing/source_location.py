@@ -400,6 +400,3 @@ def boundary(f: F) -> F:
             end_reporting(begun)
 
     return cast(F, public)
-
-
-__all__ = ["no_factor"]

@@ -127,6 +127,3 @@ class TransformedFunction(OfFunction):
     def _remake(self, *recipe: Any) -> None:
         verb, f, args, kwargs = recipe
         self.__dict__ = verb(f, *args, **kwargs).__dict__
-
-
-__all__ = ["OfFunction", "TransformedFunction"]

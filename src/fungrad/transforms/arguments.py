@@ -470,6 +470,3 @@ def check_static(f: Callable[..., Any], nums: Sequence[int], names: Sequence[str
             f"jit of {describe(f)} was told that {unknown[0]!r} is a static argument, but its "
             f"parameters are {', '.join(parameters)}."
         )
-
-
-__all__ = ["Static", "check_static", "joined", "require_complex", "seed_of"]

@@ -463,15 +463,3 @@ def elementwise_grad(
         return pytree.unflatten(call.inputs, owned(slopes) if current() is EVAL else slopes)
 
     return TransformedFunction(run, elementwise_grad, f, argnums)
-
-
-__all__ = [
-    "Call",
-    "elementwise_grad",
-    "gauss_newton_product",
-    "hessian",
-    "hvp",
-    "jacfwd",
-    "jacobian",
-    "jacrev",
-]

@@ -19,7 +19,7 @@ from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate as _evaluate
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     argument_name,
@@ -462,18 +462,3 @@ def evaluate(graph: Graph, *args: Any) -> list[Any]:
             )
     results = _evaluate(graph, args)
     return owned(results, args) if current() is EVAL else results
-
-
-__all__ = [
-    "Progress",
-    "batched",
-    "check_chunk",
-    "chunks_of",
-    "eval_shape",
-    "evaluate",
-    "is_array_like",
-    "joined",
-    "make_jaxpr",
-    "typeof",
-    "vmap",
-]

@@ -306,8 +306,3 @@ class DiagonalWriter:
         if down and across:
             return lambda diagonal: self.part(flat, diagonal.flat(diagonals.columns))
         return lambda diagonal: self.part(flat, diagonal.side(ROWS if down else COLUMNS))
-
-
-__all__ = [
-    "COLUMNS", "ROWS", "Diagonal", "DiagonalWriter", "Diagonals", "Found", "Steps", "steps_of",
-]  # fmt: skip

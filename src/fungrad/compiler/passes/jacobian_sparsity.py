@@ -421,5 +421,3 @@ _RULES: dict[Any, Callable[..., Found]] = {
     dot_general: _dot,
 }
 """By primitive: what it gives of diagonals, or None where they are written out first."""
-
-__all__ = ["thinned"]

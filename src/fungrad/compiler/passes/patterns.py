@@ -157,6 +157,3 @@ def _operands(
         if equation.primitive.commutative and not alike:
             pairs = zip(operands, inputs[::-1], strict=True)
             yield from _matches(writer, (*pairs, *rest), names)
-
-
-__all__ = ["CONSTANT", "Made", "Number", "Rule", "Value", "made", "once", "rule"]

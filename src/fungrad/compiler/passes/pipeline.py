@@ -262,14 +262,3 @@ def optimised(graph: Graph) -> Graph:
 
     result: Graph = kept(graph, key, make)
     return result
-
-
-__all__: list[Any] = [
-    "PASSES",
-    "erase_stops",
-    "expand",
-    "fold",
-    "inline",
-    "lighten",
-    "optimised",
-]

@@ -453,6 +453,3 @@ def forwarded(graph: Graph, arrays: bool = True) -> Graph:
     """
     forwarder = _Forwarder(graph, arrays)
     return graph if forwarder.links < 2 else forwarder.written()
-
-
-__all__ = ["forwarded"]

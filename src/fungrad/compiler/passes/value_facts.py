@@ -110,15 +110,3 @@ def with_zeros_added(writer: Writer, like: Equation, atom: Atom) -> Atom:
     if loose(like) or unsigned(writer, atom):
         return atom
     return writer.add(like, add, atom, Literal(0.0))
-
-
-__all__ = [
-    "floats",
-    "gives_floats",
-    "gives_real",
-    "loose",
-    "positive_zero",
-    "real",
-    "unsigned",
-    "with_zeros_added",
-]

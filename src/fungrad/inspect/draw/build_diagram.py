@@ -396,6 +396,3 @@ def _detail(equation: Equation, literals: list[str], params: str) -> str:
 
 def _short(text: str, width: int = 30) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-__all__ = ["diagram"]

@@ -247,6 +247,3 @@ def _lines(equations: Sequence[Equation]) -> str:
     if numbers[0] == numbers[-1]:
         return f"line {numbers[0]}"
     return f"lines {numbers[0]}–{numbers[-1]}"
-
-
-__all__ = ["Body", "Diagram", "Edge", "Node", "opened"]

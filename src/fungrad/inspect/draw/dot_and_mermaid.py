@@ -192,6 +192,3 @@ def _entities(text: str) -> str:
     for letter, name in (("#", "35"), ("&", "amp"), ('"', "quot"), ("<", "lt"), (">", "gt")):
         text = text.replace(letter, f"\0{name};")
     return '"' + "<br>".join(text.replace("\0", "#").replace("`", "#96;").splitlines()) + '"'
-
-
-__all__ = ["to_dot", "to_mermaid"]

@@ -136,6 +136,3 @@ def draw(f: Callable[..., Any], *, unfold: bool | None = None) -> Callable[..., 
         return Picture(graph, inputs, outputs, unfold=unfold)
 
     return TransformedFunction(run, draw, f, unfold=unfold)
-
-
-__all__ = ["FORMS", "Picture", "draw", "save"]

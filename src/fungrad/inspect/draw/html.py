@@ -55,6 +55,3 @@ def framed(found: Diagram, unfold: bool | None = None) -> str:
         f'style="width: 100%; height: {HEIGHT}px; border: 1px solid #8884; border-radius: 8px" '
         'sandbox="allow-scripts allow-downloads"></iframe>'
     )
-
-
-__all__ = ["asset", "framed", "page"]

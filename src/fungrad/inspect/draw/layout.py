@@ -183,6 +183,3 @@ def _between(a: Point, size_a: Size, b: Point, size_b: Size) -> list[Point]:
     start, end = (a[0] + side * size_a[0] / 2, a[1]), (b[0] - side * size_b[0] / 2, b[1])
     half = (start[0] + end[0]) / 2
     return [start, (half, start[1]), (half, end[1]), end]
-
-
-__all__ = ["Placed", "place"]

@@ -211,6 +211,3 @@ def _text(kind: str, text: str, x: float, y: float, ink: str, middle: bool = Fal
     weight = ' font-weight="600" font-size="13"' if kind == "title" else ' font-size="11"'
     anchor = ' text-anchor="middle"' if middle else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{ink}"{weight}{face}{anchor}>{escape(text)}</text>'
-
-
-__all__ = ["merged", "svg"]

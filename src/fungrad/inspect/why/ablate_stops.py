@@ -290,6 +290,3 @@ def _outputs(equation: Equation, flags: list[bool]) -> _Way:
         return _Way([False] * len(equation.outputs), 0, 0)
     nbytes = sum(v.type.size * v.type.dtype.itemsize for v in equation.outputs)
     return _Way([True] * len(equation.outputs), 1, nbytes)
-
-
-__all__ = ["ablate_stops", "is_stop", "stops_in", "without_stops"]

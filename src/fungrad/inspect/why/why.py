@@ -319,6 +319,3 @@ def _stops(f: Any, flat: Any, chosen: list[Any], names: list[str]) -> tuple[list
         first = str(error).split(". ")[0].split("\n")[0]
         return [], [f"what the stops save is not known, since f cannot be staged: {first}"]
     return stops_of(graph, [True] * len(chosen)), []
-
-
-__all__ = ["Finding", "Why", "stop_text", "why"]

@@ -223,5 +223,3 @@ METHODS: dict[str, Any] = {
     "__imatmul__": _in_place(matmul, "matmul"),
     **{f"__i{name}__": _in_place(forward(p), p.name) for name, p in BINARY.items()},
 }
-
-__all__ = ["WHOLE", "store", "write"]

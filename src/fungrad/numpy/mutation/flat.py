@@ -161,5 +161,3 @@ def _write_all(self: Tracer, value: Any) -> None:
 
 
 METHODS: dict[str, Any] = {"flat": property(Flat, _write_all)}
-
-__all__ = ["Flat", "MadeFlat", "cycled"]

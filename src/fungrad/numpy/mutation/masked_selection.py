@@ -89,6 +89,3 @@ def selected(x: Any, mask: Any, error: AbstractValueError) -> Selection:
     if mask.shape != x.shape[: mask.ndim]:
         raise error
     return Selection(fresh(x) if type(x) is Tracer else x.copy(), fresh(mask), error)
-
-
-__all__ = ["Selection", "is_mask", "row_and_mask", "selected"]

@@ -148,5 +148,3 @@ METHODS: dict[str, Any] = {
     "ctypes": _refused("ctypes"),
     **{n: _no_bytes(n) for n in ("byteswap", "dump", "dumps", "getfield", "tobytes", "tofile")},
 }
-
-__all__: list[str] = []

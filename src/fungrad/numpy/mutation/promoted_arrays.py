@@ -315,5 +315,3 @@ def install() -> None:
 
 install()
 registry.become = become
-
-__all__ = ["become", "replaced", "step_between"]

@@ -350,10 +350,3 @@ def transposed_view(base: Any, axes: tuple[int, ...]) -> Any:
     """The array with its axes in another order, as a view."""
     found = s.transpose(base, axes=axes)
     return linked(found, base, Transposed(axes))
-
-
-__all__ = [
-    "Again", "Indexed", "Part", "Positions", "Reshaped", "Transposed", "between", "each_view",
-    "linked", "lying_of", "read_only_views", "reshaped_view", "step_to", "transposed_view",
-    "views",
-]  # fmt: skip

@@ -166,5 +166,3 @@ def _put(self: Tracer, indices: Any, values: Any, mode: str = "raise") -> None:
 
 METHODS: dict[str, Any] = {"fill": _fill, "partition": _partition, "put": _put, "sort": _sort}
 """ndarray's methods, by name."""
-
-__all__ = ["copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "ufunc_at"]

@@ -225,5 +225,3 @@ def spread(values: Any, shape: tuple[int, ...], index: Index) -> Any:
 
 
 registry.at = At
-
-__all__ = ["At", "Place", "check_cut", "chosen", "fitting", "spread"]

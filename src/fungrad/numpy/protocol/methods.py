@@ -101,5 +101,3 @@ def install() -> None:
 
 
 install()
-
-__all__ = ["install"]

@@ -192,21 +192,3 @@ METHODS: dict[str, Any] = {
     "item": _item,
     "tolist": _tolist,
 }
-
-__all__: list[str] = []
-
-
-__all__ = [
-    "are_zeros",
-    "array_of",
-    "axes_of",
-    "axis_index",
-    "axis_indices",
-    "common_dtype",
-    "complete_shape",
-    "flattened",
-    "promoted",
-    "reduced_axes",
-    "sizes",
-    "with_axes_kept",
-]

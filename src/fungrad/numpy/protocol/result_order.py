@@ -178,9 +178,3 @@ def like(
     if axes is None or math.prod(shape) == 0:
         return make(shape, *args)
     return make([shape[axis] for axis in axes], *args).transpose(np.argsort(axes))
-
-
-__all__ = [
-    "as_by", "axes_in_memory", "by_columns_only", "copied", "in_order", "laid", "lies", "like",
-    "like_axes",
-]  # fmt: skip

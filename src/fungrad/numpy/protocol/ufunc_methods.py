@@ -172,5 +172,3 @@ def numbers(function: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 registry.ufunc_method = ufunc_method
 registry.numbers = numbers
-
-__all__ = ["ufunc_method"]

@@ -184,6 +184,3 @@ convolve_nd: Primitive = multilinear(
 )
 """`convolve_nd(x, y, axes=, mode=)`: the convolution along so many last axes, "full" or "valid";
 the axes before them broadcast."""
-
-
-__all__ = ["convolve", "convolve_nd", "cost_of_convolution"]

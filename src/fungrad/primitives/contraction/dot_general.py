@@ -359,5 +359,3 @@ dot_general: Primitive = multilinear(
 over the contracted axes, for each index of the batch axes. Its axes are the batch axes, then the
 free ones of x, then those of y, each in ascending order (the batch axes as they are listed).
 Complex numbers are not conjugated."""
-
-__all__ = ["dot_general", "multilinear", "scales"]

@@ -395,6 +395,3 @@ bitcast: Primitive = general(
 """`bitcast(x, dtype=)`: the bits of x, in C order, read in another dtype, as ndarray.view; the last
 axis is so much longer or shorter. It has no derivative.
 """
-
-
-__all__ = ["bitcast"]

@@ -192,6 +192,3 @@ def complement(q: Any) -> Any:
     beside = solve(adjoint(w), adjoint(bottom), triangle="")
     identity = np.eye(m - n, dtype=real_dtype(q.dtype))
     return concatenate(w @ beside, bottom @ beside + identity, axis=axis)
-
-
-__all__ = ["cholesky", "complement", "hermitian_part", "hermitian_weights", "qr"]

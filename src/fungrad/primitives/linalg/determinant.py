@@ -239,5 +239,3 @@ slogdet: Primitive = general(
 )
 """`slogdet(a)`: the signs (or phases) of the determinants, and the logarithms of their sizes. Where
 a is singular the derivative is infinite or NaN."""
-
-__all__ = ["cofactors", "cofactors_along", "det", "slogdet"]

@@ -98,6 +98,3 @@ def roots(equation: Equation) -> float:
     """The eigenvalues of the companion matrix."""
     p, degree = equation.inputs[0].type, equation.outputs[0].type.shape[-1]
     return math.prod(p.shape[:-1]) * (4 if p.dtype.kind == "c" else 1) * 10.0 * degree**3
-
-
-__all__ = ["cubed", "lu", "pinv", "qr", "roots", "solve", "svd", "svdvals", "sylvester"]

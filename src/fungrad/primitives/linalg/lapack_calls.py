@@ -101,5 +101,3 @@ inv = _fastest(np.linalg.inv, "inv", _SINGULAR)
 cholesky = _fastest(np.linalg.cholesky, "cholesky_lo", _NOT_POSITIVE)
 det = _fastest(np.linalg.det, "det")
 slogdet = _fastest(np.linalg.slogdet, "slogdet")
-
-__all__ = ["cholesky", "det", "inv", "slogdet", "solve"]

@@ -125,9 +125,3 @@ def aligned(args: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
     """The arguments of a primitive that broadcasts, with the batch axis in front of all axes."""
     ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
     return [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]
-
-
-__all__ = [
-    "adjoint", "aligned", "bar", "columns", "diagonal_matrix", "diagonals", "eye", "lower",
-    "real_dtype", "real_part", "result", "rows", "square", "sum_diagonal", "swap", "upper",
-]  # fmt: skip

@@ -170,5 +170,3 @@ pinv: Primitive = general(
 zero. The derivative is that at constant rank: G. Golub and V. Pereyra, "The differentiation of
 pseudo-inverses and nonlinear least squares problems whose variables separate" (1973), equation
 4.12. It needs no singular vector, and so is right where singular values are equal."""
-
-__all__ = ["inv", "pinv", "solve"]

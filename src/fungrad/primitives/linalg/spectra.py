@@ -412,18 +412,3 @@ svdvals: Primitive = general(
     batch=lambda args, batched, size: svdvals(args[0]),
 )
 """`svdvals(a)`: the singular values alone; see `eigvalsh`."""
-
-
-__all__ = [
-    "apart",
-    "coincide",
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
-    "gaps",
-    "shared",
-    "shares",
-    "svd",
-    "svdvals",
-]

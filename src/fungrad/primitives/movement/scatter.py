@@ -329,8 +329,3 @@ index_min = _extremum("index_min", np.minimum)
 """`index_min(x, values, *arrays, index=)`: x with x[index] = min(x[index], values)."""
 index_max = _extremum("index_max", np.maximum)
 """`index_max(x, values, *arrays, index=)`: x with x[index] = max(x[index], values)."""
-
-__all__ = [
-    "cost_of_sorting", "index_add", "index_max", "index_min", "index_multiply", "index_set",
-    "stable_order",
-]  # fmt: skip

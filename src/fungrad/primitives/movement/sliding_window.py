@@ -193,14 +193,3 @@ roll: Primitive = linear(
     ),
 )
 """`roll(x, shifts=, axes=)`: the elements moved along the axes; those pushed out come in again."""
-
-
-__all__ = [
-    "diagonal",
-    "from_diagonal",
-    "normal_cdf",
-    "overlap_add",
-    "roll",
-    "window_counts",
-    "windows",
-]

@@ -101,5 +101,3 @@ basis: Primitive = general(
 """`basis(shape=, start=, dtype=)`: along axis 0 the basis vectors of a space, of which this array
 is a part: number start + i is one at element i, in C order, and the others are zero.
 """
-
-__all__ = ["basis", "iota", "stack", "unstack"]

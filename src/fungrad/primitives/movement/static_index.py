@@ -178,6 +178,3 @@ def _together(entries: Iterable[Any]) -> bool:
     """Whether the integers and arrays of an index stand side by side, and so stay there."""
     kinds = "".join("a" if type(e) in (int, str) else "-" for e in entries)
     return "-" not in kinds.strip("-")
-
-
-__all__ = ["ARRAY", "Index", "Layout", "Shape", "expanded", "layout", "of_int", "of_slice"]

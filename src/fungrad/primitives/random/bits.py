@@ -238,7 +238,3 @@ normal_quantile: Primitive = elementwise(
 )
 """`normal_quantile(p)`: below which a standard normal variable is with the probability p, to 1e-15
 of itself, also where p is as small as 1e-300."""
-
-__all__ = [
-    "high_product", "normal_of_bits", "normal_quantile", "random_bits", "uniform_of_bits",
-]  # fmt: skip

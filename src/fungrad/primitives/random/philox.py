@@ -109,6 +109,3 @@ def high_product(x: Any, y: Any) -> Any:
     cross = x_high * y_low + (x_low * y_low >> _HALF)
     other = x_low * y_high + (cross & _LOW)
     return x_high * y_high + (cross >> _HALF) + (other >> _HALF)
-
-
-__all__ = ["BITS", "FOLD", "SPLIT", "high_product", "stream", "streams", "words"]

@@ -227,5 +227,3 @@ def _transformed(u: Array, v: Array, n: Array, p: Array) -> tuple[Array, Array]:
 random_binomial: Primitive = _sampler("random_binomial", _propose_binomial, _integer)
 """`random_binomial(key, n, p)`: how many of n succeed, each with the probability p, as int64; -1
 where n is negative, or p no probability. n and p are floats of one shape."""
-
-__all__ = ["random_binomial", "random_log_gamma", "random_poisson"]

@@ -242,5 +242,3 @@ cummax = _running("cummax", np.maximum)
 """`cummax(x, axis=, reverse=)`: the largest of all elements up to each."""
 cummin = _running("cummin", np.minimum)
 """`cummin(x, axis=, reverse=)`: the smallest of all elements up to each."""
-
-__all__ = ["attains", "cummax", "cummin", "cumprod", "cumsum", "linear_recurrence", "shifted"]

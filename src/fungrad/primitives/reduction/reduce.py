@@ -326,9 +326,3 @@ argmax = _position("argmax", np.argmax)
 """`argmax(x, axis=)`: the position of the largest element, the first of them."""
 argmin = _position("argmin", np.argmin)
 """`argmin(x, axis=)`: the position of the smallest element, the first of them."""
-
-__all__ = [
-    "argmax", "argmin", "exact_sum", "exp2_difference", "exp_difference", "kept",
-    "product_of_others", "reduce_all", "reduce_any", "reduce_logaddexp", "reduce_logaddexp2",
-    "reduce_max", "reduce_min", "reduce_prod", "root",
-]  # fmt: skip

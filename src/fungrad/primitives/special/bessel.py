@@ -169,6 +169,3 @@ polynomial_roots: Primitive = general(
 The first `start` coefficients are 0, the next one is not: they have no root of their own, but the
 roots change with them. Roots that are exactly 0 come last, as many as there are zeros at the end.
 """
-
-
-__all__ = ["i0", "i1", "polynomial_roots"]

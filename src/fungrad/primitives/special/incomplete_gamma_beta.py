@@ -342,17 +342,3 @@ def _beta_partials(y: Any, a: Any, b: Any, x: Any, m: int, n: int) -> list[Calla
 beta_slope: Primitive = slope_primitive("beta_slope", _beta_slopes, _beta_partials)
 """`beta_slope(a, b, x, m=, n=)`: the derivative of I_x(a, b), m times by a and n times by b, over
 x^a (1 - x)^b / B(a, b). For floats a, b > 0 and x between 0 and 1, m + n > 0."""
-
-
-__all__ = [
-    "FALL",
-    "NOTHING",
-    "bell",
-    "beta_slope",
-    "gamma_slope",
-    "laguerre",
-    "legendre",
-    "log_gamma_quantile",
-    "reach",
-    "slope_primitive",
-]

@@ -100,5 +100,3 @@ polygamma: Primitive = general(
 )
 """`polygamma(x, order=)`: the derivative of order + 1 of log gamma, for positive floats; order 0 is
 digamma."""
-
-__all__ = ["digamma_difference", "log_gamma", "polygamma", "polygamma_of"]

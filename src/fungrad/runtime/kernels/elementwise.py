@@ -351,16 +351,3 @@ SCRATCH = {
 }  # fmt: skip
 """How many scratch arrays each takes behind what it writes: those that are no arguments, and then
 those that may be: they are first written when these were read."""
-
-__all__ = [
-    "EXTREMA",
-    "SCRATCH",
-    "chosen",
-    "dot",
-    "erf",
-    "fast_tangent",
-    "hypot",
-    "logaddexp",
-    "sincos",
-    "sincos_by_tangent",
-]

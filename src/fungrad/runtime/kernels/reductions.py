@@ -163,19 +163,3 @@ def spread(out: Any, x: Any) -> None:
     """Writes x, of which all elements along the last axis are one, element by element of that."""
     for i in range(out.shape[-1]):
         np.copyto(out[..., i], x[..., 0])
-
-
-__all__ = [
-    "ENOUGH",
-    "FEW",
-    "by_terms",
-    "by_threads",
-    "in_pieces",
-    "one_thread",
-    "product",
-    "row_sums",
-    "second",
-    "spread",
-    "spreads",
-    "terms",
-]

@@ -212,6 +212,3 @@ def match(cotangent: Any, arg: Any) -> Any:
     if cotangent.dtype != dtype:
         cotangent = convert(cotangent, dtype=dtype)
     return cotangent
-
-
-__all__ = ["Tape", "match", "walk"]

@@ -226,6 +226,3 @@ def on_numbers(body: Graph) -> bool:
         numbers += costs.scalar_operation * work
         arrays += costs.numpy_call
     return numbers <= arrays
-
-
-__all__ = ["Loop", "computed", "movable", "on_numbers", "small"]

@@ -7,7 +7,6 @@ other stacks, it computes itself.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from fungrad.compiler.passes.loops.open_scan import computed, movable, on_numbers
 from fungrad.compiler.passes.rewriter import Renaming, copied, renamed, renewed, rewired
@@ -220,6 +219,3 @@ class _Pair:
         found = self._computable(wanted, {id(v): v for v in crossing})
         assert found is not None
         return found
-
-
-__all__: list[Any] = ["lighter"]

@@ -137,5 +137,3 @@ RULES = (
     times_one, twice_negated, scaled_negatively, times_minus_one, factor_negated, minus,
     moved_negated, double, over_power_of_two,
 )  # fmt: skip
-
-__all__ = ["RULES"]

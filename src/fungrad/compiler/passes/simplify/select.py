@@ -128,5 +128,3 @@ def _where_true(writer: Writer, atom: Atom, condition: Atom) -> Atom:
 
 
 RULES = (nested_select, sink_into_select, complementary_selects)
-
-__all__ = ["RULES"]

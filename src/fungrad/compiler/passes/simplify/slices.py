@@ -204,6 +204,3 @@ def _fills(atom: Atom, output: Atom, part: tuple[int, int, int]) -> bool:
     wide = atom.type.shape == (*rest[0], stop - start, *rest[1])
     same = wide or (stop - start == 1 and atom.type.shape == (*rest[0], *rest[1]))
     return same and atom.type.dtype == output.type.dtype and not atom.type.weak
-
-
-__all__ = ["RULES", "filled"]

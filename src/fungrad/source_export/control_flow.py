@@ -1,68 +1,34 @@
-"""Loops, branches and what else holds Graphs, as Python's own statements.
+"""Statements of a function, written as Python's own loops and branches on whole arrays.
 
-The Graphs inside are written out at their places. The residuals of the steps of a loop are a list.
+The emitter for the rules of control flow that scalar programs have, too. The residuals of the
+steps of a loop are a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from fungrad.compiler.lowering.scalar.control_flow_rules import RULES, pulled_back
+from fungrad.compiler.lowering.scalar.emitter import TAPE, Elements, Value, boxed
 from fungrad.control_flow.call import call
 from fungrad.control_flow.reverse_with_tape import parted
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record
-from fungrad.control_flow.scan_reverse import order_of, plan
-from fungrad.control_flow.switch import switch, switch_pullback, switch_record
-from fungrad.control_flow.while_loop import (
-    halves_of,
-    while_loop,
-    while_loop_pullback,
-    while_loop_record,
-)
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.host.external import opaque
 from fungrad.implicit import iteration
 from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.ir.printer import name_of
+from fungrad.ir.types import Type
 from fungrad.rematerialisation.checkpoint import checkpointed
-from fungrad.retracing.graph_transforms import differentiate
 from fungrad.source_export.expressions import NotWritable, Values, shape_text
 
 Lines = list[str]
 
 
-class Statements(Protocol):
-    """Who writes the statements of a function, as far as loops and branches need him."""
-
-    @property
-    def values(self) -> Values: ...
-
-    def name(self, variable: Variable, wished: str = "") -> str: ...
-
-    def bind(self, variable: Variable, text: str) -> None: ...
-
-    def letter(self) -> str: ...
-
-    def local(self, wished: str) -> str: ...
-
-    def inlined(self, graph: Graph, arguments: Sequence[str]) -> tuple[Lines, Lines]: ...
-
-
 def indented(lines: Sequence[str]) -> Lines:
-    """Statements of a block; one that does nothing, where there are none."""
-    return [f"    {line}" for line in lines] or ["    pass"]
-
-
-def assigned(names: Sequence[str], texts: Sequence[str]) -> Lines:
-    """One statement that gives all names their values at once."""
-    pairs = [(n, t) for n, t in zip(names, texts, strict=True) if n != t]
-    if not pairs:
-        return []
-    return [f"{', '.join(n for n, _ in pairs)} = {', '.join(t for _, t in pairs)}"]
-
-
-def started(names: Sequence[str], texts: Sequence[str]) -> Lines:
-    """One statement for each name."""
-    return [f"{name} = {text}" for name, text in zip(names, texts, strict=True)]
+    """Statements of a block."""
+    return [f"    {line}" for line in lines]
 
 
 def packed(texts: Sequence[str]) -> str:
@@ -75,271 +41,263 @@ def target(names: Sequence[str]) -> str:
     return "".join(f"{name}, " for name in names)
 
 
-def _outputs(f: Statements, equation: Equation) -> Lines:
-    return [f.name(v) for v in equation.outputs]
+def value(text: str, dtype: Any = TAPE) -> Elements:
+    """What the walk has for an array: one Value, whose handle is the text."""
+    return boxed(Value(text, dtype))
 
 
-def _zeros(f: Statements, type_: Any) -> str:
-    return f"np.zeros({shape_text(type_.shape)}{f.values.dtype_after(type_.dtype)})"
+def text_of(value: Elements) -> str:
+    """The text of an array."""
+    return str(value[()].handle)
 
 
-# --- Graphs that are just run ---------------------------------------------------------------------
+class Statements:
+    """The lines of a function, and the names in it: walk and emitter of its loops and branches.
+
+    Args:
+      values: the module's names and values.
+      reserved: names that are taken.
+    """
+
+    long_arrays = False
+
+    def __init__(self, values: Values, reserved: Sequence[str] = ()) -> None:
+        self.values = values
+        self.lines: Lines = []
+        self._indent = ""
+        self._reserved = {*reserved, "as", "if", "in", "is", "or", "and", "def", "del", "for",
+                          "not", "try", "np", "all", "any", "abs", "int", "len", "max", "min",
+                          "pow", "set", "str", "sum", "zip", "map", "dir", "hex", "bin", "chr",
+                          "ord", "oct", "id", "ast", "re", "os", "sys"}  # fmt: skip
+        self._count = 0
+
+    @property
+    def emitter(self) -> Statements:
+        return self
+
+    # --- names and lines ------------------------------------------------------------------------
+
+    def letter(self) -> str:
+        """The next letter that is free, in the order of the equations, as a printed Graph has."""
+        while True:
+            name = name_of(self._count)
+            self._count += 1
+            if name not in self._reserved:
+                self._reserved.add(name)
+                return name if len(name) < 4 else f"v{self._count}"
+
+    def local(self, wished: str) -> str:
+        """A free name for something other than an array."""
+        name, count = wished, 1
+        while name in self._reserved or name in self.values.taken:
+            count += 1
+            name = f"{wished}_{count}"
+        self._reserved.add(name)
+        return name
+
+    def line(self, text: str) -> None:
+        """Adds a statement."""
+        self.lines.append(self._indent + text)
+
+    def block(self, head: str, write: Callable[[], None]) -> None:
+        """Adds a statement with a block."""
+        self.line(head)
+        before, self._indent = len(self.lines), self._indent + "    "
+        write()
+        if len(self.lines) == before:
+            self.line("pass")
+        self._indent = self._indent[4:]
+
+    # --- values of the walk ---------------------------------------------------------------------
+
+    def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
+        """Adds the statements of a Graph; its outputs."""
+        raise NotImplementedError
+
+    def repeated(self, length: int | None, write: Callable[[], None]) -> None:
+        write()
+
+    def variables(self, type_: Any) -> Elements:
+        is_tape = type_.dtype == TAPE
+        return value(self.local("trail") if is_tape else self.letter(), type_.dtype)
+
+    def whole(self, value: Elements) -> Elements:
+        return value
+
+    def zeros(self, type_: Any) -> Elements:
+        kind = self.values.dtype_after(type_.dtype)
+        return value(f"np.zeros({shape_text(type_.shape)}{kind})", type_.dtype)
+
+    def assign(self, variables: Sequence[Elements], values: Sequence[Elements]) -> None:
+        names, texts = map(text_of, variables), map(text_of, values)
+        pairs = [(n, t) for n, t in zip(names, texts, strict=True) if n != t]
+        if pairs:
+            self.line(" = ".join(", ".join(side) for side in zip(*pairs, strict=True)))
+
+    def initialised(self, values: Sequence[Elements], types: Sequence[Any]) -> list[Elements]:
+        found = [self.variables(type_) for type_ in types]
+        for pair in zip(found, values, strict=True):
+            self.line(" = ".join(map(text_of, pair)))
+        return found
+
+    def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None:
+        name = text_of(total)
+        self.line(f"{name} = {name} + {text_of(part)}")
+
+    def reads(self, xs: Sequence[Elements], rows: Sequence[Elements], length: int) -> Any:
+        return list(zip(map(text_of, rows), map(text_of, xs), strict=True))
+
+    def stacks(self, made: Any, types: Sequence[Any]) -> list[Elements]:
+        return list(map(self._empty, types)) if made is None else made[1:]
+
+    def _empty(self, type_: Any) -> Elements:
+        kind = self.values.dtype_after(type_.dtype)
+        made = value(f"np.empty({shape_text(type_.shape)}{kind})")
+        return self.initialised([made], [type_])[0]
+
+    # --- the emitter of control flow ------------------------------------------------------------
+
+    def rows(self, length: int, types: Sequence[Any], reverse: bool) -> list[Any]:
+        """The name of the step, and the stacks of its rows."""
+        whole = [Type((length, *t.shape), t.dtype) for t in types]
+        return [self.local("step"), *map(self._empty, whole)]
+
+    def append(self, rows: list[Any], values: Sequence[Value]) -> None:
+        step, *stacks = rows
+        for stack, row in zip(stacks, values, strict=True):
+            self.line(f"{text_of(stack)}[{step}] = {row.handle}")
+
+    def scan(self, length: int, reverse: bool, reads: Any, makes: Any, step: Any) -> None:
+        i = self.local("step") if makes is None else makes[0]
+
+        def write() -> None:
+            for row, x in reads:
+                self.line(f"{row} = {x}[{i}]")
+            step()
+
+        steps = f"reversed(range({length}))" if reverse else f"range({length})"
+        self.block(f"for {i} in {steps}:", write)
+
+    def while_loop(self, condition: Callable[[], Value], body: Callable[[], None]) -> None:
+        place = len(self.lines)
+
+        def write() -> None:
+            go = condition().handle
+            test = self.lines[place + 1 :]
+            if not test or (len(test) == 1 and test[0].startswith(f"{self._indent}{go} = ")):
+                head = test[0].partition(" = ")[2] if test else go
+                self.lines[place:] = [f"{self._indent[4:]}while {head}:"]
+            else:
+                self.line(f"if not {go}:")
+                self.line("    break")
+            body()
+
+        self.block("while True:", write)
+
+    def branch(self, index: Value, branches: Sequence[Callable[[], None]]) -> None:
+        """One of several blocks, by a boolean or a clamped integer."""
+        *first, last = branches
+        if not first:
+            last()
+        elif index.dtype.kind == "b" and len(first) == 1:
+            self.block(f"if {index.handle}:", last)
+            self.block("else:", *first)
+        else:
+            for i, write in enumerate(first):
+                self.block(f"{'elif' if i else 'if'} int({index.handle}) <= {i}:", write)
+            self.block("else:", last)
+
+    def tape(self, types: Sequence[Any], single: bool) -> Value:
+        if single:
+            return Value("", TAPE)  # which the only record takes
+        found = Value(self.local("trail"), TAPE)
+        self.line(f"{found.handle} = []")
+        return found
+
+    def push(self, tape: Value, values: Sequence[Value]) -> None:
+        record = packed([v.handle for v in values])
+        if tape.handle:
+            self.line(f"{tape.handle}.append({record})")
+        else:
+            tape.handle = record
+
+    def pop(self, tape: Value, variables: Sequence[Value]) -> None:
+        self.line(f"{target([v.handle for v in variables])} = {tape.handle}")
+
+    def unwind(self, tape: Value, variables: Sequence[Value], step: Callable[[], None]) -> None:
+        names = target([v.handle for v in variables]) or self.local("step")
+        self.block(f"for {names} in reversed({tape.handle}):", step)
 
 
-def _inline(f: Statements, equation: Equation, arguments: Lines) -> Lines:
+# --- rules of exported source alone ---------------------------------------------------------------
+
+
+def _inline(f: Statements, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     graph = equation.params["graph"]
     if not isinstance(graph, Graph):
         raise NotWritable("Python functions with a derivative of their own")
-    lines, texts = f.inlined(graph, arguments)
-    for variable, text in zip(equation.outputs, texts, strict=True):
-        f.bind(variable, text)
-    if equation.params.get("quiet") and lines:
-        return ['with np.errstate(all="ignore"):', *indented(lines)]
-    return lines
+    found: list[Elements] = []
+    if equation.params.get("quiet") and graph.equations:
+        f.block('with np.errstate(all="ignore"):', lambda: found.extend(f.graph(graph, inputs)))
+        return found
+    return f.graph(graph, inputs)
 
 
-def _fixed_point(f: Statements, equation: Equation, arguments: Lines) -> Lines:
+def _fixed_point(f: Statements, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     params = equation.params
     constants, tol = params["constants"], f.values.value("tol", params["tol"])
-    state = _outputs(f, equation)
-    lines, new = f.inlined(params["graph"], [*arguments[:constants], *state])
+    state = f.initialised(inputs[constants:], [v.type for v in equation.outputs])
     step, settled = f.local("step"), f.local("settled")
-    near = [f"np.all(np.abs(np.subtract({n}, {x})) <= {tol} * (1.0 + np.abs({x})))"
-            for n, x in zip(new, state, strict=True)]  # fmt: skip
-    finite = [f"not np.all(np.isfinite({x}))" for x in state]
-    return [
-        *started(state, arguments[constants:]),
-        f"{settled} = False",
-        f"for {step} in range({params['maxiter']}):",
-        *indented(lines),
-        f"    {settled} = {' and '.join(near) or 'True'}",
-        *indented(assigned(state, new) or ["pass"]),
-        f"    if {' or '.join([settled, *finite])}:",
-        "        break",
-        f"if not {settled}:",
-        '    raise RuntimeError("the iteration of a fixed point has not come to rest")',
-    ]
+
+    def write() -> None:
+        new = f.graph(params["graph"], [*inputs[:constants], *state])
+        pairs = list(zip(map(text_of, new), map(text_of, state), strict=True))
+        near = [
+            f"np.all(np.abs(np.subtract({n}, {x})) <= {tol} * (1.0 + np.abs({x})))"
+            for n, x in pairs
+        ]
+        f.line(f"{settled} = {' and '.join(near) or 'True'}")
+        f.assign(state, new)
+        finite = [f"not np.all(np.isfinite({x}))" for _, x in pairs]
+        f.line(f"if {' or '.join([settled, *finite])}:")
+        f.line("    break")
+
+    f.line(f"{settled} = False")
+    f.block(f"for {step} in range({params['maxiter']}):", write)
+    f.line(f"if not {settled}:")
+    f.line('    raise RuntimeError("the iteration of a fixed point has not come to rest")')
+    return state
 
 
-# --- scan -----------------------------------------------------------------------------------------
+def _scan_record(f: Statements, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    return [*RULES[scan].write(f, equation, inputs), value("None")]
 
 
-def _scan(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    params = equation.params
-    constants, n = params["counts"]
-    names = _outputs(f, equation)[: len(params["body"].outputs)]
-    state, stacks = names[:n], names[n:]
-    i = f.local("step")
-    lines = started(state, arguments[constants : constants + n])
-    for name, variable in zip(stacks, equation.outputs[n:], strict=False):
-        kind = f.values.dtype_after(variable.type.dtype)
-        lines.append(f"{name} = np.empty({shape_text(variable.type.shape)}{kind})")
-    rows, inputs = _rows(f, params["body"], constants + n, arguments[constants + n :], i)
-    body, results = f.inlined(params["body"], [*arguments[:constants], *state, *inputs])
-    body += [f"{name}[{i}] = {text}" for name, text in zip(stacks, results[n:], strict=True)]
-    body += assigned(state, results[:n])
-    order = order_of(params["length"], params["reverse"])
-    lines.append(f"for {i} in {_range(order)}:")
-    return lines + indented([*rows, *body])
+def _scan_pullback(f: Statements, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    """The loop that keeps its residuals, and the one that goes back."""
+    params = dict(equation.params, checkpoint=None)
+    wanted, trailed = params.pop("wanted"), params.pop("trailed")
+    args, _, given = parted(inputs, wanted, trailed)
+    variables = tuple(Variable(a.type) for a in equation.inputs[: len(args)])
+    outputs = tuple(Variable(t) for t in scan.infer([v.type for v in variables], params))
+    loop = Equation(scan, variables, outputs, params, equation.source)
+    return pulled_back(f, Graph(variables, (), (loop,), outputs), wanted, [*args, *given])
 
 
-def _range(order: Any) -> str:
-    if order.step == 1:
-        return f"range({order.stop})"
-    return f"reversed(range({order.start + 1}))"
-
-
-def _rows(
-    f: Statements, body: Graph, at: int, arrays: Sequence[str], i: str
-) -> tuple[Lines, Lines]:
-    """The statements that read a step's rows of arrays, and the names that these get."""
-    names = [f.letter() for _ in arrays]
-    return [f"{name} = {x}[{i}]" for name, x in zip(names, arrays, strict=True)], names
-
-
-def _scan_record(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    return [*_scan(f, equation, arguments), f"{f.name(equation.outputs[-1])} = None"]
-
-
-def _scan_pullback(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    """The steps once more, with what they leave behind, and then back."""
-    params, wanted = equation.params, equation.params["wanted"]
-    body, (constants, n) = params["body"], params["counts"]
-    args, _, given = parted(arguments, wanted, params["trailed"])
-    how, out = plan(body, params["counts"], wanted), body.output_types
-    i, trail = f.local("step"), f.local("trail")
-    state = [f.letter() for _ in range(n)]
-    rows, inputs = _rows(f, body, constants + n, args[constants + n :], i)
-    forward, results = f.inlined(how.halves.forward, [*args[:constants], *state, *inputs])
-    order = order_of(params["length"], params["reverse"])
-    lines = [f"{trail} = []", *started(state, args[constants : constants + n])]
-    lines.append(f"for {i} in {_range(order)}:")
-    lines += indented([*rows, *forward, f"{trail}.append({packed(results[len(out) :])})",
-                       *assigned(state, results[:n])])  # fmt: skip
-    inexact = [k for k in range(n) if out[k].inexact]
-    names = dict(zip([k for k, w in enumerate(wanted) if w], _outputs(f, equation), strict=True))
-    types = body.input_types
-    for k, name in names.items():
-        if k < constants:
-            lines.append(f"{name} = {_zeros(f, types[k])}")
-        elif k >= constants + n:
-            whole = type(types[k])((params["length"], *types[k].shape), types[k].dtype)
-            lines.append(f"{name} = {_zeros(f, whole)}")
-    cts = [names.get(constants + k) or f.letter() for k in inexact]
-    lines += started(cts, given[: len(inexact)])
-    reads, y_names = _rows(f, body, 0, given[len(inexact) :], i)
-    held = [f.letter() for _ in results[len(out) :]]
-    back, found = f.inlined(how.halves.backward, [*held, *cts, *y_names])
-    by_input = dict(zip(how.halves.reached, found, strict=True))
-    popped = f"{target(held)} = {trail}.pop()" if held else f"{trail}.pop()"
-    steps = [popped, *reads, *back]
-    for k, name in names.items():
-        if k in by_input and k < constants:
-            steps.append(f"{name} = {name} + {by_input[k]}")
-        elif k in by_input and k >= constants + n:
-            steps.append(f"{name}[{i}] = {by_input[k]}")
-    steps += assigned(cts, [by_input.get(constants + k) or _zeros(f, out[k]) for k in inexact])
-    return [*lines, f"for {i} in {_range(order[::-1])}:", *indented(steps)]
-
-
-# --- while ----------------------------------------------------------------------------------------
-
-
-def _loop(f: Statements, equation: Equation, state: Lines, arguments: Lines, trail: str) -> Lines:
-    """The loop; with a trail, it lists there what the steps leave behind."""
-    params = equation.params
-    first, second = params["counts"]
-    n = len(state)
-    graph = params["body"]
-    if trail:
-        graph = halves_of(params["wanted"], graph, params["counts"]).forward
-    test, (holds,) = f.inlined(params["cond"], [*arguments[:first], *state])
-    body, results = f.inlined(graph, [*arguments[first : first + second], *state])
-    body += [f"{trail}.append({packed(results[n:])})"] * bool(trail)
-    body += assigned(state, results[:n])
-    lines = started(state, arguments[first + second : first + second + n])
-    lines += [f"{trail} = []"] * bool(trail)
-    if not test:
-        return [*lines, f"while {holds}:", *indented(body)]
-    if len(test) == 1 and test[0].startswith(f"{holds} = "):
-        return [*lines, f"while {test[0].partition(' = ')[2]}:", *indented(body)]
-    return [*lines, "while True:", *indented([*test, f"if not {holds}:", "    break", *body])]
-
-
-def _while(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    return _loop(f, equation, _outputs(f, equation), arguments, "")
-
-
-def _while_record(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    trail = f.name(equation.outputs[-1], "trail")
-    *state, _ = _outputs(f, equation)
-    return _loop(f, equation, state, arguments, trail)
-
-
-def _while_pullback(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    params, wanted = equation.params, equation.params["wanted"]
-    body, (first, constants) = params["body"], params["counts"]
-    args, trail, given = parted(arguments, wanted, params["trailed"])
-    lines: Lines = []
-    if trail is None:
-        trail = f.local("trail")
-        lines = _loop(f, equation, [f.letter() for _ in body.outputs], list(args), trail)
-    halves = halves_of(wanted, body, params["counts"])
-    types = [atom.type for atom in equation.inputs]
-    inexact = [i for i, t in enumerate(body.output_types) if t.inexact]
-    names = dict(zip([k for k, w in enumerate(wanted) if w], _outputs(f, equation), strict=True))
-    lines += [f"{name} = {_zeros(f, types[k])}" for k, name in names.items()
-              if k < first + constants]  # fmt: skip
-    cts = [names.get(first + constants + i) or f.letter() for i in inexact]
-    lines += started(cts, given)
-    count = len(halves.forward.outputs) - len(body.outputs)
-    held = [f.letter() for _ in range(count)]
-    back, found = f.inlined(halves.backward, [*held, *cts])
-    by_input = dict(zip(halves.reached, found, strict=True))
-    sums = [f"{name} = {name} + {by_input[k - first]}" for k, name in names.items()
-            if first <= k < first + constants and k - first in by_input]  # fmt: skip
-    new = [by_input.get(constants + i) or _zeros(f, body.output_types[i]) for i in inexact]
-    lines.append(f"for {target(held) or f.local('step')} in reversed({trail}):")
-    return lines + indented([*back, *sums, *assigned(cts, new)])
-
-
-# --- branches -------------------------------------------------------------------------------------
-
-
-def _chosen(equation: Equation, index: str, blocks: Sequence[Lines]) -> Lines:
-    """One of several blocks, by a boolean or a clamped integer."""
-    if len(blocks) == 1:
-        return list(blocks[0])
-    if equation.inputs[0].type.dtype.kind == "b" and len(blocks) == 2:
-        return [f"if {index}:", *indented(blocks[1]), "else:", *indented(blocks[0])]
-    lines: Lines = []
-    for i, lines_of_one in enumerate(blocks[:-1]):
-        lines += [f"{'elif' if i else 'if'} int({index}) <= {i}:", *indented(lines_of_one)]
-    return [*lines, "else:", *indented(blocks[-1])]
-
-
-def _switch(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    index, *operands = arguments
-    names, blocks = _outputs(f, equation), []
-    for branch in equation.params["branches"]:
-        lines, texts = f.inlined(branch, operands)
-        blocks.append([*lines, *assigned(names, texts)])
-    return _chosen(equation, index, blocks)
-
-
-def _switch_record(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    index, *operands = arguments
-    trail = f.name(equation.outputs[-1], "trail")
-    *names, _ = _outputs(f, equation)
-    blocks = []
-    for branch in equation.params["branches"]:
-        forward = differentiate(branch, equation.params["wanted"][1:]).forward
-        lines, texts = f.inlined(forward, operands)
-        made = [*texts[: len(names)], packed(texts[len(names) :])]
-        blocks.append([*lines, *assigned([*names, trail], made)])
-    return _chosen(equation, index, blocks)
-
-
-def _switch_pullback(f: Statements, equation: Equation, arguments: Lines) -> Lines:
-    params, wanted = equation.params, equation.params["wanted"]
-    (index, *operands), trail, given = parted(arguments, wanted, params["trailed"])
-    names, blocks = _outputs(f, equation), []
-    positions = [i for i, want in enumerate(wanted[1:]) if want]
-    for branch in params["branches"]:
-        halves = differentiate(branch, wanted[1:])
-        count = len(branch.outputs)
-        if trail is None:
-            lines, results = f.inlined(halves.forward, operands)
-            held = results[count:]
-        else:
-            held = [f.letter() for _ in halves.forward.outputs[count:]]
-            lines = [f"{target(held)} = {trail}"] if held else []
-        back, found = f.inlined(halves.backward, [*held, *given])
-        by_input = dict(zip(halves.reached, found, strict=True))
-        made = [by_input.get(i) or _zeros(f, branch.input_types[i]) for i in positions]
-        blocks.append([*lines, *back, *assigned(names, made)])
-    return _chosen(equation, index, blocks)
-
-
-def _host(f: Statements, equation: Equation, arguments: Lines) -> Lines:
+def _host(f: Statements, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     raise NotWritable(f"the Python function `{equation.params['host']}`, which is not traced")
 
 
-STATEMENTS: dict[Any, Any] = {
+OF_CONTROL_FLOW: dict[Any, Any] = {
+    **{primitive: rule.write for primitive, rule in RULES.items()},
     call: _inline,
     checkpointed: _inline,
     custom: _inline,
     opaque: _host,
     iteration: _fixed_point,
-    scan: _scan,
     scan_record: _scan_record,
     scan_pullback: _scan_pullback,
-    while_loop: _while,
-    while_loop_record: _while_record,
-    while_loop_pullback: _while_pullback,
-    switch: _switch,
-    switch_record: _switch_record,
-    switch_pullback: _switch_pullback,
 }
+"""The rule of each primitive that holds Graphs."""
 
-__all__ = ["STATEMENTS"]
+__all__ = ["OF_CONTROL_FLOW", "Statements", "indented", "packed", "target", "text_of", "value"]

@@ -1,6 +1,6 @@
 """Writes a Graph as a function in a module of plain NumPy, which runs without fungrad.
 
-One line an equation, as one writes it by hand; loops and branches (control_flow.py) are Python's.
+One line an equation, as one writes it by hand; loops and branches are Python's (control_flow.py).
 All else is a function of ours, copied into the module (inlined_functions.py). Runs nothing.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.numpy_expressions import OF_INTEGERS, expressed
+from fungrad.compiler.lowering.scalar.emitter import Elements
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, inner_graphs
-from fungrad.ir.printer import name_of
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import indexed, scatter
 from fungrad.primitives.movement.scatter import (
@@ -31,10 +31,19 @@ from fungrad.primitives.movement.scatter import (
 )
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.rematerialisation.policies import named
-from fungrad.source_export.control_flow import STATEMENTS, indented, packed, target
+from fungrad.source_export.control_flow import (
+    OF_CONTROL_FLOW,
+    Statements,
+    indented,
+    packed,
+    target,
+    text_of,
+    value,
+)
 from fungrad.source_export.expressions import (
     NotWritable,
     TooLarge,
+    Values,
     index_text,
     literal,
     phrased,
@@ -45,6 +54,11 @@ from fungrad.source_export.inlined_functions import Copies
 WIDTH = 88
 DEEPEST = 16
 """The most loops and branches in each other in one function."""
+Known = dict[Atom, Elements]
+
+
+def _listed(values: Sequence[Elements]) -> str:
+    return ", ".join(map(text_of, values))
 
 
 class Module:
@@ -109,18 +123,21 @@ class Module:
         graph = optimised(graph)
         reserved = [p.split("=")[0].strip("* ") for p in parameters]
         function = Function(self.values, self.part, reserved)
-        unpacked = []
-        used = {id(a) for e in graph.equations for a in e.inputs} | {id(a) for a in graph.outputs}
-        for variable, (local, source) in zip(graph.inputs, inputs, strict=bool(inputs)):
-            if not source:
-                function.bind(variable, local)
-            elif id(variable) in used:
-                unpacked.append(f"{function.name(variable, local)} = {source}")
-        given = list(parameters) or [function.name(v) for v in graph.inputs]
-        body = [*unpacked, *function.constants(graph), *function.body(graph)]
-        results = [function.result(graph, atom) for atom in graph.outputs]
+        used = {a for e in graph.equations for a in e.inputs} | {*graph.outputs}
+        arguments = [value(local) for local, _ in inputs]
+        for i, (variable, (local, source)) in enumerate(zip(graph.inputs, inputs, strict=False)):
+            if source and variable in used:
+                arguments[i] = value(function.local(local))
+                function.line(f"{text_of(arguments[i])} = {source}")
+        if not inputs:
+            arguments = [function.variables(v.type) for v in graph.inputs]
+        given = list(parameters) or list(map(text_of, arguments))
+        results = list(map(text_of, function.graph(graph, arguments)))
+        for i, atom in enumerate(graph.outputs):  # a constant is the caller's own
+            if any(v is atom and isinstance(x, np.ndarray) for v, x in graph.constants):
+                results[i] += ".copy()"
         made = returned(results) if returned else packed(results)
-        body = merged([*body, f"return {made}"])[:-1]
+        body = merged([*function.lines, f"return {made}"])[:-1]
         if body and body[-1].startswith(f"{made} = "):
             body[-1] = f"return {body[-1].partition(' = ')[2]}"
         else:
@@ -178,8 +195,8 @@ def merged(lines: list[str]) -> list[str]:
     return lines
 
 
-class Function:
-    """The statements of a function, with those of the Graphs inside: its loops and branches.
+class Function(Statements):
+    """The statements of a function.
 
     Python has no more than 20 blocks in each other: `part` writes a function for what is deeper.
     """
@@ -187,83 +204,21 @@ class Function:
     def __init__(
         self, values: Copies, part: Callable[[Graph], str], reserved: Sequence[str] = ()
     ) -> None:
-        self.values = values
+        super().__init__(values, reserved)
         self._part = part
         self._depth = 0
-        self._names: dict[int, str] = {}
-        self._held: list[Any] = []
-        self._reserved = {*reserved, "as", "if", "in", "is", "or", "and", "def", "del", "for",
-                          "not", "try", "np", "all", "any", "abs", "int", "len", "max", "min",
-                          "pow", "set", "str", "sum", "zip", "map", "dir", "hex", "bin", "chr",
-                          "ord", "oct", "id", "ast", "re", "os", "sys"}  # fmt: skip
-        self._count = 0
 
-    # --- names ------------------------------------------------------------------------------------
-
-    def name(self, variable: Variable, wished: str = "") -> str:
-        """The name of a value: letters in the order of the equations, as the printed Graph has."""
-        if id(variable) not in self._names:
-            self.bind(variable, self.local(wished) if wished else self.letter())
-        return self._names[id(variable)]
-
-    def bind(self, variable: Variable, text: str) -> None:
-        """Lets a value be read as a text."""
-        self._names[id(variable)] = text
-        self._held.append(variable)
-
-    def letter(self) -> str:
-        """The next letter that is free."""
-        while True:
-            name = name_of(self._count)
-            self._count += 1
-            if name not in self._reserved:
-                self._reserved.add(name)
-                return name if len(name) < 4 else f"v{self._count}"
-
-    def local(self, wished: str) -> str:
-        """A free name for something other than a value."""
-        name, count = wished, 1
-        while name in self._reserved or name in self.values.taken:
-            count += 1
-            name = f"{wished}_{count}"
-        self._reserved.add(name)
-        return name
-
-    def read(self, atom: Atom, others: Sequence[Any] = ()) -> str:
-        """The text of an argument, beside others of the given Types."""
-        return literal(atom, others, self.values) if isinstance(atom, Literal) else self.name(atom)
-
-    def result(self, graph: Graph, atom: Atom) -> str:
-        """The text of an output, which is the caller's own where it is a constant."""
-        text = self.read(atom)
-        constant = any(v is atom and isinstance(x, np.ndarray) for v, x in graph.constants)
-        return f"{text}.copy()" if constant else text
-
-    # --- statements -------------------------------------------------------------------------------
-
-    def constants(self, graph: Graph) -> list[str]:
-        """The statements that make the constants of a Graph."""
-        lines = []
-        for variable, value in graph.constants:
-            try:
-                text = self.values.value("constant", value)
-            except TooLarge as reason:
-                raise ArgumentError(
-                    f"The function holds {reason}, which is too large for a text: pass it as an "
-                    'argument, or give fg.to_source a path="f.py", beside which it is written.'
-                ) from None
-            if text.isidentifier():
-                self.bind(variable, text)
-            else:
-                lines.append(f"{self.name(variable)} = {text}")
-        return lines
-
-    def body(self, graph: Graph) -> list[str]:
-        """The statements of the equations."""
-        lines = []
+    def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
+        graph = optimised(graph)
+        if self._depth == DEEPEST and any(True for e in graph.equations for _ in inner_graphs(e)):
+            return self._called(graph.outputs, f"{self._part(graph)}({_listed(inputs)})")
+        self._depth += 1
+        known: Known = dict(zip(graph.inputs, inputs, strict=True))
+        for variable, constant in graph.constants:
+            known[variable] = self._constant(variable, constant)
         for equation in graph.equations:
             try:
-                lines += self._statements(equation)
+                made = self._equation(equation, known)
             except NotWritable as reason:
                 where = f" at {equation.source}" if equation.source else ""
                 raise ArgumentError(
@@ -271,42 +226,59 @@ class Function:
                     f"needs {reason}. Leave it out of the function, or ship the function by "
                     "fg.export, which fungrad loads."
                 ) from None
-        return lines
-
-    def inlined(self, graph: Graph, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The statements of a Graph inside, and the texts of its outputs."""
-        graph = optimised(graph)
-        if self._depth == DEEPEST and any(True for e in graph.equations for _ in inner_graphs(e)):
-            names = [self.letter() for _ in graph.outputs]
-            results = f"{target(names)} = " if names else ""
-            called = f"{self._part(graph)}({', '.join(arguments)})"
-            return [results + called], names
-        self._depth += 1
-        for variable in [v for e in graph.equations for v in e.outputs]:
-            self._names.pop(id(variable), None)  # the same Graph may stand at several places
-        for variable, text in zip(graph.inputs, arguments, strict=True):
-            self.bind(variable, text)
-        self._held.append(graph)
-        lines = [*self.constants(graph), *self.body(graph)]
+            known.update(zip(equation.outputs, made, strict=True))
         self._depth -= 1
-        return lines, [self.read(atom) for atom in graph.outputs]
+        return [self._read(atom, known) for atom in graph.outputs]
 
-    def _statements(self, equation: Equation) -> list[str]:
-        write = _STATEMENTS.get(equation.primitive) or STATEMENTS.get(equation.primitive)
-        if write is not None:
-            lines: list[str] = write(self, equation, [self.read(a) for a in equation.inputs])
-            return lines
-        types = [atom.type for atom in equation.inputs]
-        plain = equation.primitive.ufunc is not None and equation.primitive is not select
-        arguments = [
-            self.read(atom, types[:i] + types[i + 1 :] if plain else ())
-            for i, atom in enumerate(equation.inputs)
-        ]
-        text = self._expression(equation, arguments)
-        if not equation.primitive.multiple:
-            return [f"{self.name(equation.outputs[0])} = {text}"]
-        results = [self.name(v) for v in equation.outputs]
-        return [f"{target(results)} = {text}" if results else text]
+    def _constant(self, variable: Variable, constant: Any) -> Elements:
+        try:
+            text = self.values.value("constant", constant)
+        except TooLarge as reason:
+            raise ArgumentError(
+                f"The function holds {reason}, which is too large for a text: pass it as an "
+                'argument, or give fg.to_source a path="f.py", beside which it is written.'
+            ) from None
+        if text.isidentifier():
+            return value(text)
+        found = self.variables(variable.type)
+        self.line(f"{text_of(found)} = {text}")
+        return found
+
+    def _read(self, atom: Atom, known: Known, others: Sequence[Any] = ()) -> Elements:
+        """An argument, beside others of the given Types."""
+        if isinstance(atom, Literal):
+            return value(literal(atom, others, self.values), atom.type.dtype)
+        return known[atom]
+
+    def _called(self, outputs: Sequence[Atom], text: str) -> list[Elements]:
+        """Names for the outputs of a call."""
+        found = [self.variables(v.type) for v in outputs]
+        names = target(list(map(text_of, found)))
+        self.line(f"{names} = {text}" if names else text)
+        return found
+
+    def _equation(self, equation: Equation, known: Known) -> list[Elements]:
+        """Adds the statements of an equation; its outputs."""
+        inputs = [self._read(a, known) for a in equation.inputs]
+        if equation.primitive in OF_CONTROL_FLOW:
+            made: list[Elements] = OF_CONTROL_FLOW[equation.primitive](self, equation, inputs)
+            return made
+        if equation.primitive in _SAME:
+            return inputs
+        if equation.primitive.ufunc is not None and equation.primitive is not select:
+            types = [atom.type for atom in equation.inputs]
+            for i, atom in enumerate(equation.inputs):
+                inputs[i] = self._read(atom, known, types[:i] + types[i + 1 :])
+        texts = list(map(text_of, inputs))
+        if equation.primitive in _UFUNCS:
+            found = self.variables(equation.outputs[0].type)
+            for line in _written(text_of(found), self.values, equation, texts):
+                self.line(line)
+            return [found]
+        text = self._expression(equation, texts)
+        if equation.primitive.multiple:
+            return self._called(equation.outputs, text)
+        return self.initialised([value(text)], [equation.outputs[0].type])
 
     def _expression(self, equation: Equation, arguments: list[str]) -> str:
         primitive: Any = equation.primitive
@@ -337,21 +309,8 @@ class Function:
 # --- what writes into arrays ----------------------------------------------------------------------
 
 
-def _same(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    f.bind(equation.outputs[0], arguments[0])
-    return []
-
-
-def _indexed(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    result = f.name(equation.outputs[0])
-    place = index_text(equation.params["index"], arguments)
-    return [
-        f"{result} = np.zeros({shape_text(equation.params['shape'])}, bool)",
-        f"{result}[{place}] = True",
-    ]
-
-
 _UFUNCS: dict[Any, str] = {
+    indexed: "",
     scatter: "add",
     index_set: "",
     index_add: "add",
@@ -362,34 +321,30 @@ _UFUNCS: dict[Any, str] = {
 _IN_PLACE = {"": "=", "add": "+=", "multiply": "*="}
 
 
-def _written(f: Function, equation: Equation, arguments: list[str]) -> list[str]:
-    result, index = f.name(equation.outputs[0]), equation.params["index"]
-    ufunc, given = _UFUNCS[equation.primitive], list(zip(arguments, equation.inputs, strict=True))
-    if equation.primitive is scatter:
-        kind = f.values.dtype_after(equation.outputs[0].type.dtype)
-        begin = f"np.zeros({shape_text(equation.params['shape'])}{kind})"
+def _written(result: str, module: Values, equation: Equation, arguments: list[str]) -> list[str]:
+    primitive, index = equation.primitive, equation.params["index"]
+    given = list(zip(arguments, equation.inputs, strict=True))
+    if primitive in (scatter, indexed):
+        kind = module.dtype_after(equation.outputs[0].type.dtype)
+        begin = f"{result} = np.zeros({shape_text(equation.params['shape'])}{kind})"
     else:
-        begin = f'np.array({given.pop(0)[0]}, order="C")'
-    (values, written), *rest = given
+        begin = f'{result} = np.array({given.pop(0)[0]}, order="C")'
+    if primitive is indexed:
+        return [begin, f"{result}[{index_text(index, arguments)}] = True"]
+    ufunc, (values, written), *rest = _UFUNCS[primitive], *given
     place = index_text(index, [text for text, _ in rest])
     repeated = any(atom.type.shape for _, atom in rest)
     operator = _IN_PLACE.get(ufunc if written.type.dtype == equation.outputs[0].type.dtype else "-")
-    if not ufunc or (equation.primitive is scatter and (index.unique or not repeated)):
+    if not ufunc or (primitive is scatter and (index.unique or not repeated)):
         operator, values = "=", f"np.ascontiguousarray({values})" if repeated else values
     elif repeated and not index.unique:
         at = place if place.isidentifier() else f"np.index_exp[{place}]"
-        return [f"{result} = {begin}", f"np.{ufunc}.at({result}, {at}, {values})"]
+        return [begin, f"np.{ufunc}.at({result}, {at}, {values})"]
     elif operator is None:
         operator, values = "=", f"np.{ufunc}({result}[{place}], {values})"
-    return [f"{result} = {begin}", f"{result}[{place}] {operator} {values}"]
+    return [begin, f"{result}[{place}] {operator} {values}"]
 
 
-_STATEMENTS: dict[Any, Any] = {
-    stop: _same,
-    stop_order: _same,
-    named: _same,
-    indexed: _indexed,
-    **dict.fromkeys(_UFUNCS, _written),
-}
+_SAME = {stop, stop_order, named}
 
 __all__ = ["Function", "Module"]

@@ -1,6 +1,7 @@
-"""Loops, branches and calls of scalarised values: rules of the walk.
+"""Loops, branches and calls, with their records: the rules of each walk that writes a Graph.
 
-The stacks that a scan makes of its steps, and reads step by step, are Rows, one for each step; the
+The scalarising walk has a Value for each element, that of exported source (source_export) one for
+each array. A walk says which rows a scan reads and makes, an emitter writes the statements; the
 residuals of loops of unknown length are records on a tape.
 """
 
@@ -8,21 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
-
-from fungrad.compiler.lowering.scalar.emitter import (
-    Elements,
-    Stack,
-    Unsupported,
-    Value,
-    boxed,
-    flattened,
-)
+from fungrad.compiler.lowering.scalar.emitter import Elements, Value, boxed, flattened
 from fungrad.compiler.lowering.scalar.planning import Structural, Write
-from fungrad.compiler.lowering.scalar.scalarise import Scalariser
 from fungrad.control_flow.call import call
+from fungrad.control_flow.reverse_with_tape import parted
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch, switch_pullback, switch_record
 from fungrad.control_flow.while_loop import (
@@ -32,40 +24,66 @@ from fungrad.control_flow.while_loop import (
     while_loop_record,
 )
 from fungrad.ir.graph import Equation, Graph
-from fungrad.retracing.graph_transforms import Differentiated, differentiate
+from fungrad.retracing.graph_transforms import Differentiated, differentiate, joint, kept
+
+
+class Walk(Protocol):
+    """What the rules ask of a walk; the Scalariser says what its methods do."""
+
+    @property
+    def emitter(self) -> Any: ...
+
+    def graph(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]: ...
+
+    def repeated(self, length: int | None, write: Callable[[], None]) -> None: ...
+
+    def variables(self, type_: Any) -> Elements: ...
+
+    def zeros(self, type_: Any) -> Elements: ...
+
+    def whole(self, value: Any) -> Elements: ...
+
+    def initialised(self, values: Sequence[Any], types: Sequence[Any]) -> list[Elements]: ...
+
+    def assign(self, variables: Sequence[Elements], values: Sequence[Any]) -> None: ...
+
+    def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None: ...
+
+    def reads(self, xs: Sequence[Any], rows: Sequence[Elements], length: int) -> Any: ...
+
+    def stacks(self, made: Any, types: Sequence[Any]) -> list[Any]: ...
+
 
 # --- loops of unknown length ----------------------------------------------------------------------
 
 
 def _while(
-    walk: Scalariser,
-    equation: Equation,
-    inputs: list[Elements],
-    body: Graph,
-    tape: Value | None = None,
+    walk: Walk, equation: Equation, inputs: list[Elements], recorded: bool = False
 ) -> list[Elements]:
-    """A loop; with a tape, the residuals that the body gives besides are pushed on it."""
-    first, second = equation.params["counts"]
+    """A loop; recorded, the residuals that its forward half gives besides go to a tape, which
+    comes last.
+    """
+    params, emitter = equation.params, walk.emitter
+    body = _while_halves(equation).forward if recorded else params["body"]
+    first, second = params["counts"]
     cond_consts, body_consts = inputs[:first], inputs[first : first + second]
     carry = walk.initialised(inputs[first + second :], body.input_types[second:])
+    n = len(carry)
+    tapes = [emitter.tape(body.output_types[n:], single=False)] if recorded else []
 
     def condition() -> Value:
-        (go,) = walk.graph(equation.params["cond"], [*cond_consts, *carry])
+        (go,) = walk.graph(params["cond"], [*cond_consts, *carry])
         found: Value = go[()]
         return found
 
     def step() -> None:
         results = walk.graph(body, [*body_consts, *carry])
-        if tape is not None:
-            walk.emitter.push(tape, flattened(results[len(carry) :]))
-        walk.assign(carry, results[: len(carry)])
+        for tape in tapes:
+            emitter.push(tape, flattened(results[n:]))
+        walk.assign(carry, results[:n])
 
-    walk.repeated(None, lambda: walk.emitter.while_loop(condition, step))
-    return carry
-
-
-def _while_loop(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    return _while(walk, equation, inputs, equation.params["body"])
+    walk.repeated(None, lambda: emitter.while_loop(condition, step))
+    return [*carry, *map(boxed, tapes)]
 
 
 def _while_halves(equation: Equation) -> Differentiated:
@@ -74,30 +92,18 @@ def _while_halves(equation: Equation) -> Differentiated:
     return found
 
 
-def _while_record(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    forward = _while_halves(equation).forward
-    tape = walk.emitter.tape(forward.output_types[len(equation.outputs) - 1 :], single=False)
-    return [*_while(walk, equation, inputs, forward, tape), boxed(tape)]
+def _while_record(walk: Walk, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    return _while(walk, equation, inputs, recorded=True)
 
 
-def _tape(walk: Scalariser, equation: Equation, inputs: list[Elements], forward: Graph) -> Value:
-    """The tape that a pullback of a loop is given, or that of a loop that it runs first."""
-    count, carries = len(equation.params["wanted"]), len(equation.params["body"].output_types)
-    if equation.params["trailed"]:
-        found: Value = inputs[count][()]
-        return found
-    tape = walk.emitter.tape(forward.output_types[carries:], single=False)
-    _while(walk, equation, inputs[:count], forward, tape)
-    return tape
-
-
-def _while_pullback(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+def _while_pullback(walk: Walk, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     params = equation.params
     wanted, body, (first, constants) = params["wanted"], params["body"], params["counts"]
     halves = _while_halves(equation)
     inexact = [i for i, t in enumerate(body.output_types) if t.inexact]
-    tape = _tape(walk, equation, inputs, halves.forward)
-    given = inputs[len(wanted) + params["trailed"] :]
+    args, tape, given = parted(inputs, wanted, params["trailed"])
+    if tape is None:
+        tape = _while(walk, equation, args, recorded=True)[-1]
     types = halves.backward.input_types
     residuals = [walk.variables(t) for t in types[: len(types) - len(given)]]
     cts = walk.initialised(given, types[len(types) - len(given) :])
@@ -112,17 +118,14 @@ def _while_pullback(walk: Scalariser, equation: Equation, inputs: list[Elements]
         found = dict(zip(halves.reached, results, strict=True))
         for i, total in totals.items():
             if i in found:
-                dtype = body.input_types[i].dtype
-                pairs = zip(total.reshape(-1), found[i].reshape(-1), strict=True)
-                sums = [x if y.zero else walk.total((x, y), "add", dtype) for x, y in pairs]
-                walk.assign([total], [np.array(sums, object)])  # which begin with 0.0
+                walk.accumulate(total, found[i], body.input_types[i].dtype)
         new = [
             found[constants + i] if constants + i in found else walk.zeros(body.output_types[i])
             for i in inexact
         ]
         walk.assign(cts, new)
 
-    walk.repeated(None, lambda: walk.emitter.unwind(tape, flattened(residuals), step))
+    walk.repeated(None, lambda: walk.emitter.unwind(tape[()], flattened(residuals), step))
     carry = dict(zip(inexact, cts, strict=True))
     result = [
         walk.zeros(a.type)
@@ -136,7 +139,7 @@ def _while_pullback(walk: Scalariser, equation: Equation, inputs: list[Elements]
 # --- scans ----------------------------------------------------------------------------------------
 
 
-def _scan(walk: Scalariser, equation: Equation, inputs: list[Any]) -> list[Any]:
+def _scan(walk: Walk, equation: Equation, inputs: list[Any]) -> list[Any]:
     params, emitter = equation.params, walk.emitter
     body, length, reverse = params["body"], params["length"], params["reverse"]
     constants, n = params["counts"]
@@ -146,7 +149,7 @@ def _scan(walk: Scalariser, equation: Equation, inputs: list[Any]) -> list[Any]:
     types = body.output_types[n:]
     made = emitter.rows(length, types, reverse) if any(t.size for t in types) else None
     rows = [walk.variables(t) for t in body.input_types[constants + n :]]
-    reads = _read_columns(walk, xs, rows, length)
+    reads = walk.reads(xs, rows, length)
 
     def step() -> None:
         results = walk.graph(body, [*consts, *carry, *rows])
@@ -157,53 +160,18 @@ def _scan(walk: Scalariser, equation: Equation, inputs: list[Any]) -> list[Any]:
         walk.assign(carry, results[:n])
 
     walk.repeated(length, lambda: emitter.scan(length, reverse, reads, made, step))
-    if made is not None:
-        walk.cost += made.cost  # of long ones
-    stacks: list[Any] = []
-    column = 0
-    for type_, output in zip(types, equation.outputs[n:], strict=True):
-        if type_.size:
-            stacks.append(Stack(made, output.type, column, type_.size))
-        else:
-            stacks.append(np.empty(output.type.shape, object))
-        column += type_.size
-    return [*carry, *stacks]
-
-
-def _read_columns(
-    walk: Scalariser, xs: Sequence[Any], rows: Sequence[Elements], length: int
-) -> list[tuple[Any, list[Value | None]]]:
-    """The Rows that a loop reads, each with the variables for its columns.
-
-    None stands for a column that no one reads; one that is given twice has one variable.
-    """
-    found: dict[int, tuple[Any, list[Value | None]]] = {}
-    for x, row in zip(xs, rows, strict=True):
-        if not row.size:
-            continue
-        if isinstance(x, Stack):
-            if x.axis:
-                raise Unsupported("a loop across the rows of a stack")
-            source, start = x.rows, x.start
-        else:  # a small array
-            source, start = walk.emitter.table(x.reshape(length, row.size), row.size), 0
-        columns = found.setdefault(id(source), (source, [None] * source.width))[1]
-        for column, place in enumerate(np.ndindex(row.shape), start):
-            if columns[column] is None:
-                columns[column] = row[place]
-            row[place] = columns[column]
-    return list(found.values())
+    return [*carry, *walk.stacks(made, [v.type for v in equation.outputs[n : n + len(types)]])]
 
 
 # --- calls and branches ---------------------------------------------------------------------------
 
 
-def _call(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+def _call(walk: Walk, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     return walk.graph(equation.params["graph"], inputs)
 
 
 def _branches(
-    walk: Scalariser,
+    walk: Walk,
     equation: Equation,
     index: Elements,
     write: Callable[[Graph], Sequence[Elements]],
@@ -219,12 +187,12 @@ def _branches(
     return outputs
 
 
-def _switch(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+def _switch(walk: Walk, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     index, *operands = inputs
     return _branches(walk, equation, index, lambda branch: walk.graph(branch, operands))
 
 
-def _switch_record(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+def _switch_record(walk: Walk, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     index, *operands = inputs
     count = len(equation.outputs) - 1
 
@@ -238,30 +206,51 @@ def _switch_record(walk: Scalariser, equation: Equation, inputs: list[Elements])
     return _branches(walk, equation, index, write)
 
 
-def _switch_pullback(
-    walk: Scalariser, equation: Equation, inputs: list[Elements]
-) -> list[Elements]:
+def _switch_pullback(walk: Walk, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     wanted = equation.params["wanted"]
-    trailed, count = equation.params["trailed"], len(wanted)
-    index, given = inputs[0], inputs[count + trailed :]
-    positions = [i for i, want in enumerate(wanted[1:]) if want]
+    (index, *operands), tape, given = parted(inputs, wanted, equation.params["trailed"])
 
     def write(branch: Graph) -> list[Elements]:
+        if tape is None:
+            return pulled_back(walk, branch, wanted[1:], [*operands, *given])
         halves = differentiate(branch, wanted[1:])
         types = halves.backward.input_types
         residuals = [walk.variables(t) for t in types[: len(types) - len(given)]]
-        if residuals and trailed:
-            walk.emitter.pop(inputs[count][()], flattened(residuals))
-        elif residuals:
-            residuals = walk.graph(halves.forward, inputs[1:count])[-len(residuals) :]
+        if residuals:
+            walk.emitter.pop(tape[()], flattened(residuals))
         results = walk.graph(halves.backward, [*residuals, *given])
-        found = dict(zip(halves.reached, results, strict=True))
-        return [
-            found[k] if k in found else walk.zeros(output.type)
-            for k, output in zip(positions, equation.outputs, strict=True)
-        ]
+        return _spread(walk, branch, wanted[1:], halves.reached, results)
 
     return _branches(walk, equation, index, write)
+
+
+def pulled_back(
+    walk: Walk, graph: Graph, wanted: Sequence[bool], inputs: Sequence[Any]
+) -> list[Elements]:
+    """The cotangents of the wanted inputs of a Graph, of its inputs and the outputs' cotangents."""
+    pullback, reached = _pullback(graph, wanted)
+    return _spread(walk, graph, wanted, reached, walk.graph(pullback, inputs))
+
+
+def _pullback(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, Sequence[int]]:
+    def make() -> tuple[Graph, Sequence[int]]:
+        whole, reached = joint(graph, wanted)
+        return whole.replace(outputs=whole.outputs[len(graph.outputs) :]), reached
+
+    found: tuple[Graph, Sequence[int]] = kept(graph, ("pullback", tuple(wanted)), make)
+    return found
+
+
+def _spread(
+    walk: Walk, graph: Graph, wanted: Sequence[bool], reached: Sequence[int], results: list[Any]
+) -> list[Elements]:
+    """Zeros for the wanted inputs that no cotangent reaches."""
+    found = dict(zip(reached, results, strict=True))
+    return [
+        found[i] if i in found else walk.zeros(t)
+        for i, t in enumerate(graph.input_types)
+        if wanted[i]
+    ]
 
 
 # --- the Graphs that they hold --------------------------------------------------------------------
@@ -274,7 +263,7 @@ def _whole(write: Write) -> Write:
 
 RULES: Mapping[Any, Structural] = {
     while_loop: Structural(
-        _whole(_while_loop),
+        _whole(_while),
         lambda q: [(q.params["cond"], None), (q.params["body"], None)],
         loop=True,
     ),
@@ -304,12 +293,17 @@ RULES: Mapping[Any, Structural] = {
     switch_pullback: Structural(
         _whole(_switch_pullback),
         lambda q: [
-            *[(differentiate(b, q.params["wanted"][1:]).backward, 1) for b in q.params["branches"]],
-            *([] if q.params["trailed"] else RULES[switch_record].bodies(q)),
+            (
+                differentiate(b, q.params["wanted"][1:]).backward
+                if q.params["trailed"]
+                else _pullback(b, q.params["wanted"][1:])[0],
+                1,
+            )
+            for b in q.params["branches"]
         ],
         zeros=True,
     ),
 }
 """Of primitives that hold Graphs, how they are written."""
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "Walk", "pulled_back"]

@@ -17,6 +17,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
     Costs,
     Elements,
     Emitter,
+    Stack,
     Unsupported,
     Value,
     flattened,
@@ -159,6 +160,47 @@ class Scalariser:
             self.emitter.unpack(value.rows, [[*before, *row, *after] for row in rows])
         return found
 
+    # --- the rows of loops --------------------------------------------------------------------
+
+    def reads(
+        self, xs: Sequence[Any], rows: Sequence[Elements], length: int
+    ) -> list[tuple[Any, list[Value | None]]]:
+        """The Rows that a loop reads, each with the variables for its columns.
+
+        None stands for a column that no one reads; one that is given twice has one variable.
+        """
+        found: dict[int, tuple[Any, list[Value | None]]] = {}
+        for x, row in zip(xs, rows, strict=True):
+            if not row.size:
+                continue
+            if isinstance(x, Stack):
+                if x.axis:
+                    raise Unsupported("a loop across the rows of a stack")
+                source, start = x.rows, x.start
+            else:  # a small array
+                source, start = self.emitter.table(x.reshape(length, row.size), row.size), 0
+            columns = found.setdefault(id(source), (source, [None] * source.width))[1]
+            for column, place in enumerate(np.ndindex(row.shape), start):
+                if columns[column] is None:
+                    columns[column] = row[place]
+                row[place] = columns[column]
+        return list(found.values())
+
+    def stacks(self, made: Any, types: Sequence[Any]) -> list[Any]:
+        """The arrays of some Types whose rows a loop made one beside the other."""
+        if made is not None:
+            self.cost += made.cost  # of long ones
+        stacks: list[Any] = []
+        column = 0
+        for type_ in types:
+            width = type_.size // max(type_.shape[0], 1)
+            if width:
+                stacks.append(Stack(made, type_, column, width))
+            else:
+                stacks.append(np.empty(type_.shape, object))
+            column += width
+        return stacks
+
     # --- operations ---------------------------------------------------------------------------
 
     def pay(self, cost: float) -> None:
@@ -188,6 +230,12 @@ class Scalariser:
             self.cost += self.costs.operation * self._weight
             result = self.emitter.apply(operation, (result, part), dtype, dtype)
         return result
+
+    def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None:
+        """Adds to variables, which begin with 0.0."""
+        pairs = zip(total.reshape(-1), part.reshape(-1), strict=True)
+        sums = [x if y.zero else self.total((x, y), "add", dtype) for x, y in pairs]
+        self.assign([total], [np.array(sums, object)])
 
     def checked(self, values: Elements, dtype: Any) -> list[Elements]:
         """A result of arithmetic: integers among it are checked, where Python's grow."""

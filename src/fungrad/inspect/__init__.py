@@ -1,1 +1,1 @@
-"""Tools that look into programs: why a gradient is zero or NaN, and what stops do to it."""
+"""Tools that look into programs: cost, profile, pictures, and why a gradient is zero or NaN."""

@@ -1,9 +1,8 @@
 """The cost of a compiled function, counted without running it: operations and bytes.
 
-`cost(graph)` counts the optimised Graph, and what each pass removed, by the rules of flops.py,
-linear_algebra.py and memory.py. Bodies of a `while` count for one trip, since no Graph tells their
-number. Memory follows the compiled program: order of equations, tiles of clusters, last uses, and
-views.
+`cost(graph)` counts the work of the optimised Graph, and the work that each pass removed. The body
+of a `while` counts once, since its number of trips is unknown. Memory follows the compiled
+program: order of equations, tiles of clusters, last uses, and views.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from fungrad.runtime.thread_pool import num_threads
 
 
 class Body(NamedTuple):
-    """A Graph of an equation: run `times` times, `carried` bytes of its outputs held meanwhile."""
+    """A Graph inside an equation that runs `times` times and holds `carried` bytes meanwhile."""
 
     graph: Graph
     times: int
@@ -36,8 +35,8 @@ class Body(NamedTuple):
 class Bodies(NamedTuple):
     """The Graphs of an equation.
 
-    `choice` says that one of them is run, `by_trip` that the number of runs is not known, and is
-    taken as one; `held` are bytes that the equation keeps for its backward pass, for each trip.
+    With `choice` only one of them runs. With `by_trip` the number of trips is unknown and taken
+    as one. `held` counts the bytes of residuals (of one trip).
     """
 
     bodies: list[Body]
@@ -76,7 +75,7 @@ def _is_pullback(equation: Equation) -> bool:
 
 
 def _scan(equation: Equation) -> Bodies:
-    """The steps; of a checkpointed pullback each step forward and backward once, at least."""
+    """The body of the scan; for a pullback its forward and backward halves."""
     params = equation.params
     body, length, counts = params["body"], params["length"], params["counts"]
     carried = nbytes(body.output_types[: counts[1]])
@@ -118,10 +117,9 @@ def _switch(equation: Equation, reverse: bool) -> Bodies:
 
 
 class Peak(NamedTuple):
-    """The bytes that are alive at the moment when they are most, by what they are.
+    """The live bytes, by kind, at the moment when their sum is largest.
 
-    Inputs and constants are alive all the time; a value that will be an output counts as one from
-    where it is made.
+    Inputs and constants are alive all the time; an output from the step that computes it.
     """
 
     inputs: int
@@ -136,16 +134,14 @@ class Peak(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """The bytes that the program's steps read and write; what stays in a block is not counted."""
+    """The bytes that the program's steps read and write; those within a fused block not counted."""
 
     read: int = 0
     written: int = 0
 
 
 def traffic(graph: Graph) -> Traffic:
-    """The bytes that an optimised Graph's program reads and writes, bodies by the times they are
-    run.
-    """
+    """The bytes that an optimised Graph's program reads and writes, in all runs of its bodies."""
     read = made = 0
     for step in cluster_and_schedule(graph):
         inner = None if isinstance(step, FusionCluster) else bodies_of(step)
@@ -168,12 +164,12 @@ def _distinct(atoms: Sequence[Atom]) -> list[Variable]:
 
 
 def peak(graph: Graph) -> Peak:
-    """The most bytes that are alive at once while the program of an optimised Graph runs."""
+    """The peak of live bytes while the program of an optimised Graph runs."""
     return _Life(graph).peak()
 
 
 class _Life:
-    """Which memory each value lies in, and how long it is needed."""
+    """The buffer and the last use of each value."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -219,7 +215,7 @@ class _Life:
 
 
 def _inside(step: Equation | FusionCluster) -> int:
-    """The bytes that a step needs beside its inputs and outputs."""
+    """The bytes that a step needs in addition to its inputs and outputs."""
     if isinstance(step, FusionCluster):
         return _blocks(step)
     inner = bodies_of(step)
@@ -235,7 +231,7 @@ def _most(inner: Bodies) -> int:
 
 
 def _blocks(region: FusionCluster) -> int:
-    """The buffers of a region, for as many threads as share it."""
+    """The bytes of a region's block buffers, over all threads that share it."""
     _, names = written(region)
     shared = num_threads() if names["shared"] else 1
     size: int = names["size"] * min(shared, -(-region.length // names["step"]))
@@ -243,7 +239,7 @@ def _blocks(region: FusionCluster) -> int:
 
 
 class PrimitiveCost(NamedTuple):
-    """The equations of one primitive, those inside of loops and branches too, and their work."""
+    """The equations of one primitive, also those inside loops and branches, and their work."""
 
     primitive: str
     equations: int
@@ -261,7 +257,7 @@ class PassEffect(NamedTuple):
 
 
 class Tally:
-    """Work and equations, added up along a Graph and the Graphs inside."""
+    """The sums of work and equations over a Graph and the Graphs inside it."""
 
     def __init__(self) -> None:
         self.work = NOTHING
@@ -276,7 +272,7 @@ class Tally:
         self.by_primitive[name] = self.by_primitive.get(name, NOTHING).plus(work)
 
     def take(self, other: Tally, times: int) -> None:
-        """Counts a body that is run so many times."""
+        """Counts a body that runs `times` times."""
         self.work = self.work.plus(other.work, times)
         for name, work in other.by_primitive.items():
             self.by_primitive[name] = self.by_primitive.get(name, NOTHING).plus(work, times)
@@ -286,9 +282,9 @@ class Tally:
 
 
 def tally(graph: Graph, inner: Callable[[Graph], Graph]) -> Tally:
-    """The work of a Graph; `inner` says what is run in the place of a Graph inside of an equation.
+    """The work of a Graph; `inner` maps a Graph inside an equation to the one that runs.
 
-    Of a branch the one with the most work counts; of all of them the equations do.
+    Of several branches only the one with the most work counts, but the equations of all do.
     """
     result = Tally()
     for equation in graph.equations:
@@ -312,20 +308,21 @@ def tally(graph: Graph, inner: Callable[[Graph], Graph]) -> Tally:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a Graph: the result of `lowered.cost()`. Printed, tables.
+    """The cost of a Graph: the result of `lowered.cost()`. It prints as tables.
 
     Attributes:
       name: of the function.
-      flops: sums, products, comparisons and their like, of numbers of any dtype.
+      flops: sums, products, comparisons and similar operations, of numbers of any dtype.
       transcendentals: evaluations of other functions of numbers.
-      bytes_read, bytes_written: by the steps of the program; what stays in cache is not counted.
-      equations: of the Graph that is run, with those of the Graphs inside, each once.
-      peak: the bytes alive at once, by what they are.
+      bytes_read, bytes_written: by the steps of the program; values that stay in cache are not
+        counted.
+      equations: of the Graph that runs, with those of the Graphs inside, each once.
+      peak: the largest sum of live bytes, by kind.
       by_primitive: the same work by primitive, the largest first.
-      passes: what each pass of the optimiser removed.
-      unknown: primitives that no rule knows, with the number of their equations: their work is
-        not in the figures.
-      by_trip: loops whose number of trips is not known, which count as one trip.
+      passes: the work that each pass of the optimiser removed.
+      unknown: primitives without a cost rule, and the number of their equations: their work is
+        missing from the figures.
+      by_trip: loops with an unknown number of trips, counted as one trip.
     """
 
     name: str
@@ -341,7 +338,7 @@ class Cost:
     by_trip: dict[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The cost as plain data."""
         return {
             "name": self.name,
             "flops": self.flops,
@@ -391,13 +388,13 @@ class Cost:
 
 
 def cost(graph: Graph) -> Cost:
-    """The cost of a Graph that is compiled and run once.
+    """The cost of one run of a compiled Graph.
 
     Args:
-      graph: as it was traced; it is optimised here.
+      graph: the Graph as traced; it is optimised here.
 
     Returns:
-      A `Cost`. A scan counts its steps; a `while`, whose steps no Graph tells, counts for one.
+      A `Cost`. A scan counts all its steps; a `while` counts one.
 
     >>> import numpy as np, fungrad as fg
     >>> found = fg.jit(lambda a, b: np.exp(a @ b)).lower(np.ones((2, 3)), np.ones((3, 4))).cost()
@@ -427,7 +424,7 @@ def cost(graph: Graph) -> Cost:
 
 
 def _passes(graph: Graph, final: Tally) -> tuple[PassEffect, ...]:
-    """The savings of each pass, and last those of the compilation of bodies."""
+    """The savings of each pass, and last those within the bodies."""
     effects = []
     before = tally(graph, _as_it_is)
     for apply in PASSES:

@@ -1,12 +1,8 @@
-"""fg.profile, which says where the time of a function goes: by line, scope and primitive.
+"""fg.profile: the time of a function by line, scope and primitive.
 
-Runs the Graph that jit would run, equation by equation (timed_interpreter.py), several times,
-beside the compiled whole.
-
-Runs a Graph equation by equation, and takes the time of each.
-
-The Graphs inside of loops and branches are replaced by copies that know this runner as their
-program, so that their equations are timed wherever they are run.
+Runs the Graph that jit would run several times, compiled, and equation by equation with the time of
+each. The Graphs inside loops and branches are replaced by copies whose program is this interpreter,
+so that their equations are timed wherever they run.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ class Watch:
     Attributes:
       equations: each with its depth: 0 in the Graph itself, 1 in the body of a loop in it.
       spent: nanoseconds of each equation in the last run, by its id, without the Graphs inside.
-      counts: how often each was run.
+      counts: the number of runs of each.
     """
 
     def __init__(self, graph: Graph, clock: Clock = time.perf_counter_ns) -> None:
@@ -53,14 +49,14 @@ class Watch:
         self._graph = self._opened(graph, 0)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
-        """The outputs of the Graph, with its times taken anew."""
+        """Runs the Graph, measures its times anew, and returns its outputs."""
         self.spent.clear()
         self.counts.clear()
         self._inside = 0
         return self._evaluated(self._graph, args)
 
     def _opened(self, graph: Graph, depth: int) -> Graph:
-        """The Graph with copies in place of those inside."""
+        """The Graph with timed copies of the Graphs inside."""
         equations = []
         for equation in graph.equations:
             place = len(self.equations)
@@ -82,7 +78,7 @@ class Watch:
         return value
 
     def _copy(self, graph: Graph, depth: int) -> Graph:
-        """A Graph that is equal, and whose program, and that of its derivatives, is timed."""
+        """An equal Graph whose program, and that of its derivatives, is timed."""
         if id(graph) in self._copies:
             return self._copies[id(graph)][1]
         copy = graph.replace()
@@ -139,16 +135,16 @@ def _same(a: Any, b: Any) -> bool:
 
 FEWEST, MOST = 3, 100
 BUDGET = 0.5
-"""Seconds that the repetitions may take where their number was not asked for."""
+"""The seconds for the repetitions where their number is not given."""
 SHOWN = 12
-"""Rows of each table that are printed."""
+"""The number of printed rows of each table."""
 
 
 class EquationTime(NamedTuple):
-    """One equation: its median time in a run, the Graphs inside not counted, and how often it ran.
+    """One equation: its median time in a run, without the Graphs inside, and its number of runs.
 
-    `depth` is 0 in the function itself, 1 in the body of a loop in it; `backward` as that of
-    `Equation`.
+    `depth` is 0 in the function itself, 1 in the body of a loop in it; `backward` is
+    `Equation.backward`.
     """
 
     primitive: str
@@ -172,13 +168,13 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time goes: what `fg.profile(f)(*args)` gives. Printed, tables.
+    """The times of a function: the result of `fg.profile(f)(*args)`. It prints as tables.
 
     Attributes:
       name: of the function.
       equations: the time of each, in the order of the program.
       compiled: the median time of the compiled whole, in seconds.
-      repetitions: how many runs the medians are of.
+      repetitions: the number of runs of which medians are taken.
     """
 
     name: str
@@ -188,7 +184,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """The time of all equations, one by one."""
+        """The sum of the times of all equations."""
         return sum(equation.seconds for equation in self.equations)
 
     @property
@@ -208,8 +204,8 @@ class Profile:
 
     @property
     def by_pass(self) -> list[Share]:
-        """The part that the function computes ("forward"), or that its gradient adds ("backward";
-        of order 2 and more for gradients of gradients), the longest first.
+        """By pass, the longest first: "forward" for the function, "backward" for its gradient,
+        "backward, order 2" for a gradient of a gradient.
         """
         return self._shares(lambda e: _pass_name(e.backward))
 
@@ -225,7 +221,7 @@ class Profile:
         return sorted(found, key=lambda share: -share.seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The profile as plain data."""
         return {
             "name": self.name,
             "seconds": self.seconds,
@@ -242,7 +238,7 @@ class Profile:
         }
 
     def tables(self) -> list[Table]:
-        """The printed table."""
+        """The printed tables."""
         right = frozenset((1, 2, 3))
         whole = [
             ["equation by equation", seconds(self.seconds)],
@@ -302,24 +298,23 @@ def _lines(shares: list[Share], found: Profile) -> list[list[str]]:
 def profile(
     f: Callable[..., Any], *, repetitions: int | None = None, optimise: bool = True
 ) -> Callable[..., Profile]:
-    """A function that says where the time of f goes, by your lines, scopes and primitives.
+    """A function that measures the time of f by your lines, scopes and primitives.
 
     Args:
-      f: a function, jitted or not, or what a transform made of one: `fg.grad(f)` shows how the
-        time is shared between forward and backward.
-      repetitions: how many runs to take the medians of; None for as many as half a second allows.
-      optimise: False to run the equations as they were traced (calls opened), and not those that
-        are left when they were simplified.
+      f: a function, jitted or transformed or not: `fg.grad(f)` shows the forward and backward time.
+      repetitions: the number of runs to take medians of; None for as many as half a second allows.
+      optimise: False to run the equations as traced (with calls inlined) instead of the optimised
+        ones.
 
     Returns:
-      A function with f's arguments that returns a `Profile`. The equations are run one by one,
-      those of loops as often as the loops run them; a time includes about 0.1 microseconds of
-      taking it. The time of the compiled whole stands beside their sum: it is less where equations
-      over large arrays are done block by block, or loops on numbers.
+      A function with f's arguments that returns a `Profile`. The equations run one by one, those
+      of loops once a trip; a time includes about 0.1 microseconds of measuring. The profile also
+      holds the time of the compiled function, which is less where equations over large arrays are
+      fused.
 
     Raises:
-      ArgumentError: inside of another transform, and where f cannot be jitted: arguments that are
-        no arrays are named to `fg.jit(f, static_argnames=)`.
+      ArgumentError: inside another transform, and where f cannot be jitted: name arguments that
+        are not arrays by `fg.jit(f, static_argnames=)`.
 
     >>> import numpy as np, fungrad as fg
     >>> found = fg.profile(fg.grad(lambda x: np.sum(np.sin(x) ** 2)), repetitions=3)(np.ones(5))
@@ -333,13 +328,13 @@ def profile(
     def run_profiled(*args: Any, **kwargs: Any) -> Profile:
         if current() is not EVAL:
             raise ArgumentError(
-                "fg.profile runs f on arrays, which are not there inside of another transform: "
+                "fg.profile needs arrays, and inside of another transform there are only tracers: "
                 "call it outside, as fg.profile(fg.vmap(f))(xs)."
             )
         graph = jitted.lower(*args, **kwargs).graph
         leaves, _ = flat_leaves(jitted._parted(args, kwargs)[1])
         start = time.perf_counter()
-        run(graph, leaves)  # what is made when it is first run; and warm caches
+        run(graph, leaves)  # compiles, and warms caches
         opened = optimised(graph) if optimise else pruned(inline(graph))
         watch = Watch(opened)
         watch.run(leaves)

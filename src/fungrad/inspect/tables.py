@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Table(NamedTuple):
-    """A table under a title; the columns at the places in `right` are set flush right."""
+    """A table under a title; the columns with numbers in `right` are set flush right."""
 
     title: str
     header: Sequence[str]
@@ -40,7 +40,7 @@ def aligned(
 
 
 def plain(title: str, tables: Sequence[Table]) -> str:
-    """Tables as one text, under a title of all."""
+    """Tables as one text, under a common title."""
     lines = [title]
     for table in tables:
         lines.append(table.title)
@@ -49,7 +49,7 @@ def plain(title: str, tables: Sequence[Table]) -> str:
 
 
 def drawn(title: str, tables: Sequence[Table]) -> Any:
-    """The same, drawn by rich, which has to be installed."""
+    """Tables drawn by rich, which has to be installed."""
     from rich.console import Group
     from rich.text import Text
 
@@ -62,7 +62,7 @@ def drawn(title: str, tables: Sequence[Table]) -> Any:
 def rich_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()
 ) -> Any:
-    """A table of rich's, which has to be installed."""
+    """A table of rich, which has to be installed."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -75,7 +75,7 @@ def rich_table(
 
 
 def number(value: float) -> str:
-    """A whole number with its thousands apart; another one at four digits.
+    """The text of a number: integers with commas, others with four digits.
 
     >>> number(1234567), number(0.25)
     ('1,234,567', '0.25')

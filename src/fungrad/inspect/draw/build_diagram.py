@@ -1,4 +1,4 @@
-"""Makes a diagram of a Graph: which box each equation stands in, and what is said of it."""
+"""Makes a diagram of a Graph: assigns each equation to a box and describes it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ FAMILIES = {
     ),
     "stop": ("stop_gradient",),
 }
-"""The kinds of primitives that have a colour, by what the names of their modules begin with."""
+"""The kinds of primitives that have a colour, with the parts of module names that tell them."""
 PORTS = 12
-"""How many values enter or leave a group one by one; more are drawn by where they come from."""
+"""The most values drawn one by one where they enter or leave a group; more are drawn by origin."""
 
 READERS = 4
-"""How many readers an input of a level has, where it is drawn again beside them."""
+"""An input of a level with so many readers is drawn again beside them."""
 
 
 def diagram(
@@ -66,12 +66,12 @@ def family(equation: Equation) -> str:
 
 
 class _Values:
-    """The names of a Graph's variables, and how often each is read."""
+    """The names and read counts of a Graph's variables."""
 
     def __init__(self, graph: Graph) -> None:
         self.names = Names()
         self.backward: dict[int, int] = {}
-        """The backward walks behind each variable, where they are known."""
+        """The backward order of each variable, where known."""
         for variable in (*(v for v, _ in graph.constants), *graph.inputs):
             self.names.of(variable)
         for equation in graph.equations:
@@ -100,7 +100,7 @@ class _Builder:
     ) -> int:
         """The number of the body of a Graph; equal for the same Graph without names.
 
-        `loop` says how many inputs are the same in all steps, and how many are carried.
+        `loop` holds the number of inputs that are the same in all steps, and of carried ones.
         """
         if id(graph) in self._of_graph:
             return self._of_graph[id(graph)]
@@ -137,7 +137,7 @@ class _Builder:
     ) -> tuple[Node, list[Variable]]:
         """The node of a group, and the variables that it reads.
 
-        `outside` says which node of the level outside makes a variable.
+        `outside` maps the id of a variable to the node of the outer level that makes it.
         """
         equations = list(fold.equations())
         made = {id(v): v for equation in equations for v in equation.outputs}
@@ -167,7 +167,7 @@ class _Builder:
 
 
 class _Level:
-    """One body, while it is made."""
+    """One body under construction."""
 
     def __init__(self, builder: _Builder, values: _Values) -> None:
         self.builder = builder
@@ -183,28 +183,26 @@ class _Level:
         return len(self.body.nodes) - 1
 
     def port(self, kind: str, variable: Variable, title: str) -> None:
-        """A value that comes from outside."""
+        """Adds a value that comes from outside."""
         node = Node(kind, title, "", str(variable.type), nbytes(variable.type), family="port")
         node.text = self.values.names.binder(variable)
         node.backward = self.values.backward.get(id(variable), -1)
         self._made[id(variable)] = self._node(node)
 
     def enter(self, variables: list[Variable], outside: dict[int, int]) -> None:
-        """The inputs of a group: each value, or where there are many, all of one origin
-        together.
-        """
+        """Adds the inputs of a group: one by one, or if many, one node for each origin."""
         for run in _together(variables, lambda v: outside.get(id(v))):
             self.ports("enter", run, self._named(run))
 
     def ports(self, kind: str, run: Sequence[Variable], title: str) -> None:
-        """Values that come from outside, as one node."""
+        """Adds values that come from outside, as one node."""
         self.port(kind, run[0], title)
         for variable in run[1:]:
             self._made[id(variable)] = self._made[id(run[0])]
         self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
 
     def hand_out(self, variables: list[Variable]) -> None:
-        """The outputs of a group, likewise."""
+        """Adds the outputs of a group, likewise."""
         for run in _together(variables, lambda v: self._made.get(id(v))):
             self.leave("leave", run[:1], self._named(run))
             self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
@@ -215,7 +213,7 @@ class _Level:
         return f"{len(variables)} values"
 
     def leave(self, kind: str, atoms: Sequence[Atom], title: str) -> None:
-        """Values that are handed out, as one node."""
+        """Adds outputs, as one node."""
         atom = atoms[0]
         node = Node(kind, title, "", str(atom.type), nbytes(atom.type), family="port")
         node.text = f"{title} = {self.values.names.of(atom)}"
@@ -234,9 +232,9 @@ class _Level:
         self.body.edges.append(Edge(source, target, value, str(type_), nbytes(type_), cut, name))
 
     def add(self, items: Sequence[Any]) -> None:
-        """The equations and groups of this level.
+        """Adds the equations and groups of this level.
 
-        They come pass by pass, so that one may read what only a later one makes.
+        They come pass by pass, so an equation may read a value that a later item computes.
         """
         for number, item in enumerate(items, len(self.body.nodes)):
             equations = item.equations() if isinstance(item, Fold) else (item,)
@@ -267,7 +265,7 @@ class _Level:
             self._edge(atom, number, *_cut(equation, position))
 
     def _inner(self, graphs: dict[str, Graph], equation: Equation) -> int:
-        """The body of an equation with Graphs: of the only one, or of one group for each."""
+        """The body of an equation with inner Graphs: the only one's, or a group for each."""
         lane, counts = equation.backward, equation.params.get("counts")
         if len(graphs) == 1:
             (graph,) = graphs.values()
@@ -275,7 +273,7 @@ class _Level:
         level = _Level(self.builder, self.values)
         for key, graph in graphs.items():
             loop = None
-            if counts is not None:  # of a while loop: what its condition and its body know
+            if counts is not None:  # the constants of a while loop's condition and body
                 same = counts[key == "body"]
                 loop = same, len(graph.inputs) - same
             number = self.builder.whole(graph, loop=loop)
@@ -331,7 +329,7 @@ class _Level:
                 edge.source = again.get(edge.target, index)
 
     def settle(self) -> None:
-        """Puts inputs and outputs into the lane of what reads and makes them."""
+        """Puts inputs into the lane of their readers and outputs into that of their makers."""
         self._repeat_ports()
         nodes = self.body.nodes
         for index, node in enumerate(nodes):
@@ -366,7 +364,7 @@ def _together(variables: Sequence[Any], key: Callable[[Any], Hashable]) -> list[
 
 
 def _cut(equation: Equation, position: int) -> tuple[str, str]:
-    """How an equation cuts the derivative of an input: ("stop", its name), ("zero", ""), or not."""
+    """The cut of an input's derivative: ("stop", its name), ("zero", ""), or ("", "") for none."""
     cuts: Any = equation.primitive.cuts
     if _is_stop(equation):
         return "stop", _stop_text(equation)

@@ -1,9 +1,7 @@
 """The diagram of every picture: nodes and edges, in bodies that nest.
 
-Which equations of a Graph are drawn together: by scope, function, line, and number.
-
-A group is a run of neighbours, so that no two groups need each other. Forward and backward
-equations never share one.
+Equations are grouped by scope, function, line, and number. A group is a run of neighbours, so that
+groups never depend on each other in a cycle. Forward and backward equations never share a group.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any, NamedTuple
 from fungrad.ir.graph import Equation, Source
 
 READABLE, MOST = 60, 20_000
-"""How many nodes a picture shows at once unasked, and at most."""
+"""The number of nodes that a picture shows at once by default, and at most."""
 
 
 @dataclass(slots=True)
@@ -24,7 +22,7 @@ class Node:
     """A box: an input, a constant, an output, an equation, or a group of equations.
 
     `body` is the number of the body that unfolds from it. `lane` is the pass that it is drawn in,
-    `backward` the one that made its value; both count backward walks, as `Equation.backward` does.
+    `backward` the pass that made its value; both count backward walks, as `Equation.backward`.
     `stops` counts the stops inside, or is 1 for a stop itself.
     """
 
@@ -47,7 +45,7 @@ class Node:
 
     @property
     def summary(self) -> str:
-        """How much is inside."""
+        """The number of equations and stops inside."""
         stops = f", {self.stops} ✂" if self.stops else ""
         return f"{self.size} equation{'s' * (self.size != 1)}{stops}"
 
@@ -59,7 +57,7 @@ class Node:
 
     @property
     def spoken(self) -> str:
-        """All that is known of the node, one fact a line."""
+        """The description of the node, one fact a line."""
         inside = "" if self.body is None else self.summary
         size = f"{self.bytes} bytes" if self.bytes else ""
         facts = [self.text or self.title, size, inside, self.scope, self.place, self.code]
@@ -68,9 +66,7 @@ class Node:
 
 @dataclass(slots=True)
 class Edge:
-    """A value that goes from a node to another; `cut` is "stop" or "zero" where no derivative
-    passes.
-    """
+    """A value passed from node to node; `cut` is "stop" or "zero" if no derivative passes."""
 
     source: int
     target: int
@@ -98,7 +94,7 @@ class Diagram:
 
     @property
     def equations(self) -> int:
-        """How many equations the outermost Graph holds, inner Graphs aside."""
+        """The number of equations of the outermost Graph, without inner Graphs."""
         return sum(
             node.size if node.folded else 1
             for node in self.bodies[0].nodes
@@ -109,7 +105,7 @@ class Diagram:
 def opened(found: Diagram, unfold: bool | None = None) -> set[str]:
     """The paths of the nodes to unfold: all, none, or (None) as many as stay readable.
 
-    A path is the numbers of the nodes that lead to one, as `/3/0`.
+    A path consists of the numbers of the nodes from the outermost inwards, as `/3/0`.
     """
     result: set[str] = set()
     if unfold is False:
@@ -130,7 +126,7 @@ def opened(found: Diagram, unfold: bool | None = None) -> set[str]:
 
 
 LIMIT = 40
-"""How many things one level shows; where there are more, they are grouped further."""
+"""The most items of one level; more are grouped further."""
 
 
 class Fold(NamedTuple):
@@ -151,7 +147,7 @@ class Fold(NamedTuple):
 
 
 def folded(equations: Sequence[Equation]) -> list[Any]:
-    """The equations of a Graph as a list of Equations and Folds, of at most a few dozen things."""
+    """The equations of a Graph as a list of at most a few dozen Equations and Folds."""
     items = []
     for backward in sorted({equation.backward for equation in equations}):
         lane = [equation for equation in equations if equation.backward == backward]
@@ -180,7 +176,7 @@ def _by_scope(equations: list[Equation], depth: int, backward: int) -> list[Any]
 
 
 def _by_function(equations: list[Equation], backward: int) -> list[Any]:
-    """Groups by the user's function, then by pass through its lines; none where there are few."""
+    """Groups many equations by the user's function, then by pass through its lines."""
     if len(equations) <= LIMIT:
         return list(equations)
     runs = _runs(equations, lambda e: e.source and (e.source.file, e.source.function))
@@ -222,7 +218,7 @@ def _fold_lines(run: list[Equation], backward: int) -> Any:
 
 
 def _bundled(items: list[Any], backward: int) -> list[Any]:
-    """Neighbours put together, evenly, until there are few enough."""
+    """The items in parts of equal length, nested until each level has few enough."""
     if len(items) <= LIMIT:
         return list(items)
     count = -(-len(items) // LIMIT)

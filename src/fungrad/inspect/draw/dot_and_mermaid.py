@@ -9,9 +9,9 @@ from fungrad.inspect.draw.diagram import Diagram, Edge, Node, opened
 from fungrad.inspect.draw.svg import palettes
 
 End = tuple[Node, str, str]
-"""An end of an edge: its node, the path of the node that stands for it, and the box that it is."""
+"""An end of an edge: its node, the path of the node drawn for it, and its unfolded box or ""."""
 KINDS = {"pointwise", "algebra", "reduce", "move", "control", "stop", "forward"}
-"""The classes of nodes that Mermaid gets a colour for."""
+"""The classes of nodes that have a colour in Mermaid."""
 SHAPES = {"input": "ellipse", "output": "ellipse", "enter": "circle", "leave": "circle"}
 
 
@@ -44,7 +44,7 @@ def to_mermaid(found: Diagram, unfold: bool | None = None) -> str:
 
 
 class _Text:
-    """The common part of both: the walk, and where an edge of an unfolded box ends."""
+    """The common part of both: the walk, and the ends of the edges of unfolded boxes."""
 
     def __init__(self, found: Diagram, unfolded: set[str]) -> None:
         self.found = found
@@ -68,7 +68,7 @@ class _Text:
             done.add((tail, head, edge.cut))
 
     def end(self, node: Node, path: str, kind: str, value: str) -> tuple[str, str]:
-        """The node that stands for an end of an edge, and the box where it stands for all of it."""
+        """The paths of the node at an end of an edge, and of the box that it represents, or ""."""
         if path not in self.unfolded or node.body is None:
             return path, ""
         nodes = self.found.bodies[node.body].nodes
@@ -140,9 +140,7 @@ class _Dot(_Text):
             style |= {"color": light["stop"], "style": "dashed" if edge.cut == "stop" else "dotted"}
         if edge.cut == "stop":
             style |= {"label": f"✂ {edge.name}".strip(), "fontcolor": light["stop"]}
-        if (
-            source.lane % 2 and target.lane % 2
-        ):  # drawn upwards, beside what it is the derivative of
+        if source.lane % 2 and target.lane % 2:  # drawn upwards, beside its forward equation
             style["dir"] = "back"
             tail, head = head, tail
         for key, (_, _, box) in (("ltail", tail), ("lhead", head)):
@@ -188,7 +186,7 @@ class _Mermaid(_Text):
 
 
 def _entities(text: str) -> str:
-    """Text in quotes, with Mermaid's own entities for what it would read as its grammar."""
+    """Text in quotes, with Mermaid's entities for characters of its grammar."""
     for letter, name in (("#", "35"), ("&", "amp"), ('"', "quot"), ("<", "lt"), (">", "gt")):
         text = text.replace(letter, f"\0{name};")
     return '"' + "<br>".join(text.replace("\0", "#").replace("`", "#96;").splitlines()) + '"'

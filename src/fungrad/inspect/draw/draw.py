@@ -1,4 +1,4 @@
-"""Pictures of Graphs: `draw`, and what a Graph shows in a notebook."""
+"""Pictures of Graphs: `draw`, and the form of a Graph in a notebook."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fungrad.transforms.vmap_and_staging import make_jaxpr
 
 
 class Picture:
-    """A drawn Graph: shown by itself in a notebook, and written to a file by `save`.
+    """A drawn Graph: a notebook shows it, and `save` writes it to a file.
 
     Args:
-      graph: what is drawn; it stays at hand as the attribute `graph`.
-      inputs: names of the inputs; letters, as in the printed Graph, where there are none.
+      graph: the Graph to draw, kept as the attribute `graph`.
+      inputs: names of the inputs; by default letters, as in the printed Graph.
       outputs: names of the outputs.
-      title: the heading; the name of the Graph where it is empty.
+      title: the heading; by default the name of the Graph.
       unfold: True to unfold all boxes, False for none, None for as many as stay readable.
     """
 
@@ -73,7 +73,7 @@ class Picture:
         write = FORMS.get(target.suffix.lower())
         if write is None:
             raise ArgumentError(
-                f"{target.name!r} does not say which picture is wanted: end it in one of "
+                f"{target.name!r} does not name the form of the picture: end it in one of "
                 f"{', '.join(FORMS)} (or .fungrad, to save the Graph itself)."
             )
         target.write_text(write(self), encoding="utf-8")
@@ -92,7 +92,7 @@ class Picture:
 
 
 def save(graph: Graph, path: str | PathLike[str]) -> None:
-    """Writes a picture of a Graph; the ending of the path says which (see `Picture.save`)."""
+    """Writes a picture of a Graph in the form of the path's ending (see `Picture.save`)."""
     Picture(graph).save(path)
 
 
@@ -106,14 +106,14 @@ FORMS: dict[str, Callable[[Picture], str]] = {
 
 
 def draw(f: Callable[..., Any], *, unfold: bool | None = None) -> Callable[..., Picture]:
-    """A function that draws f at arguments of the given types: forward, and backward beside it.
+    """A function that draws the Graph of f at given arguments.
 
     Args:
-      f: a function, or what a transform made of one: `fg.grad(f)` shows both passes.
+      f: a function, transformed or not: `fg.grad(f)` shows the forward and the backward pass.
       unfold: True to unfold all boxes, False for none, None for as many as stay readable.
 
     Returns:
-      A function with f's arguments, of which only the types matter, that returns a `Picture`.
+      A function that takes f's arguments, uses only their types, and returns a `Picture`.
 
     >>> import numpy as np, fungrad as fg
     >>> fg.draw(fg.grad(lambda w: np.sum(np.sin(w))))(np.zeros(3))

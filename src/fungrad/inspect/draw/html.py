@@ -48,7 +48,7 @@ def page(found: Diagram, unfold: bool | None = None) -> str:
 
 
 def framed(found: Diagram, unfold: bool | None = None) -> str:
-    """The page in a frame of its own, for a notebook: no script meets that of another picture."""
+    """The page in its own frame, for a notebook: scripts of several pictures stay apart."""
     inside = html.escape(page(found, unfold), quote=True)
     return (
         f'<iframe srcdoc="{inside}" title="{html.escape(found.title, quote=True)}" '

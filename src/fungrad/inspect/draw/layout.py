@@ -1,6 +1,4 @@
-"""Where boxes and lines of one level go: Graphviz's `dot` where it is installed, otherwise
-grandalf.
-"""
+"""The layout of the boxes and lines of one level, by Graphviz's `dot` or by grandalf."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ class Placed(NamedTuple):
 
 
 def place(sizes: Sequence[Size], lines: Sequence[tuple[int, int]], lanes: Sequence[int]) -> Placed:
-    """A layered layout, downwards along the lines; boxes of one lane stay side by side.
+    """A layered layout, downwards along the lines; boxes of one lane stay together.
 
     Raises:
       MissingExtraError: where neither Graphviz nor grandalf is installed.
@@ -90,7 +88,7 @@ def _pixels(x: str, y: str, height: float) -> Point:
 
 
 class _View:
-    """A box as grandalf sees it: its size, and where to write its centre."""
+    """A box for grandalf, which reads its size and writes its centre."""
 
     def __init__(self, size: Size) -> None:
         self.w, self.h = size
@@ -98,7 +96,7 @@ class _View:
 
 
 class _Route:
-    """A line as grandalf sees it: where to write the points it leads through."""
+    """A line for grandalf, which writes the points on its way."""
 
     def __init__(self) -> None:
         self.points: list[Point] = []
@@ -111,7 +109,7 @@ def _by_grandalf(
     graphs: Any, layouts: Any, sizes: Sequence[Size], lines: Sequence[tuple[int, int]],
     lanes: Sequence[int],
 ) -> Placed:  # fmt: skip
-    """Each lane by itself, and in it each connected part, side by side."""
+    """The lanes side by side, and in each its connected parts side by side."""
     vertices = [graphs.Vertex(i) for i in range(len(sizes))]
     for vertex, size in zip(vertices, sizes, strict=True):
         vertex.view = _View(size)
@@ -141,7 +139,7 @@ def _part(
     layouts: Any, part: Any, edges: dict[tuple[int, int], Any],
     inside: dict[tuple[int, int], list[Point]], left: float,
 ) -> tuple[float, float]:  # fmt: skip
-    """Lays out a connected part from `left` on; where it ends, to the right and below."""
+    """Lays out a connected part from `left` on; returns its right and lower end."""
     for edge in edges.values():
         edge.view = _Route()
     layout = layouts.SugiyamaLayout(part)

@@ -1,7 +1,6 @@
-"""A diagram as an SVG file that any program shows: light, and dark where the viewer is.
+"""A diagram as a plain SVG file, light or dark as the viewer.
 
-Colours are the light ones of page/picture.css, written out; one style sheet maps each to its dark
-one.
+The file uses the light colours of page/picture.css; one style sheet maps each to its dark colour.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ HEADER, PAD, ROW = 30.0, 14.0, 16.0
 FACE = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, Menlo, 'DejaVu Sans Mono', monospace"
 WIDE = {"title": 8.3, "detail": 6.6, "type": 6.7}
-"""The width of a letter in each kind of text, in pixels: no font is asked."""
+"""The assumed width of a letter in each kind of text, in pixels."""
 
 
 @functools.cache
@@ -33,7 +32,7 @@ def palettes() -> tuple[dict[str, str], dict[str, str]]:
 
 
 class _Level(NamedTuple):
-    """A body, laid out, with the levels inside of it."""
+    """A body with its layout and the levels inside it."""
 
     body: Body
     edges: list[Edge]
@@ -71,7 +70,7 @@ def _odd(node: Node) -> bool:
 
 
 def merged(edges: Sequence[Edge]) -> list[Edge]:
-    """One edge for each pair of nodes; it is cut where all of them are."""
+    """One edge for each pair of nodes; it is cut if all edges between them are."""
     pairs: dict[tuple[int, int], Edge] = {}
     for edge in edges:
         known = pairs.get((edge.source, edge.target))

@@ -1,9 +1,8 @@
-"""ablate_stops: a function without some of its stop_gradients; cuts inside of Graphs; savings.
+"""ablate_stops: a function without some of its stop_gradients; cuts inside Graphs; savings.
 
-A trace above those of the transforms passes stopped values on; stops inside of Graphs (of jitted
-functions and loops) are taken out. Cuts in the Graphs of equations that are not unfolded are found
-by types alone. Savings count the equations, and the bytes of their results, that reverse mode
-leaves out: those between a differentiated input and an output without the stops of a name.
+A trace above those of the transforms passes stopped values on, and removes stops inside Graphs (of
+jitted functions and loops). The savings of a stop are the equations, and the bytes of their
+results, that reverse mode skips because of it.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from fungrad.tracing.trace import Trace, Tracer, current
 from fungrad.tracing.transformed_function import TransformedFunction
 
 Names = frozenset[str] | None
-"""The stops that are meant; None for all, named or not."""
+"""The names of stops; None for all stops, named or not."""
 
 
 def is_stop(primitive: Any) -> bool:
-    """Whether a primitive is stop_gradient, of whatever order."""
+    """Whether a primitive is stop_gradient, of any order."""
     return primitive is stop or primitive is stop_order
 
 
@@ -39,7 +38,7 @@ def stops_in(graph: Graph) -> Iterator[Equation]:
 
 
 def without_stops(graph: Graph, names: Names) -> Graph:
-    """The Graph with the value that is stopped in the place of each stop that is meant."""
+    """The Graph with the stops of these names replaced by their operands."""
     if not any(names is None or e.params["name"] in names for e in stops_in(graph)):
         return graph
     result: Graph = kept(graph, ("without_stops", names), lambda: _without(graph, names))
@@ -77,7 +76,7 @@ def _inside(value: Any, names: Names) -> Any:
 
 
 class AblateTrace(Trace):
-    """Lets all pass to the trace below but the stops, whose values it hands on."""
+    """Passes all to the trace below except the stops, which it replaces by their operands."""
 
     __slots__ = ("met", "names")
 
@@ -113,8 +112,8 @@ def ablate_stops(
       names: the names of the stops to remove; by default all, with or without a name.
 
     Returns:
-      A function with f's arguments, the same values, and the derivatives that there were without
-      these stops. (A gradient that f itself takes is taken with them.)
+      A function with f's arguments and values, and the derivatives of f without these stops.
+      (Gradients that f itself takes keep them.)
 
     Raises:
       ArgumentError: when it is differentiated or staged, and f has no stop of one of the names.
@@ -135,7 +134,7 @@ def ablate_stops(
         if traced and missing:
             known = ", ".join(sorted(repr(name) for name in trace.met)) or "none"
             raise ArgumentError(
-                f"{describe(f)} has no stop named {missing[0]!r} on the way of these arguments; "
+                f"{describe(f)} reaches no stop named {missing[0]!r} with these arguments; "
                 f"its stops are: {known}."
             )
         return result
@@ -144,7 +143,7 @@ def ablate_stops(
 
 
 def inner_cuts(equation: Equation, position: int) -> list[Equation]:
-    """The equations inside of a structural equation that cut off its argument at a position."""
+    """The equations inside a structural equation that cut off its argument at a position."""
     found: dict[int, Equation] = {}
     for graph, start, carried in _graphs(equation, position):
         flags = [i == start for i in range(len(graph.inputs))]
@@ -159,7 +158,9 @@ def inner_cuts(equation: Equation, position: int) -> list[Equation]:
 
 
 def _graphs(equation: Equation, position: int) -> Iterator[tuple[Graph, int, dict[int, int]]]:
-    """Each Graph that the argument goes into: as which input, and which inputs carry an output."""
+    """Each Graph that reads the argument, with the argument's input number and the map from
+    carried inputs to outputs.
+    """
     params: dict[str, Any] = equation.params
     if "branches" in params:
         yield from ((branch, position - 1, {}) for branch in params["branches"] if position)
@@ -175,7 +176,9 @@ def _graphs(equation: Equation, position: int) -> Iterator[tuple[Graph, int, dic
 
 
 def _followed(graph: Graph, flags: list[bool]) -> tuple[list[Equation], list[bool]]:
-    """The cuts that are met from some inputs, and which outputs depend on them differentiably."""
+    """The cuts reached from some inputs, and flags of the outputs that depend on them
+    differentiably.
+    """
     live = {id(v) for v, f in zip(graph.inputs, flags, strict=True) if f and v.type.inexact}
     cuts: list[Equation] = []
     for equation in graph.equations:
@@ -195,7 +198,7 @@ def _followed(graph: Graph, flags: list[bool]) -> tuple[list[Equation], list[boo
 
 
 class Stop(NamedTuple):
-    """One stop of a function, and what it saves."""
+    """One stop of a function, and the equations and bytes that it saves."""
 
     name: str | None
     source: Source | None
@@ -204,7 +207,7 @@ class Stop(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """Which outputs of a Graph are differentiated, and what lies on the way to them."""
+    """Flags of a Graph's differentiated outputs; the equations and bytes on the way to them."""
 
     outputs: list[bool]
     equations: int
@@ -214,8 +217,8 @@ class _Way(NamedTuple):
 def stops_of(graph: Graph, active: Sequence[bool]) -> list[Stop]:
     """Each name of a stop in a Graph, with the equations and bytes that it alone saves.
 
-    `active` says which inputs are differentiated. Unnamed stops are counted as one, and left out
-    where they save nothing (vmap puts some in itself).
+    `active` flags the differentiated inputs. Unnamed stops count as one, and are left out if they
+    save nothing (vmap inserts some itself).
     """
     sources: dict[str | None, Source | None] = {}
     for equation in stops_in(graph):
@@ -255,7 +258,7 @@ def _way(graph: Graph, active: Sequence[bool]) -> _Way:
 
 
 def _outputs(equation: Equation, flags: list[bool]) -> _Way:
-    """Which outputs of an equation are differentiated, and what it counts for."""
+    """Flags of an equation's differentiated outputs, and the equations and bytes it counts for."""
     params: dict[str, Any] = equation.params
     graphs = list(inner_graphs(equation))
     if not any(flags):

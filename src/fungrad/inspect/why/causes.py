@@ -1,4 +1,4 @@
-"""Why one leaf's gradient is what it is, from what WhyTrace kept.
+"""The cause of one leaf's gradient, from the records of WhyTrace.
 
 Zero: unused, stopped, cut, masked, inactive, kink, saturated, stationary, zero factor, cancelled.
 NaN and infinity: input, constant, forward, backward, double where, overflow, with the first
@@ -31,7 +31,7 @@ from fungrad.transforms.grad import vjp
 Holds = Callable[[Any], bool]
 
 PRODUCTS = (reduce_prod, cumprod)
-"""Primitives that multiply elements of one argument."""
+"""Primitives that multiply the elements of one argument with each other."""
 OVERFLOW = (
     "It overflows: use a stable form (subtract the maximum, np.logaddexp, np.expm1, logarithms)."
 )
@@ -43,7 +43,7 @@ DOUBLE_WHERE = (
 
 
 class Cause(NamedTuple):
-    """One word for a cause, a sentence, the user's line, and further remarks."""
+    """A cause: one word, a sentence, the user's line, and further remarks."""
 
     word: str
     reason: str
@@ -76,7 +76,7 @@ class Paths:
                 yield record, step
 
     def mine(self, step: Step) -> Iterator[tuple[int, Any]]:
-        """The cotangents found for what the input reaches."""
+        """The cotangents of a step for values that the input reaches."""
         return ((s, c) for s, c in step.found.items() if s in self.reached)
 
 
@@ -87,12 +87,12 @@ def not_connected(paths: Paths, unused: str) -> Cause:
     if not paths.on:
         return Cause("unused", unused)
     last = paths.on[-1][0]
-    reason = f"what is computed from it, last `{last.primitive.name}`{at(last.source)}, "
+    reason = f"the result computed from it, last `{last.primitive.name}`{at(last.source)}, "
     return Cause("unused", reason + "does not reach the output", last.source)
 
 
 def _behind(found: list[Cut]) -> Cause:
-    """The cause where there are cuts; the stops among them, which are on purpose, come first."""
+    """The cause where there are cuts; deliberate ones (stops) come first."""
     cuts = list(dict.fromkeys(cut._replace(slots=()) for cut in found))
     first = next((cut for cut in cuts if cut.stops), cuts[0])
     if first.stops:
@@ -128,21 +128,21 @@ def zero(paths: Paths) -> Cause:
             cause = _vanished(record, step, reaching)
             if cause.word == "not selected":
                 cause = _picked(paths, record) or cause._replace(notes=_users(paths, record))
-            if unfolds(record.primitive):  # too long a loop: what cuts was found inside of it
+            if unfolds(record.primitive):  # a loop too long to unfold: use the cuts inside it
                 inside = [c for c in paths.cuts if not set(c.slots).isdisjoint(reaching)]
                 cause = _behind(inside) if inside else cause
             found.append(cause)
     if not found:
         return _cancelled(paths)
-    # The one nearest to the input is the last of a chain; the first found cut all the others off.
+    # Causes are found from the output on: the first one cuts off all the others.
     first = found[0]
     notes = tuple(dict.fromkeys(f"also {c.reason}" for c in found[1:4]))
     return first._replace(notes=(*first.notes, *notes))
 
 
 def _cancelled(paths: Paths) -> Cause:
-    """Where the paths meet whose cotangents add up to zero: the value next to the output."""
-    adding: dict[int, list[Record]] = {}  # what gives a value a cotangent
+    """The cause where cotangents of several paths add up to zero: the value next to the output."""
+    adding: dict[int, list[Record]] = {}  # the equations that add to a slot's cotangent
     for record, step in paths.back():
         for slot, cotangent in paths.mine(step):
             if not _is_zero(cotangent):
@@ -162,9 +162,8 @@ def _cancelled(paths: Paths) -> Cause:
 
 
 def _picked(paths: Paths, record: Record) -> Cause | None:
-    """The equation that picks other entries, behind one that puts entries together (concatenate,
-    pad): the first equation from the output on that depends on some of what it reads, and not on
-    these.
+    """The cause where an equation joins entries (concatenate, pad) and a later one picks others:
+    the first equation from the output on that depends on some of its entries, and not on these.
     """
     wanted = set(record.out)
     chosen: Record | None = None
@@ -205,7 +204,7 @@ def _vanished(record: Record, step: Step, reaching: list[int]) -> Cause:
     values = ", ".join(sample(a) for a, s in zip(record.args, record.slots, strict=True) if s)
     kinks = kinks_at(record.primitive, record.args, record.params)
     if record.primitive is select:
-        reason = f"`where`{where} never takes the branch that it is in"
+        reason = f"`where`{where} never selects the branch that holds it"
         return Cause("masked", reason, record.source)
     if kinks:
         reason = f"`{name}`{where} is at a kink, where its derivative is taken to be 0 ({values})"
@@ -213,7 +212,7 @@ def _vanished(record: Record, step: Step, reaching: list[int]) -> Cause:
     given = [a for a, s in zip(record.args, record.slots, strict=True) if s not in reaching]
     if record.primitive.kink is not None and _is_one_of(record.outputs[0], given):
         other = ", ".join(map(sample, given))
-        reason = f"`{name}`{where} gives the other argument, {other}, everywhere (not {values})"
+        reason = f"`{name}`{where} returns the other argument, {other}, everywhere (not {values})"
         return Cause("inactive", reason, record.source)
     if record.primitive.degree == "multilinear" or record.primitive in PRODUCTS:
         others = list(map(array_of, given))
@@ -223,7 +222,7 @@ def _vanished(record: Record, step: Step, reaching: list[int]) -> Cause:
         reason = f"the cotangent underflows in `{name}`{where}"
         return Cause("saturated", reason, record.source)
     if record.primitive.degree:
-        reason = f"`{name}`{where} passes on no entry of it that the output depends on"
+        reason = f"`{name}`{where} passes on none of its entries that the output depends on"
         return Cause("not selected", reason, record.source)
     flat = f"the derivative of `{name}`{where} is 0 at {values}"
     if _vanishes_beyond(record, step, reaching):
@@ -234,15 +233,13 @@ def _vanished(record: Record, step: Step, reaching: list[int]) -> Cause:
 
 
 def _is_one_of(output: Any, given: Sequence[Any]) -> bool:
-    """Whether an output is, everywhere, one of the arguments."""
+    """Whether an output equals one of the arguments everywhere."""
     output = value_of(output)
     return any(np.all(np.equal(output, value_of(other))) for other in given)
 
 
 def _vanishes_beyond(record: Record, step: Step, reaching: list[int]) -> bool:
-    """Whether the derivative, which is zero, stays so for larger arguments: not at a stationary
-    point.
-    """
+    """Whether a zero derivative stays zero for larger arguments, unlike at a stationary point."""
     values = [array_of(a) for a in record.args]
     active = [v for v, s in zip(values, record.slots, strict=True) if s in reaching]
     if any(v is None for v in values) or not any(np.any(v) for v in active):
@@ -262,7 +259,7 @@ def _vanishes_beyond(record: Record, step: Step, reaching: list[int]) -> bool:
 
 
 def _overflows(record: Record) -> bool:
-    """Whether an equation makes an infinity of numbers that are finite, or could be."""
+    """Whether an equation makes an infinity from finite numbers, or numbers that could be."""
     args = list(map(value_of, record.args))
     try:
         with np.errstate(over="raise", invalid="ignore", divide="ignore", under="ignore"):
@@ -276,7 +273,7 @@ def _overflows(record: Record) -> bool:
 
 
 def not_finite(paths: Paths, holds: Holds, leaf: Any) -> Cause:
-    """Where the NaN (or infinity) of a gradient was made."""
+    """The cause of a NaN (or infinity) in a gradient: the equation that made it first."""
     what = "NaN" if holds is holds_nan else "an infinity"
     for record, step in paths.back():
         if any(holds(c) for c in step.given.values()):
@@ -331,7 +328,7 @@ def _backward(paths: Paths, record: Record, step: Step, holds: Holds, what: str)
 
 
 def _first(record: Record, found: Any, args: Sequence[Any], holds: Holds) -> tuple[str, ...]:
-    """The first entry that is bad, and the values there, of an elementwise equation."""
+    """The first bad entry of an elementwise equation, and the values there."""
     array = array_of(found)
     values = [array_of(arg) for arg in args]
     elementwise = record.primitive.partials is not None

@@ -1,7 +1,7 @@
-"""WhyTrace, reverse mode that keeps everything it meets, and its walk back.
+"""WhyTrace, a reverse mode that records everything, and its backward walk.
 
-It does what grad does, on the same values, and also keeps the cuts, the user's lines and all
-cotangents; calls, branches and loops are unfolded into their equations.
+It computes the same values as grad, and also keeps the cuts, the user's lines and all cotangents;
+calls, branches and loops are unfolded into their equations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fungrad.tracing.trace import Trace, Tracer, enter, leave, typeof
 from fungrad.transforms.engine.tape import Tape, walk
 
 MOST_EQUATIONS = 100_000
-"""A loop with more equations than are left of these stays one equation."""
+"""The limit of recorded equations: a loop that would exceed it stays one equation."""
 
 
 class Record(NamedTuple):
@@ -30,40 +30,40 @@ class Record(NamedTuple):
     primitive: Any
     params: dict[str, Any]
     slots: list[int]
-    """For each argument its slot; 0 where it is not differentiated."""
+    """The slot of each argument; 0 if it is not differentiated."""
     args: tuple[Any, ...]
     outputs: tuple[Any, ...]
     out: list[int]
     tape: tuple[Any, ...]
-    """As reverse mode's walk takes it."""
+    """The tape entry for reverse mode's walk."""
     source: Source | None
     scope: str
 
 
 class Cut(NamedTuple):
-    """A place where something that a differentiated input reaches has no derivative."""
+    """A place where a value that depends on a differentiated input has no derivative."""
 
     what: str
     name: str | None
-    """The name of a stop; None for all else."""
+    """The name of a stop; None for other cuts."""
     stops: bool
     slots: tuple[int, ...]
     source: Source | None
 
 
 class Step(NamedTuple):
-    """One record on the way back: cotangents of its outputs and inputs."""
+    """The backward step of one record: cotangents of its outputs and inputs."""
 
     given: dict[int, Any]
     found: dict[int, Any]
     error: str = ""
-    """The error that the rule raised; the cotangents that it should have given are NaN then."""
+    """The error that the rule raised; its cotangents are NaN then."""
 
 
 class WhyTrace(Trace):
-    """Observes a function as VjpTrace does, and keeps what explains its derivative.
+    """Records a function as VjpTrace does, and keeps the values that explain its derivative.
 
-    It is no VjpTrace, so that a checkpointed function runs in it as any other.
+    It is not a VjpTrace, so that a checkpointed function is recorded like any other.
     """
 
     __slots__ = ("cuts", "equations", "slots")
@@ -127,7 +127,7 @@ class WhyTrace(Trace):
     def _look_inside(
         self, primitive: Any, args: Any, mine: list[bool], params: dict[str, Any]
     ) -> None:
-        """Notes what cuts arguments off in a loop that is too long to be unfolded."""
+        """Records the cuts inside a loop that is too long to be unfolded."""
         equation = Equation(primitive, (), (), params)
         for position, (arg, own) in enumerate(zip(args, mine, strict=True)):
             for cut in inner_cuts(equation, position) if own else ():
@@ -152,7 +152,7 @@ class WhyTrace(Trace):
 
 
 class _Slots(dict[int, Any]):
-    """Cotangents by slot; None for those that nothing has reached."""
+    """Cotangents by slot; None for slots without one."""
 
     def __missing__(self, slot: int) -> None:
         return None
@@ -161,7 +161,7 @@ class _Slots(dict[int, Any]):
 def walked_back(
     trace: WhyTrace, seeds: Sequence[tuple[int, Any]]
 ) -> tuple[list[Step | None], dict[int, Any]]:
-    """For each record what its backward step was given and found; and the sums, by slot."""
+    """The backward step of each record (None if not reached), and the cotangents by slot."""
     total = _Slots()
     for slot, seed in seeds:
         total[slot] = seed if total[slot] is None else add_cotangents(total[slot], seed)

@@ -1,7 +1,7 @@
 """fg.why, which says for every input leaf why its gradient is zero, NaN, infinite or fine.
 
-Runs the function once under WhyTrace, walks back once, and asks causes.py; what stops save is read
-off the staged Graph.
+Runs the function once under WhyTrace, walks back once, and finds the causes (causes.py); the
+savings of stops are counted in the staged Graph.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from fungrad.transforms.arguments import (
 
 
 class Finding(NamedTuple):
-    """The findings about one input leaf's gradient (or of the output).
+    """The finding about one input leaf's gradient (or about the output).
 
     `verdict` is "fine", "zero", "nan", "inf", "none" where there can be no gradient, or "error";
-    `cause` is one word for why; `source` the user's line that is to blame.
+    `cause` is one word for the reason; `source` the user's line that causes it.
     """
 
     path: str
@@ -64,14 +64,14 @@ class Finding(NamedTuple):
 
 
 class Why:
-    """What `fg.why(f)(*args)` found; printed, a line or two for each input leaf.
+    """The result of `fg.why(f)(*args)`; it prints a line or two for each input leaf.
 
     Attributes:
       findings: one `Finding` for each input leaf.
       output: the `Finding` of the output's value.
-      error: what f raised, where it did; else None.
+      error: the error that f raised, or None.
       stops: each stop with the equations, and the bytes of their results, that it saves.
-      remarks: what could not be found out, and why.
+      remarks: facts that could not be found out, with the reason.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Why:
         raise KeyError(path)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The findings as plain data."""
         return {
             "function": self.name,
             "output": self.output.as_json(),
@@ -124,7 +124,7 @@ class Why:
 
 
 def stop_text(stop: Stop) -> str:
-    """One line on a stop and what it saves."""
+    """One line on a stop and its savings."""
     label = f' "{stop.name}"' if stop.name is not None else ""
     where = "" if stop.source is None else f" at {stop.source}"
     count = "1 equation" if stop.equations == 1 else f"{stop.equations} equations"
@@ -141,18 +141,18 @@ def why(
     """A function that says why the gradient of f is zero, None, NaN, infinite or fine.
 
     Args:
-      f: the function that `fg.grad` is taken of; where it returns more than one number, it is
-        their sum that is explained. It may be jitted, vmapped, and use loops.
+      f: the function to differentiate; if it returns more than one number, their sum is explained.
+        It may be jitted, vmapped, and use loops.
       argnums: which arguments, as in `fg.grad`; by default all.
 
     Returns:
       A function with f's arguments that returns a `Why`. An error of f, or of a derivative, is part
-      of the explanation: the verdict of what it keeps from being known is "error". It costs one
-      evaluation of f and one walk back, with all values kept; calls, branches and loops are run
+      of the explanation: the verdict of a leaf that it leaves unexplained is "error". It costs one
+      evaluation of f and one backward walk, with all values kept; calls, branches and loops run
       equation by equation.
 
     Raises:
-      ArgumentError: inside of another transform, where there are no values to look at.
+      ArgumentError: inside another transform, where there are no values to look at.
 
     >>> import numpy as np, fungrad as fg
     >>> def f(x, y):
@@ -165,8 +165,8 @@ def why(
     def run(*args: Any, **kwargs: Any) -> Why:
         if current() is not EVAL:
             raise ArgumentError(
-                "fg.why looks at values, which are not there inside of another transform: call it "
-                "outside, as fg.why(fg.vmap(f))(xs)."
+                "fg.why needs values, and inside of another transform there are only tracers: "
+                "call it outside, as fg.why(fg.vmap(f))(xs)."
             )
         keys: list[int | str] = [*range(len(args)), *kwargs]
         if argnums is not None:
@@ -219,8 +219,8 @@ def _explained(
         paths = Paths(trace, steps, tracer.extra)
         try:
             found = _finding(path, leaf, paths, total.get(tracer.extra), bool(mine))
-        except Exception as error:  # its values are not what they should be: say so
-            reason = f"looking at it raised {type(error).__name__}: {error}"
+        except Exception as error:  # unexpected values: report them
+            reason = f"examining it raised {type(error).__name__}: {error}"
             found = Finding(path, "error", "raised", reason, None, ())
         findings.append(found)
     stops: list[Stop] = []
@@ -243,7 +243,7 @@ def _raised(name: str, paths: list[str], error: Exception) -> Why:
 
 
 def _raised_at(error: BaseException) -> Source | None:
-    """The last line outside fungrad, NumPy and SciPy on the way to where an error was raised."""
+    """The innermost line of an error's traceback outside fungrad, NumPy and SciPy."""
     found, traceback = None, error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -317,5 +317,5 @@ def _stops(f: Any, flat: Any, chosen: list[Any], names: list[str]) -> tuple[list
         graph = stage(outputs, [typeof(x) for x in chosen], names, lambda: describe(f))
     except Exception as error:  # Python control flow, or other libraries' code
         first = str(error).split(". ")[0].split("\n")[0]
-        return [], [f"what the stops save is not known, since f cannot be staged: {first}"]
+        return [], [f"the savings of the stops are not known, since f cannot be staged: {first}"]
     return stops_of(graph, [True] * len(chosen)), []

@@ -498,9 +498,9 @@ def test_integers_of_any_size_are_values_or_input_errors(dtype):
     if dtype == "float":
         assert parse_argument("x:float=20000000000000000000") == ("x", 2e19)
     else:
-        with pytest.raises(InputError, match=r"beyond what .*int64 can hold"):
+        with pytest.raises(InputError, match=r"does not fit into .*int64"):
             parse_argument(f"x:{dtype}=20000000000000000000")
-    with pytest.raises(InputError, match="beyond what"):
+    with pytest.raises(InputError, match="does not fit into"):
         parse_argument(f"x:{dtype}=1{400 * '0'}")
 
 
@@ -519,7 +519,7 @@ def test_any_text_is_a_value_or_an_input_error(text):
         ("import numpy\nimport nothing_like_it\ndef f(x): return x\n", "at bad.py:2"),
         ("raise SystemExit\n", "importing"),
         ("1 / 0\n", "ZeroDivisionError"),
-        ("f = max\n", "does not tell its arguments"),
+        ("f = max\n", "has no known signature"),
     ],
 )
 def test_files_that_do_not_load(run, tmp_path, text, said):

@@ -1,4 +1,4 @@
-"""The command line's commands: each takes parsed options, shows a Report, returns an exit code.
+"""The command line's commands: each takes parsed options, prints a Report, returns an exit code.
 
 Exit codes: 0 done, 1 a check failed, 2 bad input (raised as InputError, see main.py).
 """
@@ -154,9 +154,7 @@ def ir_command(options: Namespace, output: TextIO) -> int:
 
 
 def _source(call: Call, function: Positional, options: Namespace, output: TextIO) -> int:
-    """`fungrad ir --source`: the program that runs, printed, or a module of plain NumPy, written
-    to a file.
-    """
+    """`fungrad ir --source`: prints the compiled program, or writes a module of plain NumPy."""
     path = None if options.source == "-" else options.source
     with quiet(call.notes), user_code(call, TRACED):
         if path is None:
@@ -175,7 +173,7 @@ def _source(call: Call, function: Positional, options: Namespace, output: TextIO
 
 
 def _module(call: Call, function: Positional, path: str) -> str:
-    """Writes the module, whose function is called as the user's is, or `NAME_gradient`."""
+    """Writes the module; its function has the user's name, or `NAME_gradient`."""
     name = f"{call.name}_gradient" if function.by else call.name
     try:
         return fg.to_source(function, *function.values, name=name, path=path)

@@ -1,8 +1,6 @@
-"""The command line's work: derivatives of any order of a Call, and their check by differences.
+"""The command line's derivatives of any order of a Call, their check by differences, and `explain`.
 
-Orders above 1, and checks, run on one flat float64 vector z of all the numbers differentiated by.
-
-The command line's `explain`: what an error means, how it comes about, and its repair.
+Orders above 1, and checks, run on one flat float64 vector z of all differentiated numbers.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ class Flat:
         self.gradient = fg.grad(self)
 
     def __call__(self, z: Any) -> Any:
-        """The function's value at z, under whatever transform runs."""
+        """The function's value at z, traced or not."""
         leaves = [
             np.reshape(z[part], shape) if shape else z[part.start]
             for part, shape in zip(self.parts, self.shapes, strict=True)
@@ -89,8 +87,8 @@ def leaf_labels(structure: pytree.TreeDef) -> list[str]:
 def derivatives(call: Call, names: Sequence[str], order: int) -> dict[tuple[str, ...], Array]:
     """The derivative of an order of 2 or more, as one array for each combination of leaves.
 
-    The array of the leaves (a, b, ...) has the shape a.shape + b.shape + ...; by symmetry the other
-    sequences of the same leaves are its transposes.
+    The array of the leaves (a, b, ...) has the shape a.shape + b.shape + ...; by symmetry other
+    orders of these leaves are its transposes.
     """
     flat = Flat(call, names)
     size = flat.base.size
@@ -115,8 +113,8 @@ def derivatives(call: Call, names: Sequence[str], order: int) -> dict[tuple[str,
 def tensor_at(flat: Flat, z: Array, order: int) -> Array:
     """All partial derivatives of one order at z, an array with `order` axes of z's length.
 
-    The last two axes are one Jacobian of a gradient, by a batched pullback; the axes before them
-    are forward mode, one sequence of directions for each set of coordinates.
+    The last two axes come from a Jacobian of the gradient, by a batched pullback; the axes before
+    them from forward mode, once for each set of coordinates.
     """
     if order == 1:
         return np.asarray(flat.gradient(z))
@@ -164,7 +162,7 @@ class Finding:
     def add(self, found: Any, expected: Any, floor: float, place: str, unit: float) -> None:
         """Compares numbers or arrays, relative to the largest entry or to the floor.
 
-        `unit` is the length of the direction along which they are derivatives.
+        `unit` is the length of the direction of these derivatives.
         """
         self.comparisons += 1
         gap = np.abs(np.asarray(found) - expected)
@@ -189,9 +187,9 @@ def check(
 ) -> list[Finding]:
     """Compares the derivative with central differences, and forward with reverse mode.
 
-    At the given arguments and at `samples` points around them: each number is moved by `spread`
-    times its size times a standard normal. Runs in float64. Points where two step sizes disagree
-    (a kink between them) are counted as rough, not as errors. `advance` is called at each point.
+    Checks at the given arguments and at `samples` points near them: each number is moved by
+    `spread` times its size times a standard normal. Runs in float64. Points where two step sizes
+    disagree (a kink between them) count as rough, not as errors. `advance` is called at each point.
     """
     flat = Flat(call, names)
     generator = np.random.default_rng(seed)
@@ -209,7 +207,7 @@ def check(
 
 
 def _scales(flat: Flat) -> Array:
-    """The size of each number; where it is 0, that of its neighbours in the same argument, or 1."""
+    """The size of each number; for 0 the root mean square of the same argument, or 1."""
     scales: Array = np.abs(flat.base)
     for part in flat.parts:
         size = float(np.sqrt(np.mean(scales[part] ** 2))) if part.stop > part.start else 1.0
@@ -256,7 +254,7 @@ def _check_at(
 def _directions(flat: Flat, generator: np.random.Generator) -> Iterator[tuple[str, Array, float]]:
     """Each coordinate of a small leaf, a few random directions of a large one, with their lengths.
 
-    Lengths are the sizes of the numbers themselves, so that one step fits all units.
+    Each direction is scaled by the numbers' sizes, so that one step fits all units.
     """
     scales = _scales(flat)
     for part, label in zip(flat.parts, flat.labels, strict=True):
@@ -297,10 +295,10 @@ def explain_command(options: Namespace, output: TextIO) -> int:
 
 
 def _name(given: str) -> str:
-    """The class that is meant, in whatever case."""
+    """The name of an error class, for a name in any case."""
     known = {name.lower(): name for name in CLASSES}
     if given.lower() in known:
         return known[given.lower()]
     near = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.5)
     hint = f" Did you mean {known[near[0]]}?" if near else ""
-    raise InputError(f"{given} is none of fungrad's errors.{hint} `fungrad explain` lists them.")
+    raise InputError(f"{given} is not an error of fungrad.{hint} `fungrad explain` lists them.")

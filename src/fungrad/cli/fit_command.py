@@ -1,4 +1,4 @@
-"""The command line's `fit`: the parameters of a model by least squares, and a plot of them.
+"""The command line's `fit`: the parameters of a model by least squares, and a plot of the fit.
 
 `fg.curve_fit` does the fit; a plot needs Matplotlib (extra `viz`).
 """
@@ -37,7 +37,7 @@ def fit_command(options: Namespace, output: TextIO) -> int:
         with user_code(call, "was being fitted"):
             try:
                 fit = curve_fit(call.function, x, y, start, sigma, sigma is not None)
-            except RuntimeError as error:  # SciPy's word for a fit that does not converge
+            except RuntimeError as error:  # SciPy raises it if the fit does not converge
                 raise InputError(str(error).replace("p0", "--p0")) from None
             if options.plot:
                 _plot(fit, (x, y, sigma), (name, call.name), options.plot)
@@ -93,7 +93,7 @@ def _data(text: str) -> tuple[Any, Any]:
 
 
 def _start(call: Call, text: str | None) -> tuple[str, Any]:
-    """The name of x, and where the parameters start: at --p0, at their defaults, or at 1."""
+    """The name of x, and the initial parameters: --p0, their defaults, or 1."""
     kinds = ("POSITIONAL_ONLY", "POSITIONAL_OR_KEYWORD")
     positional = [p for p in call.signature.parameters.values() if p.kind.name in kinds]
     taken = positional[1:]

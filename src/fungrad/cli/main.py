@@ -1,4 +1,4 @@
-"""The command line: parses options, runs one command, and turns bad input into one message.
+"""The command line: parses options, runs one command, and reports bad input in one message.
 
 Exit codes: 0 done, 1 a check failed, 2 bad input, 130 interrupted. Bad input never ends in a
 traceback, unless FUNGRAD_TRACEBACK=full asks for one.
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     full_traceback = os.environ.get("FUNGRAD_TRACEBACK") == "full"
     output = sys.stdout
-    # Output of the user's code must not get between the braces of --json.
+    # Output of the user's code must not mix with the JSON.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
     try:
         with elsewhere:

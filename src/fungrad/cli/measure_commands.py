@@ -1,7 +1,4 @@
-"""The command line's commands that count and measure: `cost`, `profile` and `bench`.
-
-Know Calls and Reports, and fungrad's own figures; know nothing of how options are parsed.
-"""
+"""The command line's commands that count and measure: `cost`, `profile` and `bench`."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from fungrad.inspect.tables import seconds
 from fungrad.support import pytree
 
 SAMPLE = 1e-3
-"""Seconds that one sample of a benchmark takes at least: short functions are called in a row."""
+"""The least seconds of one sample of a benchmark: short functions are called repeatedly."""
 
 
 def cost_command(options: Namespace, output: TextIO) -> int:
@@ -54,7 +51,7 @@ def cost_command(options: Namespace, output: TextIO) -> int:
 
 
 def profile_command(options: Namespace, output: TextIO) -> int:
-    """`fungrad profile`: where the time of a function, or of its gradient, goes."""
+    """`fungrad profile`: the time of a function, or of its gradient, by line and primitive."""
     call, function, by = to_be_traced(options)
     with progress("profiling"), quiet(call.notes), user_code(call, "was being profiled"):
         found = fg.profile(function, repetitions=options.repetitions)(*function.values)
@@ -74,8 +71,8 @@ def _of(options: Namespace, by: Sequence[str]) -> str:
 
 
 class Direct:
-    """A Call as a function of the arguments to differentiate by, with as little around it as can
-    be: nothing is copied, and the others stay what they are.
+    """A Call as a function of the arguments to differentiate by, without copies: the other
+    arguments are fixed.
     """
 
     def __init__(self, call: Call, names: Sequence[str]) -> None:
@@ -100,7 +97,7 @@ class Direct:
 
 @dataclass
 class Timing:
-    """One of the things compared: its times, or why it cannot be run."""
+    """One compared function: its times, or the reason why it cannot run."""
 
     what: str
     run: Callable[[], Any]
@@ -192,19 +189,19 @@ def _jitted(what: str, f: Callable[..., Any], values: Sequence[Any]) -> Timing:
 
 
 def _by_hand(options: Namespace, names: Sequence[str]) -> tuple[Call, Direct]:
-    """The user's own gradient, a function of the same arguments."""
+    """The hand-written gradient, a function of the same arguments."""
     hand = load_call(options.hand, parse_arguments(options.arg), options.allow_nan)
     missing = [name for name in names if name not in hand.values]
     if missing:
         raise InputError(
-            f"--hand: {hand.name} has no argument {listed(missing)}, which the gradient is by; it "
-            "has to take the same arguments as the function."
+            f"--hand: {hand.name} has no argument {listed(missing)}; it has to take the same "
+            "arguments as the function."
         )
     return hand, Direct(hand, names)
 
 
 def _disagreement(names: Sequence[str], found: Any, hand: Any) -> float:
-    """How far the gradient by hand is from fungrad's, relative to each part's largest entry."""
+    """The error of the hand-written gradient, relative to each part's largest entry."""
     ours, structure = pytree.flatten(found)
     forms = [hand] if isinstance(hand, (tuple, list)) else []
     if isinstance(hand, dict) and all(name in hand for name in names):
@@ -214,8 +211,8 @@ def _disagreement(names: Sequence[str], found: Any, hand: Any) -> float:
         if structure == other and list(map(np.shape, ours)) == list(map(np.shape, theirs)):
             return max(_relative(a, b) for a, b in zip(ours, theirs, strict=True))
     raise InputError(
-        f"--hand returned something else than the gradient by {', '.join(names)}: it has to return "
-        "one array of the shape of each of these arguments, in this order."
+        f"--hand did not return a gradient by {', '.join(names)}: it has to return an array for "
+        "each of these arguments, of its shape and in this order."
     )
 
 
@@ -225,7 +222,7 @@ def _relative(expected: Any, found: Any) -> float:
 
 
 def _time(rows: list[Timing], rounds: int) -> None:
-    """Runs all of them in turn, round by round."""
+    """Times all rows in turn, round by round."""
     for row in rows:
         _first(row)
     running = [row for row in rows if not row.failure]
@@ -240,7 +237,7 @@ def _time(rows: list[Timing], rounds: int) -> None:
 
 
 def _first(row: Timing) -> None:
-    """The first call, which traces what is jitted; then how many calls make a sample."""
+    """Times the first call, which traces jitted functions, and sets the calls of a sample."""
     start = time.perf_counter()
     try:
         row.run()

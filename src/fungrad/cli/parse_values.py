@@ -1,6 +1,6 @@
 """The command line's input: values of options, and the files that they name.
 
-Every failure is an InputError whose one message says the cause and the mend.
+Every failure is an InputError that says the cause and the fix.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FILE = re.compile(r"(?P<path>.*?\.(?P<kind>npy|npz|csv|tsv))(?::(?P<part>.*))?"
 
 
 class InputError(Exception):
-    """An argument that cannot be used; the message says why, and what to write instead."""
+    """An argument that cannot be used; the message says why and how to write it."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """` Did you mean 'mu'?`, where one of the names is close; otherwise nothing."""
+    """` Did you mean 'mu'?` if one of the names is close, else ""."""
     close = difflib.get_close_matches(name, list(names), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
 
@@ -70,7 +70,7 @@ def parse_argument(text: str) -> tuple[str, Any]:
 
 
 def parse_value(text: str, option: str) -> Any:
-    """The value of an option: a literal, or what the file behind an @ holds."""
+    """The value of an option: a literal, or the array in the file named after @."""
     return read_file(text[1:], option) if text.startswith("@") else parse_literal(text, option)
 
 
@@ -87,7 +87,7 @@ def parse_literal(text: str, option: str) -> Any:
             warnings.simplefilter("ignore")  # of invalid escapes in strings
             value = ast.literal_eval(_NotFinite().visit(ast.parse(text, mode="eval")))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        # literal_eval raises any of these for what is not a literal
+        # literal_eval raises one of these for a text that is not a literal
         hint = (
             f" For the string, quote it twice: {option}=\"'{text}'\"."
             if text.isidentifier()
@@ -102,17 +102,17 @@ def parse_literal(text: str, option: str) -> Any:
 
 
 class _NotFinite(ast.NodeTransformer):
-    """Reads the words nan and inf as the numbers that Python has no literal for."""
+    """Replaces the words nan and inf by these numbers, for which Python has no literals."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """The number for one of the words; other names stay, and are refused as no literals."""
+        """The number for one of the words; other names stay, and literal_eval refuses them."""
         if node.id.lower() in {"nan", "inf"}:
             return ast.copy_location(ast.Constant(float(node.id)), node)
         return node
 
 
 def _arrays(value: Any, option: str) -> Any:
-    """A literal with its lists turned into arrays: float64, or bool or complex where all are."""
+    """A literal with its lists turned into arrays of float64, bool or complex."""
     if isinstance(value, dict):
         return {key: _arrays(item, option) for key, item in value.items()}
     if isinstance(value, tuple):
@@ -151,11 +151,11 @@ def cast(value: Any, dtype: str, option: str) -> Any:
     if array.dtype.kind == "c" and wanted.kind != "c":
         raise InputError(f"{option}:{dtype}: complex numbers do not fit into {wanted}.")
     try:
-        with np.errstate(all="ignore"):  # what does not fit is refused here, or later as infinite
+        with np.errstate(all="ignore"):  # refused below, or later as infinite
             result = array.astype(wanted)
-    except OverflowError:  # of Python's integers, which have no largest one
+    except OverflowError:  # a Python integer of any size
         raise InputError(
-            f"{option}:{dtype}: {value} is beyond what {wanted} can hold; choose another dtype."
+            f"{option}:{dtype}: {value} does not fit into {wanted}; choose another dtype."
         ) from None
     if wanted.kind in "iu" and not np.array_equal(result, array):
         wrong = array[result != array]
@@ -210,7 +210,7 @@ def _read_npy(path: Path, part: str | None, option: str) -> Any:
         return _numeric(np.load(path, allow_pickle=False), path, option)
     except (InputError, OSError):
         raise
-    except Exception as error:  # NumPy tokenises the header, and allocates what it says
+    except Exception as error:  # NumPy evaluates the header, and allocates that size
         raise InputError(
             f"{option}: {path} is not a .npy file of numbers (damaged, or of Python objects): "
             f"{_short(error)}; write it with np.save."
@@ -243,7 +243,7 @@ def _read_npz(path: Path, part: str | None, option: str) -> Any:
 
 
 def _short(error: Exception) -> str:
-    """The first line of an error's text, or its class where it has none."""
+    """The first line of an error's text, or the name of its class."""
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0].rstrip(".")
 
@@ -285,7 +285,7 @@ def _read_csv(path: Path, part: str | None, option: str) -> Any:
 
 
 def _number(cell: str) -> float | None:
-    """The number in a cell, NaN for a missing one, None where it holds something else."""
+    """The number in a cell, NaN for a missing one, None for other texts."""
     if cell.strip().lower() in MISSING:
         return float("nan")
     try:

@@ -1,8 +1,5 @@
-"""The command line's parser: the options of each command, one function a command.
-
-The command line's help: what is shown below the options of each command.
-
-`fungrad completion`: shtab's script for a shell, written from the parser.
+"""The command line's parser: options and help of each command, and `fungrad completion`, shtab's
+script for a shell, made from the parser.
 """
 
 from __future__ import annotations
@@ -186,7 +183,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, like all other messages about bad input."""
 
     def error(self, message: str) -> NoReturn:
-        """Prints the message and where help is, and exits."""
+        """Prints the message and the command for help, and exits."""
         wrong, *known = re.findall(r"'([^' ]+)'", message) or [""]
         near = difflib.get_close_matches(wrong, known or self._option_string_actions, 1)
         message += f". Did you mean {near[0]}?" if near else "."
@@ -194,7 +191,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Refuses what the command does not know, beside the options that it has."""
+        """Parses the options, and refuses unknown ones."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"there is no argument '{unknown[0]}'")

@@ -1,10 +1,8 @@
 """The command line's output: lines and tables, as plain text, by rich, or as JSON.
 
-Rich is optional (extra `cli`): used where it is installed and the output is a terminal; plain text
-has the same content.
-
-Progress is shown on stderr, and only on a terminal. The commands share the way from options to a
-Call, and from findings to an answer.
+Rich is optional (extra `cli`), used if installed and the output is a terminal; plain text has the
+same content. Progress is shown on stderr, and only on a terminal. Also the steps from options to a
+Call and from findings to an answer, common to the commands.
 
 Exit codes: 0 done, 1 a check failed.
 """
@@ -41,21 +39,21 @@ FIRST_ENTRIES = 4
 
 
 class Report:
-    """The findings of one command, in the order in which it is shown."""
+    """The findings of one command, in the order of printing."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[str, Any]] = []
 
     def heading(self, text: str) -> None:
-        """A line that opens a section."""
+        """Adds a line that opens a section."""
         self.parts.append(("heading", text))
 
     def line(self, text: str) -> None:
-        """A line, or several, shown as they are."""
+        """Adds lines that are printed unchanged."""
         self.parts.append(("line", text))
 
     def verdict(self, passed: bool, text: str) -> None:
-        """A line that says whether something held."""
+        """Adds the line of a passed or failed check."""
         self.parts.append(("passed" if passed else "failed", text))
 
     def table(
@@ -64,11 +62,11 @@ class Report:
         rows: Iterable[Sequence[str]],
         right: frozenset[int] = frozenset(),
     ) -> None:
-        """A table of texts; the columns at the places in `right` are set flush right."""
+        """Adds a table of texts; the columns with numbers in `right` are set flush right."""
         self.parts.append(("table", (list(header), [list(row) for row in rows], right)))
 
     def tables(self, tables: Iterable[Table]) -> None:
-        """Tables, each under its title."""
+        """Adds tables, each under its title."""
         for table in tables:
             self.heading(table.title)
             self.table(*table[1:])
@@ -111,7 +109,7 @@ class Report:
 
 
 def wrapped(text: str, width: int) -> str:
-    """A text whose lines are broken between words, and go on under their beginning, indented.
+    """A text with lines broken between words, and continued with an indent.
 
     >>> print(wrapped("  the gradient is zero", 14))
       the gradient
@@ -184,9 +182,9 @@ def jsonable(value: Any) -> Any:
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[], None]]:
-    """A function to be called after each of `total` pieces of work; None where that is not known.
+    """Yields a function to call after each of `total` steps (None if the number is not known).
 
-    Nothing stays on the terminal, and nothing is written where stderr is none.
+    The bar is erased at the end; nothing is written if stderr is not a terminal.
     """
     if not sys.stderr.isatty():
         yield lambda: None
@@ -197,7 +195,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[], None]
     except ImportError:  # the extra `cli` is not installed
         yield from _plain(what, total)
         return
-    # No thread of its own draws it: that would be in the times of `bench` and `profile`.
+    # No thread draws the bar: it would disturb the times of `bench` and `profile`.
     with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(what, total=total)
         bar.refresh()
@@ -249,7 +247,7 @@ def titled(call: Call) -> Report:
 
 
 def near_path(file: str) -> str:
-    """A file as it is named from here: relative where it lies below the current folder."""
+    """The path of a file, relative if it lies below the current folder."""
     relative = os.path.relpath(file)
     return file if relative.startswith(os.pardir) else relative
 
@@ -277,8 +275,8 @@ def answer_json(content: dict[str, Any], call: Call, output: TextIO) -> None:
 
 
 class Positional:
-    """A Call as a function of the named arguments in order, or its gradient by some of them, a
-    tuple where they are several.
+    """A Call as a function of named arguments in order, or its gradient by some of them (a tuple
+    if there are several).
     """
 
     def __init__(self, call: Call, names: Sequence[str], by: Sequence[str]) -> None:
@@ -289,7 +287,7 @@ class Positional:
 
     @property
     def values(self) -> list[Any]:
-        """The arguments as they were given."""
+        """The given arguments."""
         return [self.call.values[name] for name in self.names]
 
     def __call__(self, *inputs: Any) -> Any:
@@ -303,8 +301,8 @@ class Positional:
 
 
 def to_be_traced(options: Namespace) -> tuple[Call, Positional, list[str]]:
-    """What `ir`, `cost` and `profile` look at: the function of its real float arguments (those of
-    --wrt only), or with --grad its gradient; and what it is differentiated by.
+    """The function that `ir`, `cost` and `profile` trace: the user's, of its real float arguments
+    (only those of --wrt), or with --grad its gradient; and the arguments to differentiate by.
     """
     call = call_of(options)
     by = select(call, options.wrt) if options.grad or options.wrt else []

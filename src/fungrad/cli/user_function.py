@@ -1,7 +1,6 @@
-"""The command line's function: loads the file, binds values, runs, judges what comes back.
+"""The command line's function: loads the file, binds values, runs, and checks the result.
 
-What the user's code does wrong becomes an InputError that names the user's line, the cause and the
-mend.
+An error of the user's code becomes an InputError that names the user's line, the cause and the fix.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass
 class Call:
-    """A function of the user's with the value of each argument, defaults included."""
+    """A user's function with the value of each argument, defaults included."""
 
     function: Callable[..., Any]
     name: str
@@ -43,11 +42,11 @@ class Call:
 
     @property
     def __name__(self) -> str:
-        """The name under which fungrad's messages speak of it."""
+        """The name in fungrad's messages."""
         return self.name
 
     def __call__(self, replaced: Mapping[str, Any]) -> Any:
-        """The function's result, with some of the values replaced; it may change its own copies."""
+        """The function's result with some values replaced; the others are copied for the call."""
         bound = self.signature.bind_partial()
         extra = {}
         for name, value in self.values.items():
@@ -118,7 +117,7 @@ def load_function(target: str) -> Call:
         signature = inspect.signature(function)
     except ValueError:
         raise InputError(
-            f"{name} in {path} does not tell its arguments; wrap it in a Python function (def)."
+            f"{name} in {path} has no known signature; wrap it in a Python function (def)."
         ) from None
     return Call(function, name, str(Path(path).resolve()), signature, {})
 
@@ -145,7 +144,7 @@ def _load(path: Path) -> ModuleType:
         place = _user_line(error, str(path.resolve()))
         raise InputError(
             f"importing {path} failed{place}: {_what(error)}. The file has to run on its own; put "
-            "what is only for scripts under `if __name__ == '__main__':`."
+            "code for scripts only under `if __name__ == '__main__':`."
         ) from None
     return module
 
@@ -276,14 +275,14 @@ def quiet(notes: list[str]) -> Iterator[None]:
 
 @contextmanager
 def user_code(call: Call, doing: str) -> Iterator[None]:
-    """Turns whatever the user's code raises into an InputError that names the user's line."""
+    """Turns errors of the user's code into an InputError that names the user's line."""
     try:
         yield
     except InputError:
         raise
     except (Exception, SystemExit) as error:
         place = _user_line(error, call.file)
-        # NumPy wraps what float(x) raises when a traced value is put into an array.
+        # NumPy wraps the error of float(x) for a traced value that is put into an array.
         told = next((e for e in (error, error.__cause__) if isinstance(e, FungradError)), None)
         if told is not None:
             place = "" if call.file in told.message else place

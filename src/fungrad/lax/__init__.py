@@ -1,7 +1,7 @@
-"""JAX's lax (`fungrad.lax`): structured control flow, slices at
-traced places, windows and convolutions, reductions; and NumPy's functions by JAX's names.
+"""JAX's lax (`fungrad.lax`): structured control flow, slices at traced positions, windows and
+convolutions, reductions; and NumPy's functions by JAX's names.
 
-Special functions need SciPy, and come from `fungrad.scipy.special` when they are asked for.
+Special functions need SciPy, and are imported from `fungrad.scipy.special` at first use.
 """
 
 import functools
@@ -25,7 +25,7 @@ _IMPLICIT = ("custom_linear_solve", "custom_root")
 
 @functools.cache
 def _operations() -> dict[str, str]:
-    """Imports all that is no control flow; what SciPy has of JAX's names, by its own."""
+    """Imports the functions besides control flow; returns SciPy's names of JAX's functions."""
     found = vars(importlib.import_module(f"{__name__}.lazy_functions"))
     globals().update({name: found[name] for name in found if not name.startswith("_")})
     special: dict[str, str] = importlib.import_module(f"{__name__}.elementwise").SPECIAL

@@ -1,6 +1,4 @@
-"""Whether carries and branches fit: the types that they take, and the errors where they
-do not.
-"""
+"""The types of carries and branches, and the errors where they do not fit."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from fungrad.tracing.trace import typeof
 
 
 def strong_leaf(value: Any, type_: Type) -> Any:
-    """A leaf of a carry as an array of the type that the carry has: never weak."""
+    """A leaf of a carry, cast to the carry's type, which is never weak."""
     found = typeof(value)
     if found == type_:
         return value
@@ -36,7 +34,7 @@ def strong_leaf(value: Any, type_: Type) -> Any:
 
 
 def _promoted(before: Sequence[Type], after: Sequence[Type]) -> list[Type]:
-    """The types of a carry that begins as Python numbers and goes on as arrays."""
+    """The types of a carry after its Python numbers have become arrays."""
     return [
         b if not b.weak else Type((), a.dtype if a.shape == () else b.dtype)
         for b, a in zip(before, after, strict=True)
@@ -46,7 +44,7 @@ def _promoted(before: Sequence[Type], after: Sequence[Type]) -> list[Type]:
 def check_same(
     what: str, left: str, right: str, first: Sequence[Type], second: Sequence[Type], treedef: Any
 ) -> None:
-    """Raises StructureMismatchError, both types side by side, where leaf types differ."""
+    """Raises StructureMismatchError with both types if leaf types differ."""
     for path, a, b in zip(pytree.paths(treedef), first, second, strict=True):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             rows = [
@@ -60,7 +58,7 @@ def check_same(
 
 
 def check_tree(what: str, expected: pytree.TreeDef, got: pytree.TreeDef) -> None:
-    """Raises StructureMismatchError, naming the first difference, where two structures differ."""
+    """Raises StructureMismatchError, naming the first difference, if structures differ."""
     if expected != got:
         raise StructureMismatchError(
             f"{what}{user_line()}: the structures differ, first at "
@@ -69,13 +67,13 @@ def check_tree(what: str, expected: pytree.TreeDef, got: pytree.TreeDef) -> None
 
 
 _ORDINARY = frozenset(map(np.dtype, ("bool", "int64", "float64", "complex128")))
-"""The dtypes among which a Python number and an array of its dtype promote alike."""
+"""The dtypes that promote with a Python number as with an array of its dtype."""
 
 Stage = Callable[[Sequence[Type]], Staged]
 
 
 def _settled(stage: Stage, types: list[Type]) -> tuple[Staged, list[Type]]:
-    """A body and its carry's types: Python numbers become arrays of the dtypes that they get."""
+    """Stages a body until its carry's types are stable: Python numbers become arrays."""
     for _ in range(len(types) + 2):
         staged = stage(types)
         out = staged.types[: len(types)]
@@ -90,8 +88,8 @@ def _settled(stage: Stage, types: list[Type]) -> tuple[Staged, list[Type]]:
 
 
 def _as_arrays(staged: Staged, types: Sequence[Type], settled: Sequence[Type]) -> Staged | None:
-    """A body that was staged with Python numbers in its carry as one with arrays of their dtypes;
-    None where it has to be staged anew for that. So loops in loops are staged once each.
+    """A staged body with the Python numbers of its carry replaced by arrays; None if it has to be
+    staged again for that. So nested loops are staged once each.
     """
     if any(before.dtype != after.dtype for before, after in zip(types, settled, strict=True)):
         return None
@@ -103,7 +101,7 @@ def _as_arrays(staged: Staged, types: Sequence[Type], settled: Sequence[Type]) -
 
 
 def _firm(graph: Graph, flags: Sequence[bool]) -> Graph | None:
-    """A Graph that takes arrays for some Python numbers; None where any other dtype comes of it."""
+    """The Graph with arrays for some Python numbers; None if that changes another dtype."""
     names: dict[int, Variable] = {}
 
     def renew(variable: Variable, type_: Type) -> Variable:
@@ -145,8 +143,8 @@ def _firm(graph: Graph, flags: Sequence[bool]) -> Graph | None:
 def _inferred(
     equation: Equation, inputs: Sequence[Atom], params: dict[str, Any]
 ) -> Sequence[Type] | None:
-    """The types of an equation's outputs for other inputs; None where a dtype or shape is another,
-    or might be: what is no index and no input of inner Graphs promotes the others.
+    """The types of an equation's outputs for other inputs; None if a dtype or shape changes or
+    might change: operands promote each other, except indices and inputs of inner Graphs.
     """
     promotes = params is equation.params and "index" not in params
     dtypes = {atom.type.dtype for atom in (*inputs, *equation.outputs)}
@@ -154,7 +152,7 @@ def _inferred(
         return None
     try:
         types: Sequence[Type] = equation.primitive.infer([atom.type for atom in inputs], params)
-    except Exception:  # an array cannot be there: the user's function is run with it, and raises
+    except Exception:  # refuses the array: staged again with it, the user's function raises
         return None
     same = all(
         (t.shape, t.dtype) == (v.type.shape, v.type.dtype)
@@ -164,7 +162,7 @@ def _inferred(
 
 
 def _params(equation: Equation, changed: Sequence[bool]) -> dict[str, Any] | None:
-    """The parameters of an equation with Graphs that take arrays, too."""
+    """The parameters of an equation, with arrays for Python numbers in its inner Graphs."""
     params = equation.params
     if not any(True for _ in inner_graphs(equation)):
         return params
@@ -198,7 +196,7 @@ def _params(equation: Equation, changed: Sequence[bool]) -> dict[str, Any] | Non
 def carry_body(
     f: Callable[..., Any], call: Callable[[Any], Any], init: Any, extra: Any, what: str
 ) -> tuple[Staged, list[Any], pytree.TreeDef, list[Type]]:
-    """Stages a body whose output begins with the next carry, with the carry's types settled."""
+    """Stages a body whose output begins with the next carry, with stable types of the carry."""
     leaves, treedef, types = types_of(init, "init")
     _, extra_def, extra_types = extra
     both = pytree.structure((0, 0))

@@ -40,23 +40,23 @@ def while_loop(
     checkpoint: str | int | None = None,
     callback: Callable[[int, Any], Any] | None = None,
 ) -> Any:
-    """Applies a body to a carry as long as a condition of it holds.
+    """Applies a body to a carry as long as a condition on it holds.
 
     Args:
       cond_fun: carry -> one boolean.
       body_fun: carry -> the next carry, a tree of the same structure, shapes and dtypes.
       init_val: the first carry.
-      checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial",
-        O(log n) carries, each step being run O(log n) times; a number of bytes, carries that fit
-        into it.
+      checkpoint: the values that reverse mode keeps: None, the residuals of each step; "binomial",
+        O(log n) carries, and each step runs O(log n) times; a number of bytes, as many carries as
+        fit.
       callback: as in `scan`.
 
     Returns:
-      The carry for which the condition does not hold. Both modes of differentiation work, whatever
-      the number of steps.
+      The first carry for which the condition does not hold. Both modes of differentiation work,
+      for any number of steps.
 
     Raises:
-      StructureMismatchError: where the body's output is no carry, or the condition no boolean.
+      StructureMismatchError: if the body does not return a carry, or the condition a boolean.
 
     >>> import numpy as np, fungrad as fg
     >>> def newton_sqrt(a):
@@ -113,13 +113,13 @@ def fori_loop(
 ) -> Any:
     """Applies `carry = body_fun(i, carry)` for i = lower, ..., upper - 1.
 
-    With bounds that are known numbers it is a scan, otherwise a while_loop; both are
-    differentiable. `callback` is that of `scan`.
+    With known bounds it is a scan, with traced ones a while_loop; both are differentiable.
 
     Args:
-      lower, upper: the integers from and up to which `i` runs.
-      body_fun: `body_fun(i, value)`, the next value.
+      lower, upper: integers; upper is exclusive.
+      body_fun: (i, value) -> the next value.
       init_val: a tree, the first value.
+      unroll, callback: as in `scan`.
 
     >>> int(fori_loop(0, 5, lambda i, total: total + i, 0))
     10
@@ -157,22 +157,21 @@ def scan(
         carry.
       init: the first carry, a tree.
       xs: a tree of arrays with a common length of axis 0; None with `length` steps and x = None.
-      length: the number of steps, where xs does not tell.
+      length: the number of steps; needed if xs is None.
       reverse: whether to go from the last x to the first; ys stay in the order of xs.
-      unroll: how many steps a backend may run at once; changes no number.
-      checkpoint: what reverse mode holds of the steps: None, the residuals of each; "binomial",
-        O(log n) carries, each step being run O(log n) times; a number of bytes, carries that fit
-        into it.
+      unroll: how many steps a backend may run at once; does not change values.
+      checkpoint: the values that reverse mode keeps: None, the residuals of each step; "binomial",
+        O(log n) carries, and each step runs O(log n) times; a number of bytes, as many carries as
+        fit.
       callback: called as `callback(number of steps done, carry)` after each step, with a number
-        and arrays, for what it does (a progress bar); also where the loop is compiled, and once in
-        the forward pass where it is differentiated. Under `vmap` of the carry it is called for each
-        example. None costs nothing.
+        and arrays, for its side effects (a progress bar); also in a compiled loop, and in the
+        forward pass of a derivative. Under `vmap` of the carry it is called for each example.
 
     Returns:
       (the last carry, the stacked ys).
 
     Raises:
-      StructureMismatchError: where the carry that f returns is not like the one it gets.
+      StructureMismatchError: if f returns a carry of another structure or type.
 
     >>> import numpy as np
     >>> total, sums = scan(lambda c, x: (c + x, c + x), 0.0, np.arange(1.0, 4.0))
@@ -199,9 +198,7 @@ def scan(
 
 
 def _step(f: Any, init: Any, x_def: Any, slices: list[Type]) -> tuple[Staged, list[Any], Any]:
-    """The staged body of a scan, checked to hand on a carry like the one it gets; the first carry,
-    and its structure.
-    """
+    """The staged body of a scan, with the carry checked; the first carry, and its structure."""
     body, carry, treedef, types = carry_body(
         f, lambda both: _pair(f, f(*both)), init, ([], x_def, slices), "the body of scan"
     )
@@ -212,8 +209,8 @@ def _step(f: Any, init: Any, x_def: Any, slices: list[Type]) -> tuple[Staged, li
 
 
 def _told(f: Callable[..., Any], named: Any, callback: Callable[[int, Any], Any]) -> Any:
-    """A body that counts its steps in the carry, and tells the callback of each; named for errors
-    as the user's.
+    """A body that counts its steps in the carry, and calls the callback after each; errors show
+    the name of the user's function.
     """
 
     @functools.wraps(named)
@@ -238,12 +235,12 @@ def _pair(f: Any, out: Any) -> Any:
 
 
 def _scan_length(types: Sequence[Type], treedef: Any, length: int | None) -> int:
-    """The one number of steps that xs and `length` tell."""
+    """The number of steps by xs and `length`."""
     lengths = {} if length is None else {int(length): "length"}
     for type_, path in zip(types, pytree.paths(treedef), strict=True):
         if not type_.shape:
             raise ArgumentError(
-                f"xs{path} of scan has no axis to go along{user_line()}: it is {type_}."
+                f"xs{path} of scan has no axis to scan over{user_line()}: it is {type_}."
             )
         lengths.setdefault(type_.shape[0], f"xs{path}")
     if len(lengths) != 1:
@@ -259,8 +256,8 @@ def _scan_length(types: Sequence[Type], treedef: Any, length: int | None) -> int
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Applies f to each slice of xs along axis 0, one after the other, and stacks the results.
 
-    With `batch_size`, so many at once by vmap: less memory than vmap of all, less time than one by
-    one.
+    With `batch_size` as many slices at once by vmap: less memory than vmap of all, less time than
+    one by one.
 
     >>> import numpy as np
     >>> map(lambda x: x**2, np.arange(3.0))
@@ -298,10 +295,11 @@ def cond(
     Args:
       pred: one boolean or number, traced or not.
       true_fun, false_fun: functions of the operands that return trees of the same structure and
-      types. *operands: trees of arrays.
+        types.
+      *operands: trees of arrays.
 
     Raises:
-      StructureMismatchError: where the branches return different types, both side by side.
+      StructureMismatchError: if the branches return different types.
 
     >>> float(cond(True, lambda x: x + 1, lambda x: x - 1, 3.0))
     4.0
@@ -317,7 +315,7 @@ def cond(
 
 @boundary
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """Applies the branch that `index` names (clamped to the existing ones) to the operands.
+    """Applies the branch number `index` to the operands.
 
     Args:
       index: an integer, clamped to the branches.
@@ -325,7 +323,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
       *operands: the arguments of the branch.
 
     Raises:
-      StructureMismatchError: where the branches return other types.
+      StructureMismatchError: if the branches return different types.
 
     >>> float(switch(1, [lambda x: x, lambda x: 2 * x], 3.0))
     6.0
@@ -346,7 +344,7 @@ def _switch(
     what: str,
     names: Sequence[str],
 ) -> Any:
-    """One of several functions of the same operands, each staged once."""
+    """Applies one of several functions of the same operands, each staged once."""
     leaves, treedef, types = types_of(operands, "operands")
     where = names_of(treedef, "operands")
 
@@ -378,8 +376,8 @@ def _switch(
 
 
 def _common(types: Sequence[Type]) -> Type | None:
-    """The one type of an output in all branches, numbers giving way to arrays; None where there
-    is none.
+    """The common type of an output in all branches (Python numbers take the arrays' type), or
+    None.
     """
     firm = {(t.shape, t.dtype) for t in types if not t.weak}
     if not firm:
@@ -392,7 +390,9 @@ def _common(types: Sequence[Type]) -> Type | None:
 
 
 def _branch(staged: Staged, captured: Sequence[Any], start: int, wanted: Sequence[Any]) -> Graph:
-    """The Graph of a branch as a function of what all branches captured, and of the operands."""
+    """The Graph of a branch as a function of the captured values of all branches, and the
+    operands.
+    """
     own = len(staged.captured)
     others = [Variable(typeof(value)) for value in captured]
     graph = staged.graph

@@ -1,5 +1,5 @@
-"""JAX's convolutions and reductions over windows, as windows that are contracted or
-reduced: BLAS does the products, and the derivatives follow from the composition.
+"""JAX's convolutions and reductions over windows: compositions of a window view with a contraction
+by BLAS or a reduction.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Pairs = Sequence[tuple[int, int]]
 
 
 def sizes_of(what: str, given: Any, count: int) -> Sizes:
-    """One positive integer for each axis; None stands for ones, one number for the same for all.
+    """One positive integer for each axis; None means ones, a number the same for all axes.
 
     Raises:
-      ArgumentError: naming the argument, where their number is wrong or one is below 1.
+      ArgumentError: if their number is wrong or one is below 1.
     """
     if given is None:
         return (1,) * count
@@ -43,10 +43,14 @@ def padtype_to_pads(
     in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
     padding: str,
 ) -> list[tuple[int, int]]:  # fmt: skip
-    """The (before, after) of each axis that a name of a padding stands for.
+    """The padding (before, after) of each axis for a name of a padding.
 
-    "VALID" is none; "SAME" gives ceil(length / stride) windows, an odd element of padding behind,
-    "SAME_LOWER" before.
+    "VALID" is none; "SAME" makes ceil(length / stride) windows, with an odd element of padding
+    after the array, "SAME_LOWER" before.
+
+    Args:
+      in_shape, window_shape, window_strides: one integer for each axis.
+      padding: "VALID", "SAME" or "SAME_LOWER".
 
     >>> padtype_to_pads((5,), (4,), (1,), "SAME")
     [(1, 2)]
@@ -70,7 +74,7 @@ def padtype_to_pads(
 def padding_pairs(
     padding: Any, lengths: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes
 ) -> list[tuple[int, int]]:
-    """The (before, after) of each axis, named or given."""
+    """The padding (before, after) of each axis, named or given."""
     if isinstance(padding, str):
         wide = [(k - 1) * d + 1 for k, d in zip(sizes, dilations, strict=True)]
         return padtype_to_pads(lengths, wide, strides, padding)
@@ -106,15 +110,15 @@ def reduce_window(
 
     Args:
       operand: an array, or a tree of arrays of one shape that are reduced together.
-      init_value: a number for each array, which stands in the padding and begins each reduction.
+      init_value: a number for each array, which fills the padding and begins each reduction.
       computation: an associative function of two arrays (of two trees); lax.add, lax.max, lax.min
         and lax.mul (NumPy's ufuncs) are fast.
-      window_dimensions, window_strides, base_dilation, window_dilation: one integer for each axis;
-        ones by default, but the dimensions.
+      window_dimensions: the length of a window along each axis.
+      window_strides, base_dilation, window_dilation: one integer for each axis, by default ones.
       padding: "VALID", "SAME", "SAME_LOWER", or a pair (before, after) for each axis.
 
     Returns:
-      An array with as many axes, and one element for each window, or a tree of such arrays.
+      An array with the same number of axes and one element for each window, or a tree of them.
 
     >>> reduce_window(np.arange(5.0), -np.inf, np.maximum, (3,), (2,))
     array([2., 4.])
@@ -127,7 +131,7 @@ def reduce_window(
     strides = sizes_of("window_strides", window_strides, ndim)
     base = sizes_of("base_dilation", base_dilation, ndim)
     dilations = sizes_of("window_dilation", window_dilation, ndim)
-    # Axes whose windows hold one element each, in steps of one, are let alone.
+    # Axes with windows of one element and stride one stay as they are.
     moving = [i for i in range(ndim) if (sizes[i], strides[i]) != (1, 1)]
     order = (*[i for i in range(ndim) if i not in moving], *moving)
     seen = []
@@ -154,7 +158,7 @@ def reduce_window(
 
 
 def _reduced_fast(x: Any, axes: Sizes, init: Any, computation: Callable[[Any, Any], Any]) -> Any:
-    """The reduction by one of NumPy's own; None where there is none."""
+    """The reduction by one of NumPy's, or None."""
     known = _REDUCTIONS.get(computation) if type(computation) is np.ufunc else None
     if known is None or x.dtype.kind not in "fiu":
         return None
@@ -171,8 +175,8 @@ def _reduced_fast(x: Any, axes: Sizes, init: Any, computation: Callable[[Any, An
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Where the axes of a convolution's arrays stand: batch (or outputs), features (or inputs),
-    and the spatial ones, of inputs, kernels and outputs.
+    """The axes of a convolution's inputs, kernels and outputs: for each array the batch axis (of a
+    kernel: outputs), the feature axis (of a kernel: inputs), and the spatial axes.
     """
 
     lhs_spec: Sizes
@@ -183,7 +187,11 @@ class ConvDimensionNumbers(NamedTuple):
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """The axes that letters stand for; the spatial ones are counted as the kernel names them.
+    """The axes named by letters; spatial ones in the order of the kernel's letters.
+
+    Args:
+      lhs_shape, rhs_shape: the shapes of inputs and kernels.
+      dimension_numbers: letters for inputs, kernels and outputs; None for NC..., OI..., NC....
 
     >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
     ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
@@ -219,7 +227,7 @@ def conv_dimension_numbers(
 
 
 def _by_features(x: Any, groups: int, batch_groups: int) -> tuple[Any, int]:
-    """Groups of the batch as groups of the features, and how many there are then."""
+    """x with groups of the batch moved to the features, and the number of feature groups."""
     if batch_groups == 1:
         return x, groups
     batch, channels, *lengths = shape_of(x)
@@ -247,24 +255,24 @@ def conv_general_dilated(
     preferred_element_type: Any = None,
     out_sharding: None = None,
 ) -> Any:
-    """Convolution as neural networks have it (a correlation: the kernel is not flipped).
+    """The convolution of neural networks (a correlation: the kernel is not flipped).
 
     Args:
       lhs: the inputs, shape (N, C, *lengths). rhs: the kernels, (O, C // groups, *sizes).
       window_strides: steps between the windows, one for each spatial axis.
       padding: "VALID", "SAME", "SAME_LOWER", or pairs (before, after), also negative.
-      lhs_dilation, rhs_dilation: steps between neighbouring elements of inputs and kernels; the
-        first gives transposed, the second dilated convolutions.
+      lhs_dilation, rhs_dilation: steps between neighbouring elements of inputs (for transposed
+        convolutions) and kernels (for dilated ones).
       dimension_numbers: the axes by letters, as ("NHWC", "HWIO", "NHWC"), for other layouts.
-      feature_group_count: groups of channels that are convolved apart (C of them: depthwise).
-      batch_group_count: groups of the batch, each with kernels of its own.
+      feature_group_count: groups of channels that are convolved separately (C: depthwise).
+      batch_group_count: groups of the batch, each with its own kernels.
       precision, out_sharding: taken and ignored. preferred_element_type: dtype to compute in.
 
     Returns:
       The outputs, shape (N, O, *counts).
 
     Raises:
-      ShapeError: where the channels do not fit. ArgumentError: for other arguments that do not.
+      ShapeError: if the channels do not fit. ArgumentError: if other arguments do not.
 
     The patches-and-product form of Chellapilla, Puri and Simard 2006.
 
@@ -305,7 +313,7 @@ def conv_general_dilated(
 
 
 def _contracted(x: Any, w: Any, groups: int, strides: Sizes, dilations: Sizes) -> Any:
-    """The convolution of NC... and OI... arrays, nothing padded, as NC...."""
+    """The convolution of NC... and OI... arrays without padding, as NC...."""
     batch, _, *lengths = shape_of(x)
     outs, inputs, *kernel = shape_of(w)
     count = len(kernel)
@@ -321,7 +329,7 @@ def _contracted(x: Any, w: Any, groups: int, strides: Sizes, dilations: Sizes) -
     seen = windows(x, sizes=tuple(kernel), strides=strides, dilations=dilations)
     after, in_group = tuple(a + 1 for a in (1, *behind)), tuple(a + 1 for a in in_kernel)
     y = dot_general(seen, w, contract=(after, in_group), batch=((1,), (0,)))
-    # Its axes: groups, batch, counts, outputs of a group.
+    # The axes of the product: groups, batch, counts, outputs of a group.
     y = arranged(y, (1, 0, 2 + count, *range(2, 2 + count)))
     return s.reshape(y, shape=(batch, outs, *counts))
 
@@ -330,7 +338,7 @@ def conv_with_general_padding(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any,
     lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None,
 ) -> Any:  # fmt: skip
-    """`conv_general_dilated` in the layout NC..., OI..., with its arguments by position.
+    """`conv_general_dilated` in the layout NC..., OI..., with the same arguments.
 
     >>> x, w = np.ones((1, 1, 3)), np.ones((1, 1, 2))
     >>> conv_with_general_padding(x, w, (1,), [(1, 0)], None, None)

@@ -1,7 +1,4 @@
-"""Convolutions in other forms: transposed, and as patches.
-
-Compositions of convolution.py's pieces, with JAX's signatures.
-"""
+"""Convolutions in other forms, with JAX's signatures: transposed, and as patches."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _CHANNELS_LAST = {2: "", 3: "H", 4: "HW", 5: "HWD"}
 
 
 def _transposed_padding(size: int, stride: int, padding: Any) -> tuple[int, int]:
-    """The padding of a transposed convolution, by that of the convolution that it transposes."""
+    """The padding of a transposed convolution, from that of the convolution it transposes."""
     if padding == "SAME":
         total = size + stride - 2
         before = size - 1 if stride > size - 1 else -(-total // 2)
@@ -64,21 +61,19 @@ def conv_transpose(
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Any:
-    """A convolution whose windows move by a fraction of a step: its outputs are longer.
+    """A transposed convolution: a weighted kernel for each input element, `strides` apart, summed.
 
     Args:
-      lhs: the inputs. rhs: the kernels. strides: how many times longer, for each spatial axis.
+      lhs: the inputs. rhs: the kernels. strides: the upsampling factor of each spatial axis.
       padding: "SAME" (strides times the lengths), "VALID", or pairs (before, after).
       rhs_dilation: steps between neighbouring elements of the kernels.
       dimension_numbers: the axes by letters; the channels last by default, as ("NHWC", "HWIO",
         "NHWC").
-      transpose_kernel: whether rhs is the kernel of the convolution that this one transposes:
-        flipped, its inputs and outputs changed about.
+      transpose_kernel: whether rhs is the kernel of the convolution that this one transposes; then
+        it is flipped, and its input and output features are exchanged.
       precision: taken and ignored. preferred_element_type: dtype to compute in.
-      use_consistent_padding: whether pairs are the padding of that convolution, too, as names are.
-
-    Returns:
-      The outputs, one kernel put down for each input element.
+      use_consistent_padding: whether pairs mean the padding of the transposed convolution, as names
+        do.
 
     Raises:
       ShapeError, ArgumentError: as `conv_general_dilated`.
@@ -150,15 +145,14 @@ def conv_general_dilated_patches(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The matrix that a convolution multiplies by its kernels: each window as features of its
-    place.
+    """The windows of a convolution, each as the features of its position.
 
     Args:
-      lhs: the inputs, (N, C, *lengths). filter_shape: the shape of a window. The others are those
-        of `conv_general_dilated`.
+      lhs: the inputs, (N, C, *lengths). filter_shape: the shape of a window. Others as in
+        `conv_general_dilated`.
 
     Returns:
-      An array (N, C * elements of a window, *counts), the elements of one channel side by side.
+      An array (N, C * elements of a window, *counts), with the elements of a channel together.
 
     >>> conv_general_dilated_patches(np.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")
     array([[[0., 1., 2.], [1., 2., 3.]]])

@@ -1,12 +1,7 @@
-"""JAX's elementwise functions by their names in lax: NumPy's ufuncs, and those that NumPy lacks or
-that count otherwise (C's division of integers, rounding away from zero).
+"""JAX's elementwise functions, reductions and products, with JAX's names and signatures.
 
-Special functions stand in `fungrad.scipy.special`, and come from there when they are asked for.
-
-JAX's reductions, over given axes, by NumPy's functions or by any associative one; and products of
-arrays by JAX's names.
-
-Compositions of primitives, with JAX's signatures.
+Most are NumPy's ufuncs; others are compositions of primitives, as C's division of integers and
+rounding away from zero. Special functions come from `fungrad.scipy.special`.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ shift_left, shift_right_arithmetic = np.left_shift, np.right_shift
 
 
 def div(x: Any, y: Any) -> Any:
-    """x / y; of integers the quotient without its fraction, as in C.
+    """x / y; for integers the quotient rounded towards zero, as in C.
 
     >>> div(np.array([7, -7]), 2)
     array([ 3, -3])
@@ -61,7 +56,7 @@ def div(x: Any, y: Any) -> Any:
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """x to a whole power, which is no traced value.
+    """x ** y for a Python integer y.
 
     >>> integer_pow(np.array([2.0, 3.0]), -1)
     array([0.5       , 0.33333333])
@@ -84,14 +79,14 @@ def logistic(x: Any) -> Any:
 
 
 class RoundingMethod(enum.Enum):
-    """Where a number in the middle between two whole ones goes."""
+    """The rounding of numbers halfway between two integers."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest whole number; its derivative is zero.
+    """The nearest integer, halfway cases by `rounding_method`; its derivative is zero.
 
     >>> round(np.array([-2.5, 0.5, 1.4]))
     array([-3.,  1.,  1.])
@@ -104,12 +99,12 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
             f"rounding_method={rounding_method!r}{user_line()} is no RoundingMethod."
         )
     whole = np.trunc(x)
-    # The difference is exact, where x + 0.5 would be rounded.
+    # The difference is exact; x + 0.5 would be rounded.
     return np.where(np.greater_equal(np.abs(x - whole), 0.5), whole + np.sign(x), whole)
 
 
 def complex(x: Any, y: Any) -> Any:
-    """x + i y, of two arrays of one real dtype.
+    """x + i y for two arrays of the same real dtype.
 
     >>> complex(np.array([1.0]), np.array([-np.inf]))
     array([1.-infj])
@@ -122,7 +117,7 @@ def complex(x: Any, y: Any) -> Any:
 
 
 def _unsigned(x: Any) -> tuple[Any, np.dtype[Any]]:
-    """Integers with their bits read without a sign."""
+    """The bits of integers as unsigned integers, and the integers' dtype."""
     dtype = typeof(x).dtype
     if dtype.kind not in "iu":
         raise ArgumentError(f"The bits of {typeof(x)}{user_line()}: integers are needed.")
@@ -130,7 +125,7 @@ def _unsigned(x: Any) -> tuple[Any, np.dtype[Any]]:
 
 
 def shift_right_logical(x: Any, y: Any) -> Any:
-    """The bits of x moved to the right, with zeros behind them.
+    """The bits of x shifted right by y, filled with zeros.
 
     >>> int(shift_right_logical(np.int8(-1), np.int8(4)))
     15
@@ -140,7 +135,7 @@ def shift_right_logical(x: Any, y: Any) -> Any:
 
 
 def population_count(x: Any) -> Any:
-    """How many bits of a number are set (np.bitwise_count: of its absolute value).
+    """The number of set bits of each integer (np.bitwise_count takes the absolute value).
 
     Sums of neighbouring fields of bits: Warren 2012, Hacker's Delight, section 5-1.
 
@@ -164,7 +159,7 @@ def population_count(x: Any) -> Any:
 
 
 def clz(x: Any) -> Any:
-    """How many zero bits lead a number.
+    """The number of leading zero bits of each integer.
 
     >>> int(clz(np.int32(1)))
     31
@@ -192,7 +187,7 @@ SPECIAL = {
     "polygamma": "polygamma",
     "zeta": "zeta",
 }
-"""JAX's names of functions of `fungrad.scipy.special`, and their names there."""
+"""JAX's names of functions, and their names in `fungrad.scipy.special`."""
 
 
 def _named(name: str, what: str, function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
@@ -200,7 +195,7 @@ def _named(name: str, what: str, function: Callable[..., Any]) -> Callable[[Any,
         return function(array_of(operand), axis=tuple(axes))
 
     reduction.__name__ = reduction.__qualname__ = name
-    reduction.__doc__ = f"The {what} over axes, in the array's dtype."
+    reduction.__doc__ = f"The {what} of `operand` over `axes`, in its dtype."
     return reduction
 
 
@@ -219,7 +214,7 @@ def _bitwise(name: str, ufunc: np.ufunc, identity: int) -> Callable[[Any, Any], 
         return reduce(x, start, ufunc, tuple(axes))
 
     reduction.__name__ = reduction.__qualname__ = name
-    reduction.__doc__ = f"The elements over axes, combined by np.{ufunc.__name__}."
+    reduction.__doc__ = f"The elements of `operand` over `axes`, combined by np.{ufunc.__name__}."
     return reduction
 
 
@@ -236,7 +231,7 @@ _FAST: dict[Any, Callable[..., Any]] = {
 
 
 def _halves(x: Any) -> tuple[Any, Any, Any]:
-    """Neighbours along the first axis, apart; and the last item, where their number is odd."""
+    """The items of even and of odd index along the first axis; an unpaired last item separately."""
     n = shape_of(x)[0]
     first = getitem(x, index=Index((slice(0, n - n % 2, 2),)))
     second = getitem(x, index=Index((slice(1, n, 2),)))
@@ -251,18 +246,17 @@ def reduce(
     dimensions: Sequence[int],
     out_sharding: None = None,
 ) -> Any:
-    """The elements over axes, combined by an associative function.
+    """The elements over the axes `dimensions`, combined by an associative function.
 
     Args:
       operands: an array, or a tree of arrays of one shape that are reduced together.
       init_values: a number for each array, of its dtype; an identity of the function.
-      computation: (a, b) -> their combination, element by element, on trees like operands. It is
-        called O(log n) times on whole arrays; lax.add, lax.mul, lax.max and lax.min are fast.
+      computation: (a, b) -> their elementwise combination, on trees like operands. It is called
+        O(log n) times on whole arrays; lax.add, lax.mul, lax.max and lax.min are fast.
       dimensions: the axes. out_sharding: None.
 
     Raises:
-      ShapeError: where the arrays have several shapes. ArgumentError: for initial values that are
-        no numbers.
+      ShapeError: if the arrays' shapes differ. ArgumentError: if an initial value is not a number.
 
     >>> values, places = np.array([3.0, 5.0, 4.0]), np.arange(3)
     >>> def larger(a, b):
@@ -311,7 +305,7 @@ def _place(name: str, what: str, function: Callable[..., Any]) -> Callable[..., 
         return s.cast(function(array_of(operand), axis=axis), np.dtype(index_dtype))
 
     place.__name__ = place.__qualname__ = name
-    place.__doc__ = f"Where the {what} element along an axis stands, the first of equal ones."
+    place.__doc__ = f"The index of the first {what} element along `axis`, of dtype `index_dtype`."
     return place
 
 
@@ -341,7 +335,7 @@ def dot(
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """The products of stacks of matrices, whose leading axes are the same.
+    """The products of two stacks of matrices with the same leading axes.
 
     >>> batch_matmul(np.ones((2, 3, 4)), np.ones((2, 4, 5))).shape
     (2, 3, 5)

@@ -1,4 +1,4 @@
-"""Functions of jax.lax besides control flow, imported when the first of them is asked for."""
+"""Functions of jax.lax besides control flow, imported at the first use of one of them."""
 
 from fungrad.lax.convolution import ConvDimensionNumbers as ConvDimensionNumbers
 from fungrad.lax.convolution import conv as conv

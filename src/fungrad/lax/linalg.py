@@ -1,7 +1,4 @@
-"""JAX's lax.linalg: factorizations with JAX's signatures, over those of numpy.linalg.
-
-Compositions; the derivatives are those of primitives/linalg*.py.
-"""
+"""JAX's lax.linalg: factorizations with JAX's signatures, composed of those of numpy.linalg."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ def _none(function: str, **arguments: Any) -> None:
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """The lower triangular L with L L^H = x, for Hermitian positive definite x (..., n, n).
 
-    `symmetrize_input` takes (x + x^H) / 2; else the lower triangle alone is read.
+    With `symmetrize_input` of (x + x^H) / 2, else only the lower triangle is read.
 
     >>> cholesky(np.array([[4.0]]))
     array([[2.]])
@@ -64,7 +61,7 @@ def svd(
     x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: None = None,
     algorithm: None = None,
 ) -> Any:  # fmt: skip
-    """u, s, v^H with x = u s v^H, for x (..., m, n); s alone where compute_uv is false.
+    """u, s, v^H with x = u s v^H, for x (..., m, n); only s if compute_uv is false.
 
     >>> svd(np.diag([3.0, 2.0]), compute_uv=False)
     array([3., 2.])
@@ -94,12 +91,13 @@ def triangular_solve(
     a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
     conjugate_a: bool = False, unit_diagonal: bool = False,
 ) -> Any:  # fmt: skip
-    """x with op(a) x = b where left_side is set, else x op(a) = b, for triangular a (..., n, n).
+    """The solution x of op(a) x = b if left_side, else of x op(a) = b, for triangular a.
 
     Args:
-      lower: whether the lower triangle of a is read; nothing flows to the other one.
-      transpose_a, conjugate_a: what op does. unit_diagonal: whether a has ones on its diagonal,
-        which is not read.
+      a: (..., n, n). b: (..., n, k) if left_side, else (..., k, n).
+      lower: whether the lower triangle of a is read; the other one has no derivative.
+      transpose_a, conjugate_a: whether op transposes and conjugates.
+      unit_diagonal: whether ones replace the diagonal of a.
 
     >>> triangular_solve(np.array([[2.0, 9.0], [1.0, 1.0]]), np.ones((2, 1)), left_side=True,
     ...                  lower=True)
@@ -124,8 +122,8 @@ def eig(
 ) -> list[Any]:  # fmt: skip
     """Eigenvalues, and left and right eigenvectors of length 1 as columns, of x (..., n, n).
 
-    Left ones fulfil vl^H x = w vl^H; they are found by inverting the right ones, whose derivatives
-    `enable_eigvec_derivs` (always on here) asks for.
+    The left ones fulfil vl^H x = w vl^H, and are computed as the inverse of the right ones.
+    `enable_eigvec_derivs` is ignored: eigenvectors always have derivatives.
 
     >>> w, vr = eig(np.diag([1.0, 2.0]), compute_left_eigenvectors=False)
     >>> np.sort(w.real)
@@ -148,7 +146,7 @@ def symmetric_product(
 ) -> Any:  # fmt: skip
     """alpha a a^T + beta c, for a (..., n, k) and symmetric c (..., n, n).
 
-    The whole of it is right, whether `symmetrize_output` is set or not.
+    Both triangles are valid, also without `symmetrize_output`.
 
     >>> symmetric_product(np.ones((1, 2)), np.ones((1, 1)))
     array([[2.]])
@@ -160,7 +158,7 @@ def symmetric_product(
 def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     """The upper triangular R' with R'^T R' = R^T R + w w^T, for R (n, n) and w (n).
 
-    It is r of the QR decomposition of R with the row w put under it, with a positive diagonal.
+    It is r, with a positive diagonal, of the QR decomposition of R with the row w appended.
 
     >>> cholesky_update(np.array([[3.0]]), np.array([4.0]))
     array([[5.]])

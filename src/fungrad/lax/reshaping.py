@@ -1,7 +1,4 @@
-"""JAX's lax on shapes and dtypes: what NumPy has too, by JAX's names and signatures.
-
-Compositions of NumPy's functions and primitives.
-"""
+"""JAX's lax on shapes and dtypes: NumPy's functions by JAX's names and signatures."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ def reshape(
     operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *,
     out_sharding: None = None,
 ) -> Any:  # fmt: skip
-    """The elements in another shape, in the order of the axes `dimensions` where it is given.
+    """The elements in the shape `new_sizes`, with the axes first transposed to `dimensions`.
 
     >>> reshape(np.array([[1.0, 2.0], [3.0, 4.0]]), (4,), (1, 0))
     array([1., 3., 2., 4.])
@@ -38,7 +35,7 @@ def reshape(
 
 
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
-    """The array without these axes of length 1.
+    """The array without the axes `dimensions`, which have length 1.
 
     >>> squeeze(np.ones((1, 2, 1)), (0,)).shape
     (2, 1)
@@ -47,7 +44,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
-    """The array with its axes in another order.
+    """The array with its axes in the order `permutation`.
 
     >>> transpose(np.ones((2, 3)), (1, 0)).shape
     (3, 2)
@@ -56,7 +53,7 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """The array with neighbouring axes made one.
+    """The array with the axes from `start_dimension` to before `stop_dimension` merged into one.
 
     >>> collapse(np.ones((2, 3, 4)), 1).shape
     (2, 12)
@@ -71,7 +68,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Any:
-    """The array repeated along new leading axes.
+    """The array repeated along new leading axes of lengths `sizes`.
 
     >>> broadcast(np.ones(3), (2,)).shape
     (2, 3)
@@ -81,7 +78,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) 
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """The array with leading axes of length 1, up to `rank` of them in all.
+    """The array with leading axes of length 1 added, so that it has `rank` axes.
 
     >>> broadcast_to_rank(np.ones(3), 3).shape
     (1, 1, 3)
@@ -113,14 +110,14 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Any:
-    """A block of an array, from starts up to limits, in steps.
+    """A block of an array, from starts to before limits, in steps of `strides`.
 
     Args:
-      operand: an array. start_indices, limit_indices, strides: one integer for each axis, none of
-        them traced; limits may not exceed the lengths.
+      operand: an array. start_indices, limit_indices, strides: one integer for each axis, not
+        traced; limits may not exceed the lengths.
 
     Raises:
-      ArgumentError: where they are not one for each axis, or lie out of the array.
+      ArgumentError: if their number is wrong, or they lie outside the array.
 
     >>> slice(np.arange(6.0), (1,), (6,), (2,))
     array([1., 3., 5.])
@@ -148,7 +145,7 @@ def slice(
 def slice_in_dim(
     operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
 ) -> Any:
-    """A slice along one axis, as Python's.
+    """A slice along one axis, with Python's meaning of negative and missing bounds.
 
     >>> slice_in_dim(np.arange(5.0), -3, None)
     array([2., 3., 4.])
@@ -160,7 +157,7 @@ def slice_in_dim(
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """One item along an axis, which stays with length 1 unless `keepdims` is false.
+    """The item `index` along an axis, which keeps length 1 unless `keepdims` is false.
 
     >>> float(index_in_dim(np.arange(5.0), -1, keepdims=False))
     4.0
@@ -171,7 +168,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
-    """The array cut along an axis into pieces of these lengths, which have to add up to its own.
+    """The array cut along an axis into pieces of lengths `sizes`, which have to add up to its own.
 
     >>> [piece.tolist() for piece in split(np.arange(3), (1, 2))]
     [[0], [1, 2]]
@@ -186,7 +183,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
 
 
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
-    """The arrays, of one shape, along a new axis.
+    """The arrays, of one shape, stacked along a new axis.
 
     >>> stack([np.zeros(2), np.ones(2)], axis=1)
     array([[0., 1.], [0., 1.]])
@@ -195,7 +192,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The items of an array along an axis.
+    """The items of an array along an axis, which they lack.
 
     >>> [item.tolist() for item in unstack(np.ones((2, 1)))]
     [[1.0], [1.0]]
@@ -205,7 +202,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
-    """The array repeated along each axis.
+    """The array repeated `reps[i]` times along axis i.
 
     >>> tile(np.array([1.0, 2.0]), (2,))
     array([1., 2., 1., 2.])
@@ -216,7 +213,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
 def sort_key_val(
     keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Any, Any]:
-    """Keys in ascending order along an axis, and values in the keys' order.
+    """The keys sorted along an axis, and the values in the same order.
 
     >>> sort_key_val(np.array([2, 1]), np.array([5.0, 6.0]))
     (array([1, 2]), array([6., 5.]))
@@ -230,7 +227,7 @@ def sort_key_val(
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Any:
-    """An array filled with one value, which may be traced.
+    """An array filled with one value, which may be traced; `sharding` is ignored.
 
     >>> full((2,), 3.0)
     array([3., 3.])
@@ -242,7 +239,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: None = None
 ) -> Any:
-    """An array filled with one value, of another array's shape and dtype where none are given.
+    """An array filled with one value, by default of the shape and dtype of x.
 
     >>> full_like(np.ones(2, np.float32), 3).dtype
     dtype('float32')
@@ -252,7 +249,7 @@ def full_like(
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: None = None) -> Any:
-    """A plain array to be written to.
+    """A new NumPy array with undefined values, to be written to.
 
     >>> empty((2,), np.float32).shape
     (2,)
@@ -271,7 +268,7 @@ def dtype(x: Any) -> np.dtype[Any]:
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
-    """The array in another dtype.
+    """The array cast to another dtype.
 
     >>> convert_element_type(np.ones(2), np.float32).dtype
     dtype('float32')

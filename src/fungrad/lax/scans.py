@@ -1,7 +1,6 @@
-"""associative_scan, the cumulative operations of lax, and select. Compositions, nothing staged.
+"""JAX's associative_scan, cumulative operations, products, choices, bounds and order.
 
-JAX's lax on the values of elements: products, choices, bounds and order. Compositions of
-primitives, with JAX's signatures.
+Compositions of primitives, with JAX's signatures; nothing is staged.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from fungrad.tracing.trace import shape_of, typeof
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """on_true where pred holds, else on_false; pred is one boolean or has their shape.
+    """The elements of on_true where pred holds, else of on_false; pred has their shape or ().
 
     >>> import numpy as np
     >>> select(np.array([True, False]), np.zeros(2), np.ones(2))
@@ -50,13 +49,13 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:
-    """All partial results of an associative function, in O(log n) calls of it on whole arrays.
+    """All prefix combinations by an associative function, in O(log n) calls on whole arrays.
 
     Args:
       fn: (a, b) -> their combination, elementwise along `axis`, on trees like elems; associative.
-      elems: a tree of arrays of one length along axis.
+      elems: a tree of arrays of the same length along axis.
       reverse: whether to combine from the end.
-      axis: the axis to go along.
+      axis: the axis to scan along.
 
     The even/odd recursion of Blelloch 1990, Prefix Sums and Their Applications.
 
@@ -131,7 +130,7 @@ def _cumulative(along: Callable[[Any, int], Any], name: str, what: str) -> Calla
         return flip(along(flip(operand, axes=(axis,)), axis), axes=(axis,))
 
     cumulative.__name__ = cumulative.__qualname__ = name
-    cumulative.__doc__ = f"The running {what} along an axis, from its end where `reverse` is set."
+    cumulative.__doc__ = f"The running {what} along `axis`, from its end if `reverse` is set."
     return cumulative
 
 
@@ -147,7 +146,7 @@ cumlogsumexp = _cumulative(
 
 
 add, mul, max, min = np.add, np.multiply, np.maximum, np.minimum
-"""NumPy's ufuncs by the names that JAX gives them, for reduce_window."""
+"""NumPy's ufuncs by JAX's names."""
 
 
 def dot_general(
@@ -158,7 +157,7 @@ def dot_general(
 
     Args:
       lhs, rhs: arrays. dimension_numbers: ((contracted axes of lhs, of rhs), (batch axes of lhs, of
-        rhs)). precision: taken and ignored, as every product is exact to its dtype.
+        rhs)). precision: ignored; products have the full precision of their dtype.
       preferred_element_type: the dtype to compute in.
 
     Returns:
@@ -180,7 +179,7 @@ def dot_general(
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """The case that `which` names, element by element: False and True, or 0, 1, 2, ...
+    """The elements of the case number `which`: False and True, or 0, 1, 2, ...
 
     Args:
       which: booleans (for two cases) or integers, of the shape of the cases or ().
@@ -206,8 +205,7 @@ def select_n(which: Any, *cases: Any) -> Any:
 
 
 def clamp(min: Any, x: Any, max: Any) -> Any:
-    """x, but at least `min` and at most `max`; at the bounds one half of the derivative goes each
-    way.
+    """x limited to [min, max]; at a bound x and the bound share the derivative equally.
 
     >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
     array([0. , 0.5, 1. ])
@@ -225,10 +223,10 @@ def rsqrt(x: Any) -> Any:
 
 
 def top_k(operand: Any, k: int) -> tuple[Any, Any]:
-    """The k largest elements along the last axis in descending order, and where they stand.
+    """The k largest elements along the last axis in descending order, and their indices.
 
-    Equal elements come in the order of their positions; as those of sort, they share the derivative
-    (so do the last one that is taken and those equal to it that are not).
+    Equal elements stay in their order, and share the derivative as in `sort`, also with those equal
+    to the last one that are not taken.
 
     >>> values, indices = top_k(np.array([1.0, 3.0, 2.0]), 2)
     >>> values, indices
@@ -249,12 +247,12 @@ def top_k(operand: Any, k: int) -> tuple[Any, Any]:
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """The elements in ascending order along an axis; of several arrays, in the order of the first.
+    """The elements in ascending order along an axis; several arrays in the order of the first.
 
     Args:
-      operand: an array, or a sequence of arrays of one shape, which are put in order together.
-      dimension: the axis. is_stable: whether equal ones keep their order (of several arrays they
-        always do). num_keys: how many arrays decide the order, the first one first.
+      operand: an array, or a sequence of arrays of one shape, which are sorted together.
+      dimension: the axis. is_stable: whether equal elements keep their order (with several arrays
+        they always do). num_keys: the number of leading arrays that are sort keys.
 
     >>> sort((np.array([2, 1]), np.array([5.0, 6.0])))
     (array([1, 2]), array([6., 5.]))

@@ -1,7 +1,6 @@
-"""JAX's lax on the places of elements: slices whose start is a value, padding, shapes.
-Compositions of primitives, with JAX's signatures.
+"""JAX's slices with traced starts, padding and shapes: compositions with JAX's signatures.
 
-Starts follow JAX: a negative one counts from the end, and then it is moved, so that the slice lies
+Starts follow JAX: a negative one counts from the end; then it is moved so that the slice lies
 within the array (NumPy would cut the slice, or raise).
 """
 
@@ -25,7 +24,7 @@ from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 
 def _start(index: Any, length: int, size: int) -> Any:
-    """Where a slice of `size` begins: an int, or a tracer."""
+    """The start of a slice of `size`, within the axis: an int, or a tracer."""
     if not 0 <= size <= length:
         raise ShapeError(f"A slice of {size} elements of an axis of length {length}{user_line()}.")
     type_ = typeof(index)
@@ -58,7 +57,7 @@ def _stretch(x: Any, start: Any, size: int, axis: int) -> Any:
 
 
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Any:
-    """A block of an array, whose place may be traced and whose shape is not.
+    """A block of an array at a position that may be traced.
 
     Args:
       operand: an array. start_indices: one integer for each axis, traced or not; moved so that the
@@ -75,7 +74,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
 
 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
-    """`dynamic_slice` along one axis.
+    """`dynamic_slice` along one axis; the others stay whole.
 
     >>> dynamic_slice_in_dim(np.arange(5.0), 1, 2)
     array([1., 2.])
@@ -87,7 +86,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
 
 
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
-    """One item along an axis, which stays with length 1 unless `keepdims` is false.
+    """The item `index` along an axis, which keeps length 1 unless `keepdims` is false.
 
     >>> float(dynamic_index_in_dim(np.arange(5.0), 9, keepdims=False))
     4.0
@@ -97,7 +96,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
 
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
-    """The array with a block replaced, whose place may be traced.
+    """The array with a block replaced, at a position that may be traced.
 
     Args:
       operand: an array. update: the block, with as many axes, none longer; cast to operand's dtype.
@@ -124,7 +123,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
 
 
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Any:
-    """`dynamic_update_slice` along one axis; elsewhere the update begins at 0.
+    """`dynamic_update_slice` at `start_index` along one axis and at 0 along the others.
 
     >>> dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), 1, 0)
     array([0., 1., 1., 0.])
@@ -136,7 +135,7 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
 
 
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
-    """The array with one item along an axis replaced.
+    """The array with the item `index` along an axis replaced by `update`.
 
     >>> dynamic_update_index_in_dim(np.zeros(3), 7.0, 1, 0)
     array([0., 7., 0.])
@@ -152,7 +151,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
-    """The array with axes of length 1 at these places of the result.
+    """The array with axes of length 1 at the positions `dimensions` of the result.
 
     >>> expand_dims(np.zeros(3), [0, 2]).shape
     (1, 3, 1)
@@ -163,7 +162,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
 def broadcast_in_dim(
     operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> Any:
-    """The array repeated to a shape, its axis i becoming axis broadcast_dimensions[i].
+    """The array broadcast to `shape`, with its axis i as axis broadcast_dimensions[i].
 
     >>> broadcast_in_dim(np.array([1.0, 2.0]), (2, 2), [0])
     array([[1., 1.], [2., 2.]])
@@ -182,7 +181,7 @@ def broadcast_in_dim(
 
 
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
-    """The elements in reverse order along axes.
+    """The elements in reverse order along the axes `dimensions`.
 
     >>> rev(np.arange(3.0), [0])
     array([2., 1., 0.])
@@ -191,7 +190,7 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
 
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Any:
-    """The arrays joined along an axis.
+    """The arrays joined along the axis `dimension`.
 
     >>> concatenate([np.zeros(1), np.ones(2)], 0)
     array([0., 1., 1.])
@@ -200,7 +199,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    """The array with a value around and between its elements.
+    """The array padded with a value around and between its elements.
 
     Args:
       operand: an array. padding_value: one number, traced or not.
@@ -259,7 +258,7 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
-    """An array that holds each element's index along an axis.
+    """An array of the given shape that holds each element's index along `dimension`.
 
     >>> broadcasted_iota(int, (2, 2), 0)
     array([[0, 0], [1, 1]])

@@ -1,11 +1,8 @@
 """Traced functions, Graphs and trees in files: `export`, `save`, `load`, `save_tree`, `load_tree`.
 
-A file is a zip archive of graph.json and of arrays in NumPy's own format. Reading it runs nothing
-that the file names.
-
-The members of a saved file, unpacked up to a limit, and arrays in NumPy's format.
-
-Nothing is allocated for what a header claims before the bytes are there.
+A file is a zip archive of graph.json and of arrays in NumPy's format. Reading it runs no code from
+the file, unpacks members up to a limit, and allocates memory only for bytes that are present, never
+for the claim of a header.
 """
 
 from __future__ import annotations
@@ -38,12 +35,12 @@ from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import input_type, leaf_names, owned
 
 SPARE, RATIO = 2**26, 20
-"""The default limits of unpacking: so many bytes, and so many times the size of the file."""
+"""The default limit of unpacking: so many bytes plus so many times the size of the file."""
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Members:
-    """Reads the members of an archive, each at most once, as long as their sum is below a limit."""
+    """Reads the members of an archive up to a limit of their total size."""
 
     def __init__(self, file: IO[bytes], limit: int | None) -> None:
         size = file.seek(0, io.SEEK_END)
@@ -55,7 +52,7 @@ class Members:
         """The bytes of one member.
 
         Raises:
-          SavedFileError: where there is none, or too much.
+          SavedFileError: if it is missing, damaged, or exceeds the limit.
         """
         info = self._infos.pop(name, None)
         if info is None:
@@ -71,9 +68,9 @@ class Members:
                 "limit: fg.load(path, max_bytes=...)."
             )
         with self._archive.open(info) as member:
-            content = member.read(info.file_size)  # with a number, zipfile unpacks no more
+            content = member.read(info.file_size)  # unpacks at most this number of bytes
             if len(content) != info.file_size or member.read(1):
-                raise SavedFileError(f"its member {name!r} is not as long as it says.")
+                raise SavedFileError(f"its member {name!r} has not the stated length.")
         return content
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
@@ -86,8 +83,8 @@ def array_of(content: bytes) -> np.ndarray[Any, Any]:
     """The array in a file of NumPy's format: a view of its bytes, read-only.
 
     Raises:
-      SavedFileError: where it is not of numbers, or there are more or fewer bytes than it says.
-      ValueError: where the header is not one of NumPy's.
+      SavedFileError: if it is not numeric, or does not have the number of bytes of its shape.
+      ValueError: if the header is invalid.
     """
     file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
@@ -100,8 +97,8 @@ def array_of(content: bytes) -> np.ndarray[Any, Any]:
     start = file.tell()
     if min(shape, default=0) < 0 or nbytes != len(content) - start:
         raise SavedFileError(
-            f"an array of {dtype} and shape {shape} takes {nbytes} bytes; "
-            f"{len(content) - start} are there."
+            f"an array of {dtype} and shape {shape} takes {nbytes} bytes, but has "
+            f"{len(content) - start}."
         )
     array = np.frombuffer(content, dtype, math.prod(shape), start) if nbytes else np.empty(0, dtype)
     return array.reshape(shape, order="F" if fortran else "C")
@@ -121,7 +118,7 @@ PICTURES = (".html", ".svg", ".dot", ".mmd")
 
 
 class Exported:
-    """A traced function without its Python source: called, transformed and saved like a function.
+    """A traced function without its Python source, to call, transform and save.
 
     Attributes:
       graph: its Graph; inputs and outputs are the leaves of the trees.
@@ -147,14 +144,14 @@ class Exported:
         ]
         if [typeof(x) for x in given] == types:
             found = call(*given, graph=self.graph)
-        else:  # a scalar array for a Python number: it promotes as in the function itself
+        else:  # a scalar array for a traced Python number: it promotes as in the function
             found = evaluate(self.graph, given)
         return pytree.unflatten(
             self.outputs, owned(found, leaves) if current() is EVAL else list(found)
         )
 
     def _fit(self, value: Any, type_: Type, name: str) -> Any:
-        """The value, where it is of the type; a Python number becomes what was traced."""
+        """The value, checked to be of the type; a Python number is cast to it."""
         try:
             value = native(value)
             found = typeof(value)
@@ -198,7 +195,7 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
       f: a pure function of trees of arrays and numbers.
 
     Returns:
-      A function with f's arguments, of which only the types matter.
+      A function that takes f's arguments, and uses only their types.
 
     >>> import numpy as np, fungrad as fg
     >>> exported = export(np.sin)(np.zeros(3))
@@ -221,8 +218,8 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
         staged = stage_tree(f, apply, treedef, types, names, "an exported function")
         if staged.captured:
             raise ArgumentError(
-                f"{describe(f)} closes over a traced value of type {typeof(staged.captured[0])}: "
-                "an exported function stands alone. Make the value an argument, or export it "
+                f"{describe(f)} closes over a traced value of type {typeof(staged.captured[0])}, "
+                "which an exported function cannot hold. Make the value an argument, or export it "
                 "outside of the transform."
             )
         return Exported(staged.graph, treedef, staged.out, names)
@@ -232,17 +229,17 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
 
 @boundary
 def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
-    """Writes a traced function, or a Graph alone, to a file that `load` reads on any machine.
+    """Writes a traced function or a Graph to a file that `load` reads on any machine.
 
     Args:
-      what: what `fg.export(f)(*args)` gave, or a Graph.
+      what: the result of `fg.export(f)(*args)`, or a Graph.
       path: the file, by custom `x.fungrad`, or an open binary one.
       sources: whether the file keeps the names of your source files and lines, for messages.
 
     Raises:
-      ArgumentError: where it holds what only Python has (callbacks, rules of custom_vjp and
-        custom_jvp, closures), naming the equation.
-      InvalidGraphError: where the Graph is not well formed.
+      ArgumentError: if it holds Python objects (callbacks, rules of custom_vjp and custom_jvp,
+        closures); the message names the equation.
+      InvalidGraphError: if the Graph is not well formed.
 
     >>> import numpy as np, fungrad as fg, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "f.fungrad")
@@ -282,16 +279,16 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
 def save_tree(tree: Any, path: Target) -> None:
     """Writes a tree of arrays and numbers to a file that `load_tree` reads on any machine.
 
-    For parameters, states of optimisers and checkpoints of a training run. The file is complete or
-    not there: it is written aside and renamed.
+    For parameters, states of optimisers and checkpoints of a training run. The file is written
+    under another name and renamed, so a reader never finds a part of it.
 
     Args:
       tree: arrays, NumPy's and Python's numbers, strings and None in lists, tuples, dicts, named
-        tuples, dataclasses and other registered containers.
+        tuples, dataclasses and registered containers.
       path: the file, by custom `x.fungrad`, or an open binary one.
 
     Raises:
-      ArgumentError: where a leaf is something else, by its path in the tree.
+      ArgumentError: if a leaf is something else; the message has its path in the tree.
 
     >>> import numpy as np, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "parameters.fungrad")
@@ -314,7 +311,7 @@ def save_tree(tree: Any, path: Target) -> None:
 
 
 def _write(path: Target, kind: str, content: dict[str, Any], writer: Writer) -> None:
-    """An archive, at once: a reader never finds half of one."""
+    """Writes an archive; a named file is replaced at once."""
     head = {"format": FORMAT, "version": VERSION, "kind": kind}
     head |= {"longdouble": int(np.finfo(np.longdouble).nmant), "graphs": writer.graphs}
     text = json.dumps(head | content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -339,7 +336,7 @@ def _write_members(file: Target, text: str, arrays: Sequence[Any]) -> None:
 
 
 def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # equal Graphs give equal files
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # equal Graphs: equal files
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, content)
 
@@ -349,18 +346,17 @@ def load(path: Target, *, max_bytes: int | None = None) -> Any:
     """Reads a file of `save`: an `Exported`, which is called like the function, or a Graph.
 
     Nothing in the file is run or unpickled; primitives are found by their names. Time and memory
-    are linear in the size of what is unpacked.
+    are linear in the unpacked size.
 
     Args:
       path: the file, or an open binary one.
-      max_bytes: how much may be unpacked; by default 64 MiB and 20 times the size of the file,
-        which compressed zeros alone exceed.
+      max_bytes: the limit of the unpacked size; by default 64 MiB plus 20 times the size of the
+        file, which only compressed zeros exceed.
 
     Raises:
-      SavedFileError: where the file is not one of `save`'s, is damaged, of another version,
-        unpacks to more than `max_bytes`, or needs a primitive or a container that is not declared
-        here.
-      FileNotFoundError: where there is no such file.
+      SavedFileError: if the file is not one of `save`'s, is damaged, of another version, unpacks to
+        more than `max_bytes`, or needs a primitive or a container that is not declared here.
+      FileNotFoundError: if there is no such file.
 
     >>> import io, numpy as np, fungrad as fg
     >>> file = io.BytesIO()
@@ -388,16 +384,16 @@ def load(path: Target, *, max_bytes: int | None = None) -> Any:
 
 @boundary
 def load_tree(path: Target, *, max_bytes: int | None = None) -> Any:
-    """The tree that `save_tree` wrote; its arrays are new and can be written to.
+    """Reads the tree that `save_tree` wrote; its arrays are new and writeable.
 
     Args:
       path: the file, or an open binary one.
-      max_bytes: how much may be unpacked, as for `load`.
+      max_bytes: the limit of the unpacked size, as for `load`.
 
     Raises:
-      SavedFileError: where the file is not one of `save_tree`'s, is damaged, unpacks to more than
+      SavedFileError: if the file is not one of `save_tree`'s, is damaged, unpacks to more than
         `max_bytes`, or has a container that is not declared here.
-      FileNotFoundError: where there is no such file.
+      FileNotFoundError: if there is no such file.
 
     >>> import io, numpy as np, fungrad as fg
     >>> file = io.BytesIO()
@@ -423,7 +419,7 @@ def _read(
     name: str,
     loaded: Callable[[Any, Reader], Any],
 ) -> Any:
-    """What `loaded` makes of an archive that the function of this name reads."""
+    """The result of `loaded` for an archive of the kind that the function `name` reads."""
     try:
         with (
             nullcontext(path) if not isinstance(path, (str, PathLike)) else open(path, "rb") as file
@@ -436,7 +432,7 @@ def _read(
         raise
     except FungradError as error:
         raise SavedFileError(f"{_shown(path)} cannot be loaded: {error.message}") from error
-    except Exception as error:  # whatever zipfile, zlib, NumPy and the rules of types raise
+    except Exception as error:  # of zipfile, zlib, NumPy or the rules of types
         raise SavedFileError(
             f"{_shown(path)} cannot be loaded: it is not a file that fg.save wrote, or it is "
             f"damaged ({type(error).__name__}: {error})."

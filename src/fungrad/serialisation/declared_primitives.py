@@ -1,4 +1,4 @@
-"""Every primitive that fungrad declares, those of modules that nobody imported yet included."""
+"""Every primitive that fungrad declares, also in modules not imported yet."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ PACKAGES: tuple[ModuleType, ...] = (
     fungrad.implicit,
     fungrad.debugging,
 )
-"""Where primitives are declared, beside fungrad.scipy."""
+"""The packages that declare primitives, besides fungrad.scipy."""
 
 
 def all_primitives() -> dict[tuple[str, str], Primitive]:
-    """Every declared primitive by (module, name), those of other packages included."""
+    """Every declared primitive by (module, name), also of other packages."""
     for package in PACKAGES:
         paths = getattr(package, "__path__", ())  # a single module is imported above
         for module in pkgutil.walk_packages(paths, f"{package.__name__}."):

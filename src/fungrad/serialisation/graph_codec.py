@@ -1,11 +1,7 @@
-"""Graphs as plain JSON data beside a list of arrays, and back.
+"""Graphs and their values as JSON data and a list of arrays, and back.
 
-A primitive is written by its name; reading looks it up among those that are declared, and imports
-nothing but fungrad's own modules.
-
-The values inside of a saved Graph, as JSON and arrays: parameters, numbers, trees.
-
-Every kind has one entry in KINDS; nothing that is read can name code to run.
+A primitive is written by its name; reading looks it up among the declared ones, and imports only
+fungrad's own modules. Every kind of value has one entry in KINDS; none can name code to run.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer
 
 DTYPES = "biufcO"
-"""The kinds of dtypes that values of a Graph have; O is a trail, which only a Graph hands on."""
+"""The kinds of dtypes of values in a Graph; O is a trail, which exists only inside a Graph."""
 FACTORIES: dict[str, Any] = {"list": list, "dict": dict, "int": int, "float": float}
 POLICIES: dict[str, Any] = {
     "save_nothing": policies.save_nothing,
@@ -46,15 +42,15 @@ CONTAINERS: dict[str, type] = {
     "defaultdict": defaultdict,
 }
 SUBCLASSED = (np.generic, np.ndarray, np.dtype, Graph)
-"""The kinds whose subclasses are of the same kind."""
+"""The types whose subclasses are of the same kind."""
 
 
 class Unsavable(ArgumentError):
-    """A value that cannot be saved; who knows where it stands adds that."""
+    """A value that cannot be saved; callers add its position."""
 
 
 class Kind(NamedTuple):
-    """How values of some types are written and read; the coder is given for what is inside."""
+    """The functions that write and read values of some types; the coder handles values inside."""
 
     types: tuple[type, ...]
     write: Callable[[Any, Any], Any]
@@ -156,7 +152,7 @@ def _read_tree(found: Any, coder: Any) -> pytree.TreeDef:
 
 
 def _container(name: str) -> type:
-    """A container that the reader's program has defined; nothing is imported for it."""
+    """A container class of an imported module; nothing is imported for it."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):
@@ -211,7 +207,7 @@ KINDS: dict[str, Kind] = {
     "ufunc": Kind((np.ufunc,), _write_ufunc, _read_ufunc),
     "tree": Kind((pytree.TreeDef,), _write_tree, _read_tree),
 }
-"""Every kind of value but those that JSON has, by the key that it is written under."""
+"""Every kind of value that JSON lacks, by its key in the file."""
 
 
 def read_type(found: Any, coder: Any) -> Type:
@@ -226,7 +222,7 @@ def write_value(value: Any, coder: Any) -> Any:
     """A value as JSON; its arrays and Graphs go to the coder.
 
     Raises:
-      Unsavable: where the value, or one inside, is of no known kind.
+      Unsavable: if the value, or one inside, is of no known kind.
     """
     if value is None or type(value) in (bool, int, str):
         return value
@@ -245,7 +241,7 @@ def read_value(found: Any, coder: Any) -> Any:
     """Reads a value that `write_value` wrote."""
     if not isinstance(found, dict):
         if isinstance(found, list):
-            raise SavedFileError("a list stands where a value should.")
+            raise SavedFileError("it has a list in the place of a value.")
         return found
     ((name, content),) = found.items()
     if name not in KINDS:
@@ -254,7 +250,7 @@ def read_value(found: Any, coder: Any) -> Any:
 
 
 class Writer:
-    """Collects the arrays and the Graphs of what is saved; inner Graphs come before outer ones."""
+    """Collects the arrays and the Graphs of a saved object, inner Graphs before outer ones."""
 
     def __init__(self, sources: bool) -> None:
         self.arrays: list[Any] = []
@@ -267,7 +263,7 @@ class Writer:
         return write_value(value, self)
 
     def graph(self, graph: Graph) -> int:
-        """The number of a Graph, which is written once."""
+        """The number of a Graph, each written once."""
         if id(graph) not in self._numbers:
             content = self._graph(graph)
             self._numbers[id(graph)] = len(self.graphs)
@@ -327,7 +323,7 @@ class Writer:
         try:
             return self.write(value)
         except Unsavable as error:
-            if "of the equation" in error.message:  # an inner Graph's equation has said it
+            if "of the equation" in error.message:  # the message names an inner equation
                 raise
             place = f" at {equation.source}" if equation.source else ""
             raise Unsavable(
@@ -337,7 +333,7 @@ class Writer:
 
 
 class Reader:
-    """Gives the Graphs of a file back, in the order in which they were written."""
+    """Reads the Graphs of a file, in the order of writing."""
 
     def __init__(self, arrays: Sequence[Any], longdouble: int) -> None:
         self.arrays = arrays
@@ -349,7 +345,7 @@ class Reader:
         return read_value(found, self)
 
     def index(self, number: Any, among: Sequence[Any]) -> int:
-        """A number that has to name one of a list."""
+        """A number, checked to be an index of a list."""
         if type(number) is not int or not 0 <= number < len(among):
             raise SavedFileError(f"it names the item {number!r} of {len(among)}.")
         return number
@@ -408,8 +404,8 @@ def _source(found: Any) -> Source | None:
 def _primitive(module: str, name: str) -> Primitive:
     """A declared primitive.
 
-    fungrad's own are looked for by their names alone, which are unique: a file outlives the
-    modules of the version that wrote it.
+    fungrad's own are found by name alone, which is unique: so files stay readable if a later
+    version moves a primitive to another module.
     """
     found = primitives.get((module, name))
     if found is None and module.startswith("fungrad."):

@@ -1,8 +1,7 @@
 """`fungrad.sparse`: sparse Jacobians and Hessians of plain NumPy functions. Needs SciPy.
 
-The pattern is found from the traced program, columns that share no row are coloured alike, and one
-product with a vector gives all columns of a colour. The results are scipy.sparse arrays, which
-SciPy's solvers take as they are.
+The pattern is found from the traced program, columns that share no row get the same colour, and one
+product with a vector computes all columns of a colour. The results are scipy.sparse arrays.
 """
 
 from fungrad.errors import DensePatternWarning

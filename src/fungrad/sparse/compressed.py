@@ -27,27 +27,27 @@ from fungrad.sparse.propagation import (
 from fungrad.tracing.source_location import describe, user_line
 
 FEW = 8
-"""The most columns of a matrix that nobody minds to be dense."""
+"""The most columns of a matrix that may be dense without a warning."""
 
 PULLBACK = 2
-"""How many products forward one product in reverse is counted as."""
+"""The assumed cost of a reverse product, in forward products."""
 
 
 WIDER = 2
-"""How many times as many entries as the matrix the part after the reads may have."""
+"""The most entries of the map after the reads, relative to those of the matrix."""
 
 
 class Compressed:
-    """The plan for one derivative: its pattern, its colours, and where each entry is read.
+    """The plan for one derivative: its pattern, its colours, and the product that has each entry.
 
     Args:
       derivative: the two programs.
       pattern: rows by columns, canonical.
       groups: for each column (row, in reverse mode) its colour.
-      read: for each entry the product that holds it, and the position in that.
-      by_rows: whether the products are of vectors with the matrix, and the groups of its rows.
-      pulled: instead the derivative in reverse of what follows the reads, the groups of its rows,
-        and where in `read` the entries begin, if some are sums.
+      read: for each entry the product that holds it, and its position there.
+      by_rows: whether the products are vector-matrix products, and the groups those of rows.
+      pulled: to use instead: the reverse derivative of the map after the reads, the groups of its
+        rows, and, if some entries are sums, where each entry begins in `read`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Compressed:
     def at(self, values: Sequence[Any]) -> tuple[Sequence[Any], np.ndarray]:
         """The outputs at a point, and the entries of the derivative in the pattern's order."""
         outputs, product = self._run.at(values)
-        try:  # each thread takes one of the arrays that earlier calls have left
+        try:  # each thread takes one of the arrays that earlier calls returned
             found = self._spare.pop()
         except IndexError:
             dtype = np.result_type(*[a.type.dtype for a in self._run.product.outputs])
@@ -86,7 +86,7 @@ class Compressed:
             for part in product(seed):
                 row[start : start + part.size] = part.reshape(-1)
                 start += part.size
-        entries = found.reshape(-1).take(self._read, mode="clip")  # without a check
+        entries = found.reshape(-1).take(self._read, mode="clip")  # "clip" checks no bounds
         self._spare.append(found)
         if self._starts is not None:
             entries = np.add.reduceat(entries, self._starts)
@@ -96,7 +96,7 @@ class Compressed:
         """Compares a product of the matrix with the same product of the function.
 
         Raises:
-          ArgumentError: where they differ: the pattern is too narrow.
+          ArgumentError: if they differ: the pattern is too narrow.
         """
         derivative = self.derivative
         rng = np.random.default_rng(0)
@@ -129,7 +129,7 @@ def _flat(parts: Sequence[Any]) -> np.ndarray:
 
 
 def _seed(chosen: np.ndarray, types: Sequence[Type]) -> list[np.ndarray]:
-    """The vectors that are 1 at the chosen elements."""
+    """Vectors that are 1 at the chosen elements, else 0."""
     parts = np.split(chosen, np.cumsum([t.size for t in types])[:-1])
     return [p.reshape(t.shape).astype(t.dtype) for p, t in zip(parts, types, strict=True)]
 
@@ -140,7 +140,7 @@ def rows_of(pattern: Pattern) -> np.ndarray:
 
 
 def canonical(pattern: Any) -> Pattern:
-    """A pattern with its columns in order and no entry twice."""
+    """The pattern with sorted columns and without duplicates."""
     result = scipy_sparse().csr_array(pattern, copy=True)
     result = scipy_sparse().csr_array(result != 0) if result.dtype != np.bool_ else result
     result.sum_duplicates()
@@ -149,7 +149,7 @@ def canonical(pattern: Any) -> Pattern:
 
 
 def given_pattern(pattern: Any, shape: tuple[int, int]) -> Pattern:
-    """A pattern that the user gave, checked."""
+    """The user's pattern, checked."""
     found = canonical(pattern)
     if found.shape != shape:
         raise ArgumentError(
@@ -159,12 +159,12 @@ def given_pattern(pattern: Any, shape: tuple[int, int]) -> Pattern:
 
 
 def found_pattern(derivative: Derivative) -> Pattern:
-    """The pattern of a derivative's products by its vectors; warns where it is dense."""
+    """The pattern of a derivative's products by its vectors; warns if it is dense."""
     return _found(derivative)[2].pattern
 
 
 def _found(derivative: Derivative) -> tuple[Reads, Pattern, Entries]:
-    """What a derivative's products read, the pattern of the rest, and the matrix's entries."""
+    """The reads of a derivative's product, the pattern of the rest, and the matrix's entries."""
     first = reads(derivative)
     vectors, read = (g.inputs[derivative.residuals :] for g in (derivative.product, first.graph))
     count = sum(v.type.size for v in vectors)
@@ -194,7 +194,7 @@ def _at(source: Any) -> str:
 def jacobian_plan(
     f: Callable[..., Any], argnums: Any, given: Arguments, mode: str, pattern: Any
 ) -> Compressed:
-    """The plan for the Jacobian of f: by columns, by rows, or whichever has fewer products."""
+    """The plan for the Jacobian of f: by columns, by rows, or the one with fewer products."""
     verb = "fg.sparse.jacobian"
     pushed = pulled = None
     if mode != "reverse":
@@ -235,9 +235,9 @@ def jacobian_plan(
 def _by_reads(
     pushed: Derivative, groups: np.ndarray, first: Reads, rest: Pattern, made: Entries
 ) -> Compressed | None:
-    """The plan by products in reverse of what follows the reads, where fewer are needed."""
+    """The plan by reverse products of the map after the reads, or None if it has no fewer."""
     arrays = (*first.graph.inputs[pushed.residuals :], *first.graph.outputs)
-    mixed = len({v.type.dtype for v in arrays}) != 1  # cotangents have the dtype of what is read
+    mixed = len({v.type.dtype for v in arrays}) != 1  # cotangents have the dtype of the reads
     if mixed or not 0 < rest.nnz <= WIDER * made.pattern.nnz:
         return None
     rows = _fewer(rest, int(groups.max(initial=-1)) + 1)
@@ -249,9 +249,9 @@ def _by_reads(
 
 
 def _fewer(pattern: Pattern, products: int) -> np.ndarray | None:
-    """Groups of rows that take less than the products of the groups of columns, if there are.
+    """Groups of rows that cost less than `products` forward products, or None.
 
-    A column's entries bound the number of groups of rows from below.
+    The entries of a column bound the number of groups of rows from below.
     """
     longest = int(np.bincount(pattern.indices, minlength=1).max(initial=0))
     if PULLBACK * longest >= products:
@@ -263,7 +263,7 @@ def _fewer(pattern: Pattern, products: int) -> np.ndarray | None:
 def _cheaper(
     f: Callable[..., Any], argnums: Any, given: Arguments, pattern: Pattern, groups: np.ndarray
 ) -> Derivative | None:
-    """The derivative in reverse, where groups of rows need fewer products."""
+    """The reverse derivative if groups of rows cost less, else None."""
     if _fewer(pattern, int(groups.max(initial=-1)) + 1) is None:
         return None
     try:
@@ -273,7 +273,7 @@ def _cheaper(
 
 
 def hessian_plan(f: Callable[..., Any], argnums: Any, given: Arguments, pattern: Any) -> Compressed:
-    """The plan for the Hessian of f, each entry read off one of two columns."""
+    """The plan for the Hessian of f; each entry is read from one of two columns."""
     derivative = Derivative(f, argnums, given, "fg.sparse.hessian", second)
     size = sum(t.size for t in derivative.inputs)
     if pattern is not None:

@@ -1,12 +1,13 @@
 """The derivative of a call as two compiled programs: outputs and residuals at a point, and a
 product with a vector.
 
-Integers and booleans among the arguments are constants of the programs: indices and masks decide
-the pattern.
+Integer and boolean arguments are constants of the programs, since indices and masks determine the
+pattern.
 
 Colouring: columns of one colour share no row, so one product computes them all. A star colouring of
-a symmetric matrix needs fewer colours: entry (i, j) can be read from column i or j. Algorithm 4.1
-of Gebremedhin, Tarafdar, Manne and Pothen, SIAM J. Sci. Comput. 29 (2007) 1042, made incremental.
+a symmetric matrix needs fewer colours: entry (i, j) can be read from column i or j. It is an
+incremental form of algorithm 4.1 of Gebremedhin, Tarafdar, Manne and Pothen, SIAM J. Sci. Comput.
+29 (2007) 1042.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def _apart(whole: Graph, known: int, outputs: int) -> bool:
 
 
 def _arrays(whole: Graph, equations: Sequence[Equation]) -> set[int]:
-    """The equations whose results are handed on: not records of loops, which are made anew, nor
-    what follows from numbers alone, which the optimiser makes part of the product."""
+    """The equations whose results may be residuals: without loop records, which are made again, and
+    values of constants only, which the optimiser folds into the product."""
     found: set[int] = set()
     fixed = {id(v) for v, _ in whole.constants if not v.type.shape}
     for e in equations:
@@ -89,7 +90,7 @@ def _arrays(whole: Graph, equations: Sequence[Equation]) -> set[int]:
 
 
 class Arguments:
-    """The leaves of one call: those that a program takes, and those that are part of it."""
+    """The leaves of one call: floating ones are inputs of a program, others constants of it."""
 
     def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.leaves, self.treedef = flat_leaves((tuple(args), kwargs))
@@ -99,7 +100,7 @@ class Arguments:
 
     @property
     def key(self) -> Any:
-        """A key that differs for calls that need programs of their own."""
+        """The key of a program: structure, types and the values of its constants."""
         fixed = [
             x.tobytes() if isinstance(x, np.ndarray) else x
             for x, taken in zip(self.leaves, self.taken, strict=True)
@@ -108,7 +109,7 @@ class Arguments:
         return self.treedef, tuple(self.types), tuple(fixed)
 
     def with_values(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The arguments with other values in place of the floating ones."""
+        """The arguments with other floating values."""
         given = iter(values)
         leaves = [next(given) if t else x for x, t in zip(self.leaves, self.taken, strict=True)]
         args, kwargs = pytree.unflatten(self.treedef, leaves)
@@ -169,8 +170,8 @@ class Derivative:
     ) -> Graph:
         """The Graph (values, vectors) -> (outputs, products).
 
-        A loop or checkpointed function gives values and tangents together; with `again` the outputs
-        are computed apart from them.
+        A loop or checkpointed function computes values and tangents together; with `again` the
+        outputs are computed separately.
         """
 
         def whole(*values: Any) -> list[Any]:
@@ -196,27 +197,27 @@ class Derivative:
         return stage(whole, [*types, *vectors], names, self.call.label)
 
     def at(self, values: Sequence[Any]) -> tuple[Sequence[Any], Callable[[Sequence[Any]], Any]]:
-        """The outputs at a point, and the function of vectors that gives the products there."""
+        """The outputs at a point, and the function from vectors to products there."""
         found = self._first(*values)
         outputs, residuals = found[: len(self.outputs)], found[len(self.outputs) :]
         return outputs, lambda vectors: self._second(*residuals, *vectors)
 
 
 FEW = 2_000
-"""How many columns a star colouring is always tried for: a few ms."""
+"""A star colouring is always tried up to so many columns: it takes a few ms."""
 
 UNEVEN = 2.0
-"""How many times as many colours as a mean row has entries make a star colouring worth its time."""
+"""The ratio of colours to a row's mean entries above which a larger matrix is star-coloured."""
 
 
 def columns(pattern: Pattern) -> np.ndarray:
     """Groups 0, 1, ... of columns, such that no two columns of a group share a row.
 
-    Columns are taken in their order; each gets the first group that fits.
+    Greedy: each column gets the first group that fits.
     """
     try:
         from scipy.optimize._numdiff import group_columns
-    except ImportError:  # SciPy's function is not a public one
+    except ImportError:  # SciPy's function is private
         return _columns(pattern)
     if not pattern.shape[1]:
         return np.zeros(0, np.int64)
@@ -244,7 +245,7 @@ def _columns(pattern: Pattern) -> np.ndarray:
 def star(pattern: Pattern) -> np.ndarray:
     """Groups of the columns of a symmetric matrix, such that each path of 4 columns has 3 colours.
 
-    Two columns that share an entry have different colours. Vertices are taken by falling degree.
+    Columns i and j with an entry (i, j) have different colours. Greedy, by falling degree.
     """
     size = pattern.shape[0]
     indptr, indices = pattern.indptr.tolist(), pattern.indices.tolist()
@@ -261,7 +262,7 @@ def star(pattern: Pattern) -> np.ndarray:
                 continue
             taken.add(colours[w])
             if len(seen[v][colours[w]]) > 1:
-                taken.update(seen[w])  # w - v - w' with one colour: no neighbour of w like v
+                taken.update(seen[w])  # w - v - w', w like w': v unlike w's neighbours
             else:
                 taken |= closed[w]
         colour = 0
@@ -271,7 +272,7 @@ def star(pattern: Pattern) -> np.ndarray:
         for x in around[v]:
             same = seen[x].setdefault(colour, [])
             same.append(v)
-            if colours[x] >= 0 and len(same) > 1:  # same - x - same: x is between two of a colour
+            if colours[x] >= 0 and len(same) > 1:  # x lies between two of a colour
                 for w in same if len(same) == 2 else (v,):
                     closed[w].add(colours[x])
         for same in seen[v].values():
@@ -284,8 +285,8 @@ def star(pattern: Pattern) -> np.ndarray:
 def symmetric(pattern: Pattern) -> np.ndarray:
     """Groups of the columns of a symmetric matrix: a star colouring where it may have fewer.
 
-    Where all rows have about as many entries, columns that share no row need hardly more groups,
-    and are found much faster.
+    If all rows have about the same number of entries, plain column groups are hardly more, and are
+    found much faster.
     """
     groups = columns(pattern)
     even = groups.max(initial=-1) + 1 <= UNEVEN * pattern.nnz / max(pattern.shape[0], 1)
@@ -296,12 +297,12 @@ def symmetric(pattern: Pattern) -> np.ndarray:
 
 
 def colour(pattern: Any, kind: str = "columns") -> np.ndarray:
-    """Groups of columns, or rows, of a sparse matrix that one product can serve.
+    """Groups of columns, or rows, of a sparse matrix that one product computes together.
 
     Args:
-      pattern: a matrix, sparse or dense; what is not zero counts.
+      pattern: a matrix, sparse or dense; its entries are those not zero.
       kind: "columns": no two columns of a group share a row; "rows": no two rows of a group share a
-        column; "symmetric": each entry of a symmetric matrix can be read off one of two columns.
+        column; "symmetric": each entry of a symmetric matrix can be read from one of two columns.
 
     Returns:
       An integer array with the group, 0, 1, ..., of each column (row).

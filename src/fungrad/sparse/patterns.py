@@ -1,10 +1,10 @@
 """Sparsity patterns: which elements of a value depend on which inputs, one csr array of booleans.
 
-Row i of a pattern names the inputs that element i of the raveled value depends on; None stands for
-a value that depends on no input. SciPy is imported when a pattern is made.
+Row i of a pattern names the inputs on which element i of the raveled value depends; None means that
+the value depends on no input. SciPy is imported when a pattern is made.
 
-Those of opaque functions are what `fg.external(f, sparsity=)` declares; a batch of calls has a
-block for each example, also where nothing is declared.
+Opaque functions have the patterns declared by `fg.external(f, sparsity=)`; a batch of calls has a
+block for each example, also without a declaration.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Pattern = Any
 """A scipy.sparse.csr_array of booleans with one row for each element of a value."""
 
 LIMIT = 1 << 28
-"""The most entries of a pattern (8 bytes each while it is made)."""
+"""The most entries of a pattern (of 8 bytes each during its construction)."""
 
 NARROW = 1 << 31
-"""Indices below have 32 bits: half the memory to read, and what SciPy's solvers take."""
+"""Smaller indices have 32 bits, as SciPy's solvers take them."""
 
 
 def scipy_sparse() -> Any:
-    """The module scipy.sparse; an error that names the extra where SciPy is missing."""
+    """The module scipy.sparse; without SciPy an error that names the extra."""
     try:
         import scipy.sparse
     except ImportError as error:
@@ -56,17 +56,17 @@ def csr(indices: np.ndarray, indptr: np.ndarray, count: int) -> Pattern:
 
 
 def identity(size: int, start: int, count: int) -> Pattern:
-    """The pattern of `size` of the `count` inputs themselves, from `start` on."""
+    """The pattern of `size` of the `count` inputs, from number `start` on."""
     return csr(np.arange(start, start + size), np.arange(size + 1), count)
 
 
 def empty(size: int, count: int) -> Pattern:
-    """The pattern of `size` elements that depend on nothing."""
+    """The pattern of `size` constant elements."""
     return csr(np.zeros(0, np.int64), np.zeros(size + 1, np.int64), count)
 
 
 def take(pattern: Pattern, rows: np.ndarray) -> Pattern:
-    """The rows of a pattern in an order; a row may be named more than once."""
+    """The given rows of a pattern, in order; rows may repeat."""
     if rows.size and rows[-1] - rows[0] + 1 == rows.size and np.all(rows[1:] > rows[:-1]):
         return pattern[rows[0] : rows[-1] + 1]  # which is faster
     _check_size(int(np.diff(pattern.indptr)[rows].sum()))
@@ -74,7 +74,7 @@ def take(pattern: Pattern, rows: np.ndarray) -> Pattern:
 
 
 def take_numbered(pattern: Pattern, numbers: np.ndarray) -> Pattern:
-    """The rows numbered from 1 in an order; 0 stands for an element that depends on nothing."""
+    """The given rows, numbered from 1, in order; 0 stands for a constant element."""
     numbered = csr(
         pattern.indices, np.concatenate([[0], pattern.indptr]), pattern.shape[1]
     )  # row 0 is empty
@@ -91,7 +91,7 @@ def union(patterns: Sequence[Pattern | None]) -> Pattern | None:
 
 
 def mapped(targets: np.ndarray, sources: np.ndarray, size: int, pattern: Pattern) -> Pattern:
-    """The pattern of `size` elements, where each target depends on what its source depends on."""
+    """The pattern of `size` elements; each target depends on the inputs of its sources."""
     if np.bincount(targets, minlength=1).max() <= 1:  # no sums
         numbers = np.zeros(size, np.int64)
         numbers[targets] = sources + 1
@@ -103,19 +103,19 @@ def mapped(targets: np.ndarray, sources: np.ndarray, size: int, pattern: Pattern
 
 
 def merged(pattern: Pattern, labels: np.ndarray, size: int) -> Pattern:
-    """The pattern of `size` elements: element k depends on what the rows labelled k depend on."""
+    """The pattern of `size` elements: element k depends on the inputs of the rows labelled k."""
     return mapped(labels, np.arange(len(labels)), size, pattern)
 
 
 def repeated(pattern: Pattern, size: int) -> Pattern:
-    """The pattern of `size` elements, each of which depends on what any of the rows depend on."""
+    """The pattern of `size` elements that all depend on the inputs of all rows."""
     found = np.unique(pattern.indices)
     _check_size(len(found) * size)
     return csr(np.tile(found, size), np.arange(size + 1) * len(found), pattern.shape[1])
 
 
 def stacked(patterns: Sequence[Pattern | None], sizes: Sequence[int], count: int) -> Pattern:
-    """The patterns of some values, of the given sizes, one below another."""
+    """The patterns of values of the given sizes, one below another."""
     if len(patterns) == 1 and patterns[0] is not None:
         return patterns[0]
     parts = [p if p is not None else empty(n, count) for p, n in zip(patterns, sizes, strict=True)]
@@ -123,7 +123,7 @@ def stacked(patterns: Sequence[Pattern | None], sizes: Sequence[int], count: int
 
 
 def equal(x: Pattern | None, y: Pattern | None) -> bool:
-    """Whether two patterns are the same; `x` contains `y`."""
+    """Whether two patterns are the same, where `x` contains `y`."""
     if x is None or y is None:
         return x is y
     return bool(x.nnz == y.nnz)
@@ -132,7 +132,7 @@ def equal(x: Pattern | None, y: Pattern | None) -> bool:
 def _check_size(entries: int) -> None:
     if entries > LIMIT:
         raise ArgumentError(
-            f"The sparsity pattern has {entries:,} entries or more while it is made, and the limit "
+            f"The sparsity pattern needs {entries:,} entries or more, and the limit "
             f"is {LIMIT:,}: the Jacobian is dense, or nearly so. Use fg.jacobian, products with "
             "vectors (fg.jvp, fg.vjp, fg.hvp), or pass pattern=."
         )
@@ -142,7 +142,7 @@ def _check_size(entries: int) -> None:
 
 
 def called(equation: Any, given: Sequence[Any], count: int) -> list[Any] | None:
-    """The patterns of the results of an opaque function for those of its arguments."""
+    """The patterns of an opaque function's results."""
     host = equation.params["host"]
     sizes = [v.type.size for v in equation.outputs]
     parts = []
@@ -155,7 +155,7 @@ def called(equation: Any, given: Sequence[Any], count: int) -> list[Any] | None:
 
 
 def _entries(host: Host, sizes: Sequence[int]) -> list[Any]:
-    """For each argument the elements of all results that depend on its elements; None: all do."""
+    """For each argument the pattern of all results by its elements; None: all depend on all."""
     if isinstance(host, BatchedHost):
         count = max(host.size, 1)
         inner = [n // count if flag else n for n, flag in zip(sizes, host.flags, strict=True)]
@@ -175,7 +175,7 @@ def _entries(host: Host, sizes: Sequence[int]) -> list[Any]:
 
 
 def _repeated(entries: Any, size: int, batched: bool, rows: Sequence[int], count: int) -> Any:
-    """The entries for a batch: a block for each example, one below another if it is shared."""
+    """The entries for a batch: a block for each example, stacked for an argument not batched."""
     if entries is None:
         if not batched or sum(rows) * size * count > LIMIT:
             return None
@@ -190,7 +190,7 @@ def _repeated(entries: Any, size: int, batched: bool, rows: Sequence[int], count
 
 
 def _of_rule(host: Host, known: Sparsity) -> list[Any]:
-    """For each leaf of a call's arguments the declared entries by it."""
+    """The declared entries for each leaf of a call's arguments."""
     by_leaf = _declared(host, known)
     if known.of == "value":
         return by_leaf
@@ -211,7 +211,7 @@ def _of_rule(host: Host, known: Sparsity) -> list[Any]:
 
 
 def _declared(host: Host, known: Sparsity) -> list[Any]:
-    """The user's matrices, cut into one for each leaf of the arguments."""
+    """The user's matrices, split by leaves of the arguments."""
     given = known.declared(*known.types) if callable(known.declared) else known.declared
     given = given if isinstance(given, tuple) else (given,)
     sizes = [[leaf.size for leaf in pytree.leaves(type_)] for type_ in known.types]

@@ -1,12 +1,12 @@
-"""The pattern of a linear map that is given as a Graph, found in one walk over its equations.
+"""The pattern of a linear map given as a Graph, found in one walk over its equations.
 
-Calls are looked into, branches united, scans gone through step by step as far as that is cheap, and
-otherwise until the patterns of the carries no longer grow. The pattern holds for all values of the
-other inputs: only constants, and what follows from them, are known.
+The walk enters calls, unites branches, and follows short scans step by step, longer ones until the
+patterns of the carries no longer grow. The pattern holds for all values of the other inputs: only
+constants, and values computed from them, are known.
 
-A residual that gathers the parameters of its camera, or a stencil that slices a grid, reads each
-element in few places. Of the rest of the map each element that is read has a column of its own, so
-few rows share one: a product in reverse gives all rows of a group at once.
+A residual that gathers the parameters of its camera, or a stencil that slices a grid, begins with
+reads of elements. In the rest of the map each element read has its own column, so few rows share
+one, and one reverse product computes all rows of a group.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from fungrad.sparse.rules import READERS, Given, spread
 from fungrad.tracing.graph_trace import evaluate
 
 STEPS = 256
-"""The most steps of a scan that are gone through one by one."""
+"""The most steps of a scan that are followed one by one."""
 
 DENSE = 0.25
-"""The share of entries that are not zero from which on a pattern is called dense."""
+"""The share of nonzero entries above which a pattern is dense."""
 
 KNOWN = 1 << 24
-"""The most elements of a value that is computed because it depends on constants alone."""
+"""The most elements of a value that is computed from constants."""
 
 
 class Propagation:
     """A walk over Graphs: patterns over `count` columns, and the equations that made them dense.
 
-    That is measured by the number of inputs, of which columns may be copies.
+    Dense means relative to the number of inputs; columns may be copies of those.
     """
 
     def __init__(self, count: int, inputs: int) -> None:
@@ -66,7 +66,7 @@ class Propagation:
     def graph(
         self, graph: Graph, patterns: Sequence[Pattern | None], values: Sequence[Any]
     ) -> list[Pattern | None]:
-        """The patterns of a Graph's outputs for those of its inputs; None: depends on no input."""
+        """The patterns of a Graph's outputs for those of its inputs; None: no dependence."""
         known = {id(v): value for v, value in graph.constants}
         known.update((id(v), x) for v, x in zip(graph.inputs, values, strict=True) if x is not None)
         found = dict(zip(map(id, graph.inputs), patterns, strict=True))
@@ -92,7 +92,7 @@ class Propagation:
     def _equation(self, equation: Equation, given: Sequence[Given]) -> Sequence[Pattern | None]:
         primitive: Any = equation.primitive
         graph: Any = equation.params.get("graph")
-        # rules of one's own count as they are written, and what they are of is not looked into
+        # a custom rule counts as written; the walk does not enter its primal function
         if (
             primitive is call
             or primitive is checkpointed
@@ -119,12 +119,12 @@ class Propagation:
         patterns, values = [g.pattern for g in given[1:]], [g.value for g in given[1:]]
         branches = [self.graph(b, patterns, values) for b in equation.params["branches"]]
         found = [union(outputs) for outputs in zip(*branches, strict=True)]
-        return found + [None] * (len(equation.outputs) - len(found))  # of a record, its tape
+        return found + [None] * (len(equation.outputs) - len(found))  # the tape of a record
 
     def _switch_pullback(
         self, equation: Equation, given: Sequence[Given]
     ) -> Sequence[Pattern | None]:
-        """What a tape holds depends on the branches' arguments, which are given as well."""
+        """The patterns by the branches' arguments, on which the tape depends."""
         wanted, branches = equation.params["wanted"][1:], equation.params["branches"]
         count = len(branches[0].inputs)
         used = [*given[1 : 1 + count], *given[1 + count + equation.params["trailed"] :]]
@@ -184,7 +184,7 @@ class Propagation:
         )
 
     def _grown(self, carry: Sequence[Pattern | None], step: Any) -> list[Pattern | None]:
-        """The patterns of carries that a further step does not add to."""
+        """The patterns of carries after so many steps that they no longer grow."""
         now = list(carry)
         while True:
             new = [union([old, found]) for old, found in zip(now, step(now), strict=True)]
@@ -215,7 +215,7 @@ def _any_row(given: Given, length: int) -> Given:
 
 
 def _computed(equation: Equation, given: Sequence[Given]) -> Sequence[Any]:
-    """The results of an equation that depends on constants alone, if it may be run here."""
+    """The results of an equation of constants, if it is small and pure; else ()."""
     primitive: Any = equation.primitive
     size = sum(v.type.size for v in equation.outputs)
     values = [g.value for g in given]
@@ -229,7 +229,7 @@ def _computed(equation: Equation, given: Sequence[Given]) -> Sequence[Any]:
 
 
 def is_dense(entries: int, rows: int, columns: int) -> bool:
-    """Whether so many entries may differ from zero that a sparse matrix saves nothing."""
+    """Whether a matrix with so many nonzero entries gains nothing from being sparse."""
     return entries > DENSE * rows * columns
 
 
@@ -239,9 +239,9 @@ def of_linear_map(
     """The pattern of a linear map's outputs by its vectors, and the equations that make it dense.
 
     Args:
-      graph: takes `known` values that no vector reaches, then the vectors.
+      graph: takes `known` values independent of the vectors, then the vectors.
       sizes: the numbers of elements of the vectors.
-      inputs: how many inputs these are copies of.
+      inputs: the number of inputs of which they are copies.
     """
     count = sum(sizes)
     walk = Propagation(count, inputs)
@@ -259,11 +259,11 @@ def of_linear_map(
 
 
 class Reads(NamedTuple):
-    """The two maps that a derivative's product is made of.
+    """A derivative's product as a selection of elements followed by a Graph.
 
     Attributes:
       graph: (residuals, arrays of elements read) -> products.
-      numbers: for each element read its position among those of the vectors, from 1; 0: it is zero.
+      numbers: for each element read its position in the vectors, from 1; 0: it is zero.
     """
 
     graph: Graph
@@ -297,7 +297,7 @@ def reads(derivative: Derivative) -> Reads:
 
 
 def _moved(equation: Equation, found: dict[int, np.ndarray], known: dict[int, Any]) -> Any:
-    """The numbers of an equation's results, where it moves elements of known numbers."""
+    """The numbers of an equation's results, if it only moves numbered elements."""
     if equation.primitive not in READERS or id(equation.inputs[0]) not in found:
         return None
     given = [found.get(id(a), known.get(id(a))) for a in equation.inputs]
@@ -310,12 +310,12 @@ def _moved(equation: Equation, found: dict[int, np.ndarray], known: dict[int, An
 
 
 class Entries(NamedTuple):
-    """How the entries of a matrix are made of those of a map that follows a selection.
+    """The entries of a matrix as sums of entries of the map after the reads.
 
     Attributes:
       pattern: of the matrix.
-      order: for each entry of the map that counts, in the matrix's order, its number.
-      starts: where in that order the matrix's entries begin; None: each is one of the map's.
+      order: the numbers of the map's entries, in the order of the matrix.
+      starts: where in `order` each entry of the matrix begins; None: each is one entry of the map.
     """
 
     pattern: Pattern
@@ -341,9 +341,9 @@ def entries(pattern: Pattern, numbers: np.ndarray, count: int) -> Entries:
 
 
 def transposed(derivative: Derivative, graph: Graph) -> Derivative | None:
-    """The derivative whose products are those of a Graph (residuals, elements read) in reverse.
+    """The derivative with the reverse products of a Graph (residuals, elements read) -> products.
 
-    None where the Graph is not linear, as differences are not.
+    None if the Graph is not linear, as with finite differences.
     """
     count, total = derivative.residuals, len(graph.inputs)
     whole, reached = joint(graph, [i >= count for i in range(total)])

@@ -1,6 +1,5 @@
-"""Sparse Jacobians and Hessians as SciPy's sparse arrays, from plain NumPy functions.
-
-A problem in the form that cyipopt asks for: exact sparse derivatives of plain functions.
+"""Sparse Jacobians and Hessians of plain NumPy functions as SciPy's sparse arrays, and problems in
+the form of cyipopt.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from fungrad.transforms.arguments import check_differentiated
 from fungrad.transforms.grad import grad
 
 PLANS = 32
-"""How many patterns and programs, for arguments of different types, a function keeps."""
+"""The most plans, for arguments of different types, that a function keeps."""
 
 Planner = Callable[[Arguments], Compressed]
 
 
 class Plans:
-    """The plans of one function, the last ones used."""
+    """The most recently used plans of one function."""
 
     def __init__(self, make: Planner, f: Callable[..., Any], verb: str) -> None:
         self._make = make
@@ -47,7 +46,7 @@ class Plans:
         self._plans: OrderedDict[Any, Compressed] = OrderedDict()
 
     def of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Compressed, Arguments]:
-        """The plan for some arguments, and these."""
+        """The plan for some arguments, and their leaves."""
         given = Arguments(args, kwargs)
         if current() is not EVAL or any(type(leaf) is Tracer for leaf in given.leaves):
             raise AbstractValueError(
@@ -76,11 +75,10 @@ class SparseFunction(TransformedFunction):
         return self.plans.of(args, kwargs)[0].pattern.copy()
 
     def colours(self, /, *args: Any, **kwargs: Any) -> np.ndarray:
-        """The group of each column (of each row, where those are pulled back).
+        """The group of each column (of each row in reverse mode).
 
-        One product gives all columns of a group. Fewer are run where what follows the reads of
-        the input needs fewer in reverse. `sparsity=(pattern, groups)` is what SciPy calls
-        `jac_sparsity` and takes for differences.
+        One product computes all columns of a group; a call may run fewer reverse products instead.
+        SciPy takes `jac_sparsity=(pattern, groups)` for finite differences.
         """
         return self.plans.of(args, kwargs)[0].groups.copy()
 
@@ -94,38 +92,37 @@ def jacobian(
     format: str = "csr",
     check: bool = False,
 ) -> SparseFunction:
-    """The Jacobian of f as a sparse array, by products with as many vectors as it has colours.
+    """The Jacobian of f as a sparse array, by one product with a vector for each colour.
 
     The pattern is found from the traced program. It holds for every point: values in `if` and in
     boolean masks are refused as under `fg.jit`. Pattern, colours and compiled programs are made
-    once for each types of the arguments, and for each value of integers and booleans among them.
+    once for given types of the arguments and values of integers and booleans among them.
 
     Args:
       f: a pure function of trees of arrays that returns a tree of real arrays.
       argnums: which argument, or arguments, to differentiate with respect to; real.
       mode: "forward" (groups of columns, `fg.jvp`), "reverse" (groups of rows, `fg.vjp`) or "auto":
-        whichever needs fewer products, where one in reverse counts twice. Those in reverse go back
-        to the elements that f reads of its arguments, so few rows share one.
-      pattern: the entries that may differ from zero, if you know them: a sparse or dense matrix of
-        shape (outputs, inputs). None finds them.
+        the one with fewer products, where one in reverse counts twice.
+      pattern: the entries that may differ from zero, if known: a sparse or dense matrix of shape
+        (outputs, inputs). None finds them.
       format: of the result: "csr", "csc", "coo", ...
-      check: whether each result is compared with one product with a random vector.
+      check: whether to compare each result with one product with a random vector.
 
     Returns:
-      A function with f's arguments. Its result has the shape (outputs, inputs), all elements
-      counted in C order, and the dtype of the output; for trees it is the tree of the output, each
-      leaf replaced by the tree of the argument with a block at each leaf. It has the methods
-      `pattern(*args)` and `colours(*args)`.
+      A function with f's arguments. Its result has the shape (outputs, inputs), with elements in C
+      order, and the dtype of the output; for trees it is the tree of the output, each leaf replaced
+      by the tree of the argument with a block at each leaf. It has the methods `pattern(*args)` and
+      `colours(*args)`.
 
     Raises:
       MissingExtraError: without SciPy.
-      ArgumentError: where an input or output is not real, where the pattern is nearly dense and too
-        large, or where `check` finds it too narrow.
-      AbstractValueError: where it is called on traced values.
+      ArgumentError: if an input or output is not real, if the pattern is nearly dense and too
+        large, or if `check` finds it too narrow.
+      AbstractValueError: if called on traced values.
 
     Warns:
-      DensePatternWarning: where more than a quarter of the entries may differ from zero, because
-        of operations that it names.
+      DensePatternWarning: if more than a quarter of the entries may differ from zero; it names the
+        operations that cause it.
 
     >>> import numpy as np
     >>> J = jacobian(lambda x: x[1:] * x[:-1])
@@ -147,7 +144,7 @@ def value_and_jacobian(
     format: str = "csr",
     check: bool = False,
 ) -> SparseFunction:
-    """The function that returns (f(x), Jacobian): see `fg.sparse.jacobian`, whose arguments it has.
+    """The function that returns (f(x), Jacobian); arguments as for `fg.sparse.jacobian`.
 
     >>> import numpy as np
     >>> y, J = value_and_jacobian(np.sin)(np.zeros(3))
@@ -205,16 +202,16 @@ def hessian(
 ) -> SparseFunction:
     """The Hessian of a function that returns one number, as a sparse symmetric array.
 
-    Each product is that of `fg.hvp`, forward mode over reverse mode. A star colouring makes do with
-    fewer products than columns that share no row need: 2 for an arrow of any size.
+    Each product is that of `fg.hvp`, forward mode over reverse mode. A star colouring needs fewer
+    products than columns that share no row: 2 for an arrow matrix of any size.
 
     Args:
       f: a pure function of trees of arrays that returns one real number.
       argnums, pattern, format, check: as for `fg.sparse.jacobian`.
 
     Returns:
-      A function with f's arguments. For one array its result has the shape (inputs, inputs); for
-      trees it is the tree of the argument of trees of the argument, with blocks.
+      A function with f's arguments. For one array its result has the shape (inputs, inputs); for a
+      tree it is the argument's tree, with a tree of blocks at each leaf.
 
     >>> import numpy as np
     >>> H = hessian(lambda x: np.sum(x[1:] * x[:-1] ** 2))
@@ -265,7 +262,7 @@ def jacobian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwar
 
     Args:
       f: a pure function that returns a tree of real arrays.
-      args, kwargs: arguments with the types to look at. Values of floating ones do not matter.
+      args, kwargs: arguments of f; only the types of floating ones matter.
       argnums: which argument, or arguments, to differentiate with respect to.
 
     Returns:
@@ -286,7 +283,7 @@ def jacobian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwar
 def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwargs: Any) -> Any:
     """The entries of the Hessian of f that may differ from zero, at any point.
 
-    Takes what `jacobian_pattern` does; f returns one real number.
+    Arguments as for `jacobian_pattern`; f returns one real number.
 
     >>> import numpy as np
     >>> hessian_pattern(lambda x: x[0] * x[1] + x[2], np.zeros(3)).toarray()
@@ -302,7 +299,7 @@ def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwarg
 
 
 class IpoptProblem:
-    """Objective, constraints and their derivatives, under the names that `cyipopt.Problem` calls.
+    """Objective, constraints and their derivatives, by the names that `cyipopt.Problem` calls.
 
     Args:
       objective: f(x) -> a number, of a vector x.
@@ -356,11 +353,11 @@ class IpoptProblem:
         return entries
 
     def hessianstructure(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows and columns of the entries of the Lagrangian's Hessian, its lower triangle."""
+        """The rows and columns of the entries of the Lagrangian's Hessian (lower triangle)."""
         return self._hessian_structure
 
     def hessian(self, x: Any, multipliers: Any, factor: float) -> np.ndarray:
-        """The entries of the lower triangle of `factor * objective + multipliers @ constraints`."""
+        """The entries of the Hessian of `factor * objective + multipliers @ constraints`."""
         entries: np.ndarray = self._hessian(x, multipliers, float(factor)).data
         return entries[self._lower]
 

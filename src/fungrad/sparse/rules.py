@@ -1,9 +1,9 @@
-"""How the pattern of a linear operation's result follows from the patterns of its arguments.
+"""The pattern of a linear operation's result, from the patterns of its arguments.
 
-The Graphs that come here are linear in what has a pattern: tangents or cotangents. So a family of
-primitives needs one rule: what moves elements is applied to their positions, what sums them unites
-their rows. Where no rule fits, each element of the result depends on all that the arguments depend
-on, which is always right.
+The Graphs here are linear in the values with patterns, which are tangents or cotangents. So one
+rule serves a family of primitives: those that move elements are applied to positions, those that
+sum elements unite their rows. Where no rule fits, each element of the result depends on all inputs
+of the arguments, which is always right.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from fungrad.sparse.patterns import (
 
 
 class Given:
-    """One argument of an equation: its pattern (None: depends on no input), its value if known."""
+    """An argument of an equation: its pattern (None: no dependence), and its value if known."""
 
     __slots__ = ("pattern", "shape", "size", "value")
 
@@ -78,14 +78,14 @@ class Given:
 
 
 Found = list[Any] | None
-"""The patterns of the results; None where a rule does not fit."""
+"""The patterns of the results; None if a rule does not fit."""
 Rule = Callable[[Equation, Sequence[Given], int], Found]
 
 
 def spread(equation: Equation, given: Sequence[Given], count: int) -> list[Any]:
     """The patterns of an equation's results over `count` inputs."""
     cuts: Any = equation.primitive.cuts
-    if equation.primitive is stop:  # of a tangent: it passes, but for how long a step along it is
+    if equation.primitive is stop:  # tangents pass, except the length of a step along them
         return [None if equation.params["name"] == STEP else given[0].pattern]
     if cuts is True:
         return [None] * len(equation.outputs)
@@ -115,7 +115,7 @@ def _broadcast(given: Given, shape: tuple[int, ...]) -> Pattern | None:
 
 
 def _elementwise(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """Each element depends on what the elements at its place depend on."""
+    """Each element depends on the inputs of the operands' elements at its position."""
     partials: Any = equation.primitive.partials  # type: ignore[attr-defined]
     shape = _shape(equation)
     moving = zip(given, partials, strict=True)
@@ -123,7 +123,7 @@ def _elementwise(equation: Equation, given: Sequence[Given], count: int) -> Foun
 
 
 def _kept(pattern: Pattern | None, where: np.ndarray) -> Pattern | None:
-    """The pattern with those rows alone for which a condition holds."""
+    """The pattern with the rows where a condition holds; the others are empty."""
     if pattern is None or where.all():
         return pattern
     numbers = np.where(where.ravel(), np.arange(1, where.size + 1), 0)
@@ -131,7 +131,7 @@ def _kept(pattern: Pattern | None, where: np.ndarray) -> Pattern | None:
 
 
 def _product(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """A product with a known array depends on nothing where that is zero."""
+    """A product with a known array is constant where that is zero."""
     x, y = given
     shape = _shape(equation)
     for one, other in ((x, y), (y, x)):
@@ -141,7 +141,7 @@ def _product(equation: Equation, given: Sequence[Given], count: int) -> Found:
 
 
 def _choice(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """Each element depends on that of the chosen one, where the condition is known."""
+    """With a known condition each element depends on the chosen operand."""
     condition, x, y = given
     if condition.value is None:
         return _elementwise(equation, given, count)
@@ -155,7 +155,7 @@ def _same_places(equation: Equation, given: Sequence[Given], count: int) -> Foun
 
 
 def _permuted(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """Elements in another order along an axis, which may be unknown."""
+    """Elements in another order along an axis; the order may be unknown."""
     return _moved(equation, given, count) or _along(equation, given, count)
 
 
@@ -223,7 +223,7 @@ def _triangular(pattern: Pattern, shape: tuple[int, ...], axis: int, reverse: An
 
 
 def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """Linear equations with an unknown matrix: each column of the right-hand side by itself."""
+    """Linear equations: each column of the solution depends on that of the right-hand side."""
     matrix, right = given
     if matrix.pattern is not None:
         return None
@@ -231,7 +231,7 @@ def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     wide = _broadcast(right, shape)
     params, rows = equation.params, len(shape) - 2
     triangle = params.get("triangle")
-    if "u" in params:  # of a band matrix: so many diagonals above, the others below
+    if "u" in params:  # the number of upper diagonals of a band matrix
         above, last = params["u"], matrix.shape[-2] - 1
         triangle = "lower" if above == 0 else "upper" if above == last else ""
     if triangle:
@@ -241,7 +241,7 @@ def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
 
 
 def _convolved(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """A convolution: each result depends on the factors of the products that it sums."""
+    """A convolution: each result depends on the factors of its products."""
     axes, full = equation.params.get("axes", 1), equation.params["mode"] == "full"
     shapes = [given[0].shape, given[1].shape, _shape(equation)]
     n, m, lengths = [shape[len(shape) - axes :] for shape in shapes]
@@ -268,7 +268,7 @@ def _convolved(equation: Equation, given: Sequence[Given], count: int) -> Found:
 
 
 def _written(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """Values put into zeros (`scatter`), or into an array, at known places."""
+    """Values written to zeros (`scatter`), or to an array, at known positions."""
     primitive: Any = equation.primitive
     base = None if primitive is scatter else given[0].pattern
     values, *arrays = given if primitive is scatter else given[1:]
@@ -292,7 +292,7 @@ def _scaled(equation: Equation, given: Sequence[Given], count: int) -> Found:
 
 
 def _overlapping(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """Windows added up at their places: what `windows` reads there."""
+    """Windows added at their positions: the adjoint of `windows`."""
     params = equation.params
     axes = len(params["lengths"])
     shape = _shape(equation)
@@ -306,7 +306,7 @@ def _overlapping(equation: Equation, given: Sequence[Given], count: int) -> Foun
 
 
 def _contracted(equation: Equation, given: Sequence[Given], count: int) -> Found:
-    """A contraction: each result depends on what it sums, where the other factor is not zero."""
+    """A contraction: each result depends on its summands whose other factor is not known zero."""
     contract, batch = equation.params["contract"], equation.params["batch"]
     parts = [
         _of_factor(given[side], given[1 - side], contract, batch, side)
@@ -339,7 +339,7 @@ def _of_factor(one: Given, other: Given, contract: Any, batch: Any, side: int) -
 
 
 def _as_matrices(x: np.ndarray, contract: Sequence[int], batch: Sequence[int]) -> np.ndarray:
-    """An array with three axes: all batches, what is free, what is summed."""
+    """An array with three axes: batch, free and contracted elements."""
     free = [i for i in range(x.ndim) if i not in contract and i not in batch]
     groups = (batch, free, contract)
     shape = [math.prod(x.shape[i] for i in axes) for axes in groups]
@@ -378,8 +378,8 @@ RULES: dict[Any, Rule] = {
     convolve_nd: _convolved,
     ("fungrad.scipy.linalg.equations", "solve_banded"): _solved,
 }
-"""Rules by primitive (by module and name where SciPy is needed to import it); elementwise ones that
-are not here have `_elementwise`."""
+"""Rules by primitive (by module and name if its import needs SciPy); other elementwise primitives
+have `_elementwise`."""
 for _mover in (reshape, transpose, broadcast_to, slice_axis, flip, windows, diagonal, roll):
     RULES[_mover] = _moved
 for _mover in (pad, from_diagonal):
@@ -390,6 +390,6 @@ READERS: dict[Any, bool] = {
     for primitive, rule in RULES.items()
     if rule in (_moved, _apart, _put_together) and primitive is not broadcast_to
 }
-"""Primitives that only move elements, none of them to many places; whether of all arguments."""
+"""Primitives that move each element to at most one position; True if all arguments are moved."""
 
 __all__ = ["READERS", "Given", "spread"]

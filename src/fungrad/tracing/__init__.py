@@ -1,1 +1,1 @@
-"""How a running Python program is observed."""
+"""Tracing: calls of primitives in a running Python program become values and equations."""

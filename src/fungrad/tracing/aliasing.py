@@ -1,9 +1,9 @@
 """Writes into traced arrays, and the views that see them.
 
 A Tracer is a handle of an immutable traced value. A write computes another value, which the handle
-adopts (`adopt`). A view is a handle that is linked to that of its base by a `Step`, which says how
-the view's value comes from the base's, and how the base changes when the view does. A write goes up
-to the root of the views, and down to all that see what was written.
+adopts (`adopt`). The handle of a view is linked to that of its base by a `Step`, which computes the
+view's value from the base's, and the base's new value from the view's. A write goes up to the root
+of the views, and down to all views that share a written element.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from fungrad.tracing.trace import EVAL, Trace, Tracer, current, leaked, registry
 
 
 class Step(Protocol):
-    """How a view's value and its base's follow from each other."""
+    """The two functions between the value of a base and that of its view."""
 
     def forward(self, base: Any) -> Any:
         """The value of the view, from that of the base."""
 
     def back(self, base: Any, view: Any) -> Any:
-        """The value of the base, from the one that it had and the view's new one."""
+        """The base's new value, from its old value and the view's new one."""
 
     def apart(self, region: Any) -> bool:
         """Whether the view surely shares no element with `region`, another Step from its base."""
 
 
 class Apart:
-    """Between an array and one of its elements in another shape, where NumPy's is a view or a copy
-    depending on how the array lies in memory.
+    """A step between an array and its reshaped elements, which NumPy returns as a view or as a copy
+    depending on the array's memory layout.
 
-    It is a copy if the inputs `rows` lie in C order. Where these are None that is not known: after
-    a write into one of the two the other cannot be used.
+    They are a copy if the inputs `rows` are in C order. If `rows` is None, the layout is unknown:
+    after a write into one of the two arrays the other cannot be used.
     """
 
     __slots__ = ("rows",)
@@ -47,18 +47,19 @@ class Apart:
 
 
 class Alias:
-    """The sharing of a handle's elements: `base` by `step`, and views (weak references).
+    """The arrays that share elements with a handle: its `base`, which `step` links it to, and its
+    views (weak references).
 
-    `refusal` says why the handle is read-only, and is empty where it may be written into.
+    `refusal` says why the handle is read-only; it is empty if the handle is writeable.
     """
 
     views: Sequence[weakref.ref[Tracer]] = ()
     limit = 8
-    """How many views there may be before those that are gone are looked for."""
+    """The number of views above which those that no longer exist are removed."""
     memory: Lying | None = None
-    """How the handle's first value lay in memory, once it is written."""
+    """The memory layout of the handle's first value; set at the first write."""
     rows: frozenset[Any] = frozenset()
-    """The inputs that have to lie in C order for this to be a view."""
+    """The inputs that have to be in C order for this to be a view."""
     written: Trace | None = None
     """The trace to which a write has moved the array from the one that it was made in."""
 
@@ -69,7 +70,7 @@ class Alias:
 
 
 def alias_of(tracer: Tracer) -> Alias | None:
-    """The sharing of a handle's elements, if it is linked at all."""
+    """The `Alias` of a handle, if it has one."""
     return getattr(tracer, "alias", None)
 
 
@@ -80,14 +81,14 @@ def link(
     refusal: str = "",
     rows: frozenset[Any] = frozenset(),
 ) -> Tracer:
-    """Makes a handle that nobody else holds a view of another; gives the view.
+    """Makes a new handle a view of another handle; returns the view.
 
     Args:
-      view: has the value `step.forward(base)`.
-      base: the handle that it is a view of.
-      step: how they follow from each other.
+      view: the new handle, whose value is `step.forward(base)`.
+      base: the handle that it becomes a view of.
+      step: the functions between their values.
       refusal: why the view is read-only, if it is: the end of "The array is ...".
-      rows: the inputs that have to lie in C order for this to be a view.
+      rows: the inputs that have to be in C order for this to be a view.
     """
     above = getattr(base, "alias", None)
     if above is None:
@@ -108,25 +109,25 @@ def link(
 
 
 def fresh(tracer: Tracer) -> Tracer:
-    """Another handle of the same value, which shares no elements with it: a copy."""
+    """A copy: another handle of the same value, which shares no elements with the first."""
     return Tracer(tracer.owner, tracer.value, tracer.extra)
 
 
 def private(value: Any) -> Any:
-    """A value that the library holds on to, or hands over to a function of the user's."""
+    """A value that the library can keep, or pass to a user's function: a copy of a tracer."""
     return fresh(value) if type(value) is Tracer else value
 
 
 def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
-    """Gives a handle a new value of the same shape and dtype, and all that share its elements.
+    """Gives a handle a new value of the same shape and dtype, and updates its base and views.
 
     Args:
       tracer: the handle that is written into, or an array that was made while tracing.
-      new: the value, which is not a view of anything.
-      region: the step to the elements that differ, where that is known.
+      new: the value, which is not a view.
+      region: the step to the elements that differ, if known.
 
     Raises:
-      ItemAssignmentError: where the array is read-only, or was made outside of a function that is
+      ItemAssignmentError: if the array is read-only, or was made outside of a function that is
         being recorded.
     """
     if type(tracer) is not Tracer:
@@ -141,7 +142,7 @@ def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
     check_writeable(tracer)
     path = [(tracer, new)]
     base = alias.base
-    while base is not None:  # first all values, so that an error changes nothing
+    while base is not None:  # computes all values first, so that an error changes nothing
         if type(alias.step) is Apart:
             break
         if alias.rows:
@@ -166,21 +167,21 @@ def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
 
 
 def refusal(tracer: Tracer) -> str:
-    """Why a handle is read-only; empty where it may be written into."""
+    """Why a handle is read-only; empty if it is writeable."""
     alias = getattr(tracer, "alias", None)
     return "" if alias is None else alias.refusal
 
 
 def refuse_writes(tracer: Tracer, why: str) -> None:
-    """Makes a handle read-only, or with an empty reason writeable; views that there are stay."""
+    """Makes a handle read-only, or, with an empty reason, writeable. Existing views do not change."""
     if not hasattr(tracer, "alias"):
         tracer.alias = Alias(None, None, "")
     tracer.alias.refusal = why
 
 
 def check_writeable(tracer: Any) -> None:
-    """Raises ItemAssignmentError for a view that is read-only; for an array that was made while
-    tracing ValueError, as NumPy.
+    """Raises ItemAssignmentError for a read-only handle, and ValueError, as NumPy does, for a
+    read-only array that was made while tracing.
     """
     if type(tracer) is not Tracer:
         if not tracer.flags.writeable:
@@ -195,10 +196,10 @@ def check_writeable(tracer: Any) -> None:
 
 
 def check_home(tracer: Tracer) -> None:
-    """Raises where a handle may not be written into by the function that runs now.
+    """Raises if the running function may not write into a handle.
 
-    Where that is recorded to run another number of times, or at another time, the array has to be
-    made inside of it.
+    A function that is recorded runs later, and any number of times. It can write only into arrays
+    that are made inside of it.
     """
     trace: Trace | None = current()
     if trace is EVAL:
@@ -218,7 +219,7 @@ def check_home(tracer: Tracer) -> None:
 
 
 def root_lying(tracer: Tracer) -> Lying:
-    """How an array lies in memory that is no view: as the first value of the handle did."""
+    """The memory layout of an array that is no view: that of the handle's first value."""
     alias = getattr(tracer, "alias", None)
     if alias is not None and alias.memory is not None:
         memory: Lying = alias.memory
@@ -233,14 +234,14 @@ def root_lying(tracer: Tracer) -> Lying:
 
 
 def set_lying(tracer: Tracer, found: Lying) -> None:
-    """Says how an array lies in memory that nobody else holds."""
+    """Sets the memory layout of a new array, which shares no elements."""
     if not hasattr(tracer, "alias"):
         tracer.alias = Alias(None, None, "")
     tracer.alias.memory = found
 
 
 def _move(tracer: Tracer, new: Tracer) -> None:
-    """A handle takes another value over. Its elements lie in memory as before."""
+    """Gives a handle another value. Its memory layout stays."""
     trace = tracer.owner
     if len(trace.shape(tracer)) > 1:
         if getattr(tracer, "alias", None) is None:
@@ -257,7 +258,7 @@ def _move(tracer: Tracer, new: Tracer) -> None:
 
 
 def spoil(tracer: Tracer, trace: Trace) -> None:
-    """Makes a handle, and its views, leaked values of a trace: it raises where it is used."""
+    """Makes a handle, and its views, leaked values of a trace: their use raises an error."""
     alias = tracer.alias if hasattr(tracer, "alias") else Alias(None, None, "")
     tracer.alias = alias
     tracer.owner = alias.written = trace
@@ -268,7 +269,7 @@ def spoil(tracer: Tracer, trace: Trace) -> None:
 
 
 class Unknown(Trace):
-    """Owns arrays that a write has changed or not: they raise where they are used."""
+    """The owner of arrays that a write may have changed. Their use raises an error."""
 
     __slots__ = ("_below", "_line")
 
@@ -303,7 +304,7 @@ class Unknown(Trace):
 
 
 def _part(view: Tracer) -> None:
-    """Parts an array that is written into from one that it may be a view of."""
+    """Unlinks a written array from the array that it may be a view of."""
     base, step = view.alias.base, view.alias.step
     view.alias.base = view.alias.step = None
     above = base.alias
@@ -317,8 +318,8 @@ def _part(view: Tracer) -> None:
 
 
 def _forget(tracer: Tracer, line: str) -> None:
-    """Ends the lives of an array, and of all that may share its memory, since it is not known
-    whether a write has changed them.
+    """Makes an array, and all that may share its memory, unusable, since it is unknown whether a
+    write has changed them.
     """
     if type(tracer.owner) is not Unknown:
         tracer.owner = Unknown(tracer.owner, line)
@@ -329,7 +330,7 @@ def _forget(tracer: Tracer, line: str) -> None:
 
 
 def count_on(rows: frozenset[Any]) -> None:
-    """Tells who records that inputs have to lie in C order."""
+    """Tells the recording traces that these inputs have to be in C order."""
     trace: Trace | None = current()
     while trace is not None:
         if hasattr(trace, "count_on"):
@@ -338,7 +339,7 @@ def count_on(rows: frozenset[Any]) -> None:
 
 
 def _renew(tracer: Tracer, region: Step | None, but: Tracer | None) -> None:
-    """Gives the views of a handle, and theirs, the values that follow from its new one."""
+    """Updates the views of a handle, and their views, from its new value; `but` is up to date."""
     for ref in tracer.alias.views:
         view = ref()
         if view is None or view is but:

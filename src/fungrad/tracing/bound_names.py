@@ -1,10 +1,10 @@
-"""Other places that hold replaced functions: imported names (`from math import sqrt`), cells of
-closures, defaults, attributes, items of tables and lists.
+"""Finds the places that hold replaced functions outside of their modules: imported names
+(`from math import sqrt`), cells of closures, defaults, attributes, items of dicts and lists.
 
 The code of a traced function, and of the functions that it can call, is read once for names of such
-places. They are written to while the transform traces. A container that cannot be written to (a
-tuple, a partial) is replaced in its own place. Code of NumPy, of fungrad and of Python's library is
-not read.
+places. The replacements are written there while the transform traces. A container that cannot be
+changed (a tuple, a partial) is itself replaced in the place that holds it. Code of NumPy, of
+fungrad and of Python's library is not read.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 import numpy as np
 
 Binding = tuple[Any, Any, Any, Any]
-"""The owner of a place (a dict, list, class, function or cell), the key or name of the place there,
-the object in it, and the one that takes its place."""
+"""The owner of a place (a dict, list, class, function or cell), its key or name there, the object
+in it, and the replacement."""
 Names = list[tuple[dict[str, Any], str, Any]]
 """Globals, names in them, and their values."""
 Replaced = Callable[[Any], tuple[Any, Any] | None]
-"""Gives a replaced function and ours for either of them, None for all else."""
+"""Returns the pair of a replaced function and its replacement for either of them, else None."""
 Known = Callable[[Any, Any], Binding | None]
-"""Gives the binding of a place that is written to at the moment."""
+"""Returns the binding of a place that holds a replacement now, else None."""
 
 UNREAD = frozenset(
     [*sys.stdlib_module_names, "fungrad", "numpy", "numba", "jax", "torch", "tensorflow",
      "matplotlib", "pandas", "xarray", "pytest", "_pytest", "hypothesis", "IPython"]
     ) - {"__main__"}  # fmt: skip
-"""The packages whose code is not read: it calls nothing that takes a traced value to be replaced,
-or has ways of its own."""
+"""The packages whose code is not read: it calls no function that would need a replacement, or
+handles traced values itself."""
 MOST = 4_000
 """The most functions that are read."""
 KEPT = 512
@@ -44,11 +44,11 @@ def _read_by(module: Any) -> bool:
 
 
 def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
-    """The replacement of a function, or of a tuple, partial or static method that holds one; None
-    for all else.
+    """The replacement of a function, or of a tuple, partial or static method that holds one; else
+    None.
     """
     kind = type(value)
-    if kind is MethodType and depth:  # of an instance that another stands for
+    if kind is MethodType and depth:  # of an instance that has a replacement
         pair = replaced(value.__self__)
         name = getattr(value.__func__, "__name__", "")
         return getattr(pair[1], name, None) if pair is not None else None
@@ -90,7 +90,7 @@ def held_at(place: Any, key: Any) -> Any:
 
 
 def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
-    """Writes to a place, if it holds what it should and nobody else wrote to it."""
+    """Writes `new` to a place if it still holds `old`."""
     if held_at(place, key) is old:
         if type(place) in (dict, list):
             place[key] = new
@@ -101,7 +101,7 @@ def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
 
 
 class _Reader:
-    """Reads what a function can call."""
+    """Reads the functions and objects that a function can call."""
 
     def __init__(self, replaced: Replaced, known: Known) -> None:
         self._replaced = replaced
@@ -109,16 +109,20 @@ class _Reader:
         self._names: set[str] = set()
         """All names in the code read so far."""
         self._spaces: list[tuple[Any, Any, bool]] = []
-        """Dicts of modules and instances, classes; where they are written to."""
+        """Namespaces of modules, instances and classes, the object that a replacement is written
+        to, and `shared`."""
         self._seen: dict[int, Any] = {}
         self._waiting: list[tuple[Any, bool]] = []
-        """Objects to read, and whether a call of the function finds them by its globals alone."""
+        """Objects to read, and whether the function reaches them by its globals alone (`shared`).
+        """
         self.bindings: dict[tuple[int, Any], Binding] = {}
         self.shared = True
-        """Whether all places that were found belong to every function of the same code."""
+        """Whether all functions of the same code have the places that were found."""
 
     def read(self, f: Any, made: Any) -> None:
-        """Reads a function, what fungrad made of it, and all that is reached from it."""
+        """Reads a function, the function `made` that fungrad derived from it, and all that they
+        reach.
+        """
         self.shared = stand_in(f, self._replaced) is None
         self._held_by(made, f, False)
         self._waiting.append((f, False))
@@ -171,7 +175,7 @@ class _Reader:
 
     def _instance(self, value: Any, shared: bool) -> None:
         own = _attribute(value, "__dict__")
-        if not _read_by(type(value).__module__):  # what a verb of fungrad made of a function
+        if not _read_by(type(value).__module__):  # a transformed function of fungrad's
             wrapped = own.get("__wrapped__") if type(own) is dict else None
             self._held_by(value, wrapped, shared)
             self._wait(shared, wrapped, _attribute(value, "func"))
@@ -186,7 +190,7 @@ class _Reader:
                 continue
             self._seen[id(base)] = base
             own = vars(base)
-            self._space(own, base, True)  # and what is called without being named:
+            self._space(own, base, True)  # special methods are called without being named:
             for name in [n for n in own if n[:2] == "__" and type(own[n]) is FunctionType]:
                 self._place(base, name, True)
 
@@ -215,7 +219,7 @@ class _Reader:
                 self._code(constant, names)
 
     def _place(self, place: Any, key: Any, shared: bool) -> None:
-        """Looks at what a place holds."""
+        """Reads the value in a place, and notes the binding if the value has a replacement."""
         value = held_at(place, key)
         found = self._known(place, key)
         if found is None:
@@ -224,7 +228,7 @@ class _Reader:
                 pair = self._replaced(value)
                 old = value if pair is None else pair[0]
                 if isinstance(place, type) and type(old) is BuiltinFunctionType:
-                    new = staticmethod(new)  # no method, as a builtin function is none
+                    new = staticmethod(new)  # a builtin function does not become a method either
                 found = place, key, old, new
         if found is not None:
             self.bindings[id(place), key] = found
@@ -232,15 +236,15 @@ class _Reader:
         self._wait(shared, value)
 
     def _held_by(self, made: Any, value: Any, shared: bool) -> None:
-        """Looks at where what fungrad made of a replaced function holds that."""
+        """Reads the places in `made` that hold the replaced function that it was derived from."""
         if stand_in(value, self._replaced) is not None:
             for place, key in _places_of(value, made, self._replaced):
                 self._place(place, key, shared)
 
 
 def _places_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[Any, Any]]:
-    """The places that hold a value in a function or object which fungrad made of it, but for the
-    functions that take the place of others.
+    """The places that hold a value in a function or object that fungrad derived from it, except in
+    replacements.
     """
     seen: dict[int, Any] = {}
     waiting = [made]
@@ -265,7 +269,7 @@ def _places_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[Any,
 
 
 def _is_ours(value: Any) -> bool:
-    """Whether a function or an object is of fungrad, whatever it is dressed as."""
+    """Whether a function or object is fungrad's, even if it carries the user's name and module."""
     if type(value) is FunctionType:
         return str(value.__globals__.get("__name__")).startswith("fungrad.")
     return str(type(value).__module__).startswith("fungrad.")
@@ -276,8 +280,8 @@ def _may_call(value: Any) -> bool:
 
 
 def bindings_of(f: Any, made: Any, replaced: Replaced, known: Known) -> tuple[list[Binding], bool]:
-    """The places of replaced functions that a function can call by, and whether they are those of
-    every function of its code. `made` is what fungrad made of it, and calls.
+    """The places through which a function can call replaced functions, and whether all functions of
+    its code have the same. `made` is the function that fungrad derived from it, and calls.
     """
     reader = _Reader(replaced, known)
     reader.read(f, made)
@@ -285,7 +289,7 @@ def bindings_of(f: Any, made: Any, replaced: Replaced, known: Known) -> tuple[li
 
 
 def bindings_in(package: str, replaced: Replaced) -> list[Binding]:
-    """The global names of replaced functions in all modules of a package that are imported."""
+    """The global names of replaced functions in all imported modules of a package."""
     found: list[Binding] = []
     inside = f"{package}."
     for name, module in list(sys.modules.items()):
@@ -299,7 +303,9 @@ def bindings_in(package: str, replaced: Replaced) -> list[Binding]:
 
 
 def key_of(f: Any) -> tuple[Any, ...]:
-    """A key of functions that call the same: their code, and that of what they close over."""
+    """A key that functions share if they call the same functions: their code, and the code of the
+    values that they close over.
+    """
     if type(f) is not FunctionType:
         return (_kind_of(f),)
     cells = f.__closure__
@@ -308,7 +314,7 @@ def key_of(f: Any) -> tuple[Any, ...]:
 
 
 class One:
-    """A code object by its identity: two are equal as soon as they do the same."""
+    """A code object, compared by identity: Python compares code objects by content."""
 
     __slots__ = ("code",)
 
@@ -323,13 +329,13 @@ class One:
 
 
 _PLAIN = frozenset([float, int, bool, str, type(None), np.ndarray, np.float64])
-"""Classes of values that call nothing."""
+"""Classes of values that call no function."""
 _FEW = 32
-"""The most items of a table, list or tuple that tell functions of the same code apart."""
+"""The most items of a dict, list or tuple that tell functions of the same code apart."""
 
 
 def _kind_of(value: Any, depth: int = 4) -> Any:
-    """The functions that a value calls, to a limited depth: an object may hold itself."""
+    """The functions that a value can call, to a limited depth: an object may hold itself."""
     kind = type(value)
     if kind in _PLAIN:
         return kind
@@ -353,7 +359,7 @@ def _kind_of(value: Any, depth: int = 4) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute, or None: without the `__getattr__` of a class, which may import a module."""
+    """An attribute, or None. Does not call a `__getattr__`, which may import a module."""
     if type(value) is MethodType:
         value = value.__func__
     try:
@@ -376,8 +382,8 @@ def _contents(cells: Any) -> list[Any]:
 
 
 def named_by(f: Any) -> Names:
-    """The globals that a function, and those that it closes over, name and that may call something:
-    functions, objects, tables.
+    """The globals that a function, or one that it closes over, names and may call: functions,
+    objects, dicts.
     """
     found: Names = []
     functions = [f, *_contents(f.__closure__ or ())] if type(f) is FunctionType else []
@@ -389,7 +395,7 @@ def named_by(f: Any) -> Names:
 
 
 def still(names: Names) -> bool:
-    """Whether globals stand for what they stood for."""
+    """Whether globals still have these values."""
     for space, name, value in names:
         if space.get(name) is not value:
             return False
@@ -397,7 +403,7 @@ def still(names: Names) -> bool:
 
 
 def traced_function(label: Any) -> Any:
-    """The user's function that a trace runs: what its label, which describes it, closes over."""
+    """The user's function that a trace runs, found in the closure of the trace's label."""
     if type(label) is FunctionType and label.__closure__:
         first = label.__closure__[0].cell_contents
         if type(first) is FunctionType and "__wrapped__" not in first.__dict__:
@@ -408,7 +414,7 @@ def traced_function(label: Any) -> Any:
 
 
 def _users(f: Any) -> Any:
-    """The function of the user that one of fungrad's is made of; None where there is none."""
+    """The user's function that one of fungrad's was derived from; None if there is none."""
     while (wrapped := _attribute(f, "__wrapped__")) is not None:
         f = wrapped
     if type(f) not in (FunctionType, MethodType) or not str(f.__module__).startswith("fungrad."):

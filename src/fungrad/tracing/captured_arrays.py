@@ -1,11 +1,11 @@
 """ndarrays that a trace keeps while the program may write into them.
 
 A small array is copied. A large one, and the array that owns its memory, is read-only while the
-trace needs it, so that a write raises at its line. It is copied if the trace ends before its
-pullback, or if it cannot be made read-only. Views made before stay writeable (docs/sharp-bits.md).
+trace needs it, so that a write raises an error at its line. It is copied if the pullback outlives
+the trace, or if it cannot be made read-only. Views made before stay writeable (docs/sharp-bits.md).
 
-Writes in place: an array under a handle changes in place if CPython's reference count shows that
-nothing else holds it: no view, residual or name. Without such counts (other interpreters, free
+Writes in place: a write changes the array under a handle in place if CPython's reference count
+shows that no view, residual or name holds it. Without such counts (other interpreters, free
 threads) each write copies.
 """
 
@@ -29,11 +29,11 @@ from fungrad.tracing.source_location import is_library
 from fungrad.tracing.trace import Tracer, current
 
 SMALL = 8_192
-"""The most bytes of an array that is copied rather than made read-only: less than 1 us."""
+"""The most bytes of an array that is copied (in less than 1 us) rather than made read-only."""
 
 
 class Residuals:
-    """The arrays that the outermost reverse mode of a thread, and all inside of it, hold on to.
+    """The arrays that the outermost reverse mode of a thread, and all inside of it, keep.
 
     Args:
       copies: whether large arrays are copied, too, because the pullback is called after `release`.
@@ -44,12 +44,12 @@ class Residuals:
     def __init__(self, copies: bool) -> None:
         self.copies = copies
         self.locked: dict[int, tuple[Any, Any]] = {}
-        """By identity, the large arrays that are read-only now, and what stands for each."""
+        """By identity, the large arrays that are read-only now, each with the array kept for it."""
         self.copied: dict[int, tuple[Writable, ndarray]] = {}
-        """By identity, the large arrays made while tracing, and what each held when last read."""
+        """By identity, the large arrays made while tracing, each with its last copy."""
 
     def keep(self, value: ndarray) -> ndarray:
-        """An array that holds what `value` holds now, as long as it is needed."""
+        """An array with the present contents of `value`, which stay until `release`."""
         if value.nbytes <= SMALL:
             return value.copy("K")
         if type(value.base) is Writable:
@@ -64,14 +64,14 @@ class Residuals:
         return kept
 
     def _copied(self, value: ndarray, made: Writable) -> ndarray:
-        """A copy of an array that was made to be written into; one for each of its states."""
+        """A copy of a `Writable` array: a new one only if its contents have changed."""
         found = self.copied.get(id(made))
         if found is None or not same_bits(value, found[1]):
             found = self.copied[id(made)] = (made, compact_copy(value))
         return found[1]
 
     def release(self) -> None:
-        """Makes the arrays writeable again that were so before."""
+        """Makes writeable again the arrays that were so before."""
         if self.copied:
             self.copied = {}
         if self.locked:
@@ -80,7 +80,7 @@ class Residuals:
                 _unlock(value)
 
     def refused(self, error: ValueError) -> ItemAssignmentError | None:
-        """The error for a write into one of the large arrays, if this is what NumPy refused."""
+        """The error for a write into one of the large arrays, if that raised NumPy's error."""
         if not self.locked or isinstance(error, FungradError) or "read-only" not in str(error):
             return None
         found = sorted({str(of_value(value)) for value, _ in self.locked.values()})
@@ -104,7 +104,7 @@ def _line_of(traceback: types.TracebackType | None) -> str:
 
 
 class Trusted(Residuals):
-    """Holds arrays as they are, where no code of the user's runs before the pullback does."""
+    """Keeps arrays without a copy, for a pullback that runs before any code of the user's."""
 
     __slots__ = ()
 
@@ -117,7 +117,7 @@ TRUSTED = Trusted(copies=False)
 
 
 def compact_copy(value: ndarray) -> ndarray:
-    """A copy in which what is repeated by strides of 0 stays one element."""
+    """A copy that keeps strides of 0: a broadcast element is stored once."""
     if 0 not in value.strides or not value.size:
         return value.copy("K")
     once = value[tuple([slice(0, 1) if s == 0 else slice(None) for s in value.strides])]
@@ -125,7 +125,7 @@ def compact_copy(value: ndarray) -> ndarray:
 
 
 def own(value: Any) -> Any:
-    """An array for user code to read, which is held elsewhere: a copy, or read-only if large."""
+    """A kept array, for user code to read: a copy, or a read-only view if large."""
     if type(value) is not ndarray:
         return value
     if value.nbytes <= SMALL:
@@ -136,14 +136,14 @@ def own(value: Any) -> Any:
 
 
 def same_bits(x: ndarray, y: ndarray) -> bool:
-    """Whether two arrays hold the same numbers: NaN is itself, and -0.0 is not 0.0."""
+    """Whether two arrays hold the same numbers: NaN equals NaN, and -0.0 differs from 0.0."""
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
     if x.dtype.kind == "c":
         return same_bits(x.real, y.real) and same_bits(x.imag, y.imag)
     if x.dtype.kind in "biufmM" and x.itemsize <= 8:
         return np.array_equal(x.view(f"u{x.itemsize}"), y.view(f"u{y.itemsize}"))
-    if x.dtype.kind == "f":  # a long double, some bits of which mean nothing
+    if x.dtype.kind == "f":  # a long double, which has padding bits
         alike = (x == y) & (np.signbit(x) == np.signbit(y))
         return bool(np.all(alike | (np.isnan(x) & np.isnan(y))))
     return bool(np.all(x == y))
@@ -153,7 +153,9 @@ def same_bits(x: ndarray, y: ndarray) -> bool:
 
 
 class _Locked:
-    """The memory of one owner: how many hold it, and which arrays over it were writeable before."""
+    """The memory of one owner: the number of its locks, and the arrays over it, each with whether
+    it was writeable before.
+    """
 
     __slots__ = ("arrays", "count", "owner")
 
@@ -164,7 +166,7 @@ class _Locked:
 
 
 _BUFFERS = (mmap.mmap, memoryview, bytearray)
-"""Owners of memory besides ndarrays, such that NumPy can make a view writeable again."""
+"""Owners of memory besides ndarrays whose views NumPy can make writeable again."""
 _guard = threading.Lock()
 _owners: dict[int, _Locked] = {}
 
@@ -176,7 +178,7 @@ def _owner(value: ndarray) -> ndarray:
 
 
 def _lock(value: ndarray) -> bool:
-    """Makes an array and what it is a view of read-only; False where this could not be undone."""
+    """Makes an array and its bases read-only; returns False where that could not be undone."""
     owner = _owner(value)
     if type(value.base) is ndarray and type(value.base.base) is Writable:
         return False  # a part of an array that was made to be written into
@@ -216,7 +218,7 @@ _counted = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enable
 
 
 def _held_alone() -> int:
-    """The count of what one slot holds, as it is asked for below."""
+    """The reference count of an object that one slot of a Tracer alone holds."""
     probe = Tracer.__new__(Tracer)
     probe.value = object()
     return _count(probe.value)
@@ -226,7 +228,7 @@ ALONE = _held_alone()
 
 
 class _Given(threading.local):
-    """The arrays, by identity, that the write of this thread may change in place."""
+    """The arrays, by identity, that this thread's present write may change in place."""
 
     def __init__(self) -> None:
         self.arrays: dict[int, ndarray] = {}
@@ -236,7 +238,7 @@ _given = _Given()
 
 
 def owned(tracer: Tracer, found: dict[int, ndarray]) -> dict[int, ndarray]:
-    """Adds the arrays under a handle that nothing else holds, by identity: values and tangents."""
+    """Adds to `found`, by identity, the arrays (values, tangents) that this handle alone holds."""
     if _count(tracer.value) == ALONE:
         _add(tracer.value, found)
     if type(tracer.extra) is not int and _count(tracer.extra) == ALONE:
@@ -253,8 +255,8 @@ def _add(value: Any, found: dict[int, ndarray]) -> None:
 
 
 def changed(primitive: Any, params: dict[str, Any], tracer: Any, *args: Any) -> Any:
-    """The result of a primitive that changes elements of its first argument, for a handle that
-    adopts it: in place, where that changes nothing for anybody else. A plain array is copied.
+    """The result of a primitive that changes elements of its first operand, `tracer`, which then
+    adopts it. Works in place if nothing else holds the array; copies a plain array.
     """
     found = owned(tracer, {}) if _counted and type(tracer) is Tracer else None
     if not found:
@@ -267,5 +269,5 @@ def changed(primitive: Any, params: dict[str, Any], tracer: Any, *args: Any) -> 
 
 
 def to_change(x: Any) -> Any:
-    """The array itself where it was given up, else None."""
+    """The array itself if the present write may change it in place, else None."""
     return _given.arrays.get(id(x))

@@ -1,7 +1,7 @@
-"""What Python asks of a traced value, as a function of the plain value: its answer.
+"""Answers: the plain values that Python's control flow needs from a traced value.
 
-`if x > 0:` asks by `bool`, `range(n)` by `operator.index`. The answer, not the value, is what has
-to be the same for all examples of a batch.
+`if x > 0:` calls `bool`, `range(n)` calls `operator.index`. In a batch the answers of all examples
+have to be equal, their values need not.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ceil: Callable[[Any], int] = math.ceil
 
 
 def whole(value: Any) -> Any:
-    """The answer of what needs the value itself, as the positions of a mask."""
+    """The answer where the value itself is needed, as by the positions of a mask."""
     return value
 
 
 def key(answer: Any) -> Hashable:
-    """A key that two answers share if and only if they are the same, to the bit."""
+    """A key that two answers share if and only if they are equal to the bit."""
     if type(answer) is bool:
         return answer
     if isinstance(answer, (np.ndarray, np.generic)):
@@ -37,7 +37,7 @@ def key(answer: Any) -> Hashable:
 
 
 def words(answer: Any) -> str:
-    """An answer in a message: small ones only."""
+    """An answer as text for messages; of a large one its first element."""
     if isinstance(answer, np.ndarray) and answer.size > 1:
         return f"an array that begins with {answer.flat[0]}" if answer.size > 8 else f"{answer}"
     return str(answer) if isinstance(answer, (np.ndarray, np.generic)) else repr(answer)

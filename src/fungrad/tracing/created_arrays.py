@@ -1,10 +1,10 @@
 """Arrays that the program makes while a transform traces, to write traced values into.
 
-`np.zeros(n)` asks no protocol, so what it makes then (interception/numpy_functions.py) is a
-`Writable`: an ndarray to everybody, C code included, and so is what NumPy computes of it. The first
-write of a traced value turns it, the array that owns its memory and all other views of that into
-`Written` ones: each holds a tracer, which answers in its place. Their memory is of no use any more,
-so it holds NaN and has a dtype that nothing computes with.
+`np.zeros(n)` calls no protocol of traced values. Its replacement (interception/numpy_functions.py)
+returns a `Writable`: a subclass of ndarray, which C code, too, can use. Results that NumPy computes
+from it are Writable as well. The first write of a traced value turns it, the array that owns its
+memory and all views of that into `Written` arrays: each holds a tracer, which answers in its place.
+Their memory is no longer used: it is filled with NaN, and has a dtype that nothing computes with.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SMALL = 8_192
 
 
 class _Memory(ndarray):
-    """Stands between an ndarray and a `Writable` view of it: NumPy looks through views of one
-    class, and has to give a plain view of the Writable that as its base.
+    """A view between an ndarray and its `Writable` view. NumPy collapses chains of views of one
+    class; with this class between, a plain view of the Writable has the Writable as its base.
     """
 
     __slots__ = ()
@@ -45,9 +45,9 @@ class Writable(ndarray):
     home: weakref.ref[Trace]
     """The trace that was current when the array was made; not set for views."""
     stand_in: Writable
-    """Another view of the memory, whose own views tell that they are of a Writable."""
+    """A second view of the memory, whose plain views have a Writable as their base."""
     tracer: Tracer
-    """The object that answers for the array; set where it is `Written`."""
+    """The tracer that answers for the array; set if it is `Written`."""
     views: list[weakref.ref[Writable]]
     """The views of the memory that this array owns; not set where there were none."""
 
@@ -63,7 +63,7 @@ class Writable(ndarray):
             return array[()]
         if type(array) is not ndarray or array.base is None:
             return writable(array)
-        if type(array.base) is Writable:  # a view, of which NumPy drops axes
+        if type(array.base) is Writable:  # a view, in which NumPy has dropped axes
             array = array.view(Writable)
             _note_view(array)
         return array
@@ -87,7 +87,7 @@ class Writable(ndarray):
             ndarray.fill(self, value)
 
     def put(self, ind: Any, v: Any, mode: Any = "raise") -> None:
-        """ndarray.put, also with traced values and at traced places."""
+        """ndarray.put, also with traced values and traced positions."""
         if holds_traced(v) or holds_traced(ind):
             registry.functions[np.put](self, ind, v, mode)
         else:
@@ -111,7 +111,7 @@ class Writable(ndarray):
 
 
 def _note_view(view: Writable) -> None:
-    """Keeps a weak reference of a view with the array that owns its memory."""
+    """Adds a weak reference to a view to the list of the array that owns its memory."""
     owner: Any = view.base
     try:
         owner.views.append(weakref.ref(view))
@@ -126,7 +126,7 @@ _set_dtype = vars(ndarray)["dtype"].__set__
 
 
 class Written(Writable):
-    """An array that a traced value was written into: its tracer in the place of an ndarray."""
+    """An array that a traced value was written into: its tracer answers in its place."""
 
     __slots__ = ()
 
@@ -149,10 +149,10 @@ class Written(Writable):
 
 
 def writable(array: Any) -> Any:
-    """A new array that nobody else holds, as one that traced values can be written into.
+    """A new array as a `Writable`, into which traced values can be written.
 
-    It is so while a transform traces; otherwise, where it is no plain array of numbers, and where
-    fg.config.intercept is False, the array itself is given back.
+    Returns the array itself if no transform traces, if it is no plain array of numbers, or if
+    fg.config.intercept is False.
     """
     if type(array) is ndarray and array.dtype.kind in KINDS and State.on:
         trace = current()
@@ -166,7 +166,7 @@ def writable(array: Any) -> Any:
 
 
 def plain(array: Writable) -> ndarray:
-    """The array as a plain view of its memory, the base of which is a Writable."""
+    """A plain ndarray over the same memory, whose base is a Writable."""
     if type(array.base) is ndarray:
         try:
             array = array.stand_in
@@ -177,9 +177,7 @@ def plain(array: Writable) -> ndarray:
 
 
 def unwrapped(value: Any) -> Any:
-    """The value that stands for an array of the program: a tracer, or a plain view; any other value
-    as it is.
-    """
+    """The tracer of a `Written` array, a plain view of a `Writable` one; any other value itself."""
     kind = type(value)
     if kind is Writable:
         return plain(value)
@@ -187,7 +185,7 @@ def unwrapped(value: Any) -> Any:
 
 
 def answer_by(array: Writable, tracer: Tracer) -> None:
-    """Lets a tracer answer for an array from now on. Its memory must hold nothing of use."""
+    """Lets a tracer answer for an array from now on. The array's memory is not read any more."""
     array.setflags(write=False)
     _set_dtype(array, np.dtype((np.void, array.itemsize)))
     _set_tracer(array, tracer)
@@ -195,7 +193,7 @@ def answer_by(array: Writable, tracer: Tracer) -> None:
 
 
 def spoil(array: Writable) -> None:
-    """Overwrites what an array holds, for whoever still reads its memory."""
+    """Overwrites an array, so that code that still reads its memory cannot get outdated numbers."""
     kind = array.dtype.kind
     worst: Any = np.nan if kind in "fc" else np.iinfo(array.dtype).min if kind == "i" else -1
     array.view(ndarray)[...] = np.array(worst).astype(array.dtype)

@@ -1,13 +1,11 @@
-"""A note on errors that other packages raise because a traced value reached them.
+"""Notes on errors that other packages raise because a traced value reached them, and NumPy's
+warnings at the user's line.
 
-NumPy, numba and compiled code say what they could not take, and neither why it was there nor what
-to write.
+NumPy, numba and compiled code name the object that they could not take. The note says why it was
+there, and what to write.
 
-NumPy's warnings come from the user's line while a transform runs.
-
-NumPy warns at the line that calls it, which is one of fungrad's. So its error settings have it log
-to a reporter, in place of warning, for as long as a public function runs; the reporter issues the
-warning at the user's line.
+NumPy warns at the line that calls it, which is one of fungrad's. So while a public function runs,
+NumPy's error settings make it call a reporter, which issues the warning at the user's line.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
 
 SAID = ("Tracer", "can't unbox array from PyObject")
-"""Notes of errors about a traced value."""
+"""Texts of errors about a traced value."""
 MISTAKEN = (TypeError, ValueError, AttributeError, NotImplementedError, BufferError)
-"""The errors of code that was given what it does not take."""
+"""The errors of code that was given a value that it does not take."""
 _TRACER = "fungrad.tracing.trace"
 
 
@@ -54,7 +52,7 @@ def _frames(traceback: TracebackType | None) -> list[tuple[FrameType, int]]:
 
 
 def _is_compiled(frame: FrameType) -> bool:
-    """Whether a frame is of what Cython compiled: it has no file, or not one with a path."""
+    """Whether a frame is of code compiled by Cython: its file is unknown, or a relative path."""
     name = frame.f_code.co_filename
     return name == "<stringsource>" or not (name.startswith("<") or os.path.isabs(name))
 
@@ -64,7 +62,7 @@ def _is_of(frame: FrameType, package: str) -> bool:
 
 
 def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
-    """Says where a traced value met code that does not take it, and what to write.
+    """Adds a note that says where a traced value met code that does not take it, and what to write.
 
     `is_library` and `is_installed` tell the files of fungrad and NumPy, and of packages.
     """
@@ -105,12 +103,12 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
     )
 
 
-# The setting that np.errstate makes; itself it takes as long as a tenth of a small gradient.
+# The variable that np.errstate sets; np.errstate itself takes a tenth of a small gradient's time.
 _settings: ContextVar[Any] = getattr(
     importlib.import_module("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings")
 )
 KEPT = 16
-"""How many of NumPy's settings are remembered with those that report."""
+"""How many of NumPy's settings are remembered, each with its reporting settings."""
 
 
 class NumPyWarnings:
@@ -119,10 +117,10 @@ class NumPyWarnings:
     def __init__(self, user_frame: Callable[[], FrameType | None]) -> None:
         self._user_frame = user_frame
         self._reporting: dict[Any, Any] = {None: None}
-        """For each of NumPy's settings met, those that report what it would warn of."""
+        """For each of NumPy's settings met, the settings that report in place of a warning."""
 
     def write(self, message: str) -> None:
-        """Warns of what NumPy says, as `divide by zero encountered in log`."""
+        """Issues a message of NumPy's (`divide by zero encountered in log`) as a warning."""
         text = message.removeprefix("Warning: ").rstrip("\n")
         frame = self._user_frame()
         if frame is None:  # a thread of a compiled program
@@ -135,7 +133,7 @@ class NumPyWarnings:
         )  # fmt: skip
 
     def _settings_for(self, settings: Any) -> Any:
-        if np.geterrcall() not in (None, self):  # the user has means of his own
+        if np.geterrcall() not in (None, self):  # the user has installed a handler
             return settings
         warned: Any = {kind: "log" for kind, how in np.geterr().items() if how == "warn"}
         with np.errstate(call=self, **warned):
@@ -146,16 +144,16 @@ class NumPyWarnings:
         return found
 
     def begin(self) -> tuple[Any, Any]:
-        """Lets NumPy's warnings come from the user's line, until `end` of what it returns."""
+        """Lets NumPy's warnings come from the user's line until `end(result)` is called."""
         settings = _settings.get(None)
         found = self._reporting.get(settings) or self._settings_for(settings)
         return found, _settings.set(found)
 
     def end(self, begun: tuple[Any, Any]) -> None:
-        """What NumPy does about errors is again what it was.
+        """Restores NumPy's error settings.
 
-        np.seterr and np.setbufsize make new settings, also where they put back what there was. A
-        function that changes how errors are treated, as np.seterr(all="raise") does, keeps that.
+        np.seterr and np.setbufsize make new settings, even when they restore old ones. A change by
+        the function that ran, as by np.seterr(all="raise"), is kept.
         """
         found, token = begun
         if _settings.get(None) is found:

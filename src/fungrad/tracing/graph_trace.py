@@ -2,11 +2,9 @@
 
 Values of other traces become constants.
 
-The reference evaluator.
-
-It calls each equation's primitive under whatever trace is current, so that evaluating a Graph
-under a transform retraces it, and on plain arrays it computes. Values are dropped after their last
-use. Equations recorded meanwhile keep the user's line and scope of the one that they come from.
+`evaluate` is the reference evaluator. It calls each equation's primitive under the current trace:
+on plain arrays it computes, under a transform it retraces the Graph. A value is dropped after its
+last use. Equations recorded meanwhile keep the user's line and scope of the replayed equation.
 """
 
 from __future__ import annotations
@@ -62,14 +60,14 @@ def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
 
 
 LARGE = 8_192
-"""The fewest elements of an array of which it is found out whether they are one number."""
+"""The fewest elements of an array that is examined for holding one number alone."""
 
 MOST_ALIKE = 256
-"""The most pairs of values that are compared to find out whether two are computed alike."""
+"""The most pairs of variables that `alike` compares."""
 
 
 class GraphTrace(Trace):
-    """Records. Its tracers are variables: they have a Type and no value."""
+    """Records a Graph. Its tracers are variables: they have a Type and no value."""
 
     __slots__ = (
         "_held", "_indexed", "_inference", "_lying", "_made_by", "_walked", "constants",
@@ -77,7 +75,7 @@ class GraphTrace(Trace):
     )  # fmt: skip
     closed = True
     remedy = ""
-    """Another remedy where Python asks for a value, in a message."""
+    """Another remedy for the message of `concrete`."""
 
     def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
         super().__init__(parent, label)
@@ -85,35 +83,36 @@ class GraphTrace(Trace):
         self.inputs: list[Variable] = []
         self.input_names: list[str] = []
         self.given: Sequence[Any] = ()
-        """The values of the inputs where the Graph is run at these alone, just below."""
+        """The values of the inputs, if the Graph is run for these alone."""
         self.equations: list[Equation] = []
         self._inference = Inference()
         self.constants: dict[int, tuple[Variable, Any]] = {}
-        """By identity of a value that is not changed any more: its variable, and that value."""
+        """By identity of a constant, which does not change any more: its variable and itself."""
         self._held: dict[int, tuple[Any, Any]] = {}
-        """By identity of an array: (that array, what it held when it was last read)."""
+        """By identity of an array: the array, and a copy of its contents at the last read."""
         self.rows: set[int] | None = None
-        """The inputs of which it counts that they lie in C order, by number; None where they may
-        lie in any order.
+        """The numbers of the inputs that have to be in C order; None if inputs may have any order.
         """
         self._lying: dict[int, Lying] = {}
-        """How values lie in memory, by identity of their variables."""
+        """The memory layouts of values, by identity of their variables."""
         self._walked = 0
-        """How many equations these have been found for."""
+        """The number of equations whose outputs are in `_lying`."""
 
         self._made_by: dict[int, Equation] = {}
         """By identity of a variable: the equation that it is an output of."""
         self._indexed = 0
-        """How many equations these have been noted of."""
+        """The number of equations whose outputs are in `_made_by`."""
 
     @property
     def keeper(self) -> Any:
-        """This trace; found, not held, so that no cycle keeps its constants."""
+        """This trace itself: a property, not an attribute, since a reference cycle would keep its
+        constants alive.
+        """
         return self
 
     @keeper.setter
     def keeper(self, value: Any) -> None:
-        """The parent's, which is not asked: what this trace keeps is enough."""
+        """Ignores the parent's keeper: this trace keeps all arrays itself."""
 
     def input(self, type_: Type, name: str) -> Tracer:
         """A new input variable; the name is for messages."""
@@ -123,7 +122,7 @@ class GraphTrace(Trace):
         return Tracer(self, None, variable)
 
     def atom(self, value: Any) -> Atom:
-        """The variable or literal that stands for a value in this Graph."""
+        """The variable or literal of a value in this Graph."""
         if type(value) is Tracer:
             if value.owner is self:
                 variable: Variable = value.extra
@@ -152,9 +151,7 @@ class GraphTrace(Trace):
         return known[0]
 
     def keep(self, value: np.ndarray) -> np.ndarray:
-        """The contents of an array now, read-only; the same array as long as nobody writes into
-        it.
-        """
+        """A read-only array of the present contents of `value`: the same one until they change."""
         key: Any = value.base if type(value.base) is Writable else value
         known = self._held.get(id(key))
         if known is None or (known[1] is not value and not same_bits(value, known[1])):
@@ -194,7 +191,7 @@ class GraphTrace(Trace):
         return self._lies(tracer.extra)
 
     def _lies(self, atom: Atom) -> Lying:
-        """How an input, a constant, or a value that was walked lies."""
+        """The memory layout of an input, a constant, or an output of a walked equation."""
         shape = atom.type.shape
         if one_order(shape):
             return Lying(dense(shape))
@@ -208,12 +205,12 @@ class GraphTrace(Trace):
         return self._lying[id(atom)]
 
     def count_on(self, rows: frozenset[Any]) -> None:
-        """Notes which of its inputs have to lie in C order."""
+        """Adds the numbers of those of its inputs that have to be in C order to `rows`."""
         if self.rows is not None:
             self.rows.update([n for n, variable in enumerate(self.inputs) if variable in rows])
 
     def alike(self, x: Tracer, y: Tracer) -> bool:
-        """Whether two tracers are computed by the same equations of the same values."""
+        """Whether two tracers are computed from the same values by the same equations."""
         for equation in self.equations[self._indexed :]:
             self._made_by.update((id(output), equation) for output in equation.outputs)
         self._indexed = len(self.equations)
@@ -255,8 +252,8 @@ class GraphTrace(Trace):
         )
 
     def _outside(self, variable: Variable) -> list[Equation] | None:
-        """The equations that a variable depends on; None where it depends on an effect, or on
-        inputs without values.
+        """The equations that a variable depends on; None if it depends on an effect, or on inputs
+        without values.
         """
         wanted = {id(variable)}
         needed = []
@@ -277,7 +274,7 @@ class GraphTrace(Trace):
         return self._provenance(tracer.extra)
 
     def _provenance(self, variable: Variable) -> str:
-        """Which arguments a variable was computed from, in words."""
+        """The arguments that a variable was computed from, as text for messages."""
         wanted = {id(variable)}
         for equation in reversed(self.equations):
             if any(id(output) in wanted for output in equation.outputs):
@@ -302,7 +299,7 @@ def _equal_literals(one: Atom, other: Atom) -> bool:
 
 
 def _same_step(one: Equation, other: Equation) -> bool:
-    """Whether two equations give equal outputs for equal inputs."""
+    """Whether two equations have equal outputs for equal inputs."""
     if one.primitive is not other.primitive or len(one.inputs) != len(other.inputs):
         return False
     try:
@@ -312,15 +309,15 @@ def _same_step(one: Equation, other: Equation) -> bool:
 
 
 def put(value: Any, error: type[Exception], asked: str, read: Callable[[Any], T]) -> T:
-    """The answer of a value, traced or not, to a question: see `Trace.concrete`."""
+    """`read` of the plain value under a value, traced or not: see `Trace.concrete`."""
     if type(value) is Tracer:
         return value.owner.concrete(value, error, asked, read)
     return read(value)
 
 
 def _held(value: np.ndarray) -> np.ndarray:
-    """The contents of an array now, read-only; a large one of one number takes the memory of
-    that.
+    """A read-only copy of an array; if it is large and holds one number alone, that number
+    broadcast.
     """
     if value.size >= LARGE and value.dtype.kind in "biuf" and value.itemsize <= 8:
         bits = value.view(f"u{value.itemsize}")  # -0.0 is not 0.0
@@ -343,9 +340,9 @@ def stage(
 ) -> Graph:
     """The Graph of a function of flat arguments that returns a flat sequence of outputs.
 
-    `make` makes the trace that records, for a parent and a label; `given` are the values of the
-    inputs, where the Graph is for these alone. Where there are `rows`, the inputs are taken to lie
-    in memory in C order, and the numbers of those for which that makes a difference are added.
+    `make` makes the trace that records, from a parent and a label; `given` are the values of the
+    inputs, if the Graph is for these alone. If `rows` is a set, inputs are taken to be in C order,
+    and the numbers of those for which the order matters are added to it.
     """
     trace = make(current(), label)
     trace.given, trace.rows = given, rows

@@ -3,7 +3,7 @@
 NumPy calls no protocol for `np.asarray(tracer)`, and `math.sin` has none. So the outermost trace
 changes the class of such modules to one whose properties return replacements, and restores it at
 the end: one assignment for each module, whose `__dict__` stays. bound_names.py finds other places
-of such functions; `interception/` has the tables.
+that hold such functions; `interception/` has the tables.
 """
 
 from __future__ import annotations
@@ -42,32 +42,33 @@ class _Replacing:
     __slots__ = ()
 
     def __reduce__(self) -> Any:
-        """Found by its name, as a module is by those picklers that take modules."""
+        """Pickles the module by its name, as picklers that take modules do."""
         return importlib.import_module, (self.__name__,)  # type: ignore[attr-defined]
 
 
 _modules: list[tuple[ModuleType, Any, Any]] = []
-"""The modules, and for each its class while a transform traces, and its own."""
+"""Each module with replaced functions, its class while a transform traces, and its own class."""
 _originals: dict[Callable[..., Any], Callable[..., Any]] = {}
-"""By the function that takes its place: the function that a module has."""
+"""The original function, by its replacement."""
 _replacements: dict[ModuleType, dict[str, Callable[..., Any]]] = {}
-"""For each module what takes the place of its functions, by their names."""
+"""For each module the replacements of its functions, by name."""
 _ours: dict[int, Callable[..., Any]] = {}
-"""By the identity of the function that a module has: ours."""
+"""The replacement, by the identity of the original function."""
 _waiting: dict[str, Callable[[ModuleType], Mapping[str, Any]]] = {}
-"""By the name of a module that was not imported so far: what makes its replacements."""
+"""By the name of a module that is not imported yet: the function that makes its replacements."""
 _packages: dict[str, list[Binding]] = {}
-"""By the names given to `intercept`: what was found there."""
+"""By the names given to `intercept`: the places found there."""
 _found: dict[Any, tuple[list[Binding], Names]] = {}
-"""By the code of functions that were traced: the places bound before that they can call by, and
-the globals that the code names, which stand for something else after they are bound again.
+"""By the code of functions that were traced: the places through which they can call replaced
+functions, and the globals that the code names. When one of these is bound again, the code is read
+again.
 """
 _simple: dict[int, tuple[CodeType, int, list[Binding], Names]] = {}
-"""The same of functions that close over nothing, by the identity of their code, with the number of
-their globals when they were read.
+"""The same for functions without a closure, by the identity of their code, with the number of their
+globals when they were read.
 """
 _written: dict[tuple[int, Any], Binding] = {}
-"""The places that hold functions of ours now, by the identity of what has them and their key."""
+"""The places that hold replacements now, by the identity of their owner and their key."""
 
 
 class State:
@@ -75,15 +76,15 @@ class State:
 
     on = True
     modules = 0
-    """How many modules there were when they were last looked at."""
+    """The number of imported modules when they were last examined."""
     paused = 0
-    """How many compilers work now that want the originals."""
+    """How many compilers that need the originals run now."""
 
 
 def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) -> property:
-    """A property that reads as our function, as long as the module has its own function there.
+    """A property whose value is the replacement, as long as the module has its own function there.
 
-    A module that is imported while a transform traces finds the original, which it may bind.
+    A module that is imported while a transform traces gets the original, which it may bind.
     """
     names = vars(module)
     own = _originals[replacement] = names[name]
@@ -102,7 +103,7 @@ def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) ->
 
 
 def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]]) -> None:
-    """Names functions of a module that others shall replace while a transform traces."""
+    """Registers replacements of a module's functions while a transform traces."""
     if module not in _replacements:
         own = type(module)
         made = type(f"Replacing{own.__name__}", (_Replacing, own), {"__slots__": ()})
@@ -114,8 +115,8 @@ def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]])
 
 
 def register_methods(type_: type, replacements: Mapping[str, Callable[..., Any]]) -> None:
-    """Names methods of a class that others shall replace in functions that can reach the class, or
-    an instance of it.
+    """Registers replacements of a class's methods, for functions that can reach the class or an
+    instance of it.
     """
     for name, replacement in replacements.items():
         own = _originals[replacement] = vars(type_)[name]
@@ -123,51 +124,51 @@ def register_methods(type_: type, replacements: Mapping[str, Callable[..., Any]]
 
 
 def register_later(name: str, make: Callable[[ModuleType], Mapping[str, Any]]) -> None:
-    """Names a module whose functions are replaced from the first trace after its import on.
+    """Registers a module whose functions are replaced from the first trace after its import on.
 
-    `make(module)` gives the functions that take the place of its own, by their names.
+    `make(module)` returns the replacements, by name.
     """
     _waiting[name] = make
 
 
 def original(function: Any) -> Any:
-    """The function that another of the table takes the place of; any other value as it is."""
-    if not callable(function):  # data of the user's are not hashed
+    """The original of a replacement; any other value itself."""
+    if not callable(function):  # does not hash the user's data
         return function
     try:
         return _originals.get(function, function)
-    except TypeError:  # not hashable, and so none of ours
+    except TypeError:  # not hashable, and so no replacement
         return function
 
 
 def replacements(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
-    """The replacements of a module's functions. Called with plain arrays, or outside of
-    transforms, each of them is the original.
+    """The replacements of a module's functions. Called with plain arrays, or outside of transforms,
+    each behaves as its original.
     """
     return _replacements.get(module, {})
 
 
 def replaced(value: Any) -> tuple[Any, Any] | None:
-    """A replaced function, given itself or ours, and ours; None for all else."""
+    """The original and the replacement, given either of them; else None."""
     own = original(value)
     ours = _ours.get(id(own))
     return None if ours is None else (own, ours)
 
 
 def intercept(package: str) -> None:
-    """Lets a package's own names of replaced functions stand for fungrad's while a transform runs.
+    """Replaces functions of NumPy, math and SciPy that a package has bound to names of its own.
 
-    A module that says `from math import sqrt` has a name of its own for that function. Such names,
-    and closures, default values and attributes that hold one, are found by reading the function
-    that is transformed, and what it calls, by the names in the code. Where they are not found
-    (functions that are looked up by a string, or written in a package of Python's library) an error
-    names the package to be given here, once.
+    A module with `from math import sqrt` has its own name for that function. fungrad finds most
+    such names, and closures, default values and attributes that hold such a function, by reading
+    the code of the transformed function and of the functions that it calls. Where it cannot
+    (functions that are looked up by a string, or code of Python's own library), an error names the
+    package to be given here, once.
 
     Args:
       package: the name of a package or module, as in `import`. It may be imported later.
 
     Raises:
-      ArgumentError: where it is no such name.
+      ArgumentError: if it is no such name.
 
     >>> import statistics
     >>> import fungrad as fg
@@ -185,7 +186,7 @@ def intercept(package: str) -> None:
 
 
 def _look_at_modules() -> None:
-    """Looks for modules that were imported since the last look."""
+    """Registers modules that were imported since the last call."""
     State.modules = len(sys.modules)
     for name in [name for name in _waiting if sys.modules.get(name) is not None]:
         module = sys.modules[name]
@@ -202,12 +203,12 @@ def _known(place: Any, key: Any) -> Binding | None:
 
 
 def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
-    """The places bound before that the function which a label describes can call by. `made` is what
-    is run, which calls it.
+    """The places through which the function that a label describes can call replaced functions.
+    `made` is the function that is run, which calls it.
     """
-    if type(label) is FunctionType and label.__closure__:  # mostly the user's function itself
+    if type(label) is FunctionType and label.__closure__:  # mostly holds the user's function
         f = label.__closure__[0].cell_contents
-        if type(f) is np.ufunc:  # asks traced arrays itself, and calls nothing else
+        if type(f) is np.ufunc:  # calls the protocol of traced values, and nothing else
             return []
         if type(f) is FunctionType and f.__closure__ is None:
             simple = _simple.get(id(f.__code__))
@@ -215,7 +216,7 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
                 names = simple[3]
                 if not names or still(names):
                     return simple[2]
-    f = traced_function(label) or traced_function(made)  # a label may be words alone
+    f = traced_function(label) or traced_function(made)  # a label may hold text alone
     if f is None:
         return []
     key = key_of(f)
@@ -237,8 +238,8 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
 
 
 def begin(holder: Any, run: Any) -> None:
-    """Replaces the functions, if `holder` is the first outermost trace that runs, and the names of
-    them that its function can call by, which `run` calls.
+    """Starts an outermost trace, `holder`: replaces the modules' functions if it is the first that
+    runs, and the places through which the function that `run` calls can call them.
     """
     with _lock:
         if State.on:
@@ -270,7 +271,7 @@ def _restore() -> None:
 
 
 def pause() -> None:
-    """Puts the originals back for a while, for a compiler that knows functions by identity."""
+    """Restores the originals for a while, for a compiler that knows functions by identity."""
     with _lock:
         State.paused += 1
         _restore()
@@ -287,7 +288,7 @@ def resume() -> None:
 
 
 def end(holder: Any) -> None:
-    """Puts the originals back, if no other outermost trace runs. May be called twice."""
+    """Restores the originals, if no other outermost trace runs. May be called twice."""
     with _lock:
         _holders.discard(holder)
         if not _holders:

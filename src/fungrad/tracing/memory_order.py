@@ -1,8 +1,8 @@
-"""In which order the axes of traced arrays lie in memory, as NumPy would have it.
+"""The memory layouts that traced arrays would have as NumPy's.
 
-Whether a reshaped array is a view depends on it, and so does who sees a write. A value that was
-computed lies as it does; of a recorded one, which has no numbers, the strides follow from those of
-what its equation reads. Where that is not known it is None: never a guess.
+They decide whether a reshaped array is a view, and so which arrays a write changes. A computed
+value has strides; those of a recorded value, which has no numbers, follow from the strides of its
+equation's operands. Unknown strides are None: never a guess.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fungrad.support.lazy import Record
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
-"""Of each axis, counted in elements; 0 along axes that were broadcast."""
+"""The stride of each axis, counted in elements; 0 along broadcast axes."""
 
 
 class Lying(Record):
-    """How an array lies: its strides, None where these are not known, and the inputs of which it
-    counts that they lie in C order.
+    """The memory layout of an array: its strides (None if unknown), which hold if the inputs `rows`
+    are in C order.
     """
 
     strides: Strides | None
@@ -32,16 +32,16 @@ class Lying(Record):
 
 
 LARGEST = 8
-"""The most axes of arrays of which a small example is computed."""
+"""The most axes of arrays for which a small example is computed."""
 
 
 def one_order(shape: Shape) -> bool:
-    """Whether an array of a shape lies in C and in Fortran order at once."""
+    """Whether an array of this shape is in C and in Fortran order at once."""
     return sum([n != 1 for n in shape]) < 2 or 0 in shape
 
 
 def dense(shape: Shape, axes: Sequence[int] | None = None) -> Strides:
-    """The strides of an array without gaps whose axes lie in an order, the outermost first."""
+    """The strides of an array without gaps whose axes have this order, the outermost first."""
     strides, step = [0] * len(shape), 1
     for axis in reversed(range(len(shape)) if axes is None else axes):
         strides[axis] = step
@@ -50,27 +50,27 @@ def dense(shape: Shape, axes: Sequence[int] | None = None) -> Strides:
 
 
 def axes_of(shape: Shape, strides: Strides) -> list[int]:
-    """The axes in the order in which an array like another one lies, the outermost first."""
+    """The order of the axes in memory, the outermost first, of NumPy's copy (order "K")."""
     long = sorted([i for i, n in enumerate(shape) if n > 1], key=lambda i: -abs(strides[i]))
     rest = iter(long)
     return [next(rest) if n > 1 else i for i, n in enumerate(shape)]
 
 
 def is_dense(shape: Shape, strides: Strides, axes: Sequence[int] | None = None) -> bool:
-    """Whether an array lies without gaps, its axes in an order, the outermost first."""
+    """Whether an array has no gaps and its axes have this order, the outermost first."""
     pairs = zip(shape, strides, dense(shape, axes), strict=True)
     return 0 in shape or all(n == 1 or one == other for n, one, other in pairs)
 
 
 def by_rows(shape: Shape, strides: Strides | None) -> bool:
-    """Whether a copy that keeps the order of axes surely lies in C order."""
+    """Whether a copy that keeps the order of axes is surely in C order."""
     if strides is None:
         return one_order(shape)
     return one_order(shape) or axes_of(shape, strides) == list(range(len(shape)))
 
 
 def lying(value: Any) -> Lying:
-    """How an array lies in memory, traced or not; in a batch, how one example does."""
+    """The memory layout of an array, traced or not; of a batch, that of one example."""
     if type(value) is np.ndarray:
         return Lying(tuple([n // value.itemsize for n in value.strides]))
     if not hasattr(value, "owner"):
@@ -82,7 +82,7 @@ def lying(value: Any) -> Lying:
 
 
 def follow(equation: Equation, given: Sequence[Lying]) -> list[Lying]:
-    """How what an equation gives lies, from how what it reads does."""
+    """The memory layouts of an equation's outputs, from those of its operands."""
     found = _follow(equation, [lying.strides for lying in given])
     rows = frozenset().union(*[lying.rows for lying in given])
     return [Lying(strides, rows) for strides in found]
@@ -106,21 +106,21 @@ def _follow(equation: Equation, given: Sequence[Strides | None]) -> list[Strides
 
 
 def _dummy(shape: Shape, strides: Strides) -> Any:
-    """An array with strides, of which no element may be read."""
+    """An array with these strides, whose elements must not be read."""
     return as_strided(np.empty(1, np.int8), shape, strides)
 
 
 def of_reshape(equation: Equation, given: Sequence[Strides]) -> Strides:
-    """How what `reshape` gives lies."""
+    """The strides of the output of `reshape`."""
     old, new = equation.inputs[0].type.shape, equation.outputs[0].type.shape
     return reshaped(old, given[0], new) or dense(new)
 
 
 def reshaped(old: Shape, strides: Strides, new: Shape) -> Strides | None:
-    """The strides of an array in another shape, in C order; None where it has to be copied.
+    """The strides of an array reshaped in C order; None if it has to be copied.
 
-    As NumPy finds them: between two boundaries that both shapes have, the axes that are merged have
-    to lie side by side.
+    By NumPy's rule: between two boundaries that both shapes share, merged axes have to be adjacent
+    in memory.
     """
     axes = [(n, s) for n, s in zip(old, strides, strict=True) if n != 1]
     found = [1] * len(new)
@@ -147,7 +147,7 @@ def reshaped(old: Shape, strides: Strides, new: Shape) -> Strides | None:
 
 
 def of_index(equation: Equation, given: Sequence[Strides]) -> Strides | None:
-    """How what `getitem` gives lies."""
+    """The strides of the output of `getitem`."""
     index, x = equation.params["index"], equation.inputs[0].type
     if len(equation.inputs) == 1:
         return _dummy(x.shape, given[0])[index.entries].strides  # type: ignore[no-any-return]
@@ -171,7 +171,7 @@ def _like_first(equation: Equation, given: Sequence[Strides]) -> Strides:
 def _by_example(
     equation: Equation, given: Sequence[Strides], params: dict[str, Any] | None = None
 ) -> Strides | None:
-    """The strides of what the primitive gives of small arrays that lie in the same order."""
+    """The strides of the primitive's output for small arrays with the same order of axes."""
     shape = equation.outputs[0].type.shape
     inputs = [a.type for a in equation.inputs]
     if getattr(equation.primitive, "partials", None) and all(
@@ -203,4 +203,4 @@ _RULES: dict[Any, Callable[[Equation, Sequence[Any]], Strides | None]] = {
     "first": _like_first,
     "example": _by_example,
 }
-"""How the strides of a result follow, by the `order` of the primitive."""
+"""The rule for the strides of the output, by the `order` of the primitive."""

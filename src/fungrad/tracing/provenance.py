@@ -1,6 +1,4 @@
-"""Named scopes, the labels that equations carry, and where a replayed equation came
-from.
-"""
+"""Named scopes, which label equations, and the places that replayed equations come from."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ class Place(Record):
 
 
 replayed: ContextVar[Place | None] = ContextVar("fungrad_replayed", default=None)
-"""The place of the equation that is evaluated now, while a Graph is retraced or a tape walked."""
+"""The place of the present equation, while a Graph is retraced or a tape walked."""
 
 
 @contextmanager
@@ -54,13 +52,13 @@ _place = functools.lru_cache(maxsize=4096)(Place)
 
 
 def place() -> Place:
-    """The place of what is done now: the user's line and scope, or those of a replayed equation."""
+    """The place of the present operation: the user's line and scope, or the replayed equation's."""
     return replayed.get() or _place(user_source(), current_scope())
 
 
 def place_behind() -> Place:
-    """The provenance of the backward equations of the current equation: the same line, and one more
-    in `backward`.
+    """The place of the backward equations of the present equation: the same line, `backward` plus
+    one.
     """
     source, scope, backward = place()
     return Place(source, scope, backward + 1)

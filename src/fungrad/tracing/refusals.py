@@ -1,6 +1,6 @@
-"""What Python asks of a traced value and may not have: numbers, and places to write to.
+"""Errors where Python needs the numbers or the memory of a traced value, which it cannot have.
 
-Each refusal names the user's line and the rewrite.
+Each error names the user's line and the rewrite.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _STORES = frozenset(
 
 
 def stored() -> bool:
-    """Whether the method that calls this is asked for a number at `array[index] = tracer`.
+    """Whether the method that calls this was called by `array[index] = tracer`.
 
-    NumPy asks for it by the methods that `int(x)` calls, too, and says nothing of its purpose; the
-    instruction that the caller's code stands at does.
+    NumPy gets the number by the same methods as `int(x)`; the current instruction of the caller's
+    code tells the two apart.
     """
     frame = sys._getframe(2)
     return frame.f_code.co_code[frame.f_lasti] in _STORES
@@ -51,7 +51,7 @@ _OFF = (
 
 
 def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
-    """The error for a traced value that is written into an ndarray, by a function of a name."""
+    """The error for a traced value that is written into an ndarray, by a function or by `=`."""
     by = f" by {function}" * bool(function)
     if in_a_package():
         advice = (
@@ -68,7 +68,7 @@ def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
 
 
 def refused_pickle(type_: Type) -> MemoryAccessError:
-    """The error for a traced value that is pickled: what it stands for is in this process alone."""
+    """The error for a traced value that is pickled: its transform is in this process alone."""
     return MemoryAccessError(
         f"A traced value of type {type_} is pickled{user_line()}, to be kept in a file or sent to "
         "another process, which know nothing of the transform that runs. Do that outside of the "
@@ -78,7 +78,7 @@ def refused_pickle(type_: Type) -> MemoryAccessError:
 
 
 def refused_memory(type_: Type, name: str, advice: str = "") -> MemoryAccessError:
-    """The error for the memory of a traced value, which has none of its own."""
+    """The error for access to the memory of a traced value, which has none."""
     return MemoryAccessError(
         f"{name} of a traced value of type {type_} was asked for{user_line()}, but a traced value "
         "has no memory with numbers: they would have no derivative. "
@@ -96,12 +96,12 @@ def _full_name(func: Any) -> str:
 
 
 ALIKE = 0.8
-"""How much of a name another one has to share to be worth naming."""
+"""The least similarity (of difflib) of two names for one to be suggested for the other."""
 
 
 def refused_function(func: Any, supported: Iterable[Any]) -> UnsupportedFunctionError:
-    """The error for a function of NumPy without an implementation, naming the nearest of those that
-    have one.
+    """The error for a function of NumPy without an implementation, naming the supported function
+    with the nearest name.
     """
     import difflib  # 2 ms, for a message
 
@@ -117,7 +117,7 @@ def refused_function(func: Any, supported: Iterable[Any]) -> UnsupportedFunction
 
 
 def refused_number(type_: Type, asked: str) -> GradientCutError:
-    """The error for a traced value that is asked for plain numbers, as by `float()`."""
+    """The error for the conversion of a traced value to plain numbers, as by `float()`."""
     stop = "fg.stop_gradient(x)"
     on_purpose = f"{stop}{asked}" if asked[0] == "." else f"{asked[:-1]}{stop})"
     bound, scalar = bound_before(), _scalar_type()
@@ -154,7 +154,7 @@ _SCALAR = re.compile(
 
 
 def _scalar_type() -> str:
-    """A scalar type of NumPy's that the innermost line outside of fungrad and NumPy calls."""
+    """The scalar type of NumPy that the innermost line outside of fungrad and NumPy calls."""
     frame: Any = sys._getframe(1)
     while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
@@ -164,8 +164,8 @@ def _scalar_type() -> str:
 
 
 def bound_before() -> str:
-    """Advice where the innermost line outside of fungrad names a function that would have been
-    replaced, had the name been known; empty where it names none.
+    """Advice if the innermost line outside of fungrad names the original of a replaced function;
+    empty if it names none.
     """
     frame = sys._getframe(1)
     while is_library(frame.f_code.co_filename) and not is_scipy(frame.f_code.co_filename):

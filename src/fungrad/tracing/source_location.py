@@ -1,9 +1,7 @@
-"""The user's file and line.
+"""The user's file and line, for equations, messages and NumPy's warnings.
 
-Also drops fungrad's own frames from tracebacks (FUNGRAD_TRACEBACK=full keeps them), and gives
-NumPy's warnings the user's line.
-
-Advice where LAPACK gives up.
+Errors leave public functions without fungrad's own frames (FUNGRAD_TRACEBACK=full keeps them), and
+with advice on NumPy's, SciPy's and LAPACK's messages.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from fungrad.tracing.error_notes import NumPyWarnings, add_note
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
-    """Advice where LAPACK found a matrix singular, or not positive definite.
+    """Advice if LAPACK found a matrix singular, or not positive definite.
 
-    `line` is the user's, as text. Nothing where the error is another one, or has its note.
+    `line` is the user's, as text. Returns nothing for another error, or for one with a note.
     """
     if not isinstance(error, np.linalg.LinAlgError) or hasattr(error, "__notes__"):
         return set()
@@ -56,7 +54,7 @@ _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 _SCIPY = re.compile(_INSTALLED.pattern + r"scipy[\\/](\w+)[\\/]")
-_COMPILED = ("<graph ", "<region>", "<numbers ")  # the files that compiled programs are said to be
+_COMPILED = ("<graph ", "<region>", "<numbers ")  # the file names of compiled programs
 _LIBRARIES = (_PACKAGE, _NUMPY, "<__array_function__", *_COMPILED)
 # Shipped programs that use fungrad as a user does: their frames are the user's.
 _PROGRAMS = (os.path.join(_PACKAGE, "demo"),)
@@ -66,7 +64,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @functools.lru_cache(maxsize=4096)
 def is_library(filename: str) -> bool:
-    """Whether a file is fungrad's, NumPy's or SciPy's, and so no place of the user's."""
+    """Whether a file is fungrad's, NumPy's or SciPy's, and not the user's."""
     if filename.startswith(_PROGRAMS):
         return False
     return filename.startswith(_LIBRARIES) or bool(_SCIPY.search(filename))
@@ -80,11 +78,11 @@ def is_scipy(filename: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def is_ours(filename: str) -> bool:
-    """Whether a file is fungrad's, and not one of the programs that it comes with."""
+    """Whether a file is fungrad's, and not one of its shipped programs."""
     return filename.startswith(_PACKAGE) and not filename.startswith(_PROGRAMS)
 
 
-# One object for a line, however often it is run: a long trace holds one for each equation.
+# One object for a line, however often it runs: a long trace refers to one in each equation.
 _source = functools.lru_cache(maxsize=4096)(Source)
 
 
@@ -113,7 +111,7 @@ def _is_installed(filename: str) -> bool:
 def user_line() -> str:
     """The user's line as text for messages: ` at file:line (function)`, or nothing.
 
-    Where an installed package (pandas) stands between, its line, and the line that called it.
+    If an installed package (pandas) is between, both its line and the user's that called it.
     """
     source = user_source()
     if source is None:
@@ -140,9 +138,7 @@ def in_a_package() -> bool:
 
 
 def describe(f: Callable[..., Any]) -> str:
-    """The name of a function with the place of its definition, for messages: that of the user,
-    whatever is wrapped around it.
-    """
+    """The name of a function without its wrappers, and the place of its definition."""
     f = inspect.unwrap(f)
     name = getattr(f, "__name__", type(f).__name__)
     code = getattr(f, "__code__", None)
@@ -150,10 +146,10 @@ def describe(f: Callable[..., Any]) -> str:
 
 
 def check_function(f: Any, verb: str) -> None:
-    """Refuses what is not a function.
+    """Checks that `f` is callable.
 
     Raises:
-      ArgumentError: naming what was given, most often the function's value.
+      ArgumentError: naming the type that was given, most often that of the function's value.
     """
     if not callable(f):
         raise ArgumentError(
@@ -210,22 +206,22 @@ _ADVICE = {
     ),
     "'Tracer' object cannot be interpreted as an integer": _NUMBER,
 }
-"""Additions to NumPy's own messages, which name no cause that a user could mend."""
+"""Notes on NumPy's messages, which name no cause that a user could mend."""
 
 
 class _Refused(threading.local):
-    """Where a traced value was last asked for an index, and had no number to give."""
+    """The line that last used a traced value without a number as an index."""
 
     index: Source | None = None
 
 
 REFUSED = _Refused()
 _INDEXING = ("only integers, slices (`:`)", "arrays used as indices must be of integer")
-"""How NumPy's errors begin where an ndarray was indexed by what is none, whatever that said."""
+"""The beginnings of NumPy's errors for an invalid index, which hide the cause."""
 
 
 def _indexed(error: IndexError) -> AbstractValueError | None:
-    """The error for an ndarray that was indexed by a traced value, if that is what happened."""
+    """The error for an ndarray that was indexed by a traced value; None for another cause."""
     traceback, line = error.__traceback__, None
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -255,10 +251,9 @@ def _is_traced(value: Any) -> bool:
 
 
 def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, Any] | None:
-    """The package of SciPy, the function that the user called (`special`, `logsumexp`; or
-    `norm.logpdf`) and his line, where SciPy's own Python code failed with traced values; the
-    function is empty where SciPy has no public name for it. Nothing where the user took the
-    function of fungrad.scipy, which called SciPy's.
+    """The subpackage, the function (`special`, `logsumexp`; or `norm.logpdf`) and the user's line,
+    if SciPy's own Python code failed with traced values. The function is empty if SciPy has no
+    public name for it. None if the user called fungrad.scipy, which called SciPy.
     """
     called: tuple[str, str, Any] | None = None
     user: Source | None = None
@@ -284,8 +279,9 @@ def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, A
 
 
 def _public(part: str, code: types.CodeType, instance: Any, words: tuple[str, ...]) -> str:
-    """SciPy's public name for a function, or for a method of an instance (`norm.logpdf`). One that
-    a decorator made has a name of its own: it is one of the user's words.
+    """SciPy's public name for a function, or for a method of an instance (`norm.logpdf`). A
+    decorated function's code has another name: then the name is sought among those that the user's
+    code contains (`words`).
     """
     home = sys.modules.get(f"scipy.{part}")
     function = code.co_name
@@ -310,17 +306,17 @@ _counterpart: Callable[[str, str], str] = _no_counterpart
 
 
 def name_counterparts(find: Callable[[str, str], str]) -> None:
-    """Installs the function that names fungrad's counterpart of one of SciPy's.
+    """Installs the function that names fungrad's counterpart of a function of SciPy.
 
     It takes SciPy's module and the name in it and returns both as `stats.norm.logpdf`: the module
-    alone where the name is not known, nothing where there is no counterpart.
+    alone if the name is not known, nothing if there is no counterpart.
     """
     global _counterpart
     _counterpart = find
 
 
 def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFunctionError:
-    """The error for a function of SciPy's on traced values, naming the one to take."""
+    """The error for a function of SciPy on traced values, naming the one to call instead."""
     called = f"scipy.{part}.{name}" if name else f"A function of scipy.{part}"
     where = user_line() if line is None else f" at {line}"
     ours = _counterpart(part, name)
@@ -341,7 +337,7 @@ def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedF
 
 
 def _advise(error: BaseException) -> None:
-    """Adds to an error what the user can do, where its text tells."""
+    """Adds advice to an error whose text is known."""
     notes = getattr(error, "__notes__", ())
     advices = {_ADVICE[known] for known in _ADVICE if known in str(error)}
     advices |= no_factor(error, user_line())

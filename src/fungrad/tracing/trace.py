@@ -1,4 +1,4 @@
-"""The current trace, Trace, Tracer, and EvalTrace, in which NumPy computes.
+"""The current trace, Trace, Tracer, and EvalTrace, the lowest trace, where NumPy computes.
 
 A primitive that is called asks the current trace to process it. A transform's trace keeps its
 `parent`, the trace that was current when it was made; it owns its tracers by identity, and runs
@@ -32,15 +32,15 @@ from fungrad.tracing.source_location import REFUSED, user_line, user_source
 
 
 class Trace:
-    """One observer of a running program: a transform in the middle of its work."""
+    """One observer of a running program: a transform at work."""
 
     __slots__ = ("__weakref__", "keeper", "label", "parent", "records")
 
     records: bool
-    """Whether what is done here ends up in a Graph, so that sources are worth finding."""
+    """Whether operations here are recorded in a Graph, which needs their source lines."""
     keeper: Any
-    """What `keep(array)` is asked of before an array of the program is held on to: the Graph that
-    is recorded, or the `Residuals` of the outermost reverse mode; None where there is neither.
+    """The object whose `keep(array)` is called before an array of the program is kept: the trace
+    that records a Graph, or the `Residuals` of the outermost reverse mode; else None.
     """
     closed = False
     """Whether the function that runs is recorded, so that it may not write into what it captured.
@@ -71,16 +71,16 @@ class Trace:
         return PYTHON_DTYPES[type(value)] if type(value) in PYTHON_SCALARS else value.dtype
 
     def lies(self, tracer: Tracer) -> Lying:
-        """How the array under one of its tracers lies in memory, the axes of batches in front."""
+        """The memory layout of the array under one of its tracers, batch axes first."""
         return lying(tracer.value)
 
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
     ) -> T:
-        """What Python reads off the plain value under a tracer: `read(value)`.
+        """`read(value)` of the plain value under a tracer.
 
-        Raises `error` where there is none. `asked` says in its message what asked; it is empty
-        where that can do without, and has no use for what holds for these values alone.
+        Raises `error` if there is none. `asked` names the caller in its message; it is empty if the
+        caller can do without, and wants no answer that holds for the present values alone.
         """
         value = tracer.value
         if type(value) is Tracer:
@@ -88,7 +88,7 @@ class Trace:
         return read(value)
 
     def stands_for(self, tracer: Tracer) -> bool:
-        """Whether this trace gives another value in the place of a tracer that it does not own."""
+        """Whether this trace substitutes another value for a tracer that it does not own."""
         return False
 
     def alike(self, x: Tracer, y: Tracer) -> bool:
@@ -96,7 +96,7 @@ class Trace:
         return alike(x.value, y.value)
 
     def note_write(self, tracer: Tracer) -> None:
-        """Hears that an array of a trace below is written into while this one observes."""
+        """Called when an array of a trace below is written into while this trace is active."""
 
     def origin(self, tracer: Tracer) -> str:
         """The origin of a tracer, for messages."""
@@ -105,7 +105,7 @@ class Trace:
     def run(self, f: Callable[..., Any], *args: Any) -> Any:
         """Calls f with this trace as the current one.
 
-        The outermost trace replaces functions that no protocol reaches for as long as f runs.
+        The outermost trace replaces functions that no protocol reaches while f runs.
         """
         if not registry.complete:
             registry.surface.load()
@@ -127,7 +127,7 @@ class Trace:
 
 
 class EvalTrace(Trace):
-    """The outermost trace: NumPy values in and out. A tracer that reaches it has leaked."""
+    """The lowest trace: NumPy values in, NumPy values out. A tracer that reaches it has leaked."""
 
     __slots__ = ()
 
@@ -162,7 +162,7 @@ def leaked(tracer: Tracer) -> LeakedTracerError:
 
 
 class _Functions(dict[Any, Callable[..., Any]]):
-    """Functions by those of NumPy, also by what takes the place of these while a transform runs."""
+    """Implementations by NumPy's functions, and by the replacements of these."""
 
     def __missing__(self, function: Any) -> Callable[..., Any]:
         found = interception.original(function)
@@ -172,34 +172,34 @@ class _Functions(dict[Any, Callable[..., Any]]):
 
 
 class Registry:
-    """Where the folders above install what NumPy's protocols shall reach. That comes with the first
-    trace, or when it is first asked for.
+    """The functions that NumPy's protocols call, installed by the folders above when the first
+    trace runs, or at the first access.
     """
 
     complete = False
     surface: Any
-    """The module that installs all of it, and says then that it is complete."""
+    """The module that installs all functions, and then sets `complete`."""
     ufunc_method: Callable[..., Any]
     later: Callable[[Any], Callable[..., Any] | None]
     """Looks for a function in submodules that are imported only when needed."""
     scipy: Callable[[str], Any]
     """Imports a module of fungrad.scipy, by its name there."""
     into: Callable[..., Any]
-    """Writes a value into the array `out`, which it gives back, for a function of a name."""
+    """Writes a value into the array `out` for a named function; returns `out`."""
     namespace: Any
     at: Callable[[Any], Any]
     read: Callable[[Any, Any], Any]
-    """Gives `array[index]` of an array that was made while tracing, by a traced index."""
+    """Returns `array[index]` of an array that was made while tracing, by a traced index."""
     write: Callable[[Any, Any, Any], None]
     """Does `array[index] = value` with traced values."""
     flat: Callable[[Any, Any], Any]
-    """What `array.flat` is of an array that was made while tracing."""
+    """Returns `array.flat` of an array that was made while tracing."""
     become: Callable[[Any, Any], None]
     """Gives an array that was made while tracing a traced value."""
     operand: Callable[[Any], Any]
-    """Makes a value that is no tracer and no Python number ready to stand beside a tracer."""
+    """Converts a value that is no tracer and no Python number to an operand beside a tracer."""
     numbers: Callable[[Any, Any], Any]
-    """Makes Python's numbers, all that a ufunc is given, such that NumPy's come of them."""
+    """Converts operands of a ufunc that are all Python numbers, so that results are NumPy's."""
 
     def __init__(self) -> None:
         self.ufuncs: dict[Any, Any] = {}
@@ -222,7 +222,7 @@ PLAIN: set[type] = {
 }  # fmt: skip
 """The classes of operands that need no preparation; Tracer is added below."""
 STRONG = {np.ndarray, *PLAIN.difference(PYTHON_SCALARS)}
-"""Classes of values that are no numbers of Python's, so that nothing more need be asked."""
+"""Classes of values that are surely not weak."""
 
 
 class Tracer:
@@ -231,8 +231,8 @@ class Tracer:
     It behaves as an ndarray: operators, attributes, methods, NumPy's ufuncs and functions;
     `isinstance(x, np.ndarray)` holds. Code that asks for its class in Python finds ndarray;
     `type(x)`, and compiled code, which reads the memory of ndarrays, finds Tracer. It is a handle:
-    `owner`, `value` and `extra` stand for one traced value, which never changes; what writes into
-    the array gives the handle another one (`aliasing.adopt`). A value that is to stay as it is has
+    `owner`, `value` and `extra` are one traced value, which never changes; a write into the array
+    gives the handle another value (`aliasing.adopt`). Code that needs the present value later takes
     a handle of its own (`aliasing.fresh`).
     """
 
@@ -243,14 +243,14 @@ class Tracer:
     value: Any
     extra: Any
     alias: Any
-    """The sharing of its elements (`aliasing.Alias`); not set where there is none."""
+    """The arrays that share its elements (`aliasing.Alias`); not set if there are none."""
 
     def __init__(self, trace: Trace, value: Any, extra: Any) -> None:
         self.owner = trace
         self.value = value
         self.extra = extra
 
-    if TYPE_CHECKING:  # operators and methods are installed by fungrad.numpy, one floor for all
+    if TYPE_CHECKING:  # operators and methods are installed by fungrad.numpy
 
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, index: Any) -> Any: ...
@@ -316,7 +316,7 @@ class Tracer:
     def __index__(self) -> int:
         try:
             return self.owner.concrete(self, AbstractValueError, "an index", operator.index)
-        except AbstractValueError:  # ndarray[i] throws this away, and says what i is not
+        except AbstractValueError:  # ndarray[i] replaces this error by one that hides the cause
             REFUSED.index = user_source()
             raise
 
@@ -389,12 +389,12 @@ def unsupported(func: Any) -> UnsupportedFunctionError:
 
 
 def content(tracer: Tracer) -> tuple[int, int, int]:
-    """A key of the value of a handle: copies of one value have the same."""
+    """A key of a handle's value: copies of one value share it."""
     return id(tracer.owner), id(tracer.value), id(tracer.extra)
 
 
 def alike(x: Any, y: Any) -> bool:
-    """Whether two values are equal at all arguments: one value, known ones, or computed alike."""
+    """Whether two values are surely equal: one value, equal arrays, or computed alike."""
     if type(x) is Tracer and type(y) is Tracer:
         return content(x) == content(y) or (x.owner is y.owner and x.owner.alike(x, y))
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
@@ -415,7 +415,7 @@ def typeof(value: Any) -> Type:
 
 
 def is_weak(value: Any) -> bool:
-    """Whether a value, traced or not, is one of Python's numbers."""
+    """Whether a value, traced or not, is a Python number."""
     kind = type(value)
     return kind in PYTHON_SCALARS or (kind is Tracer and value.owner.typeof(value).weak)
 

@@ -1,7 +1,4 @@
-"""Functions that verbs make of functions, and how they are pickled.
-
-A transformed function is what made it: the verb, the function and the options.
-"""
+"""Transformed functions, and how they are pickled: as the verb, the function and the options."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from fungrad.tracing.source_location import begin_reporting, end_reporting, shor
 
 
 class OfFunction:
-    """A function made of a function, and pickled as what made it: its `_recipe`.
+    """A function derived from a function, and pickled as the arguments that made it: its `_recipe`.
 
-    Caches, locks and traces stay behind. A decorated function of a module is pickled by its name,
-    as a plain one is; cloudpickle takes the recipe where it takes a plain function by value.
+    Caches, locks and traces are not pickled. A decorated function of a module is pickled by its
+    name, as a plain one is; cloudpickle takes the recipe where it takes a plain function by value.
     """
 
     __name__: str
@@ -41,11 +38,11 @@ class OfFunction:
         return self if instance is None else MethodType(self, instance)  # type: ignore[arg-type]
 
     def _recipe(self) -> tuple[Any, ...]:
-        """The arguments of `_remake` that make an equal one."""
+        """The arguments of `_remake` that make an equal function."""
         raise NotImplementedError
 
     def _remake(self, *recipe: Any) -> None:
-        """Makes this object of a recipe: by default the arguments of its class."""
+        """Initialises this object from a recipe: by default the arguments of its class."""
         self.__init__(*recipe)  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -60,15 +57,15 @@ class OfFunction:
             self._remake(*state)
         elif state.owner is self:  # type: ignore[attr-defined]
             self._remake(*state.recipe)  # type: ignore[attr-defined]
-        else:  # loaded by name: all of it is that one's
+        else:  # loaded by name: shares all attributes
             self.__dict__ = state.owner.__dict__  # type: ignore[attr-defined]
 
     @functools.cached_property
     def _holder(self) -> Any:
-        """A function under this one's name, which holds it.
+        """A plain function under this one's name, which refers to it.
 
-        Only of functions do all picklers know when to take them by name and when by value: in the
-        session's own module pickle takes the name, cloudpickle the value.
+        Picklers decide only for plain functions whether to pickle by name or by value: of the main
+        module pickle takes the name, cloudpickle the value.
         """
         holder: Any = FunctionType(_blank.__code__, {}, self.__name__)
         holder.__module__, holder.__qualname__ = self.__module__, f"{self.__qualname__}._holder"
@@ -77,12 +74,12 @@ class OfFunction:
 
 
 def _blank(type_: Any) -> Any:
-    """An object of a class, to be filled: it may be part of what it is made of."""
+    """An empty object of a class, to be filled later: its recipe may contain the object itself."""
     return type_.__new__(type_)
 
 
 def _found(made: OfFunction) -> Any:
-    """The object that a function's module has under its name; None where there is none."""
+    """The object that a function's module has under its name; None if there is none."""
     try:
         found: Any = sys.modules[made.__module__]
         for name in made.__qualname__.split("."):
@@ -93,7 +90,7 @@ def _found(made: OfFunction) -> Any:
 
 
 class TransformedFunction(OfFunction):
-    """A function that a verb made of another one: `verb(f, *args, **kwargs)`, which runs `run`."""
+    """The result of `verb(f, *args, **kwargs)`: a function that calls `run`."""
 
     def __init__(
         self,

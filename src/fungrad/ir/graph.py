@@ -1,8 +1,8 @@
 """Variable, Literal, Equation, Graph: the program as plain, frozen, picklable data.
 
 A Graph is a list of equations in single-assignment form, each applying a primitive to atoms
-(variables or literals). It does not know what a primitive does: it only holds it, its parameters
-and its types.
+(variables or literals). The IR does not depend on the primitives' rules: an equation refers to its
+primitive, and holds the parameters and types.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fungrad.support.lazy import Record
 
 
 class PrimitiveLike(Protocol):
-    """A primitive as the IR needs it: a name, a type rule, and that it can be called on values."""
+    """The attributes of a primitive that the IR needs: a name, a type rule, a call on values."""
 
     name: str
     module: str
@@ -35,7 +35,7 @@ class PrimitiveLike(Protocol):
 
     @property
     def ufunc(self) -> Any:
-        """The ufunc of NumPy's kind that it applies, if any."""
+        """The ufunc (NumPy's, or one like it) that it applies, if any."""
 
     def __call__(self, *args: Any, **params: Any) -> Any: ...
 
@@ -54,7 +54,7 @@ class Source(Record):
 
 
 class Variable:
-    """A value of a Graph, known by identity."""
+    """A value of a Graph, identified by the object's identity."""
 
     __slots__ = ("type",)
 
@@ -84,8 +84,8 @@ Atom = Variable | Literal
 class Equation:
     """One application of a primitive: `outputs = primitive[params] inputs`.
 
-    `backward` counts the backward walks of reverse mode that led to it: 0 for what the user's
-    function computes, 1 for its gradient, 2 for what the gradient of that adds.
+    `backward` counts the backward walks of reverse mode that led to it: 0 in the user's function,
+    1 in its gradient, 2 for the equations that the gradient of that adds.
     """
 
     __slots__ = ("backward", "inputs", "outputs", "params", "primitive", "scope", "source")
@@ -113,7 +113,7 @@ class Equation:
 
 
 class Above:
-    """Where the package installs what a Graph offers and the IR knows nothing of."""
+    """Functions of upper folders that methods of Graph call; the package installs them."""
 
     picture: Callable[[Graph], Any]
     save: Callable[[Graph, Any], None]
@@ -162,12 +162,12 @@ class Graph:
 
     @cached_property
     def last_uses(self) -> list[list[Variable]]:
-        """For each equation, the variables that no later equation and no output reads."""
+        """For each equation, the variables that neither a later equation nor an output reads."""
         return list(last_uses(self.equations, self.outputs))
 
     @cached_property
     def derived(self) -> dict[Any, Any]:
-        """All that was made of this Graph, kept with it: derivatives, batched forms, programs."""
+        """A cache of objects derived from this Graph: derivatives, batched forms, programs."""
         return {}
 
     def subgraphs(self) -> Iterator[Graph]:
@@ -201,7 +201,7 @@ class Graph:
         return text
 
     def save(self, path: Any) -> None:
-        """Writes the Graph to a file; the ending says how.
+        """Writes the Graph to a file, in the format of the file's ending.
 
         Args:
           path: `x.html`, `x.svg`, `x.dot`, `x.mmd` for a picture (see `fungrad.draw`), or
@@ -231,14 +231,14 @@ def inner_graphs(equation: Equation) -> Iterator[Graph]:
 
 
 def effectful(equation: Equation) -> bool:
-    """Whether an equation, or one inside its Graphs, is run for what it does."""
+    """Whether an equation, or one inside its Graphs, has an effect."""
     if equation.primitive.effect or not equation.params:
         return equation.primitive.effect
     return any(effectful(inner) for graph in inner_graphs(equation) for inner in graph.equations)
 
 
 def last_uses(steps: Sequence[Any], outputs: Iterable[Any]) -> Iterator[list[Any]]:
-    """Liveness: for each step (anything with inputs and outputs), the values that no later step
+    """Liveness: for each step (an object with inputs and outputs), the values that no later step
     reads, and that are not among the outputs.
     """
     live = {id(atom) for atom in outputs}

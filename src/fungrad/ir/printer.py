@@ -22,7 +22,7 @@ def name_of(index: int) -> str:
 
 
 class Names(dict[int, str]):
-    """Names of variables, given in the order in which they are met."""
+    """Names of variables, in the order in which they are met."""
 
     def of(self, atom: Any) -> str:
         """The name of a variable, or the text of a literal."""
@@ -31,15 +31,14 @@ class Names(dict[int, str]):
         return self.setdefault(id(atom), name_of(len(self)))
 
     def binder(self, variable: Any) -> str:
-        """The name with its type, as at the place where a variable is defined."""
+        """The name with the type, as in the variable's definition."""
         return f"{self.of(variable)}:{variable.type}"
 
 
 def show(graph: Any, source: bool = False) -> str:
     """The text of a Graph.
 
-    `{ lambda a:f64[3]. let b:f64[3] = sin a in (b,) }`, one equation a line where there are
-    several.
+    `{ lambda a:f64[3]. let b:f64[3] = sin a in (b,) }`; several equations have a line each.
     """
     return "\n".join(_lines(graph, source))
 

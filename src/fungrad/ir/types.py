@@ -33,7 +33,7 @@ PYTHON_DTYPES = {
 class Type:
     """The shape, dtype and weak bit of a value. Immutable, hashable.
 
-    Its text leaves the weak bit out; `repr` says it, where two types are compared.
+    `str` omits the weak bit, `repr` shows it.
 
     >>> Type((3, 2), np.dtype("float32")), Type((), np.dtype("float64"), weak=True)
     (f32[3,2], f64[] (weak))
@@ -99,11 +99,11 @@ class Type:
         return Type(shape, self.dtype)
 
     def zeros(self) -> Any:
-        """A concrete zero of this Type: a Python scalar where weak, otherwise an ndarray."""
+        """A concrete zero of this Type: a Python scalar if weak, otherwise an ndarray."""
         return self.dtype.type(0).item() if self.weak else np.zeros(self.shape, self.dtype)
 
 
-# A Type is made for each value that reverse mode keeps no copy of: the slots' own setters pass by
+# Reverse mode makes a Type for each value that it does not keep: the slots' setters bypass
 # __setattr__, in half the time of object.__setattr__.
 _write_shape = vars(Type)["shape"].__set__
 _write_dtype = vars(Type)["dtype"].__set__
@@ -111,7 +111,7 @@ _write_weak = vars(Type)["weak"].__set__
 
 
 def own_arithmetic(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array's class computes in its own way (np.ma, np.matrix, units)."""
+    """Whether an array's class has its own arithmetic (np.ma, np.matrix, units)."""
     kind = type(array)
     return (
         kind.__mul__ is not np.ndarray.__mul__
@@ -120,7 +120,7 @@ def own_arithmetic(array: np.ndarray[Any, Any]) -> bool:
 
 
 def refused_arithmetic(value: Any, line: str = "") -> ArgumentError:
-    """The error for such an array: its mask or units would be lost without a word."""
+    """The error for such an array, whose mask or units would be lost silently."""
     name = type(value).__name__
     return ArgumentError(
         f"A {name} was given to fungrad{line}. Its class computes otherwise than ndarrays do, and "
@@ -133,8 +133,8 @@ def of_value(value: Any) -> Type:
     """The Type of a concrete value: an ndarray, a NumPy scalar or a Python scalar.
 
     Raises:
-      TypeError: where the value is none of these.
-      ArgumentError: where it is an array with an arithmetic of its own.
+      TypeError: if the value is none of these.
+      ArgumentError: if it is an array whose class has its own arithmetic.
     """
     if type(value) is np.ndarray:
         dtype = value.dtype
@@ -159,13 +159,13 @@ _DOUBLE = np.dtype(np.float64)
 
 @functools.lru_cache(maxsize=4096)
 def _of_doubles(shape: tuple[int, ...]) -> tuple[Type]:
-    """One Type for all arrays of a shape: reverse mode asks for that of each that it drops."""
+    """One Type for all float64 arrays of a shape: reverse mode needs it for each that it drops."""
     return (Type(shape, _DOUBLE),)
 
 
 def alone(value: Any) -> tuple[Type]:
-    """The Type of a concrete value in a tuple: the same one for all arrays of doubles of a shape,
-    so that what holds on to many of them is nothing for the garbage collector.
+    """The Type of a concrete value, in a tuple. All float64 arrays of a shape share one tuple, so
+    that a long tape adds no objects for the garbage collector.
     """
     if type(value) is np.ndarray and value.dtype is _DOUBLE:
         return _of_doubles(value.shape)

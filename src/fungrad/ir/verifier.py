@@ -1,10 +1,8 @@
-"""The grammar of the IR, machine-checked.
+"""Type inference, and the check that a Graph is well formed.
 
-A Graph is well formed when every variable is defined exactly once and before its use, every
+A Graph is well formed if every variable is defined exactly once and before its use, every
 equation's outputs have the types that its primitive's rule infers, constants have the types of
 their values, and the Graphs inside parameters are well formed and closed.
-
-The Types of what primitives give, with each type rule asked once for the same ones.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from fungrad.ir.types import Type, of_value
 
 
 class Inference:
-    """The output Types of primitives in one Graph: equal ones are one object.
+    """The output Types of primitives in one Graph: equal Types are one object.
 
-    The types of an equation without parameters are kept by the identities of the primitive and
-    its input Types: most equations of a long Graph are like an earlier one.
+    The Types of an equation without parameters are cached by the identities of the primitive and
+    its input Types, since most equations of a long Graph are like an earlier one.
     """
 
     __slots__ = ("_held", "_known", "_types")
@@ -29,13 +27,13 @@ class Inference:
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[Type, ...]] = {}
         self._held: list[Any] = []
-        """The objects in the keys, held so that no other gets their identity."""
+        """The objects in the keys, kept so that no other object gets their identity."""
         self._types: dict[Any, Type] = {}
 
     def outputs(
         self, primitive: PrimitiveLike, inputs: Sequence[Atom], params: dict[str, Any]
     ) -> tuple[Type, ...]:
-        """The Types of what a primitive gives for such inputs."""
+        """The Types of a primitive's outputs for these inputs."""
         if params:
             types = primitive.infer([atom.type for atom in inputs], params)
             return tuple([self.shared(type_) for type_ in types])
@@ -49,12 +47,12 @@ class Inference:
         return found
 
     def shared(self, type_: Type) -> Type:
-        """The Type that stands for all that are equal to this one."""
+        """The one object for all Types equal to this one."""
         return self._types.setdefault((type_.shape, type_.dtype, type_.weak), type_)
 
 
 def check_graph(graph: Graph) -> Graph:
-    """Returns the Graph where it is well formed; a Graph inside that many share is looked at once.
+    """Returns the Graph if it is well formed. A shared inner Graph is checked once.
 
     Raises:
       InvalidGraphError: naming the equation and what is wrong with it.
@@ -77,7 +75,7 @@ def check_graph(graph: Graph) -> Graph:
 
 
 def _check(graph: Graph) -> None:
-    """Checks one Graph, without those inside."""
+    """Checks one Graph without its inner Graphs."""
     defined: set[int] = set()
     inference = Inference()
 
@@ -107,7 +105,7 @@ def _check(graph: Graph) -> None:
             )
     define(graph.inputs, lambda: "the list of inputs")
 
-    def here() -> str:  # a text is made for the equation that is wrong
+    def here() -> str:  # the text is made only for an error
         return f"equation {index} ({equation.primitive.name})"
 
     for index, equation in enumerate(graph.equations):  # noqa: B007 - `here` reads it
@@ -130,7 +128,7 @@ def _check_types(equation: Equation, inference: Inference, where: Callable[[], s
 
 
 def _type_of_constant(value: Any) -> Type | None:
-    """None for a constant that is itself traced: its own trace vouches for it."""
+    """The Type of a constant; None if it is traced, since its own trace checks it."""
     try:
         return of_value(value)
     except TypeError:

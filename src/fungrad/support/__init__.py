@@ -1,1 +1,1 @@
-"""Foundations that need Python alone: pytrees, records, imports made later."""
+"""Foundations that need Python alone: pytrees, records, deferred imports."""

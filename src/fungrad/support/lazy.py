@@ -1,14 +1,13 @@
-"""Imports that are made when they are first needed.
+"""Deferred imports, and Record, a faster NamedTuple.
 
-The first gradient of a process counts the import. Code that only some programs need (loops,
-matrices of diagonals, LAPACK) is named by its module; a Graph that has such primitives brings it
-in. NumPy's functions come with the first trace, the optimiser and the backend with the first
-compiled Graph.
+The time of a process's first gradient includes imports. Code that only some programs need (loops,
+matrices of diagonals, LAPACK) is referred to by its module's name, and imported with the first
+Graph that has such primitives. NumPy's functions come with the first trace, the optimiser and the
+backend with the first compiled Graph.
 
-Record, which is typing's NamedTuple, made in a third of the time.
-
-typing compiles the annotations of every field, 0.3 ms for a class, and two dozen are made before a
-first gradient. collections.namedtuple does not look at them.
+Record is typing's NamedTuple, made in a third of the time. typing compiles the annotations of every
+field, 0.3 ms for a class, and two dozen are made before a first gradient. collections.namedtuple
+ignores annotations.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     class _Named(type):
-        """Puts a named tuple in the place of a class of Record."""
+        """Makes a subclass of Record a named tuple."""
 
         def __new__(cls, name: str, bases: Any, body: dict[str, Any]) -> type:
             fields = body["__annotations__"]
@@ -38,11 +37,11 @@ else:
 
 
 class ByPrimitive(dict[Any, Any]):
-    """Rules by primitives, of which some stand in modules that are imported later.
+    """Rules by primitive, some of them in modules that are imported when needed.
 
     Args:
-      modules: by the module of primitives the one that adds the rules for those.
-      rules: the rules that are there from the start.
+      modules: by the module of some primitives, the module that adds their rules.
+      rules: the rules that need no import.
     """
 
     def __init__(self, modules: Mapping[str, str], rules: Mapping[Any, Any] | None = None) -> None:
@@ -50,7 +49,7 @@ class ByPrimitive(dict[Any, Any]):
         self._modules = modules
 
     def of(self, primitive: Any) -> Any:
-        """The rule for a primitive, None where there is none."""
+        """The rule for a primitive, or None."""
         module = self._modules.get(primitive.module)
         if module is not None:
             importlib.import_module(module)
@@ -58,7 +57,7 @@ class ByPrimitive(dict[Any, Any]):
 
 
 class Module:
-    """A module that is imported when one of its names is first asked for.
+    """A module that is imported when one of its names is first used.
 
     Args:
       name: its full name.

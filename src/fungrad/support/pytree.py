@@ -2,8 +2,8 @@
 
 A tree is a leaf, or a registered container of trees: list, tuple, dict, OrderedDict, defaultdict,
 None, named tuples and dataclasses out of the box (a dataclass field with `metadata={"static":
-True}` is structure, not a child). `flatten` gives the leaves and a hashable `TreeDef`; `unflatten`
-undoes it.
+True}` is structure, not a child). `flatten` returns the leaves and a hashable `TreeDef`;
+`unflatten` is its inverse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Tree = Any
 
 
 class Node(Record):
-    """How one type of container is taken apart and put together.
+    """How one type of container is flattened and rebuilt.
 
     `flatten(tree)` returns (children, aux); `unflatten(aux, children)` rebuilds; `keys(aux, n)`
     names the children in leaf paths.
@@ -71,18 +71,18 @@ class TreeDef:
 
     @property
     def num_nodes(self) -> int:
-        """How many containers and leaves the structure has."""
+        """The number of containers and leaves of the structure."""
         return 1 + sum(child.num_nodes for child in self.children)
 
     def node_data(self) -> tuple[type, Hashable] | None:
-        """The type of the outermost container and what else tells it apart; None of a leaf."""
+        """The type of the outermost container and its auxiliary data (keys); None of a leaf."""
         return None if self.type is None else (self.type, self.aux)
 
     def flatten_up_to(self, tree: Tree) -> list[Tree]:
-        """The parts of a tree that stand where this structure has its leaves.
+        """The parts of a tree at the places of this structure's leaves.
 
         Raises:
-          StructureMismatchError: where the tree has other containers.
+          StructureMismatchError: if the tree has other containers.
         """
         if self.type is None:
             return [tree]
@@ -96,7 +96,7 @@ class TreeDef:
         return [found for child, part in parts for found in child.flatten_up_to(part)]
 
     def compose(self, inner: TreeDef) -> TreeDef:
-        """The structure with another one in the place of each leaf."""
+        """The structure with each leaf replaced by another structure."""
         if self.type is None:
             return inner
         return TreeDef(self.type, self.aux, tuple([c.compose(inner) for c in self.children]))
@@ -104,8 +104,8 @@ class TreeDef:
     def walk(
         self, f_node: Callable[..., Any], f_leaf: Callable[[Any], Any] | None, leaves: Iterable[Any]
     ) -> Any:
-        """From the leaves up: `f_node(values of the children, node_data)` of each container, and of
-        each leaf `f_leaf(leaf)`, or the leaf itself where that is None.
+        """Evaluates from the leaves up: `f_node(values of the children, node_data)` of each
+        container, and `f_leaf(leaf)` of each leaf, or the leaf itself if `f_leaf` is None.
         """
         rest = iter(leaves)
         if self.type is None:
@@ -140,10 +140,10 @@ def _index_keys(aux: Any, count: int) -> Iterable[str]:
 
 
 def sorted_keys(tree: dict[Any, Any]) -> tuple[Any, ...]:
-    """The keys of a dict in the order in which its leaves stand."""
+    """The keys of a dict in the order of its leaves."""
     try:
         return tuple(sorted(tree))
-    except TypeError:  # keys of mixed types have no order: take them as they were inserted
+    except TypeError:  # keys of mixed types have no order: keep that of insertion
         return tuple(tree)
 
 
@@ -212,9 +212,7 @@ def is_container(type_: type) -> bool:
 
 
 def _node_of(type_: type) -> Node | None:
-    """The Node of a type, None for leaves; named tuples and dataclasses are registered when first
-    met.
-    """
+    """The Node of a type; None for leaves. Registers named tuples and dataclasses once met."""
     node = _registry.get(type_)
     if node is not None:
         return node
@@ -254,7 +252,7 @@ _LEAF_TYPES: dict[type, Any] = dict.fromkeys((float, int, bool, complex, str, by
 
 
 def mark_leaf(type_: type, stand_in: Callable[[Any], Any] | None = None) -> None:
-    """Tells `flatten` that a type is always a leaf; `stand_in` gives what it takes in its place."""
+    """Makes a type a leaf for `flatten`, which replaces it by `stand_in(leaf)` if that is given."""
     _LEAF_TYPES[type_] = stand_in
 
 
@@ -352,7 +350,7 @@ def match(treedef: TreeDef, tree: Tree, what: str) -> list[Any]:
     """The leaves of a tree that must have the given structure.
 
     Raises:
-      StructureMismatchError: naming the first place where it has not.
+      StructureMismatchError: naming the first place where they differ.
     """
     found, other = flatten(tree)
     if other != treedef:
@@ -381,14 +379,14 @@ def difference(expected: TreeDef, got: TreeDef, path: str = "") -> str:
 
 
 def broadcast_prefix(prefix: Tree, treedef: TreeDef, what: str) -> list[Any]:
-    """The leaves of a prefix tree, None among them, each repeated over the part that it is for."""
+    """The leaves of a prefix tree (None is one), each repeated for all leaves of its part."""
     result: list[Any] = []
     _spread(prefix, treedef, "", what, result)
     return result
 
 
 def _spread(part: Tree, full: TreeDef, path: str, what: str, result: list[Any]) -> None:
-    # Not a closure: one that calls itself is a cycle, and would wait for the collector.
+    # Not a closure: a recursive one is a reference cycle, and would wait for the collector.
     node = None if part is None else _node_of(type(part))
     if node is None:
         result.extend([part] * full.leaf_count)

@@ -173,7 +173,7 @@ def refusal(tracer: Tracer) -> str:
 
 
 def refuse_writes(tracer: Tracer, why: str) -> None:
-    """Makes a handle read-only, or, with an empty reason, writeable. Existing views do not change."""
+    """Makes a handle read-only, or, with an empty reason, writeable. Existing views stay as is."""
     if not hasattr(tracer, "alias"):
         tracer.alias = Alias(None, None, "")
     tracer.alias.refusal = why

@@ -91,8 +91,7 @@ class GraphTrace(Trace):
         self._held: dict[int, tuple[Any, Any]] = {}
         """By identity of an array: the array, and a copy of its contents at the last read."""
         self.rows: set[int] | None = None
-        """The numbers of the inputs that have to be in C order; None if inputs may have any order.
-        """
+        """The numbers of the inputs that have to be in C order; None if any order is allowed."""
         self._lying: dict[int, Lying] = {}
         """The memory layouts of values, by identity of their variables."""
         self._walked = 0

@@ -1,8 +1,8 @@
 """Arguments and results of users' functions, for all public transforms.
 
-Finds arguments by position or name, names their leaves for messages, tells which leaves are
-differentiated (`nondiff=`), handles inputs that no output depends on (`unconnected=`), checks the
-outputs of grad, copies results, and compares static arguments.
+Finds arguments by position or name, names their leaves for messages, selects the differentiated
+leaves (`nondiff=`), handles inputs that no output depends on (`unconnected=`), checks the outputs
+of grad, copies results, and compares static arguments.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, typeof
 
 
 def check_differentiated(f: Any, argnums: Any, verb: str) -> None:
-    """Refuses what is not a function, and `argnums` that are no positions or names.
+    """Checks that `f` is callable and that `argnums` are positions or names.
 
     Raises:
-      ArgumentError: where the arguments themselves were given, too.
+      ArgumentError: if they are not, as when the arguments themselves were given.
     """
     check_function(f, verb)
     for key in argnums if isinstance(argnums, (tuple, list)) else (argnums,):
@@ -44,7 +44,7 @@ def check_differentiated(f: Any, argnums: Any, verb: str) -> None:
 
 
 def parameter_names(f: Callable[..., Any]) -> list[str]:
-    """The names of the positional parameters of a function, as far as they can be known."""
+    """The names of a function's positional parameters; none if it has no signature."""
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):  # builtins without a signature
@@ -54,7 +54,7 @@ def parameter_names(f: Callable[..., Any]) -> list[str]:
 
 
 def argument_name(f: Callable[..., Any], key: int | str) -> str:
-    """How an argument is called in messages."""
+    """The name of an argument in messages."""
     if isinstance(key, str):
         return key
     names = parameter_names(f)
@@ -76,7 +76,7 @@ def resolve(
     """Each of `argnums` as a position in args or a key of kwargs.
 
     Raises:
-      ArgumentError: where the call has no such argument.
+      ArgumentError: if the call has no such argument.
     """
     wanted = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
     result: list[int | str] = []
@@ -99,7 +99,7 @@ def resolve(
 def _no_such_argument(
     f: Callable[..., Any], argnums: Any, key: int | str, args: Sequence[Any], kwargs: Any
 ) -> ArgumentError:
-    """The error for an argument to differentiate by that a call does not have."""
+    """The error for `argnums` that name an argument which the call does not have."""
     names = parameter_names(f)
     given = [argument_name(f, i) for i in range(len(args))] + sorted(kwargs)
     wanted = f"the argument {key!r}" if isinstance(key, str) else f"position {key} (the first is 0)"
@@ -116,10 +116,10 @@ def _no_such_argument(
 
 
 def leaf_type(value: Any) -> Type | None:
-    """The Type of a leaf; None where it is no array and no number.
+    """The Type of a leaf; None if it is no array and no number.
 
     Raises:
-      ArgumentError: where it is an array with an arithmetic of its own.
+      ArgumentError: if it is an array whose class has its own arithmetic.
     """
     try:
         return typeof(value)
@@ -168,10 +168,10 @@ def flat_leaves(tree: Any) -> tuple[list[Any], pytree.TreeDef]:
 def results_and_aux(
     f: Callable[..., Any], out: Any, has_aux: bool
 ) -> tuple[list[Any], int, pytree.TreeDef, pytree.TreeDef | None]:
-    """The results of f: its leaves, then those of aux; how many come first; and the structures.
+    """The leaves of f's output, then of aux; the number of the output's; and both structures.
 
     Raises:
-      ArgumentError: where it should be a pair (output, aux), and is none.
+      ArgumentError: if `has_aux` and `out` is no pair (output, aux).
     """
     if not has_aux:
         leaves, treedef = flat_leaves(out)
@@ -210,7 +210,7 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
             if id(value) in seen or value.base is not None or not value.flags.writeable:
                 result[i] = value = value.copy()
             seen.add(id(value))
-        elif kind not in PLAIN and issubclass(kind, np.ndarray):  # as a file mapped to memory
+        elif kind not in PLAIN and issubclass(kind, np.ndarray):  # such as np.memmap
             result[i] = np.array(value)
     return result
 
@@ -221,7 +221,7 @@ def has_type(value: Any) -> bool:
 
 
 def matching(value: Any, type_: Type | None, what: str) -> Any:
-    """A tangent or cotangent as an array of its type; None where there can be none."""
+    """A tangent or cotangent as an array of the value's type; None if the value can have none."""
     if type_ is None or not type_.inexact or value is None:
         return None
     found = leaf_type(value)
@@ -267,13 +267,13 @@ NONDIFF = ("error", "none", "zero")
 
 
 def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
-    """Raises ArgumentError where an option is none of the allowed ones."""
+    """Raises ArgumentError if an option is none of the allowed ones."""
     if value not in allowed:
         raise ArgumentError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}.")
 
 
 class Names(tuple[str, ...]):
-    """Names that are known, where else a function finds them."""
+    """Known names, in place of the function that would find them."""
 
     __slots__ = ()
 
@@ -359,7 +359,7 @@ _ONE = np.float64(1.0)
 
 
 def require_complex(inputs: Inputs, what: str) -> None:
-    """Raises ArgumentError where an input of holomorphic=True is real."""
+    """Raises ArgumentError if an input of holomorphic=True is real."""
     for i in inputs.active:
         if typeof(inputs.leaves[i]).dtype.kind != "c":
             raise ArgumentError(
@@ -369,10 +369,10 @@ def require_complex(inputs: Inputs, what: str) -> None:
 
 
 def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic: bool) -> Any:
-    """The cotangent 1 of the one output of a function whose gradient is wanted.
+    """The cotangent 1 of the single output of a function that grad differentiates.
 
     Raises:
-      NonScalarOutputError, ArgumentError: where it is not one number, or has no derivative.
+      NonScalarOutputError, ArgumentError: if it is not one number, or has no derivative.
     """
     if treedef is pytree.LEAF and not holomorphic:
         kind = type(values[0])
@@ -406,8 +406,8 @@ def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic:
 
 
 class Static:
-    """A static argument: compared with its type, so that 1, 1.0 and True are different, in tuples,
-    too, and 0.0 and -0.0.
+    """A static argument. Its comparison includes the type: 1, 1.0 and True differ, in tuples, too,
+    and so do 0.0 and -0.0.
     """
 
     __slots__ = ("value",)
@@ -426,19 +426,19 @@ class Static:
 
 
 def _same(x: Any, y: Any) -> bool:
-    """Whether two static values make the same program."""
+    """Whether two static values lead to the same program."""
     if type(x) is not type(y):
         return False
     if isinstance(x, tuple):
         return len(x) == len(y) and all(map(_same, x, y))
     if isinstance(x, (float, complex, np.inexact)):
-        return repr(x) == repr(y)  # tells zeros by their signs, and nan is nan
+        return repr(x) == repr(y)  # 0.0 differs from -0.0, and nan equals nan
     equal = x == y
     return equal if type(equal) is bool else bool(np.all(equal))
 
 
 def joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The positional arguments and the keywords of a call, the static ones at their places."""
+    """The positional arguments and the keywords of a call, with the static ones put back."""
     at = {place: item.value for place, item in static if isinstance(place, int)}
     rest = iter(positional)
     args = [at[i] if i in at else next(rest) for i in range(len(at) + len(positional))]
@@ -449,10 +449,10 @@ def joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[st
 
 
 def check_static(f: Callable[..., Any], nums: Sequence[int], names: Sequence[str]) -> None:
-    """Refuses static arguments that f does not have.
+    """Checks that f has the static arguments that were named.
 
     Raises:
-      ArgumentError: naming the first; left alone, it would be traced.
+      ArgumentError: naming the first unknown one, which would be traced otherwise.
     """
     try:
         parameters = inspect.signature(f).parameters

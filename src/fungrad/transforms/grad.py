@@ -1,6 +1,6 @@
 """The public verbs of differentiation: grad, value_and_grad, vjp, jvp.
 
-They take trees apart, check what was given, call reverse or forward mode, and put trees together.
+They flatten trees, check arguments, call reverse or forward mode, and rebuild trees.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _pullback_of(
     """Runs f; returns the output leaves, their structure, the aux tree and the flat pullback, which
     takes a cotangent for each of the leaves.
 
-    Where there is no keeper the pullback goes to the user, who may call it when he wants.
+    Without a keeper the pullback goes to the user, who may call it at any time.
     """
     shapes: list[Any] = []
 
@@ -87,16 +87,16 @@ def value_and_grad(
       f: a pure function that returns one real number (shape ()).
       argnums: which argument, or arguments, to differentiate with respect to: positions or names.
         The arguments may be trees of floating or complex arrays and numbers.
-      has_aux: whether f returns a pair (output, aux); aux is handed back undifferentiated.
+      has_aux: whether f returns a pair (output, aux); aux is returned undifferentiated.
       holomorphic: whether f is a holomorphic function, complex to complex.
-      unconnected: what stands for an input that the output does not depend on differentiably:
+      unconnected: the gradient of an input that the output does not depend on differentiably:
         "zero", "none" (None), or "error".
       nondiff: what to do with integer, boolean or other leaves: "error", "none" (None in their
         place) or "zero".
 
     Returns:
       A function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The
-      gradient has the structure, shapes and dtypes of the argument; a tuple of gradients where
+      gradient has the structure, shapes and dtypes of the argument; it is a tuple of gradients if
       argnums is a sequence. For complex x = a + ib and real f it is df/da - i df/db.
 
     Raises:
@@ -186,9 +186,9 @@ def grad(
       f: a pure function that returns one real number (shape ()).
       argnums: which argument, or arguments, to differentiate with respect to: positions or names.
         The arguments may be trees of floating or complex arrays and numbers.
-      has_aux: whether f returns a pair (output, aux); aux is handed back undifferentiated.
+      has_aux: whether f returns a pair (output, aux); aux is returned undifferentiated.
       holomorphic: whether f is a holomorphic function, complex to complex.
-      unconnected: what stands for an input that the output does not depend on differentiably:
+      unconnected: the gradient of an input that the output does not depend on differentiably:
         "zero", "none" (None), or "error".
       nondiff: what to do with integer, boolean or other leaves: "error", "none" (None in their
         place) or "zero".
@@ -196,8 +196,7 @@ def grad(
     Returns:
       A function with f's arguments that returns the gradient, or with has_aux the pair (gradient,
       aux). The gradient has the structure, shapes and dtypes of the argument; it is a tuple of
-      gradients where argnums is a sequence. For complex x = a + ib and real f it is
-      df/da - i df/db.
+      gradients if argnums is a sequence. For complex x = a + ib and real f it is df/da - i df/db.
 
     Raises:
       NonScalarOutputError, NonDifferentiableInputError, UnconnectedError, ArgumentError.
@@ -212,8 +211,8 @@ def grad(
 
 
 class Pullback:
-    """The linear map that `vjp` hands out. It is pickled as the Graph of what it computes, with the
-    residuals in it, and so without the function.
+    """The linear map that `vjp` returns. It is pickled as its Graph, which holds the residuals, and
+    so without the function.
     """
 
     def __init__(
@@ -256,7 +255,7 @@ class Pullback:
 
 
 class Program:
-    """A Graph as a flat function of cotangents, of which None stands for none, or for zero."""
+    """A Graph as a flat function of cotangents; None is an integer output's, or zero."""
 
     def __init__(self, graph: Graph, given: Sequence[bool], reached: Sequence[bool]) -> None:
         self.graph = graph
@@ -273,7 +272,7 @@ class Program:
 def vjp(
     f: Callable[..., Any], *primals: Any, has_aux: bool = False, unconnected: str = "zero"
 ) -> tuple[Any, ...]:
-    """Evaluates f, and returns with its output the pullback of cotangents.
+    """Evaluates f, and returns its output and its pullback of cotangents.
 
     Args:
       f: a pure function of trees that returns a tree.
@@ -319,11 +318,11 @@ def jvp(
       has_aux: whether f returns a pair (output, aux).
 
     Returns:
-      (output, tangent) or (output, tangent, aux). Where the output cannot be differentiated, its
-      tangent is a zero of its type.
+      (output, tangent) or (output, tangent, aux). The tangent of an output that cannot be
+      differentiated is a zero of its type.
 
     Raises:
-      ArgumentError, StructureMismatchError, NonDifferentiableInputError: where primals and tangents
+      ArgumentError, StructureMismatchError, NonDifferentiableInputError: if primals and tangents
         do not fit f or each other.
 
     >>> import numpy as np
@@ -388,7 +387,7 @@ def jvp(
 
 
 def _sparse_leaves(treedef: pytree.TreeDef, tangent: Any, f: Any, position: int) -> list[Any]:
-    """The leaves of a tangent tree in which None stands for the zero tangents of some leaves."""
+    """The leaves of a tangent tree, some of which may be None, the zero tangent."""
     leaves, found = pytree.flatten(tangent, is_leaf=lambda x: x is None)
     if found != treedef:
         return pytree.match(treedef, tangent, f"tangent of {argument_name(f, position)}")

@@ -1,11 +1,7 @@
-"""Jacobians and Hessians, made of forward mode, reverse mode and vmap.
+"""Jacobians, Hessians, products with Hessians and Gauss-Newton matrices, elementwise derivatives.
 
-A Jacobian is one batched pass: the function runs once, and all basis vectors are pushed, or
-pulled, through it together.
-
-Products with Hessians and Gauss-Newton matrices, and elementwise derivatives.
-
-All are compositions of the transforms below.
+All are compositions of forward mode, reverse mode and vmap. A Jacobian is one batched pass: the
+function runs once, and all basis vectors are pushed, or pulled, through it together.
 """
 
 from __future__ import annotations
@@ -104,7 +100,7 @@ class Call:
         return leaves
 
     def require(self, kind: str, values: Sequence[Any], what: str, advice: str) -> None:
-        """Refuses values (inputs or outputs) that are not all real, or not all complex."""
+        """Raises ArgumentError unless all values (inputs or outputs) have dtypes of the kind."""
         for value in values:
             if typeof(value).dtype.kind != kind:
                 raise ArgumentError(
@@ -113,7 +109,7 @@ class Call:
                 )
 
     def result(self, jacobian: list[list[Any]], values: Sequence[Any]) -> Any:
-        """The tree of blocks, of which there is one list for each output; with aux, a pair."""
+        """The tree of the Jacobian's blocks (a list for each output); with aux, a pair."""
         rows = [
             pytree.unflatten(self.inputs, owned(row) if current() is EVAL else row)
             for row in jacobian
@@ -128,7 +124,7 @@ class Call:
 
 
 def _basis(types: Sequence[Type]) -> list[Any]:
-    """All basis vectors of the space of some arrays: for each array its part of each of them."""
+    """All basis vectors of the space of some arrays: for each array, its part of every vector."""
     total = sum(type_.size for type_ in types)
     starts = itertools.accumulate((type_.size for type_ in types), initial=0)
     return [
@@ -176,7 +172,7 @@ def _forward(call: Call, holomorphic: bool) -> Any:
     vectors = _basis(types)
     found, flags = batched_call(push, vectors, [True] * len(vectors), count, call.label)
     first = len(found) - call.count
-    # A loop or a branch may map a value together with its tangents; all its examples are equal.
+    # A loop or a branch may batch a value together with its tangents; all its examples are equal.
     if any(flags[:first]) and count == 0:
         values = list(call.flat(*call.leaves))
     else:
@@ -241,22 +237,22 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """The Jacobian of f by forward mode: one run of f, with all basis vectors pushed forward.
 
-    Good where f has more outputs than inputs; the memory is that of the Jacobian.
+    Good if f has more outputs than inputs; the memory is that of the Jacobian.
 
     Args:
       f: a pure function of trees of arrays that returns a tree of floating or complex arrays.
       argnums: which argument, or arguments, to differentiate with respect to: positions or names.
-        Their leaves have to be real (complex where `holomorphic`).
+        Their leaves have to be real (complex if `holomorphic`).
       has_aux: whether f returns a pair (output, aux).
       holomorphic: whether f is a holomorphic function, complex to complex.
 
     Returns:
       A function with f's arguments that returns the tree of f's output, each leaf replaced by the
-      tree of the argument (a tuple of them where argnums is a sequence) with leaves of shape
+      tree of the argument (a tuple of them if argnums is a sequence) with leaves of shape
       (*output.shape, *input.shape) and the output's dtype; with has_aux the pair (Jacobian, aux).
 
     Raises:
-      ArgumentError, NonDifferentiableInputError: where a leaf cannot be differentiated.
+      ArgumentError, NonDifferentiableInputError: if a leaf cannot be differentiated.
 
     >>> import numpy as np
     >>> jacfwd(lambda x: x * x)(np.array([1.0, 2.0]))
@@ -280,9 +276,9 @@ def jacrev(
 ) -> Callable[..., Any]:
     """The Jacobian of f by reverse mode: one run of f, with all basis vectors pulled back.
 
-    Good where f has fewer outputs than inputs. Takes and returns what `jacfwd` does; the outputs
-    have to be real (complex where `holomorphic`), and leaves of the Jacobian have the input's
-    dtype. For complex inputs x = a + ib and real outputs it is df/da - i df/db, as in `grad`.
+    Good if f has fewer outputs than inputs. Arguments and result are those of `jacfwd`; the outputs
+    have to be real (complex if `holomorphic`), and leaves of the Jacobian have the input's dtype.
+    For complex inputs x = a + ib and real outputs it is df/da - i df/db, as in `grad`.
 
     >>> import numpy as np
     >>> jacrev(lambda x: np.sum(x * x))(np.array([1.0, 2.0]))
@@ -305,8 +301,8 @@ def jacobian(
 ) -> Callable[..., Any]:
     """The Jacobian of f by the mode that is cheaper for its shape.
 
-    Reverse mode where f has fewer outputs than inputs, or complex inputs and real outputs;
-    otherwise forward mode. Takes and returns what `jacfwd` does. (f is run once, and once more for
+    Reverse mode if f has fewer outputs than inputs, or complex inputs and real outputs; otherwise
+    forward mode. Arguments and result are those of `jacfwd`. (f is run once, and once more for
     forward mode.)
 
     >>> import numpy as np
@@ -342,8 +338,8 @@ def hessian(
 ) -> Callable[..., Any]:
     """The Hessian of f: forward mode over reverse mode, in one batched pass.
 
-    Takes what `jacfwd` does. Returns the tree of f's output (usually one number) with leaves
-    replaced by trees of trees of the argument, whose leaves have shape (*output.shape,
+    Arguments are those of `jacfwd`. Returns the tree of f's output (usually one number) with each
+    leaf replaced by a tree of trees of the argument, whose leaves have shape (*output.shape,
     *input.shape, *input.shape).
 
     >>> import numpy as np
@@ -416,8 +412,8 @@ def elementwise_grad(
 ) -> Callable[..., Any]:
     """The derivative of an elementwise function at every element, by one reverse pass.
 
-    It is the gradient of the sum of f's output, which is the derivative of each element where each
-    output element depends on its own input element only. May be applied again and again.
+    It is the gradient of the sum of f's output, which is the derivative of each element if each
+    output element depends on its own input element only. May be applied repeatedly.
 
     Args:
       f: a function that takes and returns arrays of one shape.
@@ -425,8 +421,7 @@ def elementwise_grad(
         shape.
 
     Raises:
-      ShapeError: where f's output has another shape than the argument, so that it is
-        not elementwise.
+      ShapeError: if f's output has another shape than the argument, so that it is not elementwise.
 
     >>> import numpy as np
     >>> elementwise_grad(np.sin)(np.array([0.0, np.pi]))

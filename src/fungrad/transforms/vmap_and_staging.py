@@ -1,8 +1,8 @@
 """The public verbs vmap, make_jaxpr, eval_shape and evaluate.
 
-They take trees apart, check axes and types, call batching or staging, and put trees together.
-`batched` takes a batch in chunks, one after the other, so that one chunk at a time is in memory:
-arrays that are no ndarrays but can be sliced (np.memmap, Zarr, HDF5) are read chunk by chunk.
+They flatten trees, check axes and types, call batching or staging, and rebuild trees. `batched`
+takes a batch in chunks, so that one chunk at a time is in memory: arrays that are no ndarrays but
+can be sliced (np.memmap, Zarr, HDF5) are read chunk by chunk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fungrad.transforms.arguments import (
 from fungrad.transforms.engine.batching import batched_call
 
 Progress = Callable[[int, int], Any]
-"""Called after each chunk with the number of examples that are done, and of all."""
+"""Called after each chunk with the number of finished examples, and of all."""
 
 
 def is_array_like(value: Any) -> bool:
@@ -41,7 +41,7 @@ def is_array_like(value: Any) -> bool:
 
 
 def check_chunk(chunk: Any, what: str) -> None:
-    """Refuses what is no positive number of examples."""
+    """Raises ArgumentError unless `chunk` is a positive number of examples."""
     if isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1:
         raise ArgumentError(f"{what}={chunk!r} is not a positive number of examples{user_line()}.")
 
@@ -49,9 +49,9 @@ def check_chunk(chunk: Any, what: str) -> None:
 def chunks_of(
     leaves: Sequence[Any], axes: Sequence[int | None], size: int, chunk: int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """(end, leaves cut to the examples before it) for each chunk; one empty chunk for no examples.
+    """(end, leaves cut to the chunk's examples) for each chunk; one empty chunk for no examples.
 
-    Leaves whose axis is None are handed on whole.
+    Leaves whose axis is None are passed whole.
     """
     for start in range(0, max(size, 1), chunk):
         stop = min(start + chunk, size)
@@ -72,7 +72,7 @@ def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
 
 
 def joined(parts: Sequence[Any], axes: Sequence[int | None]) -> Any:
-    """The results of all chunks, leaf by leaf one behind the other; axis None: the first one's."""
+    """The results of all chunks, concatenated leaf by leaf; for axis None the first chunk's."""
     leaves = [pytree.leaves(part) for part in parts]
     whole = [
         column[0] if axis is None else np.concatenate(column, axis=axis)
@@ -89,7 +89,7 @@ def batched(
     reduce: str = "concatenate",
     progress: Progress | None = None,
 ) -> Callable[..., Any]:
-    """A function of many examples that calls f, a function of many examples, on `size` at a time.
+    """A function that calls f, a function of many examples, on chunks of `size` examples.
 
     f sees one chunk at a time, so data may be larger than memory: np.memmap, Zarr and HDF5 arrays,
     anything with a shape and slices, are read chunk by chunk.
@@ -97,16 +97,16 @@ def batched(
     Args:
       f: a function of trees of arrays with the examples along an axis.
       size: the most examples of a chunk.
-      in_axes: the axis of the examples, or None for what all chunks get whole: for all positional
-        arguments, or a sequence with one entry for each, which may be a prefix tree of it. Keyword
-        arguments are cut along axis 0.
-      reduce: "concatenate": results one behind the other, along axis 0; "sum": their sum, in the
-        order of the chunks; "mean": their mean, weighted by the examples of each chunk.
+      in_axes: the axis of the examples, or None for an argument that all chunks get whole: for all
+        positional arguments, or a sequence with one entry for each, which may be a prefix tree of
+        it. Keyword arguments are cut along axis 0.
+      reduce: "concatenate": joins the results along axis 0; "sum": their sum, in the order of the
+        chunks; "mean": their mean, weighted by the number of examples of each chunk.
       progress: called as `progress(done, total)` after each chunk.
 
     Raises:
-      BatchAxisError: where arguments have different numbers of examples.
-      ArgumentError: where `size` or `reduce` is no such thing.
+      BatchAxisError: if arguments have different numbers of examples.
+      ArgumentError: if `size` or `reduce` is not valid.
 
     >>> import numpy as np
     >>> import fungrad as fg
@@ -146,7 +146,7 @@ def batched(
 
 
 def _examples(f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
-    """The number of examples, on which all arguments have to agree."""
+    """The number of examples, which has to be the same in all arguments."""
     sizes = set()
     for leaf, axis in zip(leaves, axes, strict=True):
         if axis is not None:
@@ -155,7 +155,8 @@ def _examples(f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[int |
                 found = f"of shape {shape}" if shape is not None else f"a {type(leaf).__name__}"
                 raise BatchAxisError(
                     f"batched of {describe(f)} was told to cut axis {axis} of an argument that is "
-                    f"{found}{user_line()}. Use None in in_axes for what all chunks get whole."
+                    f"{found}{user_line()}. Use None in in_axes for an argument that all chunks "
+                    "get whole."
                 )
             sizes.add(shape[axis])
     if len(sizes) != 1:
@@ -176,22 +177,22 @@ def vmap(
     chunk: int | None = None,
     progress: Progress | None = None,
 ) -> Callable[..., Any]:
-    """A function of one example, made into a function of a batch that runs all examples at once.
+    """Turns a function of one example into a function of a batch, which runs all examples at once.
 
     Args:
       f: a function of trees of arrays.
       in_axes: the axis to map, an integer or None (the same for all examples), for all positional
         arguments, or a sequence with one entry for each, which may be a prefix tree of it. Keyword
         arguments are mapped along axis 0.
-      out_axes: where the mapped axis is put in the outputs: an integer, None for outputs that do
+      out_axes: the position of the mapped axis in the outputs: an integer, None for outputs that do
         not depend on the example, or a prefix tree.
-      axis_size: the number of examples, where no argument is mapped.
+      axis_size: the number of examples, if no argument is mapped.
       chunk: the most examples that are run at once; None for all. With it, mapped arguments may be
         anything with a shape and slices: np.memmap, Zarr and HDF5 arrays.
       progress: called as `progress(done, total)` after each chunk.
 
     Raises:
-      BatchAxisError: where axes do not exist or have different sizes.
+      BatchAxisError: if axes do not exist or have different sizes.
 
     >>> import numpy as np
     >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -256,7 +257,7 @@ def vmap(
 
 
 def _input_axes(f: Callable[..., Any], in_axes: Any, treedef: pytree.TreeDef) -> list[int | None]:
-    """The axis of each leaf of the positional arguments, and 0 for each of the keywords'."""
+    """The axis of each leaf of the positional arguments, and 0 for each leaf of the keywords."""
     positional, named = treedef.children
     count = len(positional.children)
     several = isinstance(in_axes, (tuple, list))
@@ -328,7 +329,7 @@ def _different_sizes(
     f: Callable[..., Any], sizes: dict[int, list[int]], leaves: Any, axes: Any, names: list[str],
     axis_size: int | None,
 ) -> BatchAxisError:  # fmt: skip
-    """The error for mapped axes of several lengths, saying which argument has which."""
+    """The error for mapped axes of different sizes, with the size of each argument."""
     found = []
     for n, places in sizes.items():
         where = [f"{names[i]} (shape {shape_of(leaves[i])}, axis {axes[i]})" for i in places]
@@ -340,7 +341,7 @@ def _different_sizes(
 
 
 def _place(x: Any, batched: bool, axis: int | None, size: int, f: Callable[..., Any]) -> Any:
-    """An output with its mapped axis where out_axes wants it."""
+    """An output with its mapped axis at the position that out_axes names."""
     if not batched:
         if axis is None or not has_type(x):
             return x
@@ -394,14 +395,14 @@ def make_jaxpr(
 
     Args:
       f: a pure function of trees of arrays and numbers.
-      static_argnums: positions of arguments that are not traced but passed to f as they are.
+      static_argnums: positions of arguments that are passed to f untraced.
 
     Returns:
       A function with f's arguments, of which only the types matter (a `Type`, or anything with a
       shape and a dtype, will do). The Graph prints as a jaxpr and can be pickled.
 
     Raises:
-      AbstractBooleanError, AbstractValueError: where f asks a traced value for its number.
+      AbstractBooleanError, AbstractValueError: if f needs the number of a traced value.
 
     >>> import numpy as np
     >>> make_jaxpr(np.sin)(np.zeros(3))
@@ -421,7 +422,7 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Args:
       f: a function of trees of arrays and numbers.
-      *args, **kwargs: its arguments; a `Type` may stand for an array.
+      *args, **kwargs: its arguments; a `Type` may take the place of an array.
 
     Raises:
       ShapeError, AbstractValueError: as under `jit`.
@@ -437,18 +438,17 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @boundary
 def evaluate(graph: Graph, *args: Any) -> list[Any]:
-    """The outputs of a Graph for the given inputs; values are dropped after their last use.
+    """The outputs of a Graph for the given inputs. A value is dropped after its last use.
 
-    Called on traced values it retraces the Graph, so that a Graph can be differentiated and
-    batched.
+    On traced values it retraces the Graph, which can so be differentiated and batched.
 
     Returns:
       One array or number for each output. They are new arrays, which share no memory with the
       arguments, the constants of the Graph or each other.
 
     Raises:
-      ArgumentError: where an argument is no array and no number.
-      StructureMismatchError: where their number is another one than that of the Graph's inputs.
+      ArgumentError: if an argument is no array and no number.
+      StructureMismatchError: if their number differs from that of the Graph's inputs.
 
     >>> import numpy as np
     >>> evaluate(make_jaxpr(np.square)(1.0), 3.0)

@@ -1,4 +1,4 @@
-"""vmap. BatchTrace carries arrays whose axis 0 is the mapped one, and applies batch rules.
+"""vmap. BatchTrace carries arrays whose axis 0 is the mapped axis, and applies batch rules.
 
 A primitive without a batch rule is looped over the axis: correct, slow, and listed by
 `fungrad.testing.missing_rules()`.
@@ -20,9 +20,7 @@ from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of
 
 
 class Unbatched:
-    """An output of the batch rule of a primitive of many outputs that is the same for all
-    examples.
-    """
+    """An output of a batch rule of several outputs that is the same for all examples."""
 
     __slots__ = ("value",)
 
@@ -31,7 +29,7 @@ class Unbatched:
 
 
 class BatchTrace(Trace):
-    """Observes a function of one example, run on all. A tracer's `value` has the mapped axis
+    """Runs a function of one example on all examples. A tracer's `value` has the mapped axis
     first.
     """
 
@@ -46,10 +44,10 @@ class BatchTrace(Trace):
         self._written.append(weakref.ref(tracer))
 
     def end(self) -> None:
-        """Ends the lives of the arrays below that the function has written into.
+        """Makes the arrays of lower traces that the function has written into unusable.
 
-        A loop over the examples would have written as often as there are examples. Those that the
-        function made itself are gone by now.
+        A loop over the examples would have written once for each example. The function's own arrays
+        no longer exist.
         """
         for ref in self._written:
             tracer = ref()
@@ -66,7 +64,7 @@ class BatchTrace(Trace):
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
     ) -> T:
-        """The answer that all examples give, where they give the same one."""
+        """The answer, if it is the same for all examples."""
 
         def refused(found: str) -> Exception:
             return error(
@@ -161,7 +159,7 @@ def batched_call(
 ) -> tuple[list[Any], list[bool]]:
     """Runs a function of one example on values whose mapped axis is axis 0.
 
-    Returns the outputs, and which of them have the mapped axis (first).
+    Returns the outputs, and for each whether it has the mapped axis (as axis 0).
     """
     trace = BatchTrace(current(), label, size)
     tracers = [

@@ -66,7 +66,7 @@ class JvpTrace(Trace):
 
 
 def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
-    """A jvp rule made of the vjp rule: the pullback is linear, and its own pullback is the
+    """A jvp rule derived from the vjp rule: the pullback is linear, and its own pullback is the
     pushforward.
     """
     if primitive.vjp is None:
@@ -118,8 +118,8 @@ def pushed_forward(
     label: Callable[[], str],
     kind: type[JvpTrace] = JvpTrace,
 ) -> tuple[list[Any], list[Any]]:
-    """Runs a function of flat arguments with tangents (None where zero): flat outputs and
-    tangents.
+    """Runs a function of flat arguments with tangents (None is zero); returns flat outputs and
+    their tangents.
     """
     trace = kind(current(), label)
     args = [

@@ -1,9 +1,8 @@
-"""Reverse mode. VjpTrace keeps a tape; `vjp` walks it backwards under whatever trace is
-current.
+"""Reverse mode. VjpTrace keeps a tape; the pullback walks it backwards under the current trace.
 
-That makes grad of grad, vmap of grad and staged grad one code path. An equation that no
-differentiated input reaches is not recorded: a stopped region keeps no residual and makes no
-backward equation.
+That makes grad of grad, vmap of grad and staged grad one code path. An equation that depends on no
+differentiated input is not recorded: a stopped region keeps no residual and makes no backward
+equation.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, ty
 from fungrad.transforms.engine.tape import Tape, walk
 
 blank = object.__new__
-"""Makes a handle in a third of the time that its class takes to be called."""
+"""Makes a Tracer in a third of the time of a call of its class."""
 
 
 class VjpTrace(Trace):
     """Observes a function under reverse mode. A tracer's `value` is its primal, its `extra` its
     slot.
 
-    Slots count from 1; 0 stands for what is not differentiated; one slot alone is of a unary
-    primitive. The tape holds one record for each equation that a differentiated input reaches:
-    (primitive, params, input slots, args, output, output slot or slots, place), one behind the
-    other (`Tape`). The place, the user's line and scope, is only known where a Graph records.
+    Slots count from 1; slot 0 is a value that is not differentiated. The tape (`Tape`) holds one
+    record for each equation that depends on a differentiated input: (primitive, params, input
+    slots, args, output, output slot or slots, place). The input slots of a plain unary primitive
+    are one integer. The place, the user's line and scope, is known only if a Graph is recorded.
     """
 
     __slots__ = ("slots", "tape")
@@ -53,7 +52,7 @@ class VjpTrace(Trace):
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         parent = self.parent
         if parent is EVAL and primitive.simple:
-            # The hottest path of the house: arrays, and a primitive without cuts.
+            # The hottest path of all: arrays, and a primitive without cuts.
             traced: Any = None
             kept: Any
             if len(args) == 1:
@@ -125,7 +124,7 @@ class VjpTrace(Trace):
                 active = cuts is not True and any(slots)
             if active and primitive.forward is not None:
                 return self._forward(primitive, values, slots, params)
-        if self.records and active:  # so that the Graph has the residual as the same constant
+        if self.records and active:  # the Graph then has the residual as the same constant
             values = self._kept(primitive, values, slots)
         if parent is EVAL and not foreign:
             output = primitive.eval(*values, **params)
@@ -142,7 +141,7 @@ class VjpTrace(Trace):
         return self._record(primitive, params, slots, values, output, saved)
 
     def _kept(self, primitive: Any, values: Any, slots: Any) -> list[Any]:
-        """The arguments, with what the program may write into as it is now."""
+        """The arguments, with arrays that the program may write into kept as they are now."""
         if 0 not in slots:
             return values  # type: ignore[no-any-return]
         reads = primitive.reads
@@ -210,7 +209,7 @@ class VjpTrace(Trace):
 
 
 def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> list[Any]:
-    """The cotangents of the slots 1 to `wanted`, None for those that nothing reaches.
+    """The cotangents of the slots 1 to `wanted`; None if no output depends on the slot.
 
     `seeds` are (slot, cotangent) pairs of the outputs.
     """
@@ -220,7 +219,7 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
         cotangents[slot] = seed if held is None else add_cotangents(held, seed)
     if not trace.records:
         walk(trace.tape, cotangents)
-    else:  # what is recorded now keeps the user's line of the equation that it comes from
+    else:  # backward equations keep the user's line of the forward equation
         token = replayed.set(replayed.get())
         try:
             walk(trace.tape, cotangents)
@@ -239,18 +238,17 @@ def linearized(
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """Runs a function of flat inexact arguments; returns its flat outputs and its flat pullback.
 
-    The pullback takes one cotangent or None for each output (those at the end may be left out), and
-    gives one or None for each input. It may be called many times, and under other traces than the
-    one it was made under.
+    The pullback takes one cotangent or None for each output (the last ones may be left out), and
+    returns one or None for each input. It may be called many times, also under other traces.
 
     Args:
       f: the function.
       inputs: its arguments.
-      label: says what this is, for messages.
-      keeper: what holds the arrays of the program that the pullback needs, where that is called
-        before `keeper.release()`; without one they are copied.
-      handed: whether outputs and pullback go to the user: then no output is an array that the
-        pullback needs, and nothing is kept that it does not need.
+      label: describes the transform, for messages.
+      keeper: holds the arrays of the program that the pullback needs, if the pullback is called
+        before `keeper.release()`; without a keeper they are copied.
+      handed: whether outputs and pullback go to the user: then outputs share no array with the
+        pullback, which keeps only the records that it needs.
     """
     trace = VjpTrace(current(), label, keeper or Residuals(copies=True))
     keep = trace.keeper.keep

@@ -1,4 +1,4 @@
-"""The tape of reverse mode, and the walk back along it."""
+"""The tape of reverse mode, and the backward walk along it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
 
 
 class Tape(list[Any]):
-    """Records of seven entries, one behind the other.
+    """Records of seven entries each, in one flat list.
 
-    No record is an object: the garbage collector would look through all of them, again and again,
-    and take a third of the time of a long loop.
+    Records are no objects: the garbage collector would visit all of them repeatedly, a third of the
+    time of a long loop.
     """
 
     __slots__ = ()
 
     def records(self) -> Iterator[tuple[Any, ...]]:
-        """The records, the first one first."""
+        """The records, from the first."""
         entries = iter(self)
         return zip(*[entries] * 7, strict=True)
 
     def backwards(self) -> Iterator[tuple[Any, ...]]:
-        """The records, the last one first; the entries of each, too, come in reverse order."""
+        """The records, from the last; the entries of each come in reverse order, too."""
         entries = reversed(self)
         return zip(*[entries] * 7, strict=True)
 
@@ -57,7 +57,7 @@ def _missing(primitive: Any, slots: Sequence[int]) -> MissingRuleError:
 
 
 def walk(tape: Tape, cotangents: list[Any]) -> None:
-    """Goes back along a tape, from the cotangents of the outputs to those of the inputs."""
+    """Walks back along a tape, from the cotangents of the outputs to those of the inputs."""
     trace = current()
     eager = trace is EVAL
     collecting = not trace.records
@@ -173,7 +173,7 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
 def _moved(
     primitive: Any, params: Any, cotangent: Masked, args: Sequence[Any], slots: Any
 ) -> list[Any]:
-    """The pullback of a masked cotangent through a primitive that moves elements: masked again."""
+    """The pullback of a masked cotangent through a primitive that moves elements; masked, too."""
     value, mask = cotangent.value, cotangent.mask
     if shape_of(mask) != shape_of(value):
         mask = broadcast_to(mask, shape=shape_of(value))
@@ -186,7 +186,7 @@ def _moved(
 
 
 def _left(cotangent: Masked, params: Any) -> Any:
-    """The cotangent behind the first write into an array: masked, if a later one replaced it."""
+    """The cotangent of the first write into an array; masked if a later write replaced elements."""
     if cotangent.cleared is None:
         return cotangent.value
     mask = np.ones(cotangent.value.shape, np.bool_)
@@ -196,7 +196,7 @@ def _left(cotangent: Masked, params: Any) -> Any:
 
 def match(cotangent: Any, arg: Any) -> Any:
     """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
-    if type(arg) is Type and type(cotangent) is not Masked:  # mostly there is nothing to do
+    if type(arg) is Type and type(cotangent) is not Masked:  # the usual case
         if cotangent.shape == arg.shape and cotangent.dtype is arg.dtype:
             return cotangent
     if type(cotangent) is Masked:

@@ -49,7 +49,7 @@ class Config:
 
         Two threads on two busy cores can make a small product 300 times slower: set it to 1 where
         products are small, or where the work is shared among threads or processes already. Needs
-        threadpoolctl, which the extra `blas` brings; None where no BLAS is found.
+        threadpoolctl, which the extra `blas` brings; None if no BLAS is found.
         """
         return blas_threads.blas_threads()
 

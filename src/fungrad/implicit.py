@@ -181,7 +181,7 @@ def custom_root(
       has_aux: whether solve returns (x, aux); aux is not differentiated.
 
     Raises:
-      StructureMismatchError: where f returns other types than those of its argument.
+      StructureMismatchError: if f returns other types than those of its argument.
 
     Implicit function theorem; Blondel et al., Efficient and Modular Implicit Differentiation
     (2022), eq. 2.
@@ -242,7 +242,7 @@ def custom_linear_solve(
 
     Raises:
       MissingRuleError: in reverse mode, where neither transpose_solve nor symmetric is given.
-      StructureMismatchError: where matvec returns other types than those of b.
+      StructureMismatchError: if matvec returns other types than those of b.
 
     >>> import numpy as np, fungrad as fg
     >>> def solve(matvec, b):   # by SciPy's conjugate gradients, for example
@@ -349,8 +349,8 @@ def fixed_point(
       iteration.
 
     Raises:
-      StructureMismatchError: where f returns other types than those of x0.
-      ArgumentError: where the iteration has not ended after maxiter steps, or met NaN.
+      StructureMismatchError: if f returns other types than those of x0.
+      ArgumentError: if the iteration has not ended after maxiter steps, or met NaN.
 
     Christianson, Reverse accumulation and attractive fixed points (1994).
 

@@ -36,7 +36,7 @@ def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
       differentiated.
 
     Raises:
-      ArgumentError: where a leaf is no array and no number.
+      ArgumentError: if a leaf is no array and no number.
 
     >>> import numpy as np
     >>> vector, unravel = ravel_pytree({"w": np.ones((2, 2)), "b": 3.0})
@@ -125,7 +125,7 @@ def combine(*parts: Any) -> Any:
     """Fills the holes of trees of one shape: at each place the first that is not None.
 
     Raises:
-      StructureMismatchError: where the trees have different shapes.
+      StructureMismatchError: if the trees have different shapes.
 
     >>> combine((1, None), (None, "a"))
     (1, 'a')

@@ -302,7 +302,7 @@ def register_dataclass(
       meta_fields: the names of the fields that are structure: compared, hashable, never traced.
 
     Raises:
-      ArgumentError: where the names are not those of the fields, or cls is registered already.
+      ArgumentError: if the names are not those of the fields, or cls is registered already.
 
     >>> import dataclasses
     >>> @functools.partial(register_dataclass, meta_fields=["name"])

@@ -64,7 +64,7 @@ class Steps(Record):
 
 
 def check_checkpoint(checkpoint: Any) -> None:
-    """Raises ArgumentError where a `checkpoint=` argument means nothing."""
+    """Raises ArgumentError if a `checkpoint=` argument means nothing."""
     if checkpoint is None or checkpoint == "binomial":
         return
     if not isinstance(checkpoint, int) or isinstance(checkpoint, bool) or checkpoint < 1:

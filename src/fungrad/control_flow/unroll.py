@@ -91,7 +91,7 @@ def _while(args: Sequence[Any], params: dict[str, Any], most_steps: int) -> tupl
 
 
 def value_of(value: Any) -> Any:
-    """The number under a traced value; None where it is only known as a type."""
+    """The number under a traced value; None if it is only known as a type."""
     while type(value) is Tracer:
         value = value.value
     return value

@@ -277,8 +277,8 @@ def custom_vjp(
 
     Raises:
       MissingRuleError: when it is called before a rule was given.
-      StructureMismatchError: where bwd returns other types than those of the arguments.
-      ClosedOverTracerError: where f or its rule closes over what is differentiated.
+      StructureMismatchError: if bwd returns other types than those of the arguments.
+      ClosedOverTracerError: if f or its rule closes over what is differentiated.
 
     >>> import numpy as np, fungrad as fg
     >>> @fg.custom_vjp
@@ -309,8 +309,8 @@ def custom_jvp(
 
     Raises:
       MissingRuleError: when it is called before a rule was given.
-      StructureMismatchError: where the rule returns a tangent of another type than the output.
-      ClosedOverTracerError: where f or its rule closes over what is differentiated.
+      StructureMismatchError: if the rule returns a tangent of another type than the output.
+      ClosedOverTracerError: if f or its rule closes over what is differentiated.
 
     >>> import numpy as np, fungrad as fg
     >>> @fg.custom_jvp

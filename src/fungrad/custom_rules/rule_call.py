@@ -210,7 +210,7 @@ class Rule:
         )
 
     def push(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs and their tangents, None where zero."""
+        """The outputs and their tangents, None if zero."""
         count = len(self.closure)
         made: list[int] = []
         moved = [
@@ -334,7 +334,7 @@ class BatchedRule(Rule):
 
 
 def _materialised(value: Any, type_: Type) -> Any:
-    """A cotangent or tangent, as zeros where it is None, and as None where there can be none."""
+    """A cotangent or tangent, as zeros where it is None, and as None if there can be none."""
     if not type_.inexact:
         return None
     return zeros(strong(type_)) if value is None else value

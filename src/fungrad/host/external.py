@@ -370,8 +370,8 @@ def external(
         is not checked (but see `check=` of `fg.sparse.jacobian`).
 
     Raises:
-      MissingRuleError: where it is differentiated without a rule.
-      StructureMismatchError: where it returns something else than was declared.
+      MissingRuleError: if it is differentiated without a rule.
+      StructureMismatchError: if it returns something else than was declared.
 
     Steps: Press et al., Numerical Recipes 5.7 (cube root of the precision); complex step: Squire
     and Trapp, SIAM Review 40 (1998) 110.
@@ -409,7 +409,7 @@ def pure_callback(
       vmap_method: JAX's spelling: "sequential", or "expand_dims" or "broadcast_all" for vectorized.
 
     Raises:
-      MissingRuleError: where it is differentiated; use `external` to give a rule.
+      MissingRuleError: if it is differentiated; use `external` to give a rule.
 
     >>> import numpy as np, fungrad as fg
     >>> sort = fg.jit(lambda x: fg.pure_callback(np.sort, fg.Type((3,), float), x))

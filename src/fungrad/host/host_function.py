@@ -27,7 +27,7 @@ class Sparsity(NamedTuple):
       declared: the user's matrices, one for each argument, or the function that makes them.
       types: the Types of the arguments, as trees.
       places: of a jvp the positions of the leaves that have a tangent; of a vjp the sizes of the
-        outputs, None where one has no cotangent.
+        outputs, None if one has no cotangent.
     """
 
     of: str
@@ -42,7 +42,7 @@ class Host:
     Args:
       f: the function; it gets the arguments as arrays and numbers, in the user's trees.
       arguments: the call's.
-      result: a tree of Types, or None where these are only known once it has run.
+      result: a tree of Types, or None if these are only known once it has run.
       vectorized: whether f takes arguments with further leading axes, all of them broadcast alike.
       sparsity: what `fg.external` was told of the Jacobian's entries, as a `Sparsity`, or None.
     """
@@ -72,7 +72,7 @@ class Host:
         """The types of the results.
 
         Raises:
-          ArgumentError: where they were not declared.
+          ArgumentError: if they were not declared.
         """
         if self.declared is None:
             raise ArgumentError(

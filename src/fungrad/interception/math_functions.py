@@ -29,7 +29,7 @@ def _float(name: str, x: Any) -> Any:
     """A traced value as a traced Python float; any other as math makes a float of it.
 
     Raises:
-      ArgumentError: where it is no real number.
+      ArgumentError: if it is no real number.
     """
     if type(x) is not Tracer:
         return math.ldexp(x, 0)  # a float, or what math raises
@@ -44,7 +44,7 @@ def _float(name: str, x: Any) -> Any:
 
 
 def _known(value: Any) -> Any:
-    """The number under a traced one; None where it is only known as a type, or is many numbers."""
+    """The number under a traced one; None if it is only known as a type, or is many numbers."""
     while type(value) is Tracer:
         value = value.value
     return value if value is not None and np.ndim(value) == 0 else None

@@ -154,7 +154,7 @@ def _call(full: str, ours: Any, original: Any, args: Any, kwargs: Any) -> Any:
     """Calls ours with SciPy's arguments, without those that say only how to compute.
 
     Raises:
-      UnsupportedArgumentError: where another one is given that ours does not have.
+      UnsupportedArgumentError: if another one is given that ours does not have.
     """
     theirs, mine = _signature(original), _signature(ours)
     if theirs is None or mine is None:

@@ -96,7 +96,7 @@ def _is_linear(equation: Equation, inputs: tuple[Any, ...], outputs: tuple[Varia
 
 
 def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | None:
-    """The finding in the Graphs of a call, a branch or a loop; None where there are none."""
+    """The finding in the Graphs of a call, a branch or a loop; None if there are none."""
     primitive = RECORDS.get(equation.primitive.name, equation.primitive)
     if primitive in _PULLBACKS:
         return _pulled(equation, states)

@@ -2,10 +2,11 @@
 """NumPy's namespace for traced values, as thin compositions of primitives
 (`fungrad.numpy`).
 
-`import fungrad.numpy as np` is never needed: NumPy's own functions reach the ones here whenever an
-argument is traced. What NumPy lets nobody override takes traced values only here: `array`, `full`
-and `asarray` of lists of traced values, and `at`. All other names are NumPy's: constants, dtypes,
-ufuncs, `zeros`, `arange`. It is a namespace of the Python array API standard (docs/array-api.md).
+`import fungrad.numpy as np` is never needed: NumPy's own functions call the ones here whenever an
+argument is traced. A few functions that NumPy does not let others override take traced values only
+here: `array`, `full` and `asarray` of lists of traced values, and `at`. All other names are
+NumPy's: constants, dtypes, ufuncs, `zeros`, `arange`. It is a namespace of the Python array API
+standard (docs/array-api.md).
 """
 
 import functools
@@ -33,26 +34,26 @@ from fungrad.numpy.repeat_pad_roll import *
 from fungrad.numpy.shaping import *
 from fungrad.numpy.sorting import *
 
-# The standard's own signatures stand in place of those above.
+# The signatures of the standard replace those above.
 # isort: split
 from fungrad.numpy.protocol.array_api import *
 from fungrad.tracing.trace import registry as _registry
 
 _LATER = ("fft", "linalg")
-"""NumPy's own submodules, imported when one of their functions is first asked for."""
+"""Submodules that are imported when one of their functions is first used."""
 
 
 @functools.cache
 def _seldom() -> None:
-    """Imports the functions that few programs call, once anything is asked for that is not here."""
+    """Imports the functions that few programs call, when a name is not found here."""
     found = vars(importlib.import_module(f"{__name__}.lazy_functions"))
     globals().update({name: found[name] for name in found if not name.startswith("_")})
 
 
 def _later(func: Any) -> Any:
-    """The implementation of a function of a submodule that was not imported so far."""
+    """The implementation of a function of a submodule that is not imported yet."""
     if isinstance(func, _numpy.ufunc):
-        if "scipy.special" in sys.modules:  # where else could a ufunc of SciPy come from
+        if "scipy.special" in sys.modules:  # the only source of SciPy's ufuncs
             _registry.scipy("special.lazy_functions")
         return _registry.ufuncs.get(func)
     package, _, name = str(getattr(func, "__module__", "")).rpartition(".")

@@ -1,7 +1,7 @@
 """NumPy's functions that apply functions, for traced values.
 
 The user's functions run once for each slice, as in NumPy, so that they may use Python's control
-flow; `fg.vmap` is the fast way where they do not.
+flow; for other functions `fg.vmap` is the fast way.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     """Functions, each where its condition holds, as numpy.piecewise.
 
-    Each function is applied to all of x; what it gives where its condition does not hold is not
-    looked at, and has no derivative.
+    Each function is applied to all of x; its values where its condition does not hold are ignored,
+    and have no derivative.
     """
     x = array_of(x)
     if type(condlist) is Tracer or isinstance(condlist, np.ndarray):
@@ -107,15 +107,15 @@ def _as_bool(condition: Any) -> Any:
 
 
 class vectorize:
-    """A function of numbers made a function of arrays, as numpy.vectorize.
+    """Turns a function of numbers into a function of arrays, as numpy.vectorize.
 
-    NumPy's own class takes traced values too; this one gives what is traced as one array. The
+    NumPy's own class takes traced values too; this one joins traced results to one array. The
     function runs once for each element (with a signature: for each core), as in NumPy.
 
     Args:
       pyfunc: the function.
       otypes: the dtypes of its outputs; those of the first call, if None.
-      excluded: positions and names of arguments that are passed on as they are.
+      excluded: positions and names of arguments that are passed whole.
       signature: the axes of each argument's core, as "(m,n),(n)->(m)".
 
     >>> import numpy as np, fungrad as fg
@@ -184,7 +184,7 @@ class vectorize:
 
 
 def _cores(signature: str | None, keys: list[Any]) -> tuple[dict[Any, int], int | None]:
-    """The number of core axes of each argument, and the number of outputs where it is said."""
+    """The number of core axes of each argument, and of outputs (None without a signature)."""
     if signature is None:
         return dict.fromkeys(keys, 0), None
     inputs, outputs = signature.replace(" ", "").split("->")

@@ -78,7 +78,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
 def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
     """A view of the same bits, in another dtype if one is given, as ndarray.view.
 
-    Bits that are known, and that no derivative is taken of, are plain numbers and read-only.
+    Known bits that have no derivative are plain numbers, and read-only.
     """
     if dtype is None or (isinstance(dtype, builtin_type) and issubclass(dtype, np.ndarray)):
         dtype = self.dtype

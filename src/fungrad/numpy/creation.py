@@ -1,7 +1,7 @@
-"""NumPy's functions that make arrays, where traced values reach them.
+"""NumPy's functions that make arrays, for traced values.
 
-An array that depends on shapes alone is not traced, `zeros_like(x)` of a traced x included: it may
-be written into, and no gradient flows to it. Only what traced values fill is traced.
+An array that depends on shapes alone is not traced, even `zeros_like(x)` of a traced x: it may be
+written into, and no gradient flows to it. Only an array that traced values fill is traced.
 `at(a)[i].set(x)` puts a traced value into an array of either kind.
 """
 
@@ -47,10 +47,10 @@ def array(
 
 
 def _cast(given: Any, x: Any, dtype: Any, copy: Any, order: str | None) -> Any:
-    """An array of a traced value in a dtype, another one than the value where a copy is asked for.
+    """A traced value as an array of a dtype; a new one if `copy` is true.
 
     Raises:
-      ValueError: where it had to be copied, and copy is False.
+      ValueError: if a copy is needed, and copy is False.
     """
     if isinstance(copy, _CopyMode):
         copy = None if copy is _CopyMode.IF_NEEDED else bool(copy)
@@ -95,7 +95,7 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    """The array in another dtype, as np.astype; a copy unless that is declined."""
+    """The array in another dtype, as np.astype; by default a copy."""
     found = cast(array_of(x), dtype)
     return fresh(found) if copy and found is x and type(x) is Tracer else found
 
@@ -117,9 +117,9 @@ def _made_like(make: Any, a: Any, dtype: Any, order: str, shape: Any) -> Any:
 
 
 def _new(array: Any) -> Any:
-    """A new array as one that traced values can be written into, but for our own files.
+    """A new array as a `Writable`, unless the caller is one of fungrad's own files.
 
-    Between the caller of a function of NumPy's and what stands here for it is one frame.
+    Between that caller and the function that calls this one is one frame.
     """
     return array if is_ours(sys._getframe(3).f_code.co_filename) else writable(array)
 
@@ -129,7 +129,7 @@ def zeros_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     device: Any = None
 ) -> Any:  # fmt: skip
-    """Zeros of the shape and dtype of an array, as np.zeros_like: no traced array."""
+    """Zeros of the shape and dtype of an array, as np.zeros_like; not traced."""
     return _new(_made_like(np.zeros, a, dtype, order, shape))
 
 
@@ -138,7 +138,7 @@ def ones_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     device: Any = None
 ) -> Any:  # fmt: skip
-    """Ones of the shape and dtype of an array, as np.ones_like: no traced array."""
+    """Ones of the shape and dtype of an array, as np.ones_like; not traced."""
     return _new(_made_like(np.ones, a, dtype, order, shape))
 
 
@@ -147,7 +147,7 @@ def empty_like(
     prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     device: Any = None,
 ) -> Any:  # fmt: skip
-    """An array to be written to, of the shape and dtype of another, as np.empty_like."""
+    """An array to be filled, of the shape and dtype of another, as np.empty_like."""
     return _new(_made_like(np.empty, prototype, dtype, order, shape))
 
 
@@ -212,8 +212,8 @@ def linspace(
 
 
 def _multiples(positions: Any, delta: Any, step: Any, steps: int) -> Any:
-    """positions * step; where a step is 0, too small a number maybe, NumPy divides the positions in
-    its place.
+    """positions * step; if a step is 0 (it may have underflowed), NumPy divides the positions by
+    `steps` instead.
     """
     if steps <= 0:
         return positions * delta
@@ -249,7 +249,7 @@ def geomspace(
     Complex ends, and those of a complex dtype, are the ends of a logarithmic spiral.
 
     Raises:
-      ValueError: where an end is 0; in a compiled program when it runs.
+      ValueError: if an end is 0; in a compiled program when it runs.
     """
     count = operator.index(num)
     ends = [array_of(start), array_of(stop)]
@@ -298,7 +298,7 @@ def _grids(*vectors: Any, sparse: bool, xy: bool) -> tuple[Any, ...]:
 
 
 def at(a: Any) -> Any:
-    """Functional updates of any array: `at(a)[index].set(value)` is a copy with the value put in.
+    """Functional updates of any array: `at(a)[index].set(value)` returns a changed copy.
 
     For a traced array it is `a.at`; this form is for plain ndarrays, which have no such attribute.
 

@@ -32,7 +32,7 @@ from fungrad.tracing.trace import Tracer, shape_of
 
 
 def _items(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
-    """A stretch of an axis, counted as by a slice."""
+    """The elements of an axis from `start` to `stop`, as of a slice."""
     length = shape_of(x)[axis]
     first, last, _ = slice(start, stop).indices(length)
     return slice_axis(x, axis=axis, start=first, stop=max(first, last))
@@ -42,7 +42,7 @@ def _items(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
 
 
 def _spacing(varargs: Any, f: Any, axes: tuple[int, ...]) -> list[Any]:
-    """For each axis the step, or the steps where they differ."""
+    """For each axis its step, or its steps if they differ."""
     if not varargs:
         return [1.0] * len(axes)
     if len(varargs) == 1 and not shape_of(array_of(varargs[0])):
@@ -70,7 +70,7 @@ def _spacing(varargs: Any, f: Any, axes: tuple[int, ...]) -> list[Any]:
 @implements(np.gradient)
 @lies("K")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """Differences of second order inside and first or second at the edges, as numpy.gradient."""
+    """Differences of second order inside, of first or second at the edges, as numpy.gradient."""
     f = array_of(f)
     if f.dtype.kind == "b" and f.shape:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported.")

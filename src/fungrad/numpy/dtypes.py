@@ -1,8 +1,6 @@
-"""What NumPy says of the dtypes of traced values.
+"""NumPy's functions about dtypes, shared memory and text, for traced values.
 
-NumPy's questions about arrays, asked of traced values: dtypes, equality, memory, text.
-
-The answers are Python's and NumPy's objects, or traced booleans; none has a derivative.
+Their results are objects of Python and NumPy, without derivatives.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 
 def _stand_in(value: Any) -> Any:
-    """A dtype in place of a traced value, a Python number in place of a weak one."""
+    """The dtype of a traced value, a Python number for a weak one; any other value itself."""
     if type(value) is not Tracer:
         return value
     type_ = typeof(value)
@@ -56,7 +54,7 @@ def isrealobj(x: Any) -> bool:
 
 @implements(np.min_scalar_type)
 def min_scalar_type(a: Any) -> Any:
-    """The smallest dtype that holds a number, as numpy.min_scalar_type; that of an array."""
+    """The smallest dtype that holds a number, as numpy.min_scalar_type; an array's own dtype."""
     return np.min_scalar_type(a if not shape_of(a) and type(a) is not Tracer else _smallest(a))
 
 
@@ -66,9 +64,9 @@ def _smallest(a: Any) -> Any:
 
 @implements(np.real_if_close)
 def real_if_close(a: Any, tol: Any = 100) -> Any:
-    """The real part where all imaginary parts are small, as numpy.real_if_close.
+    """The real part if all imaginary parts are small, as numpy.real_if_close.
 
-    Which it is has to be known, since the dtype depends on it.
+    The values have to be known, since the dtype depends on them.
     """
     a = array_of(a)
     if a.dtype.kind != "c":
@@ -85,7 +83,7 @@ def real_if_close(a: Any, tol: Any = 100) -> Any:
 
 @implements(np.einsum_path)
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
-    """The order of contractions of an einsum, as numpy.einsum_path: shapes alone decide."""
+    """The order of contractions of an einsum, as numpy.einsum_path; it depends on shapes alone."""
     shapes = [
         np.broadcast_to(x.dtype.type(0), x.shape) if type(x) is Tracer else x for x in operands
     ]
@@ -93,7 +91,7 @@ def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = Fa
 
 
 def _shares(a: Any, b: Any, /, max_work: Any = None) -> bool:
-    """False: a traced value has no memory of its own that could be written to."""
+    """Whether both are one object: a traced value has no memory that it could share."""
     return a is b
 
 
@@ -104,7 +102,7 @@ shares_memory = implements(np.shares_memory)(_shares)
 
 
 def _text(a: Any, *args: Any, **kwargs: Any) -> str:
-    """The text of a traced value: its type, and the transform that traces it."""
+    """The text of a traced value: its type and transform."""
     return repr(a)
 
 

@@ -1,7 +1,7 @@
-"""np.einsum, lowered to diagonals, sums, and one product after the other.
+"""np.einsum, lowered to diagonals, sums, and products of two operands.
 
-A call is parsed and planned once for its subscripts and shapes: `plan` gives a list of small steps,
-each a closure over axes, and `einsum` runs them.
+A call is parsed and planned once for its subscripts and shapes: `_plan` returns a list of small
+steps, each a closure over axes, and `einsum` runs them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fungrad.support.lazy import Record
 
 Shape = tuple[int, ...]
 Labels = tuple[Any, ...]
-"""One for each axis: a letter, or its negative distance from the end if `...` hides it."""
+"""One label for each axis: a letter, or its negative distance from the end if `...` hides it."""
 Step = Callable[[list[Any]], None]
 """A step takes its operands from a list and puts its result at the end."""
 
@@ -48,7 +48,7 @@ def _labels(term: str, ndim: int) -> Labels:
 
 
 def _output(text: str | None, inputs: Sequence[Labels]) -> Labels:
-    """Those given, or the ellipsis and then the letters that stand once, sorted."""
+    """The given output labels; by default those of the ellipsis, then letters that occur once."""
     found = [label for labels in inputs for label in labels]
     hidden = sorted({label for label in found if isinstance(label, int)})
     if text is None:
@@ -150,7 +150,7 @@ def _lengths(text: str, labels: Sequence[Labels], shapes: Sequence[Shape]) -> di
 
 
 def _path(text: str, shapes: Sequence[Shape], optimize: Any) -> list[Shape]:
-    """Which of the operands that are left to multiply next."""
+    """For each product, the positions of its operands in the list of those that are left."""
     count = len(shapes)
     if count == 1:
         return []
@@ -163,22 +163,24 @@ def _path(text: str, shapes: Sequence[Shape], optimize: Any) -> list[Shape]:
 
 
 def _hashable(optimize: Any) -> Any:
-    """The `optimize` of a call with tuples for lists (a path may be a list of lists)."""
+    """The `optimize` of a call, with tuples in place of lists (a path may be a list of lists)."""
     if isinstance(optimize, (list, tuple)):
         return tuple([_hashable(part) for part in optimize])
     return optimize
 
 
 # --- the steps ------------------------------------------------------------------------------------
-# While operands are reduced, the list holds them in their places; while a product is made, they
-# stand at its end.
+# While operands are reduced, they keep their places in the list; a product's operands are at its
+# end.
 
 
 def _reduced(
     labels: Labels, shape: Shape, place: int, every: Sequence[Labels], output: Labels,
     lengths: dict[Any, int], steps: list[Step],
 ) -> Labels:  # fmt: skip
-    """Takes diagonals of repeated labels, sums over those that nothing else has; what is left."""
+    """Takes diagonals of repeated labels, and sums over labels that only this operand has; returns
+    the labels that are left.
+    """
 
     def at_place(change: Callable[[Any], Any]) -> Step:
         def step(values: list[Any]) -> None:
@@ -186,7 +188,7 @@ def _reduced(
 
         return step
 
-    # An axis of length 1 that is longer elsewhere is broadcast: it is left out here.
+    # An axis of length 1 that is longer elsewhere is broadcast: it is dropped here.
     kept = [i for i, label in enumerate(labels) if shape[i] == lengths[label]]
     if len(kept) < len(labels):
         labels, shape = tuple(labels[i] for i in kept), tuple(shape[i] for i in kept)
@@ -212,7 +214,7 @@ def _diagonal_of(axes: Shape) -> Callable[[Any], Any]:
 
 
 def _sum(x: Any, axes: Shape) -> Any:
-    """A sum that keeps small integers and booleans as they are, as einsum does."""
+    """A sum that keeps the dtype of small integers and booleans, as einsum does."""
     total = reduce_sum(x, axes=axes)
     return total if total.dtype == x.dtype else cast(total, x.dtype)
 
@@ -309,7 +311,7 @@ def _contracted(*operands: Any, plan: Plan) -> Any:
 
 
 def _is_view(text: str) -> bool:
-    """Whether nothing is summed of the one operand."""
+    """Whether a single operand is not summed over any axis."""
     given, arrow, out = text.replace(" ", "").replace("...", "").partition("->")
     return set(given) == set(out) if arrow else len(set(given)) == len(given)
 

@@ -1,8 +1,6 @@
-"""NumPy's functions that work element by element and are no ufuncs, and the ufuncs made of
-others.
+"""NumPy's elementwise functions that are no ufuncs, and ufuncs composed of others.
 
-Compositions of the primitives of elementwise.py and ufuncs.py. NumPy's ufuncs themselves reach
-their primitives by NumPy's protocol, and stand in the namespace as they are.
+NumPy's other ufuncs call their primitives by NumPy's protocol, and are in the namespace unchanged.
 """
 
 from __future__ import annotations
@@ -38,9 +36,9 @@ from fungrad.tracing.trace import (
 
 @implements(np.real)
 def real(val: Any) -> Any:
-    """The real part, as np.real: a view, and the array itself where it is real.
+    """The real part, as np.real: a view, or the array itself if it is real.
 
-    One of Python's numbers stays one.
+    A Python number stays one.
     """
     weak = is_weak(val)
     val = val if weak else array_of(val)
@@ -140,7 +138,7 @@ def clip(
     """Kept between bounds, as np.clip; at a bound the derivative is shared with it."""
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     a = array_of(a)
-    if a.dtype.kind in "iu":  # one of Python's integers outside of the dtype is no bound
+    if a.dtype.kind in "iu":  # a Python integer outside of the dtype's range is no bound
         limits = np.iinfo(a.dtype)
         low = None if type(low) is int and low <= limits.min else low
         high = None if type(high) is int and high >= limits.max else high
@@ -203,7 +201,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
 
 
 def _truth(x: Any) -> Any:
-    """One of Python's booleans, as NumPy's answer is, where it is known."""
+    """A Python boolean, as NumPy returns, if the value is known."""
     return x if type(x) is Tracer else bool(x)
 
 
@@ -269,7 +267,7 @@ def sinc(x: Any) -> Any:
     return select(near, series, np.sin(far) / far)
 
 
-# --- ufuncs made of others ------------------------------------------------------------------------
+# --- ufuncs composed of others --------------------------------------------------------------------
 
 
 def _frexp(x: Any) -> tuple[Any, Any]:
@@ -362,7 +360,7 @@ def _as_edge(value: Any, shape: tuple[int, ...]) -> Any:
 
 @implements(np.ediff1d)
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """The differences of neighbours in the flattened array, with ends put on, as np.ediff1d."""
+    """The differences of neighbours in the flattened array, with ends added, as np.ediff1d."""
     a = array_of(ary)
     parts = [diff(s.reshape(a, shape=(a.size,)))]
     for end, place in ((to_begin, 0), (to_end, 2)):

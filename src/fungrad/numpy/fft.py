@@ -160,7 +160,7 @@ def _lengths(x: Any, s: Any, axes: Any, to_real: bool = False) -> tuple[list[int
 def _transformed(
     x: Any, lengths: list[int], axes: list[int], norm: str | None, inverse: bool
 ) -> Any:
-    """The transform along axes, in one step where they differ."""
+    """The transform along axes, in one step if no axis is repeated."""
     if not axes:
         return x
     if len(set(axes)) < len(axes):

@@ -1,9 +1,8 @@
 """x[index] and NumPy's functions that pick elements, for traced values.
 
-Reads an index as NumPy does, and hands the primitives its static part and its integer arrays. A
-mask has to be known, since the shape of what it picks depends on it, but for what is written back
-by the same mask (mutation/masked_selection.py). Functional updates stand in
-at_updates.py.
+Reads an index as NumPy does, and passes its static part and its integer arrays to the primitives.
+A mask has to be known, since the shape of the result depends on it, unless the result is written
+back by the same mask (mutation/masked_selection.py). Functional updates are in at_updates.py.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BOOL = np.dtype(np.bool_)
 
 
 def _fixed(entry: Any) -> bool:
-    """Whether an entry of an index can stand in an Index as it is."""
+    """Whether an entry of an index can be an entry of an Index."""
     kind = type(entry)
     if kind is int or entry is None or entry is Ellipsis:
         return True
@@ -42,7 +41,7 @@ def _fixed(entry: Any) -> bool:
 
 
 def _of_integers(entry: slice) -> bool:
-    """Whether a slice can stand in an Index as it is."""
+    """Whether a slice can be an entry of an Index."""
     start, stop, step = entry.start, entry.stop, entry.step
     return (
         (start is None or type(start) is int)
@@ -52,7 +51,7 @@ def _of_integers(entry: slice) -> bool:
 
 
 def static_index(index: Any) -> Index | None:
-    """An index as an Index, where it is plain and basic: ints, slices, None and one Ellipsis."""
+    """An index as an Index, if it is basic (ints, slices, None and one Ellipsis); else None."""
     kind = type(index)
     if kind is int:
         return of_int(index)
@@ -69,7 +68,7 @@ def static_index(index: Any) -> Index | None:
 
 
 def _getitem(self: Tracer, index: Any) -> Any:
-    """NumPy's x[index]: a view where the index is basic, else a copy."""
+    """NumPy's x[index]: a view if the index is basic, else a copy."""
     trace = current()
     if trace is EVAL:
         raise leaked(self)
@@ -115,7 +114,7 @@ def _iter(self: Tracer) -> Iterator[Any]:
 
 
 def _items(x: Tracer) -> Iterator[Any]:
-    """The items along axis 0, all read at once, until x is written into while they are given."""
+    """The items along axis 0, all read at once; after a write into x the rest is read anew."""
     items = unstack(x)
     value, extra, numbers = x.value, x.extra, x.ndim == 1
     for i, item in enumerate(items):
@@ -155,8 +154,8 @@ def _entry(item: Any) -> Any:
 def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
     """The array to index, the static part of the index, and its integer arrays.
 
-    Masks become the integer arrays of their true elements. The array to index is x, but for 0-d
-    masks, which index a new axis of it.
+    Masks become the integer arrays of their true elements. The array to index is x, with new axes
+    for 0-d masks.
     """
     items = [_entry(item) for item in (index if type(index) is tuple else (index,))]
     if sum(1 for item in items if item is Ellipsis) > 1:
@@ -196,7 +195,7 @@ def _is_array(item: Any) -> bool:
 
 
 def _taken(item: Any) -> int:
-    """How many axes an item of an index stands for."""
+    """The number of axes that an item of an index reads."""
     if item is None or item is Ellipsis:
         return 0
     return item.ndim if type(item) is np.ndarray and item.dtype == _BOOL else 1
@@ -236,7 +235,7 @@ def _truths(a: Any) -> Any:
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """x where the condition holds, else y, as numpy.where; no derivative of the branch not taken.
 
-    With the condition alone it is nonzero, for which the condition has to be known.
+    With the condition alone it is nonzero, which needs a known condition.
     """
     if x is None and y is None:
         return known(condition, "np.where(condition)", _nonzero)
@@ -250,19 +249,19 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 @implements(np.nonzero)
 def nonzero(a: Any) -> Any:
-    """The indices of the elements that are not zero, as numpy.nonzero; they have to be known."""
+    """The indices of the nonzero elements, as numpy.nonzero; the values have to be known."""
     return known(a, "np.nonzero", _nonzero)
 
 
 @implements(np.flatnonzero)
 def flatnonzero(a: Any) -> Any:
-    """The positions in the flattened array of what is not zero, as numpy.flatnonzero."""
+    """The positions of the nonzero elements of the flattened array, as numpy.flatnonzero."""
     return known(a, "np.flatnonzero", np.flatnonzero)
 
 
 @implements(np.argwhere)
 def argwhere(a: Any) -> Any:
-    """The indices of the elements that are not zero, one in a row, as numpy.argwhere."""
+    """The indices of the nonzero elements, one in each row, as numpy.argwhere."""
     return known(a, "np.argwhere", np.argwhere)
 
 
@@ -304,7 +303,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
-    """For each place of `indices`, the element of arr along the axis, as numpy.take_along_axis."""
+    """The elements of arr at positions of the axis, `indices`, as numpy.take_along_axis."""
     arr, arrays = places_along(as_array(arr), as_array(indices), axis)
     lengths = zip(shape_of(indices), shape_of(arr), strict=axis is not None)
     single = axis is not None and shape_of(arrays[axis])[axis] == 1
@@ -313,7 +312,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 
 
 def places_along(arr: Any, indices: Any, axis: Any) -> tuple[Any, list[Any]]:
-    """An array, flattened where the axis is None, and index arrays of elements along an axis."""
+    """An array, flattened if the axis is None, and index arrays of elements along an axis."""
     if typeof(indices).dtype.kind not in "iu":
         raise IndexError("`indices` must be an integer array")
     if axis is None:
@@ -383,7 +382,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """For each element of a, the element of the choice that it numbers, as numpy.choose.
 
     Raises:
-      ValueError: where a number is out of range; in a compiled program when it runs.
+      ValueError: if a number is out of range; in a compiled program when it runs.
     """
     items = [as_array(c) for c in choices]
     if not items:

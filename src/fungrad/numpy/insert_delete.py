@@ -1,8 +1,7 @@
-"""NumPy's functions that insert and delete elements, and that compute indices, for traced
-values.
+"""NumPy's functions that insert and delete elements, and that compute indices, for traced values.
 
-Where to insert may be traced, as may be one element to delete; which of several to delete has to be
-known, since the shape depends on it.
+Positions of insertions may be traced, and that of a single deletion. Several positions of deletions
+have to be known, since the shape depends on them.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _taken(x: Any, places: Any, axis: int, unique: bool = False) -> Any:
 
 
 def _traced(obj: Any) -> Any:
-    """An index of integers that are only known as a type; None for any other."""
+    """An index of integers if only its type is known; else None."""
     if isinstance(obj, slice) or if_known(obj) is not None:
         return None
     obj = array_of(obj)
@@ -43,14 +42,14 @@ def _traced(obj: Any) -> Any:
 
 
 def _plain(obj: Any, function: str) -> Any:
-    """The places of an index that has to be known."""
+    """A slice, or the values of an index, which have to be known."""
     return obj if isinstance(obj, slice) else known(obj, f"{function}(obj)")
 
 
 @implements(np.delete)
 @lies("A")
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    """Without the elements at places of an axis, as numpy.delete; several have to be known."""
+    """An array without elements of an axis, as numpy.delete; several positions have to be known."""
     arr, axis = _along(arr, axis)
     length = shape_of(arr)[axis]
     places = np.arange(length)
@@ -65,7 +64,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 @implements(np.insert)
 @lies("A")
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    """With values put in before places of an axis, as numpy.insert."""
+    """An array with values inserted before positions of an axis, as numpy.insert."""
     arr, axis = _along(arr, axis)
     shape = shape_of(arr)
     length = shape[axis]
@@ -105,9 +104,9 @@ def _merged(where: Any, length: int, count: int) -> Any:
     if len(where.shape) > 1:
         raise ValueError("index array argument obj to insert must be one dimensional or scalar")
     order = np.argsort(where, kind="stable")
-    slots = where[order] + np.arange(count)  # where the new ones come to stand, in this order
+    slots = where[order] + np.arange(count)  # the positions of the new elements, in this order
     places = np.arange(length + count)
-    before = np.searchsorted(slots, places)  # how many of them stand before a place
+    before = np.searchsorted(slots, places)  # the number of new elements before a position
     if not count:
         return places
     last = np.minimum(before, count - 1)
@@ -173,7 +172,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]
     """Positions in a flattened array as indices, as numpy.unravel_index.
 
     Raises:
-      ValueError: where a position is out of range; in a compiled program when it runs.
+      ValueError: if a position is out of range; in a compiled program when it runs.
     """
     lengths = sizes(shape)
     rest = _integers(indices)
@@ -194,7 +193,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     """Indices as positions in the flattened array, as numpy.ravel_multi_index.
 
     Raises:
-      ValueError: where an index is out of range; in a compiled program when it runs.
+      ValueError: if an index is out of range; in a compiled program when it runs.
     """
     lengths = sizes(dims)
     modes = [mode] * len(lengths) if isinstance(mode, str) else list(mode)

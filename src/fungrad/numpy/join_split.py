@@ -1,4 +1,4 @@
-"""NumPy's functions that join arrays and cut them apart."""
+"""NumPy's functions that join and split arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fungrad.tracing.trace import Tracer
 
 
 def _sequence(arrays: Any) -> list[Any]:
-    """The items of a sequence of arrays (the parts along axis 0, where it is itself an array)."""
+    """The items of a sequence of arrays (of a traced array, its parts along axis 0)."""
     if type(arrays) is Tracer:
         return list(stack_iota.unstack(arrays))
     return [array_of(x) for x in arrays]
@@ -137,7 +137,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def _cut(x: Any, points: Sequence[int], axis: int) -> list[Any]:
-    """The stretches between points, which are read as the bounds of slices are."""
+    """The parts between points, which are read as bounds of slices."""
     length = x.shape[axis]
     pieces = []
     for low, high in zip((0, *points), (*points, length), strict=True):

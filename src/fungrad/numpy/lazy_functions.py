@@ -1,8 +1,5 @@
 # ruff: noqa: F403 - every file lists its public names in __all__
-"""The part of NumPy's namespace that few programs ask for, imported when one does.
-
-The functions of `fungrad.numpy` itself are there from the start.
-"""
+"""The part of NumPy's namespace that few programs use, imported when one does."""
 
 from fungrad.numpy.apply_vectorize import *
 from fungrad.numpy.diff_interp_trapezoid import *

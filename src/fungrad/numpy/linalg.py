@@ -1,6 +1,6 @@
 """numpy.linalg for traced values (`fungrad.numpy.linalg`), with NumPy's signatures.
 
-Here stand equations and factorisations; norms and products stand in linalg_products.py.
+Equations and factorisations; norms and products are in linalg_products.py.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LinAlgError = np.linalg.LinAlgError
 
 @lru_cache(maxsize=8)
 def _named(function: Any) -> Any:
-    """The class of a function's named result, which NumPy keeps to itself."""
+    """The class of a function's named result, which NumPy does not export."""
     return type(function(np.ones((1, 1))))
 
 
@@ -66,7 +66,7 @@ def _named(function: Any) -> Any:
 
 @implements(np.linalg.solve)
 def solve(a: Any, b: Any) -> Any:
-    """x with a @ x = b, as numpy.linalg.solve: b is a vector where it has one axis."""
+    """x with a @ x = b, as numpy.linalg.solve: b is a vector if it has one axis."""
     b = array_of(b)
     (a,) = squares("solve", a)
     a, b = common([a, b])
@@ -84,7 +84,7 @@ def inv(a: Any) -> Any:
 
 @implements(np.linalg.pinv)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Any:
-    """The pseudoinverses, as numpy.linalg.pinv; the derivative is that at constant rank."""
+    """The pseudoinverses, as numpy.linalg.pinv; the derivative assumes constant rank."""
     (a,) = matrices("pinv", a)
     if rcond is None:
         if rtol is NO_VALUE:
@@ -106,8 +106,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """The x of least |a @ x - b|, the squared residuals, the rank and the singular values of a, as
     numpy.linalg.lstsq.
 
-    Where the rank is not known (under jit and vmap) the residuals are NaN, and not left out, for a
-    matrix without full rank.
+    If the rank is not known (under jit and vmap), the residuals of a matrix without full rank are
+    NaN; NumPy returns none.
     """
     b = array_of(b)
     (a,) = matrices("lstsq", a)
@@ -247,16 +247,15 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 @implements(np.linalg.eig)
 def eig(a: Any) -> Any:
-    """Eigenvalues and eigenvectors, as numpy.linalg.eig, but complex where they happen to be real.
-
-    A dtype that depends on the values is no dtype of a traced program.
+    """Eigenvalues and eigenvectors, as numpy.linalg.eig, but always complex: the dtype of a traced
+    value cannot depend on numbers.
     """
     return _named(np.linalg.eig)(*spectra.eig(*squares("eig", a)))
 
 
 @implements(np.linalg.eigvals)
 def eigvals(a: Any) -> Any:
-    """The eigenvalues, as numpy.linalg.eigvals, but complex where they happen to be real."""
+    """The eigenvalues, as numpy.linalg.eigvals, but always complex."""
     return spectra.eigvals(*squares("eigvals", a))
 
 

@@ -1,11 +1,10 @@
-"""numpy.linalg's products, powers, and what it shares with NumPy's main namespace.
+"""numpy.linalg's products, powers, norms, condition numbers, ranks, and the functions that it
+shares with NumPy's main namespace.
 
-Compositions of matmul, solve and inv. A chain of products is computed in the cheapest order.
+A chain of products is computed in the cheapest order.
 
-numpy.linalg's norms, condition numbers and ranks.
-
-A norm has the derivative 0 where it is 0, never NaN. Ties among the elements, sums or singular
-values that a norm is the largest or smallest of share the derivative equally, as all ties do.
+A norm has the derivative 0 where it is 0, never NaN. If a norm is the largest or smallest of
+elements, sums or singular values, ties share the derivative equally, as all ties do.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ def matrices(name: str, *arrays: Any) -> list[Any]:
     """Arguments of linear algebra: at least two axes, all in the dtype that NumPy computes in.
 
     Raises:
-      numpy.linalg.LinAlgError: where there are fewer axes.
-      TypeError: for half and extended precision, which LAPACK has not.
+      numpy.linalg.LinAlgError: if there are fewer axes.
+      TypeError: for half and extended precision, which LAPACK does not have.
     """
     found = [array_of(a) for a in arrays]
     for x in found:
@@ -68,7 +67,7 @@ def squares(name: str, *arrays: Any) -> list[Any]:
     """Stacks of square matrices.
 
     Raises:
-      numpy.linalg.LinAlgError: where they are not square.
+      numpy.linalg.LinAlgError: if they are not square.
     """
     found = matrices(name, *arrays)
     for x in found:
@@ -108,7 +107,7 @@ def matrix_power(a: Any, n: Any) -> Any:
 
 
 def _order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Where to split each stretch of a chain of matrices, so that the products cost least.
+    """The index at which to split each part of a chain of matrices for the least cost.
 
     T. Cormen et al., "Introduction to Algorithms", section 15.2.
     """
@@ -253,7 +252,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 def singular_values(x: Any, hermitian: bool = False) -> Any:
-    """The singular values in descending order; those that are zero without a derivative, as abs."""
+    """The singular values in descending order; the derivative of a zero is 0, as of abs."""
     if hermitian:
         (x,) = squares("svd", x)
         return np.sort(np.abs(eigvalsh(x, lower=True)))[..., ::-1]
@@ -393,7 +392,7 @@ def cond(x: Any, p: Any = None) -> Any:
 
 @implements(np.linalg.matrix_rank)
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    """The number of singular values that count as not zero, as numpy.linalg.matrix_rank."""
+    """The number of singular values above the tolerance, as numpy.linalg.matrix_rank."""
     if rtol is not None and tol is not None:
         raise ValueError("`tol` and `rtol` can't be both set.")
     x = array_of(A)

@@ -1,7 +1,7 @@
 """Mean, var, std and average of traced values, with NumPy's signatures and dtypes.
 
 Integers are averaged as float64, float16 is summed as float32 where NumPy does so. The standard
-deviation of constant data, where it has a kink, has derivative 0 (docs/kinks.md).
+deviation has derivative 0 at constant data, its kink (docs/kinks.md).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Axes = tuple[int, ...]
 
 
 def _count(shape: tuple[int, ...], axes: Axes, where: Any) -> Any:
-    """How many elements are averaged: a number, or an array of them under a mask."""
+    """The number of averaged elements; under a mask, an array of numbers."""
     if where is NO_VALUE or where is True:
         return math.prod([shape[i] for i in axes])
     return reduce_sum(broadcast_to(as_truth(where), shape=shape), axes=axes)
 
 
 def _sum_dtype(found: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
-    """The dtype that averages of an array are made in."""
+    """The dtype of the average of an array."""
     if dtype is not None:
         wanted: np.dtype[Any] = np.dtype(dtype)
         return wanted

@@ -1,8 +1,8 @@
-"""NumPy's order statistics for traced values: median, quantile, percentile, and those that
+"""NumPy's order statistics for traced values: median, quantile, percentile, and their variants that
 ignore NaN.
 
-All are a sort, two places in it, and a weight between them (Hyndman & Fan, Sample Quantiles in
-Statistical Packages, 1996); ties share the derivative equally, since those of sort do.
+All sort, read two positions, and weight between them (Hyndman & Fan, Sample Quantiles in
+Statistical Packages, 1996); ties share the derivative equally, as in sort.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _PLACES: dict[str, Callable[[Any, Any], Any]] = {
     "midpoint": lambda n, q: 0.5 * (np.floor((n - 1) * q) + np.ceil((n - 1) * q)),
     "nearest": lambda n, q: np.rint((n - 1) * q),
 }
-"""Where in a sorted sample of n the quantile q lies, counted from 0, for each method."""
+"""By method: the position of the quantile q in a sorted sample of n, counted from 0."""
 
 _WHOLE = ("inverted_cdf", "closest_observation", "lower", "higher", "nearest")
-"""The methods that give an element of the sample."""
+"""The methods that return an element of the sample."""
 
 
 def _between(n: Any, q: Any, method: str) -> tuple[Any, Any, Any]:
@@ -66,7 +66,7 @@ def _between(n: Any, q: Any, method: str) -> tuple[Any, Any, Any]:
     elif method == "midpoint":
         part = select(part == 0, 0.0, 0.5)
     outside = np.logical_or(place < 0, place >= n - 1)
-    part = select(outside, 1.0, part)  # both neighbours are one: all of the second is exactly that
+    part = select(outside, 1.0, part)  # both neighbours are one element: weight 1 keeps it exact
     below = np.minimum(np.maximum(below, 0), n - 1)
     return below, np.minimum(below + np.logical_not(outside), n - 1), part
 
@@ -80,7 +80,7 @@ def _lerp(a: Any, b: Any, t: Any, weak: bool) -> Any:
 
 
 def _rows(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
-    """The array with the axes that are reduced flattened into its last one; and those axes."""
+    """The array with the reduced axes flattened into its last one; and those axes."""
     shape = shape_of(a)
     axes = axes_of(axis, len(shape))
     rest = [i for i in range(len(shape)) if i not in axes]
@@ -91,7 +91,7 @@ def _rows(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 def _at(ordered: Any, places: Any) -> Any:
-    """The elements at places of the last axis, which come first in the result."""
+    """The elements at positions of the last axis; the axes of `places` come first."""
     places = cast(places, np.intp)
     result = getitem(ordered, places, index=Index((Ellipsis, ARRAY)))
     count = len(shape_of(places))
@@ -101,7 +101,7 @@ def _at(ordered: Any, places: Any) -> Any:
 
 
 def _kept(y: Any, count: int, shape: tuple[int, ...], axes: Any, keepdims: Any) -> Any:
-    """The result, with axes of length 1 for those that were reduced; q's axes come first."""
+    """The result, with reduced axes of length 1 if `keepdims`; q's axes come first."""
     if keepdims is NO_VALUE or not keepdims:
         return y
     lead = shape_of(y)[:count]
@@ -135,7 +135,7 @@ def _result_type(a: Any, q: Any, weak: bool, method: str) -> Any:
 
 
 def _weighted(ordered: Any, order: Any, weights: Any, q: Any, a: Any, axis: Any) -> Any:
-    """The inverse of the weighted distribution function: the place of each q, in each row."""
+    """The inverse of the weighted distribution function: the position of each q in each row."""
     shape = shape_of(a)
     weights = array_of(weights)
     if shape_of(weights) != shape:
@@ -168,7 +168,7 @@ def _quantile(
     nan = np.isnan(a) if a.dtype.kind == "f" else None
     ignore = ignore and nan is not None
     if ignore:
-        a = select(nan, np.inf, a)  # first of all, so that what is NaN has exactly no derivative
+        a = select(nan, np.inf, a)  # first, so that a NaN has exactly no derivative
     rows, axes = _rows(a, axis)
     last = len(shape_of(rows)) - 1
     n = shape_of(rows)[-1]
@@ -205,7 +205,7 @@ def _quantile(
 
 
 def _at_each(ordered: Any, places: Any, count: int) -> Any:
-    """The elements at other places in each row; the first `count` axes of `places` are q's."""
+    """The elements at each row's positions; the first `count` axes of `places` are q's."""
     places = cast(places, np.intp)
     shape = shape_of(places)
     lead = shape_of(ordered)[:-1]
@@ -221,7 +221,7 @@ def quantile(
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,
     interpolation: Any = None,
 ) -> Any:  # fmt: skip
-    """The quantiles over axes, as numpy.quantile, by all its methods; q has a derivative."""
+    """The quantiles over axes, as numpy.quantile; also differentiable by q."""
     weak = is_weak(q)
     return _quantile(
         _real(a), _checked_q(q, 1), axis, interpolation or method, keepdims, weights, weak, False
@@ -247,7 +247,7 @@ def nanquantile(
     method: str = "linear", keepdims: Any = NO_VALUE, *, weights: Any = None,
     interpolation: Any = None,
 ) -> Any:  # fmt: skip
-    """The quantiles of what is not NaN, as numpy.nanquantile."""
+    """The quantiles, ignoring NaN, as numpy.nanquantile."""
     weak = is_weak(q)
     return _ignoring(a, _checked_q(q, 1), axis, interpolation or method, keepdims, weights, weak)
 
@@ -258,7 +258,7 @@ def nanpercentile(
     method: str = "linear", keepdims: Any = NO_VALUE, *, weights: Any = None,
     interpolation: Any = None,
 ) -> Any:  # fmt: skip
-    """The percentiles of what is not NaN, as numpy.nanpercentile."""
+    """The percentiles, ignoring NaN, as numpy.nanpercentile."""
     weak = is_weak(q)
     q = _checked_q(q, 100) / 100
     return _ignoring(a, q, axis, interpolation or method, keepdims, weights, weak)
@@ -267,7 +267,7 @@ def nanpercentile(
 def _ignoring(
     a: Any, q: Any, axis: Any, method: str, keepdims: Any, weights: Any, weak: bool
 ) -> Any:
-    """A quantile without NaN: with weights, those of NaN count as 0."""
+    """A quantile that ignores NaN; NaN's weights count as 0."""
     a = _real(a)
     if weights is not None and a.dtype.kind == "f":
         _checked_method(method, weights)
@@ -320,13 +320,13 @@ def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     keepdims: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The median of what is not NaN, as numpy.nanmedian."""
+    """The median, ignoring NaN, as numpy.nanmedian."""
     a = array_of(a)
     if a.dtype.kind not in "fc":
         return median(a, axis, keepdims=keepdims is not NO_VALUE and bool(keepdims))
     shape = shape_of(a)
     nan = np.isnan(a)
-    a = select(nan, np.inf, a)  # first of all, so that what is NaN has exactly no derivative
+    a = select(nan, np.inf, a)  # first, so that a NaN has exactly no derivative
     rows, axes = _rows(a, axis)
     last = len(shape_of(rows)) - 1
     n = shape_of(rows)[-1]

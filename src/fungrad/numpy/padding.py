@@ -1,6 +1,7 @@
 """np.pad for traced values: every mode, one axis after another, as in NumPy.
 
-A border of copies is one indexing; one of other values is joined on, and has their derivatives.
+A border of copies is read by an index; one of other values is concatenated, and has their
+derivatives.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import Tracer
 
 Pair = tuple[Any, Any]
-"""Something for the border in front of an axis, and something for the one behind."""
+"""A value for the border before an axis, and one for the border after it."""
 
 _OPTIONS = {
     "constant": "constant_values", "edge": "", "empty": "", "linear_ramp": "end_values",
@@ -40,8 +41,8 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """The array with a border, as np.pad.
 
-    mode="empty" gives zeros. A function as the mode writes into vectors: it gets them as arrays of
-    objects, whose items are traced.
+    mode="empty" pads with zeros. A function as the mode writes into vectors: it gets them as arrays
+    of objects, whose items are traced.
     """
     x = private(array_of(array))
     widths = _widths(pad_width, len(x.shape))
@@ -114,7 +115,7 @@ def _joined(x: Any, axis: int, before: Any, after: Any) -> Any:
 
 
 def _spread(value: Any, x: Any, axis: int, width: int) -> Any:
-    """A border of a width, all of one value, or of one value for each place along the axis."""
+    """A border of a width, of one value for each place beside the axis."""
     shape = (*x.shape[:axis], width, *x.shape[axis + 1 :])
     return s.broadcast_to(cast(value, x.dtype), shape=shape)
 
@@ -177,7 +178,7 @@ def _by_ramps(x: Any, widths: list[tuple[int, int]], ends: Any) -> Any:
 
 
 def _reflected(x: Any, axis: int, width: tuple[int, int], with_edge: bool) -> Any:
-    """Reflected at the points of both ends, as often as the width needs."""
+    """Padded by reflection at both ends, repeatedly if the width needs it."""
     period = x.shape[axis] if with_edge else x.shape[axis] - 1
     left, right = width
     while left or right:

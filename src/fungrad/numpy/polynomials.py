@@ -1,6 +1,6 @@
-"""NumPy's functions of polynomials given by their coefficients, the highest power first.
+"""NumPy's functions of polynomials, given by their coefficients, the highest power first.
 
-Compositions; the roots are differentiated as implicit functions of the coefficients.
+The roots are differentiated as implicit functions of the coefficients.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
 
 
 def _as_given(result: Any, *given: Any) -> Any:
-    """A result as NumPy's class of polynomials where an argument was one."""
+    """A result as np.poly1d if an argument was one."""
     return np.poly1d(result) if any(isinstance(p, np.poly1d) for p in given) else result
 
 
@@ -55,7 +55,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 
 def _leading_zeros(p: Any) -> int:
-    """How many coefficients numpy.poly1d leaves out; none where they are only known as types."""
+    """The number of leading zeros, which numpy.poly1d drops; 0 if only the type is known."""
     values = if_known(p)
     if values is None:
         return 0
@@ -67,7 +67,7 @@ def _leading_zeros(p: Any) -> int:
 def polymul(a1: Any, a2: Any) -> Any:
     """The product of two polynomials, as numpy.polymul.
 
-    Leading zeros are left out where they are known to be such; what is kept has the derivatives by
+    Leading zeros are dropped if they are known; the other coefficients keep their derivatives by
     them.
     """
     x, y = _coefficients(a1), _coefficients(a2)
@@ -81,7 +81,7 @@ def polymul(a1: Any, a2: Any) -> Any:
 def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     """The quotient and the remainder of two polynomials, as numpy.polydiv.
 
-    Leading zeros of the remainder are left out, so it has to be known.
+    Leading zeros of the remainder are dropped, so it has to be known.
     """
     given = (u, v)
     u, v = _coefficients(u) + 0.0, _coefficients(v) + 0.0
@@ -152,7 +152,7 @@ def polyval(p: Any, x: Any) -> Any:
 def poly(seq_of_zeros: Any) -> Any:
     """The coefficients of the polynomial with the given roots, as numpy.poly.
 
-    Where the roots are known and come in conjugate pairs, the coefficients are real.
+    If the roots are known and come in conjugate pairs, the coefficients are real.
     """
     zeros = array_of(seq_of_zeros)
     zeros = zeros if zeros.shape else reshape(zeros, shape=(1,))
@@ -177,12 +177,12 @@ def poly(seq_of_zeros: Any) -> Any:
 def roots(p: Any) -> Any:
     """The roots of a polynomial, as numpy.roots.
 
-    Where the coefficients are known, zeros in front are left out, though the roots have their
-    derivatives by them, and roots that are all real are real numbers. Where they are only known as
-    types, the first must not be 0, and the roots are complex.
+    If the coefficients are known, leading zeros are dropped, though the roots have derivatives by
+    them, and roots that are all real are returned as real numbers. If only their type is known, the
+    first must not be 0, and the roots are complex.
 
     Raises:
-      ValueError: where the first coefficient turns out to be 0 when a compiled program runs.
+      ValueError: if the first coefficient is 0 when a compiled program runs.
     """
     p = _coefficients(p)
     if len(p.shape) != 1:
@@ -256,7 +256,7 @@ def polyfit(
 
 
 def _least_squares(lhs: Any, rhs: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
-    """As numpy.linalg.lstsq; where the matrix is not traced, by its pseudo-inverse."""
+    """As numpy.linalg.lstsq; by the pseudo-inverse if the matrix is not traced."""
     if type(lhs) is Tracer:
         found: tuple[Any, Any, Any, Any] = np.linalg.lstsq(lhs, rhs, rcond)
         return found

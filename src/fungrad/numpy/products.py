@@ -1,7 +1,6 @@
-"""NumPy's products of arrays, made of `dot_general` (and of `mul` where nothing is
-summed).
+"""NumPy's products of arrays, composed of `dot_general`, and `mul` if nothing is summed.
 
-einsum stands in einsum_lowering.py.
+einsum is in einsum_lowering.py.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ VECTORS: Any = ((0,), (0,))
 
 
 def _last_by_first(x: Any, y: Any, nx: int) -> Any:
-    """The last axis of x summed with the first of y."""
+    """The product summed over the last axis of x and the first of y."""
     return dot_general(x, y, contract=((nx - 1,), (0,)), batch=NONE)
 
 
 def _matmul(x1: Any, x2: Any) -> Any:
-    """np.matmul of anything that has a shape or can be made into an array."""
+    """np.matmul of array-like values."""
     x1, x2 = array_of(x1), array_of(x2)
     shape1, shape2 = x1.shape, x2.shape
     n1, n2 = len(shape1), len(shape2)
@@ -139,7 +138,7 @@ def inner(a: Any, b: Any, /) -> Any:
 
 
 def _contract(function: str, a: Any, b: Any, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
-    """dot_general without batch axes, lengths checked; mul where there is nothing to sum."""
+    """dot_general without batch axes, with lengths checked; mul if there is nothing to sum."""
     lengths = tuple(a.shape[i] for i in axes[0]), tuple(b.shape[i] for i in axes[1])
     if lengths[0] != lengths[1]:
         raise ShapeError(
@@ -329,7 +328,7 @@ for _name, _function in (("matvec", _matvec), ("vecmat", _vecmat)):
         registry.ufuncs[getattr(np, _name)] = _function
 
 CALLS: dict[np.ufunc, Any] = {u: registry.functions.pop(u) for u in (np.matmul, np.vecdot)}
-"""The ufuncs that take keywords beside dtype, with their functions."""
+"""The ufuncs that take other keywords than dtype, with their functions."""
 
 METHODS: dict[str, Any] = {
     "__matmul__": _matmul_method,

@@ -1,7 +1,6 @@
 """NumPy's reductions and cumulative functions for traced values, with NumPy's signatures.
 
-Thin compositions of the primitives of reducing.py and cumulative.py. Averages stand in mean_var.py,
-the functions that ignore NaN in statistics.py.
+Averages are in mean_var.py, the functions that ignore NaN in statistics.py.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 
 
 def reduced(primitive: Callable[..., Any], a: Any, axis: Any, keepdims: Any) -> Any:
-    """`primitive` over the axes that NumPy's arguments mean."""
+    """`primitive` over the axes that NumPy's arguments name."""
     shape = shape_of(a)
     axes = reduced_axes(axis, len(shape))
     y = primitive(a, axes=axes)
@@ -171,7 +170,7 @@ def all(
 
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    """How many elements are not zero, as numpy.count_nonzero; without a derivative."""
+    """The number of nonzero elements, as numpy.count_nonzero; without a derivative."""
     return reduced(reduce_sum, as_truth(a), axis, keepdims)
 
 
@@ -205,7 +204,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALU
 
 
 def cumulated(primitive: Callable[..., Any], a: Any, axis: Any, dtype: Any) -> Any:
-    """`primitive` along an axis, of the flattened array where that is None."""
+    """`primitive` along an axis; of the flattened array if that is None."""
     a = as_array(a)
     if dtype is not None:
         a = cast(a, dtype)
@@ -280,7 +279,7 @@ if hasattr(np, "cumulative_sum"):  # of NumPy 2.1
     cumulative_prod = implements(np.cumulative_prod)(cumulative_prod)
 
 
-# --- what ufunc.reduce and ufunc.accumulate stand for ---------------------------------------------
+# --- ufunc.reduce and ufunc.accumulate ------------------------------------------------------------
 
 
 def _reducer(
@@ -302,7 +301,7 @@ def _reducer(
 
 
 def _ignoring_nan(primitive: Callable[..., Any], fill: float) -> Callable[..., Any]:
-    """fmax and fmin: NaN only where there is nothing else."""
+    """fmax and fmin: NaN only if all elements are NaN."""
 
     def reduce(a: Any, *, axes: tuple[int, ...]) -> Any:
         if typeof(a).dtype.kind not in "fc":
@@ -324,7 +323,7 @@ REDUCE: dict[np.ufunc, Callable[..., Any]] = {
     np.logaddexp: _reducer(np.logaddexp, r.reduce_logaddexp, logaddexp, -np.inf),
     np.logaddexp2: _reducer(np.logaddexp2, r.reduce_logaddexp2, logaddexp2, -np.inf),
 }
-"""By ufunc: what its method `reduce` does, with NumPy's signature."""
+"""By ufunc: its method `reduce`, with NumPy's signature."""
 
 
 def _accumulator(ufunc: np.ufunc, primitive: Callable[..., Any]) -> Callable[..., Any]:
@@ -340,7 +339,7 @@ ACCUMULATE: dict[np.ufunc, Callable[..., Any]] = {
     np.maximum: _accumulator(np.maximum, cumulative.cummax),
     np.minimum: _accumulator(np.minimum, cumulative.cummin),
 }
-"""By ufunc: what its method `accumulate` does, with NumPy's signature."""
+"""By ufunc: its method `accumulate`, with NumPy's signature."""
 
 METHODS: dict[str, Any] = {
     function.__name__: registry.functions[function]

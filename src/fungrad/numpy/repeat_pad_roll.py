@@ -1,6 +1,6 @@
-"""NumPy's functions that repeat, pad, turn, roll, mask and pick elements by their place.
+"""NumPy's functions that repeat, flip, roll and mask elements, diagonals and windows.
 
-Compositions of the primitives that move elements. Shapes and joining stand in shaping.py.
+Shapes are in shaping.py, joining in join_split.py.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 @implements(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """The elements moved along axes; those pushed out come in again, as np.roll."""
+    """The elements shifted along axes, cyclically, as np.roll."""
     a = array_of(a)
     if axis is None:
         return s.reshape(roll(s.reshape(a, shape=(a.size,)), shift, 0), shape=a.shape)
@@ -103,7 +103,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 @implements(np.tile)
 def tile(A: Any, reps: Any) -> Any:
-    """The array laid side by side, as np.tile."""
+    """The array repeated side by side, as np.tile."""
     x = array_of(A)
     counts = sizes(reps)
     ndim = max(len(counts), len(x.shape))
@@ -134,7 +134,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @implements(np.resize)
 def resize(a: Any, new_shape: Any) -> Any:
-    """The elements, repeated as often as needed, in a new shape, as np.resize."""
+    """The elements, repeated as needed, in a new shape, as np.resize."""
     x = array_of(a)
     shape = sizes(new_shape)
     positions = np.resize(np.arange(x.size), math.prod(shape))
@@ -147,7 +147,7 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 
 @implements(np.diagonal)
-@read_only_views("a diagonal, as np.diagonal gives it")
+@read_only_views("a diagonal that np.diagonal returned")
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonals of two axes, along a new last axis, as np.diagonal."""
     return sliding_window.diagonal(
@@ -174,7 +174,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
 
 
 def _offsets(N: Any, M: Any) -> Any:
-    """The diagonal on which each element of a matrix of N rows and M columns stands."""
+    """For each element of a matrix of N rows and M columns, the number of its diagonal."""
     rows = operator.index(N)
     columns = rows if M is None else operator.index(M)
     return np.arange(columns) - np.arange(rows)[:, None]
@@ -196,7 +196,7 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = No
 
 
 def _below(m: Any, k: Any) -> Any:
-    """Where a matrix like m has the elements on its k-th diagonal and below."""
+    """The mask of the elements of m on its k-th diagonal and below."""
     shape = m.shape[-2:]
     return tri(shape[0], shape[-1], k, np.bool_)
 

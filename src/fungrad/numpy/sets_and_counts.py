@@ -1,10 +1,8 @@
-"""NumPy's set operations for traced values. The values that they pick have derivatives.
+"""NumPy's set operations, bincount and histograms for traced values.
 
-How many elements are unique decides on the shape of the result, so that the values have to be
-known (under jit and vmap only `fungrad.numpy.unique(x, size=n)` is); which are equal is asked of
-NumPy.
-
-NumPy's counts for traced values: bincount and the histograms.
+The values that set operations select have derivatives. The shape of the result depends on the
+number of different elements, so that the values have to be known; under jit and vmap use
+`fungrad.numpy.unique(x, size=n)`.
 
 Counts have no derivative; sums of weights have, and so have the edges between the extremes of the
 data.
@@ -97,11 +95,11 @@ def unique(
     """The different elements in ascending order, as numpy.unique; equal ones share the derivative.
 
     Args:
-      ar: the array; it has to be known, but where `size` is given.
+      ar: the array; it has to be known, unless `size` is given.
       return_index, return_inverse, return_counts, axis, equal_nan, sorted: as in NumPy.
-      size: the number of results, where the shape must not depend on the values (under jit and
-        vmap): of more the first are taken, and `fill_value` (the smallest element, if None) is put
-        in for what is missing. Only the values can be asked for then.
+      size: the number of results, so that the shape does not depend on the values (under jit and
+        vmap): of more values the first are returned; missing ones are `fill_value` (the smallest
+        element, if None). Indices and counts are not available then.
 
     >>> import numpy as np, fungrad as fg
     >>> fg.vmap(lambda x: unique(x, size=3))(np.array([[1, 2, 1], [3, 3, 3]]))
@@ -123,7 +121,7 @@ def unique(
 
 
 def _result(function: Any, *parts: Any) -> Any:
-    """The result of a function of NumPy's with other contents: its class is NumPy's own."""
+    """A result of the class that a function of NumPy returns, with these parts."""
     return type(function(np.zeros(0)))(*parts)
 
 
@@ -141,7 +139,7 @@ def unique_counts(x: Any) -> Any:
 
 @implements(np.unique_inverse)
 def unique_inverse(x: Any) -> Any:
-    """The different elements and the places of all among them, as numpy.unique_inverse."""
+    """The different elements, and where each element is among them, as numpy.unique_inverse."""
     return _result(np.unique_inverse, *_unique(x, return_inverse=True, equal_nan=False))
 
 
@@ -181,7 +179,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
-    """The elements that are in both arrays, as numpy.intersect1d; read from the first."""
+    """The elements that are in both arrays, read from the first, as numpy.intersect1d."""
     x, y = promoted([flattened(array_of(ar1)), flattened(array_of(ar2))])
     _, first, second = np.intersect1d(
         known(x, "np.intersect1d"), known(y, "np.intersect1d"), assume_unique, return_indices=True
@@ -212,7 +210,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 
 
 def _by_poly1d() -> bool:
-    """Whether it is NumPy's class of polynomials that calls the implementation that asks."""
+    """Whether np.poly1d called the function that calls this one."""
     frame: Any = sys._getframe(2)
     while frame.f_globals.get("__name__", "").startswith("fungrad"):
         frame = frame.f_back
@@ -221,10 +219,10 @@ def _by_poly1d() -> bool:
 
 @implements(np.trim_zeros)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """Without the zeros at the front and the back, as numpy.trim_zeros; they have to be known.
+    """An array without its zeros at the ends, which have to be known, as numpy.trim_zeros.
 
     Raises:
-      GradientCutError: where numpy.poly1d leaves out a leading coefficient that has a derivative.
+      GradientCutError: if numpy.poly1d drops a leading coefficient that has a derivative.
     """
     x = array_of(filt)
     sides = trim.lower()
@@ -254,7 +252,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
 
 
 def _summed(values: Any, places: Any, length: int) -> Any:
-    """For each number below `length`, the sum of the values at it."""
+    """For each number below `length`, the sum of the values whose place it is."""
     return scatter(values, places, index=Index((ARRAY,)), shape=(length,))
 
 
@@ -275,7 +273,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 
 def _ends(a: Any, range: Any) -> tuple[Any, Any, Any]:
-    """The lowest and the highest edge, and the dtype that they and the data have in common."""
+    """The lowest and the highest edge, and the common dtype of them and the data."""
     first: Any
     last: Any
     if range is not None:
@@ -337,7 +335,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 
 def _bins_of(a: Any, edges: Any) -> Any:
-    """The bin of each element, of the last its last edge too; one too many for what is outside."""
+    """The bin of each element (the last edge belongs to the last bin); for elements outside, the
+    number of bins.
+    """
     number = shape_of(edges)[0] - 1
     dtype = np.result_type(a.dtype, edges.dtype)
     places = s.searchsorted(cast(edges, dtype), cast(a, dtype), side="right") - 1

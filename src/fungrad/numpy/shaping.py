@@ -1,6 +1,6 @@
 """NumPy's functions that change the shape and the order of axes.
 
-Functions that join and split arrays stand in join_split.py, those that repeat, pad or mask elements
+Functions that join and split arrays are in join_split.py, those that repeat, pad or mask elements
 in repeat_pad_roll.py.
 """
 
@@ -50,7 +50,7 @@ def reshaped(x: Any, shape: tuple[int, ...], order: str) -> Any:
 
 
 def _read(x: Any, order: str | None) -> tuple[Any, str]:
-    """An array, and the order C or F in which it is read as the order that is named says."""
+    """An array, and the order C or F in which to read it for a named order."""
     name = "C" if order is None else order.upper()
     if name not in ("C", "F", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
@@ -86,7 +86,7 @@ def _reshape_method(self: Tracer, *shape: Any, order: str = "C", copy: bool | No
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Any:
-    """The elements along one axis, as np.ravel: a view where they lie so."""
+    """The elements along one axis, as np.ravel: a view if they are contiguous."""
     x, order = _read(array_of(a), order)
     return reshaped_view(x, reshaped(x, (-1,), order), order, compact=True)
 
@@ -147,7 +147,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 @implements(np.moveaxis)
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """Axes moved to other places, as np.moveaxis."""
+    """Axes moved to other positions, as np.moveaxis."""
     a = array_of(a)
     ndim = len(a.shape)
     sources, destinations = axis_indices(source, ndim), axis_indices(destination, ndim)
@@ -164,7 +164,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 @implements(np.rollaxis)
 @views
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """One axis moved to stand before the axis `start`, as np.rollaxis."""
+    """One axis moved before the axis `start`, as np.rollaxis."""
     a = array_of(a)
     ndim = len(a.shape)
     source = axis_index(axis, ndim)
@@ -177,7 +177,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 @implements(np.expand_dims)
 @views
 def expand_dims(a: Any, axis: Any) -> Any:
-    """Axes of length 1 put in, as np.expand_dims."""
+    """Axes of length 1 inserted, as np.expand_dims."""
     a = array_of(a)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     places = axis_indices(axis, len(a.shape) + count)
@@ -189,11 +189,11 @@ def expand_dims(a: Any, axis: Any) -> Any:
 @implements(np.squeeze)
 @views
 def squeeze(a: Any, axis: Any = None) -> Any:
-    """Axes of length 1 taken out, as np.squeeze."""
+    """Axes of length 1 removed, as np.squeeze."""
     a = array_of(a)
     if axis is None:
         return s.reshape(a, shape=tuple([n for n in a.shape if n != 1])) if 1 in a.shape else a
-    if not a.shape and axis in (0, -1):  # NumPy takes a number for an array of one
+    if not a.shape and axis in (0, -1):  # NumPy treats a number as an array of one element
         return a
     places = axis_indices(axis, len(a.shape))
     if any(a.shape[i] != 1 for i in places):
@@ -212,7 +212,7 @@ def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 @implements(np.broadcast_to)
-@read_only_views("what np.broadcast_to gives, in which elements share their memory")
+@read_only_views("a result of np.broadcast_to, in which elements share their memory")
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
     """The array repeated to a shape by NumPy's broadcasting, as np.broadcast_to."""
     return s.broadcast_to(array_of(array), shape=sizes(shape))
@@ -227,7 +227,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     return tuple([_broadcast(x, shape) for x in arrays])
 
 
-# --- at least so many axes ------------------------------------------------------------------------
+# --- a least number of axes -----------------------------------------------------------------------
 
 
 def at_least(x: Any, ndim: int) -> Any:
@@ -268,7 +268,7 @@ def atleast_3d(*arys: Any) -> Any:
     return _at_least_each(arys, 3)
 
 
-# --- what is known without computing --------------------------------------------------------------
+# --- properties that need no computation ----------------------------------------------------------
 
 
 @implements(np.shape)

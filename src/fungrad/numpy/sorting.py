@@ -1,7 +1,7 @@
-"""NumPy's functions that sort, and that search in what is sorted, for traced values.
+"""NumPy's functions that sort, and that search sorted arrays, for traced values.
 
-Thin compositions of primitives/sort.py: positions have no derivative, sorted values have. Order
-statistics stand in order_statistics.py, sets in sets_and_counts.py.
+Positions have no derivative, sorted values have. Order statistics are in order_statistics.py, sets
+in sets_and_counts.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _along(a: Any, axis: Any) -> tuple[Any, int]:
 
 
 def _positions_along(a: Any, axis: Any) -> tuple[Any, int]:
-    """As `_along`, of a number too: NumPy takes one for an axis of length 1 here."""
+    """As `_along`, also for a 0-d value: NumPy treats it as an axis of length 1 here."""
     a = array_of(a)
     lone = not shape_of(a) and axis in (0, -1)
     return _along(a, None if lone else axis)
@@ -75,13 +75,13 @@ def sort_complex(a: Any) -> Any:
 
 @implements(np.lexsort)
 def lexsort(keys: Any, axis: Any = -1) -> Any:
-    """The positions in ascending order, by the last key first, as numpy.lexsort."""
+    """The positions of the elements sorted by the last key first, as numpy.lexsort."""
     if type(keys) is Tracer:
         keys = list(keys) if shape_of(keys) else []
     keys = [array_of(key) for key in keys]
     if not keys:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
-    if not any(map(shape_of, keys)) and axis in (0, -1):  # numbers are in order as they are
+    if not any(map(shape_of, keys)) and axis in (0, -1):  # single numbers are in order
         return np.intp(0)
     return s.lexsort(*keys, axis=axis_index(axis, len(shape_of(keys[0]))))
 
@@ -90,7 +90,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
 
 
 def _kth(kth: Any, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    """Places in a sorted axis, none of them negative. In an empty array NumPy takes any."""
+    """Nonnegative positions in a sorted axis. In an empty array NumPy takes any."""
     result: list[int] = []
     if 0 in shape:
         return (0,)
@@ -107,7 +107,7 @@ def _kth(kth: Any, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 def partition(
     a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
 ) -> Any:
-    """The elements with the kth in their sorted places, as numpy.partition; ties share."""
+    """The elements with the kth in their sorted positions, as numpy.partition; ties share."""
     _refuse_fields("numpy.partition", order)
     a, axis = _along(a, axis)
     return s.partition(a, kth=_kth(kth, shape_of(a), axis), axis=axis)
@@ -128,7 +128,7 @@ def argpartition(
 
 @implements(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    """Where the elements of v belong in the ascending a, as numpy.searchsorted."""
+    """The positions at which the elements of v belong in the ascending a, as numpy.searchsorted."""
     if side not in ("left", "right"):
         raise ValueError(f"search side must be one of 'left' or 'right' (got {side!r})")
     a, v = promoted([array_of(a), array_of(v)])
@@ -144,7 +144,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """The bin that each element falls into, as numpy.digitize.
 
     Raises:
-      ValueError: where the bins neither ascend nor descend; in a compiled program when it runs.
+      ValueError: if the bins neither ascend nor descend; in a compiled program when it runs.
     """
     x, bins = array_of(x), array_of(bins)
     if x.dtype.kind == "c":
@@ -155,7 +155,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
 
 
 def joined_flat(arrays: Any) -> Any:
-    """Arrays flattened, in one dtype, one behind the other."""
+    """Arrays flattened, cast to one dtype and concatenated."""
     parts = promoted([flattened(array_of(a)) for a in arrays])
     return parts[0] if len(parts) == 1 else concatenate(*parts, axis=0)
 

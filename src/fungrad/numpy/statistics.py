@@ -1,12 +1,8 @@
-"""NumPy's covariances, and the positions and running sums that ignore NaN.
+"""NumPy's covariances, and the reductions that ignore NaN, for traced values.
 
-Compositions for traced values, with NumPy's formulas. Averages stand in mean_var.py, order
-statistics in order_statistics.py.
-
-NumPy's reductions that ignore NaN, for traced values, with NumPy's signatures.
-
-Each fills the NaNs with what does not count and calls the plain reduction, as NumPy does; what was
-NaN has exactly no derivative.
+A reduction that ignores NaN replaces it by the neutral value and calls the plain reduction, as
+NumPy does; NaN elements have exactly no derivative. Averages are in mean_var.py, order statistics
+in order_statistics.py.
 """
 
 from __future__ import annotations
@@ -133,13 +129,13 @@ def _position(function: Any, fill: float, a: Any, axis: Any, keepdims: Any) -> A
 
 @implements(np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
-    """The position of the largest of what is not NaN, as numpy.nanargmax."""
+    """The position of the largest element, ignoring NaN, as numpy.nanargmax."""
     return _position(np.argmax, -np.inf, a, axis, keepdims)
 
 
 @implements(np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
-    """The position of the smallest of what is not NaN, as numpy.nanargmin."""
+    """The position of the smallest element, ignoring NaN, as numpy.nanargmin."""
     return _position(np.argmin, np.inf, a, axis, keepdims)
 
 
@@ -163,7 +159,7 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
 
 
 def _filled(a: Any, fill: Any) -> tuple[Any, Any]:
-    """a with `fill` for NaN, and where that is; None where a cannot hold NaN."""
+    """a with `fill` for NaN, and the mask of NaN (None if a cannot hold NaN)."""
     a = as_array(a)
     if typeof(a).dtype.kind not in "fc":
         return a, None
@@ -180,7 +176,7 @@ def nansum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The sum of what is not NaN, as numpy.nansum."""
+    """The sum, ignoring NaN, as numpy.nansum."""
     return _plain(np.sum)(_filled(a, 0)[0], axis, dtype, None, keepdims, initial, where)
 
 
@@ -189,7 +185,7 @@ def nanprod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The product of what is not NaN, as numpy.nanprod."""
+    """The product, ignoring NaN, as numpy.nanprod."""
     return _plain(np.prod)(_filled(a, 1)[0], axis, dtype, None, keepdims, initial, where)
 
 
@@ -211,7 +207,7 @@ def _extremum(
 
 
 def _first(a: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """The first element along axes: which complex NaN NumPy gives where there is nothing else."""
+    """The first element along axes: the complex NaN that NumPy returns if all are NaN."""
     a = as_array(a)
     index = tuple([0 if i in axes else slice(None) for i in range(len(shape_of(a)))])
     return reshape(stop_gradient(getitem(a, index=Index(index))), shape=shape)
@@ -222,7 +218,7 @@ def nanmax(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The largest of what is not NaN, as numpy.nanmax; NaN where there is nothing else."""
+    """The largest element, ignoring NaN, as numpy.nanmax; NaN if all are NaN."""
     return _extremum(np.max, -np.inf, a, axis, keepdims, initial, where)
 
 
@@ -231,12 +227,12 @@ def nanmin(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The smallest of what is not NaN, as numpy.nanmin; NaN where there is nothing else."""
+    """The smallest element, ignoring NaN, as numpy.nanmin; NaN if all are NaN."""
     return _extremum(np.min, np.inf, a, axis, keepdims, initial, where)
 
 
 def _counted(nan: Any, where: Any) -> Any:
-    """Which elements count."""
+    """The mask of the elements that count."""
     counted = logical_not(nan)
     if where is NO_VALUE or where is True:
         return counted
@@ -248,7 +244,7 @@ def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
     *, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The mean of what is not NaN, as numpy.nanmean."""
+    """The mean, ignoring NaN, as numpy.nanmean."""
     filled, nan = _filled(a, 0)
     if nan is None:
         return _plain(np.mean)(filled, axis, dtype, None, keepdims, where=where)
@@ -263,7 +259,7 @@ def nanvar(
     keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, mean: Any = NO_VALUE,
     correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The variance of what is not NaN, as numpy.nanvar."""
+    """The variance, ignoring NaN, as numpy.nanvar."""
     filled, nan = _filled(a, 0)
     if nan is None:
         return _plain(np.var)(
@@ -300,7 +296,7 @@ def nanstd(
     keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, mean: Any = NO_VALUE,
     correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    """The standard deviation of what is not NaN, as numpy.nanstd; 0 at constant data."""
+    """The standard deviation, ignoring NaN, as numpy.nanstd; derivative 0 at constant data."""
     return root(
         _plain(np.nanvar)(
             a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction

@@ -92,7 +92,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 def work_of(equation: Equation) -> Work | None:
-    """The operations of an equation; None where its primitive does not say them.
+    """The operations of an equation; None if its primitive does not say them.
 
     >>> import numpy as np, fungrad as fg
     >>> (equation,) = fg.make_jaxpr(lambda x: np.exp(x))(np.ones(5)).equations

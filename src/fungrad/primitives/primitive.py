@@ -116,7 +116,7 @@ class Primitive:
       order: in which order the axes of its outputs lie in memory: "rows", C order in any case;
         "first", that of the first argument; "example", what `eval` gives of small arrays that lie
         alike; "view", the strides that NumPy computes without reading an element; or a function
-        `order(equation, strides of the inputs)`, None where they are unknown. Those with `view`,
+        `order(equation, strides of the inputs)`, None if they are unknown. Those with `view`,
         `partials` or `reduces` need not say it; None for all others: nobody knows.
       kink: `kink(*args, **params)`, where values sit at which it has no one derivative (see
         docs/kinks.md): booleans, one for each such place.

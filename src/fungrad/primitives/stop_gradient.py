@@ -87,7 +87,7 @@ def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
       caller's own: small ones are copies, large ones are read-only views (nothing is copied).
 
     Raises:
-      ArgumentError: where `order` is not an integer of at least 1.
+      ArgumentError: if `order` is not an integer of at least 1.
 
     >>> import fungrad as fg
     >>> float(fg.grad(lambda x: x * fg.stop_gradient(x))(3.0))

@@ -170,7 +170,7 @@ def checkpoint(
       static_argnums: accepted as in JAX; what is not traced reaches f unchanged anyway.
 
     Raises:
-      ArgumentError: where both a policy and a budget are given.
+      ArgumentError: if both a policy and a budget are given.
 
     >>> import numpy as np, fungrad as fg
     >>> float(fg.grad(fg.checkpoint(lambda x: np.sin(np.sin(x))))(0.0))

@@ -55,7 +55,7 @@ class Reads:
         """Takes note of what a primitive is given, or compares it.
 
         Raises:
-          ItemAssignmentError: where it is something else than the first time.
+          ItemAssignmentError: if it is something else than the first time.
         """
         if self._over:  # a part is computed again once more, which has an eye on itself
             return
@@ -71,7 +71,7 @@ class Reads:
         """Notes and compares no more: the run is over.
 
         Raises:
-          ItemAssignmentError: where the second run was shorter than the first one.
+          ItemAssignmentError: if the second run was shorter than the first one.
         """
         self._over = True
         if 0 <= self._next < len(self._hashes):

@@ -80,7 +80,7 @@ def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def held_at(place: Any, key: Any) -> Any:
-    """The object in a place; None where there is none."""
+    """The object in a place; None if there is none."""
     try:
         if type(place) in (dict, list):
             return place[key]

@@ -178,7 +178,7 @@ def _owner(value: ndarray) -> ndarray:
 
 
 def _lock(value: ndarray) -> bool:
-    """Makes an array and its bases read-only; returns False where that could not be undone."""
+    """Makes an array and its bases read-only; returns False if that could not be undone."""
     owner = _owner(value)
     if type(value.base) is ndarray and type(value.base.base) is Writable:
         return False  # a part of an array that was made to be written into

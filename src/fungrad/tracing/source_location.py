@@ -87,7 +87,7 @@ _source = functools.lru_cache(maxsize=4096)(Source)
 
 
 def _user_frame() -> types.FrameType | None:
-    """The innermost frame outside fungrad, NumPy and SciPy; None where there is none."""
+    """The innermost frame outside fungrad, NumPy and SciPy; None if there is none."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back

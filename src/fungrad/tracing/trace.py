@@ -406,7 +406,7 @@ def typeof(value: Any) -> Type:
     """The Type of any value, traced or not.
 
     Raises:
-      TypeError: where the value is no array and no number.
+      TypeError: if the value is no array and no number.
     """
     if type(value) is Tracer:
         tracer: Tracer = value

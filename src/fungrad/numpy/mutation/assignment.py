@@ -1,7 +1,7 @@
 """Writes into traced arrays: `x[index] = value` and `x += value`.
 
-Each computes the new array with the primitives of scatter.py, which the handle then adopts
-(tracing/aliasing.py). NumPy's functions and methods that write stand in writing_functions.py.
+Each computes the new array with the primitives of scatter.py; the handle adopts it
+(tracing/aliasing.py). NumPy's functions and methods that write are in writing_functions.py.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def write(target: Any, index: Any, value: Any) -> None:
       value: an array-like, traced or not, that broadcasts to target[index].
 
     Raises:
-      ItemAssignmentError: where the array is read-only, or was made outside of a function that is
+      ItemAssignmentError: if the array is read-only, or was made outside of a function that is
         being recorded.
-      GradientCutError: where a traced value would be rounded, or lose its imaginary part.
-      ValueError, IndexError: where NumPy raises them.
+      GradientCutError: if a traced value would be rounded, or lose its imaginary part.
+      ValueError, IndexError: if NumPy raises them.
     """
     target = tracer_of(target) if type(target) is Written else target
     value = value if type(value) is Tracer else unwrapped(value)
@@ -89,7 +89,7 @@ def write(target: Any, index: Any, value: Any) -> None:
 
 
 def _write_back(target: Any, mask: Any, selection: Selection) -> None:
-    """`target[mask] = selection`: all elements are made, and one of two is chosen."""
+    """`target[mask] = selection`: computes all elements, and chooses by the mask."""
     array = unwrapped(target)
     shape, values = shape_of(array), selection.values
     if not selection.by(mask) or shape_of(values) != shape:
@@ -100,14 +100,14 @@ def _write_back(target: Any, mask: Any, selection: Selection) -> None:
 
 
 def _adopt_all(handle: Any, value: Any) -> None:
-    """Gives a handle a value that was computed apart, lying in memory as the handle's does."""
+    """Gives a handle a new value, in the handle's memory layout."""
     if not _replaces(value, handle):
         value = index_set(unwrapped(handle), value, index=WHOLE)
     adopt(handle, value)
 
 
 def _named(index: Index, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of what a basic index names."""
+    """The shape of x[index] for a basic index."""
     first = index.entries[0] if len(index.entries) == 1 else None
     if type(first) is int and shape and -shape[0] <= first < shape[0]:  # the quick way
         return shape[1:]
@@ -115,7 +115,7 @@ def _named(index: Index, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _is_own_view(target: Any, index: Index, value: Any) -> bool:
-    """Whether a value is the view target[index], which has the elements that are there."""
+    """Whether a value is the view target[index] itself, so that its elements are in place."""
     alias = getattr(value, "alias", None) if type(value) is Tracer else None
     return (
         alias is not None
@@ -129,15 +129,15 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
     """Writes a value into all elements of an array, as `out=` and operators like `+=` do.
 
     Args:
-      target: the handle, or an array that was made while tracing; it is given back.
-      value: what to write; it has a shape that broadcasts to the array's.
+      target: the handle, or an array that was made while tracing; it is returned.
+      value: the values to write, of a shape that broadcasts to the array's.
       casting: NumPy's rule for the cast to the array's dtype.
-      function: what computed the value, for messages.
+      function: the name of the function that computed the value, for messages.
       where: a condition, traced or not: the other elements keep their values.
 
     Raises:
-      TypeError: where the rule does not allow the cast, as NumPy does.
-      ValueError: where the shapes do not fit, as NumPy does.
+      TypeError: if the rule does not allow the cast, as NumPy does.
+      ValueError: if the shapes do not fit, as NumPy does.
     """
     handle = target.tracer if type(target) is Written else target
     if type(handle) is not Tracer and type(handle) is not Writable:
@@ -164,9 +164,7 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
 
 
 def _replaces(value: Any, handle: Any) -> bool:
-    """Whether a value may take the place of what a handle holds: it lies in memory as that does,
-    and belongs to the same trace.
-    """
+    """Whether a handle can adopt a value directly: it has the same memory layout and trace."""
     if type(handle) is not Tracer:
         return type(value) is not Tracer or by_rows(value.shape, lying(value).strides)
     if type(value) is not Tracer or value.owner is not handle.owner:
@@ -194,7 +192,7 @@ def _grown(value: Any, found: tuple[int, ...], shape: tuple[int, ...]) -> Any:
 
 
 def _in_place(operator: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The method of an operator like `+=`: it binds the name of a number anew, as NumPy does."""
+    """The method of an operator like `+=`. For a 0-d value it returns a new one, as NumPy does."""
 
     def method(self: Tracer, other: Any) -> Any:
         found = operator(self, other)
@@ -206,7 +204,7 @@ def _in_place(operator: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _into(out: Any, value: Any, function: str) -> Any:
-    """Writes what a function gives into its `out`, which has exactly that shape."""
+    """Writes a function's result into its `out`, which has to have exactly that shape."""
     if out.shape != typeof(value).shape:
         raise ValueError(
             f"{function} gives an array of shape {typeof(value).shape}{user_line()}, but `out` has "

@@ -1,4 +1,4 @@
-"""`x.flat`: reads and writes the elements of a traced array one after another, in C order."""
+"""`x.flat`: reads and writes the elements of a traced array in C order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fungrad.tracing.trace import Tracer, registry, shape_of
 
 
 class Flat:
-    """The elements of a traced array in C order, as numpy.flatiter has them."""
+    """The elements of a traced array in C order, as numpy.flatiter."""
 
     __slots__ = ("_next", "base")
 
@@ -29,7 +29,7 @@ class Flat:
         self._next = 0
 
     def _elements(self) -> Tracer:
-        """A view with one axis, however the array lies in memory."""
+        """A view with one axis, for any memory layout of the array."""
         size = self.base.size
         return link(reshape(self.base, shape=(size,)), self.base, Reshaped((size,)))
 
@@ -74,8 +74,8 @@ class Flat:
 
 
 class MadeFlat:
-    """The elements of an array that was made while tracing: those of NumPy's flatiter, until a
-    traced value is written into the array.
+    """`flat` of an array that was made while tracing: NumPy's flatiter until a traced value is
+    written into the array.
     """
 
     __slots__ = ("_elements", "base")
@@ -134,7 +134,7 @@ def _first(value: Any) -> Any:
 
 
 def cycled(values: Any, count: int) -> Any:
-    """The values, flattened, repeated as often as needed for so many elements."""
+    """The values, flattened, and repeated to `count` elements."""
     flat = (
         flattened(array_of(values)) if shape_of(array_of(values)) else reshape(values, shape=(1,))
     )

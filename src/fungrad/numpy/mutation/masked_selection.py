@@ -1,10 +1,10 @@
-"""x[mask] where the mask is not known: what may be computed with it before it is written back.
+"""x[mask] of an unknown mask, which can be computed with and then written back.
 
-`x[mask] += v` reads x[mask], adds, and writes. How many elements that are depends on the mask, but
-where the operands are numbers or picked by the same mask, NumPy's meaning is that of all elements,
-of which the mask chooses: np.where(mask, x + v, x). Two masks that are computed by the same steps
-of the same values are the same one: x[x > 0] = y[x > 0]. Everything else asks for the elements, and
-raises the error of the read.
+`x[mask] += v` reads x[mask], adds, and writes. The number of elements depends on the mask. But if
+the operands are numbers, or selected by the same mask, the result is np.where(mask, x + v, x),
+computed for all elements. Two masks that are computed from the same values by the same equations
+count as the same: x[x > 0] = y[x > 0]. Any other operation needs the elements, and raises the
+error of the read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fungrad.tracing.trace import Tracer, alike, shape_of
 
 
 class Selection(NDArrayOperatorsMixin):
-    """The elements of `values` where a traced mask holds, which has their leading axes."""
+    """The elements of `values` where a traced mask holds; the mask has the leading axes."""
 
     __slots__ = ("_error", "mask", "values")
     __array_priority__ = 2000.0
@@ -31,11 +31,11 @@ class Selection(NDArrayOperatorsMixin):
         self._error = error
 
     def by(self, mask: Any) -> bool:
-        """Whether a mask is the one that picks these elements, or is computed as that is."""
+        """Whether a mask is the one of this selection, or is computed alike."""
         return alike(mask, self.mask)
 
     def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises, at the line that read the elements: they are not known."""
+        """Raises the error of the line that read the elements, which are not known."""
         raise self._error
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ class Selection(NDArrayOperatorsMixin):
 
 
 def row_and_mask(x: Any, index: Any) -> tuple[Any, Any]:
-    """x[i, mask] as x[i] and the mask; what was given where the index is another one."""
+    """x[i, mask] as x[i] and the mask; for another index the arguments themselves."""
     if type(index) is tuple and index and is_mask(index[-1]):
         *before, mask = index
         if before and all(type(entry) is int for entry in before):

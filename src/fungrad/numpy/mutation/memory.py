@@ -1,8 +1,7 @@
-"""Questions about the memory of an array, answered for traced values as far as that
-has a meaning.
+"""Attributes and methods about the memory of an array, for traced values.
 
-A traced value has no memory. `flags` and `strides` are those of an array of its own in C order,
-which can be locked; what would read numbers past the transform is refused.
+A traced value has no memory. Its `flags` are those of an array in C order, which can be made
+read-only. Attributes that would give access to numbers raise an error.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from fungrad.tracing.trace import Tracer
 
 
 class Flags:
-    """The ndarray.flags of a traced array: one of its own, in C order."""
+    """The ndarray.flags of a traced array: those of an array in C order that owns its memory."""
 
     __slots__ = ("_array", "_values")
 
@@ -79,7 +78,7 @@ LOCKED = "locked: its flag WRITEABLE is False"
 
 
 def _set_flag(array: Tracer, name: str, value: bool) -> None:
-    """Locks a traced array, or lets it be written into again; what is so already may be set."""
+    """Sets a flag: makes a traced array read-only or writeable. A flag may be set to its value."""
     if name == "writeable":
         if value and refusal(array) and not _may_unlock(array):
             raise ValueError("cannot set WRITEABLE flag to True of this array")

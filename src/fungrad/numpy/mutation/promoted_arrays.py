@@ -1,7 +1,7 @@
-"""How an array of plain numbers becomes one of traced values, and answers as one.
+"""How an array of plain numbers becomes an array of traced values.
 
-The steps from the array that owns the memory to its views are read off where they lie in memory.
-Every method of a `Written` array is that of its tracer.
+The steps from the array that owns the memory to its views follow from their addresses and strides.
+Every method of a `Written` array calls that of its tracer.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
 
 
 def become(target: Writable, new: Any) -> None:
-    """Gives an array made while tracing a traced value, and all that share its memory.
+    """Gives an array that was made while tracing, and all arrays of its memory, traced values.
 
     Args:
       target: the array, or a view of one.
-      new: the value, of the same shape and dtype. Where it is not traced (in a region that is
-        stopped) it is written into memory, and nothing else changes.
+      new: the value, of the same shape and dtype. If it is not traced (in a stopped region), it is
+        written into memory, and nothing else changes.
     """
     check_writeable(target)
     if type(new) is not Tracer:
@@ -54,8 +54,8 @@ def become(target: Writable, new: Any) -> None:
 
 
 def _lying_like(root: Writable, new: Tracer) -> Tracer:
-    """A handle of a value that lies in memory as an array does: whether a reshaped one is a view
-    depends on it.
+    """A handle of a value with the memory layout of an array, which decides whether a reshaped
+    array is a view.
     """
     if root.flags.c_contiguous:
         return fresh(new)
@@ -66,9 +66,7 @@ def _lying_like(root: Writable, new: Tracer) -> Tracer:
 
 
 def check_home(root: Writable) -> None:
-    """Raises where an array was made outside of the function that runs, which is recorded, or of
-    the transform.
-    """
+    """Raises if an array was made outside of the transform, or of the function being recorded."""
     home = root.home() if hasattr(root, "home") else None
     trace: Trace | None = current()
     while trace is not None and trace is not home:
@@ -89,11 +87,11 @@ def check_home(root: Writable) -> None:
         )
 
 
-# --- where a view lies in the memory of another array ---------------------------------------------
+# --- the place of a view in the memory of another array -------------------------------------------
 
 
 class Part:
-    """The real or the imaginary part of a complex array, and a step from it."""
+    """The step to the real or imaginary part of a complex array, and on to a view of that."""
 
     __slots__ = ("imaginary", "step")
 
@@ -118,8 +116,8 @@ class Part:
 
 
 class Lying:
-    """A view by strides. Of plain arrays that lie as the root does it is that, of others its
-    elements by their positions.
+    """A view by strides: a view of a plain array with the root's memory layout, of others a read of
+    its elements by `step`.
     """
 
     __slots__ = ("offset", "root", "shape", "step", "strides")
@@ -151,7 +149,7 @@ class Lying:
 
 
 class _Strides:
-    """An object of which NumPy makes a view of an array's memory, with any strides."""
+    """An object that NumPy turns into a view of an array's memory, with any strides."""
 
     def __init__(self, base: Any, shape: Any, strides: Any, offset: int) -> None:
         size = base.itemsize
@@ -201,7 +199,7 @@ def _step(root: Any, view: Any) -> Step:
 
 
 def _basic_index(root: Any, view: Any) -> tuple[Any, ...] | None:
-    """The integers and slices that pick a view out of an array, if there are such."""
+    """The integers and slices by which an array gives a view; None if there are none."""
     if not view.size:
         return None
     offset = _address(view) - _address(root)
@@ -242,7 +240,7 @@ def _address(array: Any) -> int:
 
 
 def replaced(value: Any) -> Any:
-    """A value with the tracers of arrays in their places, in lists and tuples, too."""
+    """A value with `Written` arrays replaced by their tracers, in lists and tuples, too."""
     kind = type(value)
     if kind is Written:
         return value.tracer
@@ -293,11 +291,11 @@ _OWN = {
     "__new__", "__reduce__", "__reduce_ex__", "__setattr__", "__setstate__", "__sizeof__",
     "__subclasshook__",
 }  # fmt: skip
-"""Attributes that a Written array has as an object of Python, not asked of its tracer."""
+"""Attributes of a Written array itself, not of its tracer."""
 
 
 def install() -> None:
-    """Puts the methods on Written."""
+    """Sets the methods of Written."""
     for name in dir(np.ndarray):
         if name[:2] == "__" and name not in _OWN and callable(getattr(np.ndarray, name)):
             setattr(Written, name, _special(name))

@@ -1,8 +1,8 @@
-"""The steps from a traced array to its views, and which functions of NumPy give views.
+"""The steps from a traced array to its views, and the links that functions of NumPy make.
 
-Basic indices, reshaping and the order of axes have steps of their own. Every other function that
-gives a view is its own step: forward it is called again, and back the elements are put where it
-finds them in an array of positions.
+Basic indices, reshaping and the order of axes have their own steps. The step of any other function
+that returns a view is the function itself: `forward` calls it again, and `back` puts the elements
+at the positions that it returns for an array of positions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Indexed:
         return index_set(base, view, index=self.index)
 
     def apart(self, region: Any) -> bool:
-        """Whether the first entries name different stretches of the first axis."""
+        """Whether the first entries name disjoint parts of the first axis."""
         if type(region) is not Indexed:
             return False
         one, other = self.index.entries[0], region.index.entries[0]
@@ -108,9 +108,9 @@ class Transposed(_Whole):
 
 
 class Positions(_Whole):
-    """A view of the elements at positions of the base, flattened in C order.
+    """A view of the elements at positions of the base, which is flattened in C order.
 
-    The array of positions, of intp, has the shape of the view.
+    The array of positions (intp) has the shape of the view.
     """
 
     __slots__ = ("index", "positions")
@@ -157,9 +157,9 @@ class Part(_Whole):
 
 
 class Again(_Whole):
-    """A view that a function gives, which is called again for a new base.
+    """A view that a function returns; for a new base the function is called again.
 
-    `item` says which of several results it is.
+    `item` is the view's index among several results.
     """
 
     __slots__ = ("args", "function", "item", "kwargs")
@@ -181,7 +181,7 @@ class Again(_Whole):
 
 
 def between(shape: tuple[int, ...], function: Callable[[Any], Any]) -> Step:
-    """The step from a base of a shape to the view that a function of plain arrays gives of it."""
+    """The step from a base of a shape to the view that a function of plain arrays returns."""
     token = enter(EVAL)
     try:
         positions = function(np.arange(math.prod(shape)).reshape(shape))
@@ -210,9 +210,9 @@ def _ascending(positions: Any) -> bool:
 
 
 def views(function: F, refusal: str = "") -> F:
-    """Links what a function gives to its first argument, where that is a traced array.
+    """Links a function's results to its first argument, if that is a traced array.
 
-    `refusal` says what the views are, where they are read-only.
+    `refusal` describes the views if they are read-only.
     """
 
     @functools.wraps(function)
@@ -233,14 +233,14 @@ def views(function: F, refusal: str = "") -> F:
 
 
 def read_only_views(refusal: str) -> Callable[[F], F]:
-    """`views` that cannot be written into; `refusal` says what they are."""
+    """`views` that cannot be written into; `refusal` describes them."""
     return functools.partial(views, refusal=refusal)
 
 
 def each_view(function: F) -> F:
     """Links each result of a function of several arrays to the array that it comes from.
 
-    One in which elements are repeated is read-only.
+    A result with repeated elements is read-only.
     """
 
     @functools.wraps(function)
@@ -265,16 +265,16 @@ def _one_of(
 
 
 def linked(found: Any, base: Any, step: Step) -> Any:
-    """Links what a primitive gave of an array, where both are handles."""
+    """Links a primitive's result to its operand, if both are handles."""
     if type(found) is Tracer and type(base) is Tracer:
         return link(found, base, step)
     return found
 
 
 def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
-    """Links an array to the one that it has the elements of, where NumPy does not copy them.
+    """Links a reshaped array to its base, if NumPy would not copy the elements.
 
-    `compact` says that it copies, as np.ravel does, what does not lie side by side.
+    `compact`: as np.ravel, elements with gaps between them are copied.
     """
     if type(base) is not Tracer or type(found) is not Tracer:
         return found
@@ -302,7 +302,7 @@ def _is_view(x: Tracer) -> bool:
 
 
 def lying_of(x: Tracer) -> Lying:
-    """How an array lies in memory in NumPy: a view as its base has it."""
+    """The memory layout that an array would have in NumPy; that of a view follows from its base."""
     alias = alias_of(x)
     if alias is None or alias.base is None or type(alias.step) is Apart:
         return root_lying(x)
@@ -328,7 +328,7 @@ def lying_of(x: Tracer) -> Lying:
 
 
 def _laid(shape: tuple[int, ...], strides: tuple[int, ...], positions: Any) -> tuple[int, ...]:
-    """The strides of the view of an array whose elements are those at the given positions, in C
+    """The strides of a view whose elements are at the given positions of an array, counted in C
     order.
     """
     if not positions.size:

@@ -1,8 +1,8 @@
-"""NumPy's functions and ndarray's methods that write into an array: put, place, copyto,
-ufunc.at, sort, fill and the like.
+"""NumPy's functions and ndarray's methods that write into an array, such as put, copyto, ufunc.at,
+sort and fill.
 
-Each computes the new array, and hands it to `store` (writing.py), which knows what can be written
-into.
+Each computes the new array and passes it to `store` (assignment.py), which checks that the target
+is writeable.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _AT = {
     np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
     np.power: "power", np.minimum: "min", np.maximum: "max",
 }  # fmt: skip
-"""By ufunc: the method of `x.at[index]` that applies it once for each time an element is named."""
+"""By ufunc: the method of `x.at[index]` that applies it each time an element is named."""
 
 
 def ufunc_at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
-    """`ufunc.at(target, index, values)`: the ufunc in place, repeated elements included.
+    """`ufunc.at(target, index, values)`: the ufunc in place, also for repeated elements.
 
     Raises:
-      UnsupportedArgumentError: for a ufunc without a rule for elements that are named twice.
+      UnsupportedArgumentError: if elements are repeated and the ufunc has no rule for that.
     """
     name = f"np.{ufunc.__name__}.at"
     x = as_array(target)
@@ -76,7 +76,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 @implements(np.put)
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    """Writes values, repeated as often as needed, at flattened positions, as np.put."""
+    """Writes values, repeated as needed, at positions of the flattened array, as np.put."""
     x = array_of(a)
     positions = flattened(array_of(positions_in(ind, x.size, mode)))
     values = fitting(cycled(v, positions.shape[0]), x.dtype, "np.put", True)
@@ -86,7 +86,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 @implements(np.place)
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    """Writes the values, one after another, where a mask holds, as np.place."""
+    """Writes the values in order where a mask holds, as np.place."""
     x, mask = array_of(arr), flattened(as_truth(mask))
     values = flattened(array_of(vals))
     count = shape_of(values)[0]
@@ -101,7 +101,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 
 @implements(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    """Writes, where a mask holds, what stands there in the repeated values, as np.putmask."""
+    """Writes the repeated values at the same positions where a mask holds, as np.putmask."""
     x = array_of(a)
     _choose(a, x, flattened(as_truth(mask)), cycled(values, x.size), "np.putmask")
 
@@ -116,7 +116,7 @@ def _choose(target: Any, x: Any, mask: Any, values: Any, name: str) -> None:
 
 @implements(np.put_along_axis)
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any = -1) -> None:
-    """For each place of `indices`, writes into the element along the axis, as np.put_along_axis."""
+    """Writes into the elements at positions of the axis, `indices`, as np.put_along_axis."""
     x = array_of(arr)
     flat, arrays = places_along(x, as_array(indices), axis)
     index = Index((ARRAY,) * len(arrays))

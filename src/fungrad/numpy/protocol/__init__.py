@@ -1,1 +1,1 @@
-"""How NumPy's protocols, operators and methods reach the functions of traced values."""
+"""NumPy's protocols, operators and methods for traced values."""

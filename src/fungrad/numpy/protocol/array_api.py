@@ -21,7 +21,7 @@ from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 
 def _ready(a: Any) -> Any:
-    """A list, which may hold traced values, as an array; anything else as it is."""
+    """A list, which may hold traced values, as an array; any other value itself."""
     return array_of(a) if isinstance(a, (list, tuple)) else a
 
 
@@ -33,7 +33,7 @@ def sort(
     a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None,
     descending: bool = False,
 ) -> Any:  # fmt: skip
-    """The elements in order, as numpy.sort; in descending order where that is asked for.
+    """The elements in ascending or descending order, as numpy.sort.
 
     >>> sort(np.array([1.0, 3.0, 2.0]), descending=True)
     array([3., 2., 1.])
@@ -46,8 +46,8 @@ def argsort(
     a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None,
     descending: bool = False,
 ) -> Any:  # fmt: skip
-    """The positions of the elements in order, as numpy.argsort, but stable where no other kind is
-    asked for: equal elements come by their positions, in descending order, too.
+    """The positions of the elements in order, as numpy.argsort, but stable by default: equal
+    elements keep their order, in descending order, too.
 
     >>> argsort(np.array([1.0, 3.0, 3.0]), descending=True)
     array([1, 2, 0])
@@ -65,7 +65,7 @@ def clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
     max: Any = None, **options: Any,
 ) -> Any:  # fmt: skip
-    """Kept between bounds, as numpy.clip, of which either may be left out.
+    """Clips to bounds, as numpy.clip; either may be omitted.
 
     >>> clip(np.array([-1.0, 0.5, 2.0]), 0.0)
     array([0. , 0.5, 2. ])

@@ -1,7 +1,7 @@
-"""`x.at[index].set(values)` and its like, for `x[index] = values` and its like.
+"""Functional updates `x.at[index].set(values)`, for `x[index] = values`; also add, multiply, min...
 
-Reads indices by indexing.py; the writing is done by primitives/movement/scatter.py. A mask that is
-only known as a type can be used here, as a choice between the changed and the old elements.
+indexing.py reads the index, primitives/movement/scatter.py writes. The index may be a mask of which
+only the type is known: it chooses between the changed and the old elements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 
 
 class At:
-    """What `x.at` is: index it, and call a method of the result for the changed array.
+    """`x.at`: index it, and call a method of the result, which returns the changed array.
 
     >>> import numpy as np, fungrad as fg
     >>> def f(x):
@@ -48,9 +48,9 @@ class At:
 class Place:
     """Elements of an array, named by an index: `x.at[index]`.
 
-    Every method but `get` gives x, with x[index] changed: a new array of the same dtype. Where the
-    index names an element more than once, `set` keeps the last value and the others apply each of
-    them.
+    Every method but `get` returns a copy of x with x[index] changed, of the same dtype. If the
+    index names an element more than once, `set` keeps the last value, and the others apply every
+    value.
     """
 
     __slots__ = ("_array", "_index")
@@ -120,7 +120,7 @@ class Place:
 
 
 def chosen(x: Any, mask: Tracer, combine: Callable[..., Any], values: Any) -> Any:
-    """x after a write by a mask that may be unknown: both values are made, and one is chosen."""
+    """x after a write by a mask that may be unknown: the mask chooses between both values."""
     shape = shape_of(x)
     axes = len(shape) - mask.ndim
     if axes < 0 or mask.shape != shape[: mask.ndim] or len(shape_of(values)) > axes:
@@ -149,7 +149,7 @@ def _by_product(combine: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fitting(name: str, values: Any, dtype: np.dtype[Any]) -> Any:
-    """The values of `x.at[...].name(values)` in the array's dtype, as `fitting` has them."""
+    """The values of `x.at[...].name(values)` in the array's dtype: see `fitting`."""
     if name == "divide" and dtype.kind in "iub":
         raise ShapeError(
             f"x.at[...].divide on an array of {dtype}{user_line()}: make it a float first."
@@ -158,17 +158,17 @@ def _fitting(name: str, values: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def fitting(values: Any, dtype: np.dtype[Any], what: str, by_set: bool) -> Any:
-    """The values in the array's dtype, where NumPy would write them and no gradient is cut.
+    """The values in the array's dtype, if NumPy would write them and no gradient is cut.
 
     Args:
       values: an array or number, traced or not.
       dtype: the array's dtype.
       what: the write, for messages.
-      by_set: whether NumPy's rule is that of `a[index] = v`, and not that of `a[index] += v`.
+      by_set: whether to apply NumPy's rule for `a[index] = v`, or that for `a[index] += v`.
 
     Raises:
-      GradientCutError: where traced values would be rounded.
-      ShapeError: where NumPy does not write them.
+      GradientCutError: if traced values would be rounded.
+      ShapeError: if NumPy does not write them.
     """
     type_ = typeof(values)
     found = type_.dtype
@@ -185,7 +185,7 @@ def fitting(values: Any, dtype: np.dtype[Any], what: str, by_set: bool) -> Any:
 
 
 def check_cut(found: np.dtype[Any], dtype: np.dtype[Any], what: str) -> None:
-    """Raises GradientCutError where a cast to the dtype of an array rounds traced values."""
+    """Raises GradientCutError if a cast to the dtype of an array rounds traced values."""
     if found.kind in "fc" and dtype.kind in "iub":
         raise GradientCutError(
             f"{what} of values of dtype {found} into an array of dtype {dtype}{user_line()} would "
@@ -212,7 +212,7 @@ def spread(values: Any, shape: tuple[int, ...], index: Index) -> Any:
     if found == shape:
         return values
     extra = len(found) - len(shape)
-    if extra > 0 and found[:extra] == (1,) * extra:  # NumPy lets them go
+    if extra > 0 and found[:extra] == (1,) * extra:  # NumPy drops them
         found = found[extra:]
         values = reshape(values, shape=found)
     offset = len(shape) - len(found)

@@ -1,7 +1,7 @@
-"""How functions of ours take the place of NumPy's.
+"""How fungrad's functions implement NumPy's.
 
-`implements` registers a function for NumPy's protocol; `as_array` makes any array-like argument
-ready for primitives; `known` gives the number inside a traced value where there is one.
+`implements` registers a function for NumPy's protocol; `as_array` prepares an array-like argument
+for primitives; `known` returns the number under a traced value, if there is one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NO_VALUE: Any = np._NoValue
 
 
 def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
-    """Registers a function under the NumPy functions that it stands for on traced values.
+    """Registers a function as the implementation of NumPy's functions for traced values.
 
-    The function that is returned, for the namespace `fungrad.numpy`, is NumPy's own outside of
-    transforms. An argument `out` has its place in the signature alone: what the function gives is
-    written there.
+    Returns the function for the namespace `fungrad.numpy`, which calls NumPy's own outside of
+    transforms. An argument `out` is handled here: the result is written into it, and the function
+    never gets it.
     """
 
     def register(function: F) -> F:
@@ -53,7 +53,7 @@ def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
 
 
 _SUMS = ("cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "mean", "prod", "sum")
-"""The functions that compute in the dtype of `out`, where that is another one."""
+"""The functions that compute in the dtype of `out`, if that is another one."""
 
 
 def _arguments(function: Any) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def _arguments(function: Any) -> tuple[str, ...]:
 
 
 def _writing(function: F) -> F:
-    """The function, with what it gives written into the array `out`, where one is given."""
+    """The function, with its result written into the array `out`, if one is given."""
     names = _arguments(function)
     code = inspect.unwrap(function).__code__
     place = names.index("out")
@@ -103,7 +103,7 @@ def as_array(value: Any) -> Any:
     """Any array-like argument as a tracer, an ndarray, a NumPy scalar or a Python number.
 
     Raises:
-      ArgumentError: where it is no array and no number.
+      ArgumentError: if it is no array and no number.
     """
     if type(value) in PLAIN:
         return value
@@ -120,10 +120,10 @@ def as_array(value: Any) -> Any:
 
 
 def array_from(value: Any) -> Any:
-    """The array that an object hands out by `__array__` (a Series, a DataArray), as np.asarray.
+    """The array that `__array__` of an object (a Series, a DataArray) returns, as np.asarray.
 
-    It is traced where the object holds a traced one: np.asarray would refuse that. NotImplemented
-    where the object has no array.
+    The object may hold a traced array, which np.asarray would not take. NotImplemented if the
+    object has no `__array__`.
     """
     give = getattr(value, "__array__", None)
     if give is None or isinstance(value, type):
@@ -132,12 +132,12 @@ def array_from(value: Any) -> Any:
 
 
 def known(value: Any, asked: str, read: Callable[[Any], Any] = whole) -> Any:
-    """The NumPy value of an argument that decides on shapes, traced or not.
+    """The NumPy value of an argument that determines shapes, traced or not.
 
-    Examples of vmap that differ have to give the same answer, so `read` takes no more than counts.
+    Under vmap `read` has to return the same for all examples, so it reads no more than it needs.
 
     Raises:
-      AbstractValueError: where it is only known as a type; `asked` says what wanted it.
+      AbstractValueError: if only the type is known; `asked` names the caller in the message.
     """
     value = as_array(value)
     if type(value) is Tracer:
@@ -146,7 +146,7 @@ def known(value: Any, asked: str, read: Callable[[Any], Any] = whole) -> Any:
 
 
 def if_known(value: Any) -> Any:
-    """The NumPy value of an argument, traced or not; None where it is only known as a type."""
+    """The NumPy value of an argument, traced or not; None if only its type is known."""
     try:
         return known(value, "")
     except AbstractValueError:

@@ -1,8 +1,7 @@
 """Installs the methods and attributes of ndarray on Tracer.
 
-Each file of the NumPy surface lists its own in METHODS; what belongs to none stands here: Python's
-numbers inside a value, copies, what is refused, and the methods that NumPy's loops over object
-arrays call.
+Each file of fungrad.numpy lists its methods in METHODS. The others are here: conversions to Python
+numbers, copies, methods that raise an error, and those that NumPy's loops over object arrays call.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def _contains(self: Tracer, item: Any) -> bool:
 
 
 def _format(self: Tracer, spec: str) -> str:
-    """A number in a text cuts no gradient that anybody meant."""
+    """A traced value in a text: its number does not cut a gradient."""
     if not spec:
         return str(self)
     return self.owner.concrete(
@@ -89,7 +88,7 @@ def _ufunc_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Puts the methods on Tracer; first those that `np.sin` of an object array calls."""
+    """Sets the methods of Tracer; first those that `np.sin` of an object array calls."""
     for ufunc in registry.ufuncs:
         if isinstance(ufunc, Later):  # of SciPy, whose ufuncs have no loops of objects
             continue

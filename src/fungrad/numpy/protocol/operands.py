@@ -1,11 +1,7 @@
-"""Arguments made ready for primitives: arrays of one dtype, axes as indices, complete shapes.
+"""Arguments prepared for primitives (arrays of one dtype, axes, shapes), and plain numbers.
 
-The axes of reductions, as NumPy's functions take them (None, tuples, keepdims).
-
-Methods that ask a traced value for plain numbers: float(), complex(), item() and tolist().
-
-An integer or a boolean gives its own where that is known; a floating or complex number would lose
-its derivative, and is refused.
+float(), complex(), item() and tolist() return the number of an integer or boolean, if it is known;
+a floating or complex number would lose its derivative, and raises an error.
 """
 
 from __future__ import annotations
@@ -34,7 +30,7 @@ def are_zeros(values: Any) -> bool:
 
 
 def array_of(value: Any) -> Any:
-    """Any array-like argument as something with a shape and a dtype: numbers become NumPy's."""
+    """An array-like argument as an object with shape and dtype: numbers become NumPy's."""
     kind = type(value)
     if kind is Tracer:
         strong = type(value.value) in STRONG or not is_weak(value)
@@ -60,7 +56,7 @@ def promoted(arrays: Sequence[Any], dtype: Any = None) -> list[Any]:
 
 
 def common_dtype(*values: Any) -> np.dtype[Any]:
-    """The dtype that NumPy promotes values to; Python's numbers, traced or not, are weak."""
+    """The dtype that NumPy promotes values to; Python numbers, traced or not, are weak."""
     types = [typeof(as_array(value)) for value in values]
     return np.result_type(*[type_.zeros() if type_.weak else type_.dtype for type_ in types])
 
@@ -102,7 +98,7 @@ def complete_shape(shape: tuple[int, ...], found: tuple[int, ...]) -> tuple[int,
     """A new shape for an array of the shape `found`, with its -1 filled in.
 
     Raises:
-      ValueError: where the numbers of elements differ, as NumPy does.
+      ValueError: if the numbers of elements differ, as NumPy does.
     """
     size = math.prod(found)
     if -1 in shape:
@@ -120,7 +116,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """The axes that a reduction with `axis` runs over, none of them negative.
 
     Raises:
-      numpy.exceptions.AxisError: where there is no such axis.
+      numpy.exceptions.AxisError: if there is no such axis.
     """
     if axis is None:
         return tuple(range(ndim))
@@ -128,7 +124,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """`axes_of`, where a number may be reduced along axis 0 or -1, as NumPy's ufuncs do."""
+    """As `axes_of`; a 0-d value may be reduced along axis 0 or -1, as by NumPy's ufuncs."""
     return () if ndim == 0 and type(axis) is int and axis in (0, -1) else axes_of(axis, ndim)
 
 
@@ -144,12 +140,12 @@ def flattened(x: Any) -> Any:
 
 
 def with_axes_kept(y: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """A reduced value with axes of length 1 in place of those that it lost (keepdims=True)."""
+    """A reduced value with axes of length 1 for the reduced ones (keepdims=True)."""
     return reshape(y, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
 
 
 def _of(x: Tracer, asked: str, answer: Any) -> Any:
-    """The answer of a known integer or boolean."""
+    """`answer` of a known integer or boolean; an error for other dtypes."""
     if x.dtype.kind in "biu":
         return x.owner.concrete(x, AbstractValueError, asked, answer)
     try:
@@ -177,12 +173,12 @@ def _complex(self: Tracer) -> complex:
 
 
 def _item(self: Tracer, *index: Any) -> Any:
-    """The number of an integer or boolean value; refused where it cuts a gradient, as float()."""
+    """The number of an integer or boolean value; an error if that cuts a gradient, as float()."""
     return _of(self, ".item()", lambda value: value.item(*index))
 
 
 def _tolist(self: Tracer) -> Any:
-    """The value as nested lists; refused where that would cut a gradient."""
+    """The value as nested lists; an error if that cuts a gradient."""
     return _of(self, ".tolist()", lambda value: value.tolist())
 
 

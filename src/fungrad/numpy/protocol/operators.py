@@ -1,7 +1,7 @@
 """The operator table, which gives Tracer Python's operators.
 
-The one upward hook of the house: the tracer far below does not know what `+` means until this table
-says it. ndarray's methods are installed in methods.py.
+Tracer is defined in a lower folder; this module installs its operators, and methods.py the methods
+of ndarray.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNARY: dict[str, Any] = {"neg": e.neg, "pos": u.positive, "abs": u.abs, "invert"
 
 
 def _stand_in(other: Any) -> Any:
-    """The other operand made ready; NotImplemented where it answers itself (xarray, pandas)."""
+    """The other operand, prepared; NotImplemented if its class handles ufuncs (xarray, pandas)."""
     return other if type(other) in PLAIN else registry.operand(other)
 
 
@@ -85,10 +85,10 @@ def _unary(primitive: Primitive) -> Callable[..., Any]:
 
 
 def operand(value: Any) -> Any:
-    """A value that is no tracer and no Python number, made ready to stand beside a tracer.
+    """A value that is no tracer and no Python number, prepared as an operand beside a tracer.
 
-    Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented where the
-    value has its own way with ufuncs.
+    Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented if the
+    value's own class handles ufuncs.
     """
     if type(value) in PLAIN:
         return value
@@ -121,9 +121,9 @@ def operand(value: Any) -> Any:
 
 
 def listed(values: Sequence[Any]) -> Any:
-    """A list as an array. Traced values in it, at any depth, are stacked as they are.
+    """A list as an array. Traced values in it, at any depth, are stacked whole.
 
-    NumPy would take them apart first, number by number.
+    NumPy would first split them into numbers.
     """
     if not holds_tracer(values):
         return operand(np.array(values))
@@ -143,8 +143,7 @@ def holds_tracer(values: Sequence[Any]) -> bool:
 def stacked(objects: Any) -> Any:
     """An object array of numbers and tracers as one array.
 
-    NumPy makes one of `np.array([a * b, c])` where a tracer is among the items: nobody can override
-    that.
+    NumPy makes one from `np.array([a * b, c])` if an item is a tracer, which cannot be overridden.
     """
     items = objects.ravel().tolist()
     if not any(type(item) is Tracer for item in items):
@@ -154,7 +153,7 @@ def stacked(objects: Any) -> Any:
 
 
 def install() -> None:
-    """Puts the table on Tracer."""
+    """Sets the operators of Tracer."""
     for name, primitive in BINARY.items():
         setattr(Tracer, f"__{name}__", forward(primitive))
         setattr(Tracer, f"__r{name}__", _reflected(primitive))

@@ -1,7 +1,7 @@
-"""Results that lie in memory as NumPy's do, where the primitives give another order.
+"""Results in NumPy's memory layout, if a primitive's result has another one.
 
-A value is written into an array of that order. Compiled, that is nothing. Where the order that
-NumPy would give is not known, the array is marked so (tracing/memory_order.py).
+A value is written into an array of that layout; a compiled program does nothing for it. If NumPy's
+layout is not known, the array is marked so (tracing/memory_order.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WHOLE = Index((Ellipsis,))
 
 
 def laid(x: Any, axes: Sequence[int] | None) -> Any:
-    """A value that lies with its axes in an order, the outermost first: x, where it does."""
+    """A value whose axes have this order in memory, the outermost first; x itself if it has it."""
     shape = shape_of(x)
     if one_order(shape):
         return x
@@ -47,12 +47,12 @@ def laid(x: Any, axes: Sequence[int] | None) -> Any:
 
 
 def copied(x: Tracer, order: str | None) -> Tracer:
-    """A copy in the order of memory that np.array and its kin name."""
+    """A copy in a named order of memory, as np.array makes."""
     return fresh(laid(x, _axes(x, order))) if _named(x, order) else fresh(x)
 
 
 def in_order(x: Tracer, order: str | None) -> Any:
-    """The array itself where it lies in an order, and a copy where not, as np.asarray gives."""
+    """The array itself if it is in the named order, else a copy, as np.asarray returns."""
     if order not in ("C", "F") or len(shape_of(x)) < 2:
         return x
     strides, rows = lying_of(x)
@@ -71,14 +71,14 @@ def _named(x: Tracer, order: str | None) -> bool:
 
 
 def _axes(x: Tracer, order: str | None) -> Sequence[int]:
-    """The axes in an order that is named by its letter."""
+    """The order of axes that a letter names."""
     ndim = x.ndim
     by_columns = order == "F" or (order == "A" and by_columns_only(x))
     return range(ndim)[::-1] if by_columns else range(ndim)
 
 
 def by_columns_only(x: Tracer) -> bool:
-    """Whether an array lies in Fortran order, and not in C order."""
+    """Whether an array is in Fortran order, and not in C order."""
     strides = lying_of(x).strides
     shape = x.shape
     if strides is None or one_order(shape):
@@ -87,15 +87,15 @@ def by_columns_only(x: Tracer) -> bool:
 
 
 def axes_in_memory(x: Tracer) -> Sequence[int] | None:
-    """The axes in the order in which NumPy reads an array by its place in memory; None where that
-    is not known. If inputs are taken to lie in C order for it, that is noted.
+    """The axes in their order in memory, in which NumPy reads an array; None if it is not known.
+    Notes the inputs that have to be in C order for it.
     """
     shape = x.shape
     if one_order(shape):
         return range(len(shape))
     strides, rows = lying_of(x)
     if strides is None or 0 in [step for n, step in zip(shape, strides, strict=True) if n > 1]:
-        return None  # of what is repeated, NumPy leaves the axes where they are
+        return None  # NumPy keeps the order of axes with repeated elements
     count_on(rows)
     return axes_of(shape, strides)
 
@@ -111,8 +111,8 @@ def like_axes(x: Any, order: str | None = "K") -> Sequence[int] | None:
 
 
 def lies(order: str, argument: int = 0) -> Callable[[F], F]:
-    """Lays what a function gives in NumPy's order: "C"; "K", as one of its arguments lies; or "A",
-    in Fortran order where that argument does.
+    """Gives a function's results NumPy's memory layout: "C"; "K", that of one of its arguments; or
+    "A", Fortran order if that argument is in it.
     """
 
     def decorate(function: F) -> F:
@@ -144,14 +144,16 @@ def _laid_like(found: Any, a: Any, order: str) -> Any:
 
 
 def unknown(found: Tracer) -> Tracer:
-    """The value, as an array of which it is not known how it lies."""
+    """The value as an array of unknown memory layout."""
     found = fresh(found)
     set_lying(found, Lying(None))
     return found
 
 
 def as_by(function: Callable[..., Any], found: Any, arrays: Sequence[Any]) -> Any:
-    """Lays a result as a function of NumPy lays that of small arrays that lie as these do."""
+    """Gives a result the memory layout that a function of NumPy returns for small arrays with the
+    layouts of `arrays`.
+    """
     if type(found) is not Tracer or one_order(found.shape):
         return found
     examples = []
@@ -173,7 +175,7 @@ def as_by(function: Callable[..., Any], found: Any, arrays: Sequence[Any]) -> An
 def like(
     make: Callable[..., Any], x: Any, shape: tuple[int, ...], order: str | None, *args: Any
 ) -> Any:
-    """A new array of a shape that lies like another one: `make(shape, *args)`, of NumPy's."""
+    """A new array, `make(shape, *args)`, with the order of axes of another one."""
     axes = like_axes(x, order) if len(shape) == len(shape_of(x)) else None
     if axes is None or math.prod(shape) == 0:
         return make(shape, *args)

@@ -1,7 +1,6 @@
-"""Methods of NumPy's ufuncs on traced values: reduce, accumulate,
-outer, at, out=, where=.
+"""Methods of NumPy's ufuncs on traced values: reduce, accumulate, outer, at, out=, where=.
 
-Installs `registry.ufunc_method`, which NumPy's protocol reaches whenever there is no short way.
+Installs `registry.ufunc_method`, which handles all calls but plain ones.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
 
 
 def _written(ufunc: np.ufunc, method: str, inputs: Any, out: Any, kwargs: dict[str, Any]) -> Any:
-    """The ufunc with its results written into the arrays of `out`, which are given back."""
+    """The ufunc with its results written into the arrays of `out`, which are returned."""
     name = f"ufunc '{ufunc.__name__}'"
     if method != "__call__":
         if method == "reduce" and kwargs.get("dtype") is None and ufunc in (np.add, np.multiply):
@@ -49,7 +48,7 @@ def _written(ufunc: np.ufunc, method: str, inputs: Any, out: Any, kwargs: dict[s
     if where is True:
         found = _call(ufunc, inputs, kwargs)
     else:
-        with np.errstate(all="ignore"):  # of what is not written
+        with np.errstate(all="ignore"):  # for elements that are not written
             found = _call(ufunc, inputs, kwargs)
     if ufunc.nout == 1:
         return store(out[0], found, casting, name, where)
@@ -87,7 +86,7 @@ def _computed(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any])
 
 
 def _prepared(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The inputs made ready; None where one of them answers ufuncs itself."""
+    """The inputs, prepared; None if the class of one handles ufuncs itself."""
     ready = tuple([registry.operand(value) for value in inputs])
     return None if any(value is NotImplemented for value in ready) else ready
 
@@ -162,7 +161,7 @@ _LOGICAL = {
 
 
 def numbers(function: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Python's numbers as a ufunc takes them: the first is NumPy's where the result would be
+    """Python numbers as a ufunc takes them: the first becomes NumPy's if the result would be
     Python's.
     """
     if isinstance(getattr(function, "eval", None), np.ufunc | Later):

@@ -242,7 +242,7 @@ def _adjoint_plan(
     """How the cotangent of x comes from `ct` and y.
 
     Returns whether ct stands first, the contract and batch axes of that product, and the
-    permutation that brings it to the layout of x (None where it has it already).
+    permutation that brings it to the layout of x (None if it has it already).
     """
     free_x, free_y = _free(nx, batch[0], contract[0]), _free(ny, batch[1], contract[1])
     count = len(batch[0])

@@ -287,7 +287,7 @@ logaddexp2 = elementwise(
     partials=[_share(np.exp2), lambda z, x, y: _share(np.exp2)(z, y, x)],
 )
 
-# --- complex numbers: `conj` is linear over the reals and stands in shaping.py
+# --- complex numbers: `conj` is linear over the reals and is in shaping.py
 # ----------------------------
 
 

@@ -82,7 +82,7 @@ def _fastest(public: Function, name: str, message: str = "") -> Function:
 
 
 def _known(public: Function, name: str, message: str, count: int) -> Function | None:
-    """The direct function; None where NumPy lacks its parts, or they do something else."""
+    """The direct function; None if NumPy lacks its parts, or they do something else."""
     four, none = np.full((1, 1), 4.0), np.zeros((1, 1))
     try:
         from numpy.linalg import _umath_linalg

@@ -69,12 +69,12 @@ def batched_index(
       arrays: its index arrays.
       batched: which of them have the batch axis.
       size: the number of examples.
-      example: the shape of one example of x, None where x is the same for all.
+      example: the shape of one example of x, None if x is the same for all.
       shape: the shape of x itself, as it is indexed.
 
     Returns:
       An Index, its arrays, and the permutation that puts the axes of the result into the order
-      (batch axis, axes of one example); None where they are in it.
+      (batch axis, axes of one example); None if they are in it.
     """
     if not any(batched):
         assert example is not None
@@ -242,7 +242,7 @@ def _eval_scatter(ct: Any, *arrays: Any, index: Index, shape: Shape) -> Any:
 def checked_values(
     name: str, values: Type, shape: Shape, arrays: Sequence[Type], index: Index
 ) -> None:
-    """Raises ShapeError where values do not have the shape that the index reads."""
+    """Raises ShapeError if values do not have the shape that the index reads."""
     wanted = layout(index, shape, [a.shape for a in arrays]).shape
     if values.shape != wanted:
         raise ShapeError(

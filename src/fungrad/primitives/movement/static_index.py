@@ -123,7 +123,7 @@ def expanded(index: Index, ndim: int) -> list[Any]:
     """The entries, with full slices in place of the ellipsis and at the end.
 
     Raises:
-      IndexError: where there are more entries than axes, as in NumPy.
+      IndexError: if there are more entries than axes, as in NumPy.
     """
     taken = sum(1 for e in index.entries if e is not None and e is not Ellipsis)
     if taken > ndim:
@@ -142,7 +142,7 @@ def layout(index: Index, shape: Shape, arrays: Sequence[Shape]) -> Layout:
     """The Layout of `getitem` for the shapes of x and of the index arrays.
 
     Raises:
-      IndexError: where an integer is out of bounds, or index arrays do not broadcast, as in NumPy.
+      IndexError: if an integer is out of bounds, or index arrays do not broadcast, as in NumPy.
     """
     fancy: Shape = ()
     if any(arrays):

@@ -1,6 +1,6 @@
 """Primitives that reduce axes: max, min, prod, logaddexp, any, all, argmax, argmin.
 
-The sum stands in shaping.py, as the transpose of broadcasting. `axes` are complete and not
+The sum is in shaping.py, as the transpose of broadcasting. `axes` are complete and not
 negative; the reduced axes are dropped.
 """
 

@@ -31,7 +31,7 @@ from fungrad.tracing.trace import shape_of, typeof
 Array = np.ndarray[Any, Any]
 
 FALL = 40.0
-"""The density is nothing where its logarithm has fallen by this."""
+"""The density is nothing if its logarithm has fallen by this."""
 NOTHING = 38.0
 """e^-38 added to 1 is nothing."""
 _POINTS = 64

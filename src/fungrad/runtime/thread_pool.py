@@ -38,6 +38,7 @@ class Pool:
             threading.Thread(target=self._serve, name=f"fungrad-{i}", daemon=True).start()
 
     def _serve(self) -> None:
+        _local.shares = True
         while True:
             self._tasks.get()()
 
@@ -65,6 +66,8 @@ def _wished() -> int:
 
 
 _state = _State()
+_local = threading.local()
+"""Has `shares` in threads of a pool, which would wait for themselves if they shared work."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_state.after_fork)
 
@@ -117,7 +120,7 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
     ended.
     """
     threads = min(threads, -(-total // step))
-    if threads <= 1:
+    if threads <= 1 or hasattr(_local, "shares"):
         return [work(0, total)]
     unit = math.gcd(step, PAGE)
     units = -(-total // unit)

@@ -12,7 +12,7 @@ from typing import Any
 
 from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
 from fungrad.compiler.native import entry, machine_code, symbols
-from fungrad.compiler.native.clusters import with_clusters
+from fungrad.compiler.native.clusters import LEAST_OFTEN, with_clusters, with_tiles
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.programs import scalar_kernel
@@ -60,23 +60,31 @@ class Native(Backend):
 
         return self._native(graph, Later(lambda: on_numpy() or steps)) or on_numpy()
 
-    def _built(self, graph: Graph, kernel: Kernel, fallback: Later) -> Runner:
-        """The program of a kernel; raises Refused where it is not for it, or not worth it."""
-        if self.weighing:
-            weigh(graph, kernel)
-        return entry.callable(kernel, fallback)
-
     def _native(
-        self, graph: Graph, fallback: Later, generators: Sequence[Generator] | None = None
-    ) -> Runner | None:
-        """The native program of a Graph; None where it runs on NumPy."""
+        self, graph: Graph, fallback: Later, generators: Sequence[Generator] | None = None,
+        times: float = 1.0, into: bool = False,
+    ) -> Runner | None:  # fmt: skip
+        """The native program of a Graph; None where it runs on NumPy.
+
+        Args:
+          graph: the Graph, optimised.
+          fallback: the NumPy program.
+          generators: which to ask; None for all.
+          times: how often it runs in a call of the user's function.
+          into: whether its arrays are written into arguments.
+        """
         if not usable():
             return None
         refused: list[str] = []
         graph.derived["refused"] = refused
         for generator in GENERATORS if generators is None else generators:
             try:
-                return self._built(graph, generator(graph), fallback)
+                kernel = generator(graph)
+                if self.weighing:
+                    weigh(graph, kernel, times)
+                if into:
+                    return entry.callable(kernel.into(), kernel.written(fallback))
+                return entry.callable(kernel, fallback)
             except Refused as reason:
                 refused.append(f"{generator.__name__}: {reason}")
         return None
@@ -87,19 +95,24 @@ class Native(Backend):
             return None
         programs: list[Runner] = []
 
-        def make(cluster: Graph) -> Runner | None:
+        def make(cluster: Graph, times: float = 1.0, into: bool = False) -> Runner | None:
             loop = len(cluster.equations) == 1 and cluster.equations[0].primitive.multiple
             generators = GENERATORS[:1] if loop else GENERATORS[1:]
-            found = self._native(cluster, Later(functools.partial(build, cluster)), generators)
+            fallback = Later(functools.partial(build, cluster))
+            found = self._native(cluster, fallback, generators, times, into)
             if found is None:
-                refused = [*graph.derived["refused"], *cluster.derived["refused"]]
+                refused = [*graph.derived.get("refused", ()), *cluster.derived["refused"]]
                 graph.derived["refused"] = list(dict.fromkeys(refused))
             else:
                 programs.append(found)
             return found
 
-        mixed = with_clusters(graph, make)
-        if mixed is None:
+        def tile(inner: Graph, times: float) -> Graph | None:
+            return with_clusters(inner, lambda c: make(c, times, True), LEAST_OFTEN)
+
+        in_tiles = with_tiles(graph, tile)
+        mixed = with_clusters(in_tiles, make) or in_tiles
+        if mixed is graph:
             return None
         graph.derived["native clusters"] = programs
         return build(mixed)
@@ -116,6 +129,3 @@ def usable() -> bool:
             f"fungrad runs on NumPy, not on native code: {reason}.", RuntimeWarning, stacklevel=2
         )
     return not reason
-
-
-__all__ = ["GENERATORS", "Native", "usable"]

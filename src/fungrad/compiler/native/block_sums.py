@@ -128,6 +128,3 @@ def by_pairs(module: Module, reduction: Reduction) -> str:
     code.while_loop(lambda: code.compare("sgt", code.get(left), 1), halve)
     code.ret(code.load(parts, type))
     return name
-
-
-__all__ = ["Reduction", "by_pairs", "reduction"]

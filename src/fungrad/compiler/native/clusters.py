@@ -16,6 +16,8 @@ from typing import Any
 
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
+from fungrad.compiler.native.tiles import Make as MakeTile
+from fungrad.compiler.native.tiles import tileable, tiled
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
@@ -23,8 +25,9 @@ from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
 from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.retracing.inlining import copied, placed
 
-LEAST = 4_096
-"""Results of its equations, from which on a cluster is worth its compiling."""
+LEAST, LEAST_OFTEN = 4_096, 512
+"""Results of its equations, from which on a cluster is worth its compiling; one that runs several
+times in a call."""
 FEW = 12
 """Equations from which on the calls of NumPy are worth it that a cluster saves, of any size."""
 MOST = 24
@@ -50,7 +53,7 @@ def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
     within: dict[int, Equation] = {}
     for equation in graph.equations:
         if equation.primitive in (scan, while_loop) and not calls.add([equation]):
-            body = with_clusters(optimised(equation.params["body"]), make, LEAST // 8)
+            body = with_clusters(optimised(equation.params["body"]), make, LEAST_OFTEN)
             if body is not None:
                 params = {**equation.params, "body": body}
                 within[id(equation)] = copied(equation, equation.inputs, equation.outputs, params)
@@ -58,6 +61,20 @@ def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
         return None
     left = [within.get(id(e), e) for e in graph.equations if id(e) not in calls.gone]
     return graph.replace(equations=tuple(_in_order([*left, *calls.found], graph)))
+
+
+def with_tiles(graph: Graph, make: MakeTile) -> Graph:
+    """The Graph, after the passes, with a call in the place of each cluster that runs tile by
+    tile.
+    """
+    found, gone = list[Equation](), set[int]()
+    for region in [] if any(map(effectful, graph.equations)) else tileable(graph):
+        runner = tiled(region, make)
+        if runner is not None:
+            found.append(_call(region.equations[0], runner, region.inputs, region.outputs))
+            gone.update(map(id, region.equations))
+    left = [e for e in graph.equations if id(e) not in gone]
+    return graph.replace(equations=tuple(_in_order([*left, *found], graph))) if found else graph
 
 
 class _Calls:
@@ -204,9 +221,14 @@ def _called(graph: Graph, members: Sequence[Equation], make: Make) -> Equation |
     runner = make(inner)
     if runner is None:
         return None
-    outputs = tuple([v for v in inner.outputs if isinstance(v, Variable)])
-    params = {"runner": runner, "types": tuple(inner.output_types)}
-    return placed(members[0], _native_cluster(), inner.inputs, outputs, params)
+    return _call(members[0], runner, inner.inputs, inner.outputs)
+
+
+def _call(
+    like: Equation, runner: Runner, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> Equation:
+    params = {"runner": runner, "types": tuple([v.type for v in outputs])}
+    return placed(like, _native_cluster(), tuple(inputs), tuple(outputs), params)
 
 
 def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
@@ -219,6 +241,7 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     outside = {id(a) for e in graph.equations if id(e) not in mine for a in e.inputs}
     outside |= {id(a) for a in graph.outputs}
     outputs = [v for e in members for v in e.outputs if id(v) in outside]
+    outputs.sort(key=lambda v: not v.type.shape)  # numbers stand behind arrays
     used = {id(a): constants[id(a)] for a in read if id(a) in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
                  graph.name)  # fmt: skip
@@ -257,6 +280,3 @@ def _native_cluster() -> Primitive:
     )
     del primitives[made.module, made.name]  # stands in lowered programs, which nothing transforms
     return made
-
-
-__all__ = ["Make", "cluster_graph", "with_clusters"]

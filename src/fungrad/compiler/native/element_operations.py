@@ -431,8 +431,3 @@ _NAMES: Mapping[str, str] = {
 }  # fmt: skip
 _CHEAP_POWERS = {1: 0.1, 2: 0.1, 3: 0.3, 4: 0.4, -1: 0.5, 0.5: 0.7}
 _COSTS = {"div": 0.5, "sqrt": 0.7, "floor_divide": 3.0, "remainder": 3.0, "fmod": 2.0}
-
-__all__ = [
-    "OPERATIONS", "TESTS", "TYPES", "apply", "apply_equation", "convert", "cost", "known",
-    "of_python", "type_of",
-]  # fmt: skip

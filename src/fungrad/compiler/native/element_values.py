@@ -405,6 +405,3 @@ def reversed_lanes(code: Function, x: Value) -> Value:
     places = ", ".join([f"i32 {n}" for n in reversed(range(x.lanes))])
     return code.new(f"shufflevector {x}, {x.full} poison, <{x.lanes} x i32> <{places}>",
                     x.type, x.lanes)  # fmt: skip
-
-
-__all__ = ["Body", "Box", "Key", "Source", "inside", "reversed_lanes"]

@@ -97,6 +97,3 @@ _NANOSECONDS: Mapping[str, float] = {
 def heavy(name: str) -> float:
     """Nanoseconds an element, roughly, for the cost model."""
     return _NANOSECONDS.get(name, 1.0)
-
-
-__all__ = ["FUNCTIONS", "by_doubles", "heavy"]

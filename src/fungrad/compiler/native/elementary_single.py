@@ -282,5 +282,3 @@ SINGLE: Mapping[str, Callable[..., Value]] = {
     "exp_difference": exp_difference, "exp2_difference": exp2_difference,
 }  # fmt: skip
 """By names of primitives, of Values of doubles that were floats."""
-
-__all__ = ["SINGLE"]

@@ -237,34 +237,3 @@ def sigmoid(code: Function, x: Value) -> Value:
     tiny = code.compare("olt", x, -690.0)  # e^x itself, which may be subnormal
     (y,) = code.rarely(tiny, [y], lambda: [code.select(tiny, exp(code, x), y)])
     return y
-
-
-__all__ = [
-    "EXP",
-    "INFINITY",
-    "LN2",
-    "LOG2E",
-    "MAGIC",
-    "MAGIC_BITS",
-    "Pair",
-    "choose",
-    "clamped",
-    "cosh",
-    "exp",
-    "exp2",
-    "exp_parts",
-    "expm1",
-    "factors",
-    "fast_sum",
-    "nearest",
-    "product",
-    "quotient",
-    "quotient_pair",
-    "root",
-    "scaled",
-    "sigmoid",
-    "sinh",
-    "tanh",
-    "times",
-    "two_sum",
-]

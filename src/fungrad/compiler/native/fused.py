@@ -315,6 +315,3 @@ def _starts(place: Place) -> tuple[int, ...]:
     if [(a.loop, a.step) for a in along] != [(i, 1) for i in range(len(along))]:
         return ()
     return tuple([-a.offset for a in along])
-
-
-__all__ = ["fused_kernel", "known_equation"]

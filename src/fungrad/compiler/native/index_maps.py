@@ -476,8 +476,3 @@ _MOVES: dict[Any, Callable[[IndexMaps, Equation, Place], Moved | None]] = {
 }
 
 MOVING = (_MOVES.keys() | {unstack}) - {reduce_sum, reduce_max, reduce_min}
-
-__all__ = [
-    "FIRST", "MOVING", "SHORT", "Along", "FlatMaps", "IndexMaps", "Limit", "Moved", "Piece",
-    "Place", "ShortMaps", "flat", "loops_of", "normal",
-]  # fmt: skip

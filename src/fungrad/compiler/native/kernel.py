@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.native.llvm_ir import Module
@@ -53,6 +53,26 @@ class Kernel(Record):
     interruptible: bool = False
     constants: Sequence[Any] = ()
 
+    def into(self) -> Kernel:
+        """The kernel that writes its arrays, which stand before its numbers, into arguments behind
+        the inputs.
+        """
+        arrays = [type for type in self.outputs if type.shape]
+        rest: Any = self.outputs[len(arrays) :]
+        return self._replace(inputs=[*self.inputs, *arrays], outputs=rest)
+
+    def written(self, runner: Callable[..., Any]) -> Callable[..., Any]:
+        """What does the work of `into` by a function of the inputs."""
+        count = len(self.inputs)
+
+        def run(*args: Any) -> Any:
+            found = runner(*args[:count])
+            for place, x in zip(args[count:], found, strict=False):
+                place[...] = x
+            return found[len(args) - count :]
+
+        return run
+
     @property
     def quick(self) -> bool:
         """Whether its code runs for so short a time that the quicker build is the better one."""
@@ -67,6 +87,3 @@ class Kernel(Record):
 
 class Refused(Exception):
     """A Graph, or a part of it, is not for native code; the message is the reason."""
-
-
-__all__ = ["GIVEN_UP", "LINES", "Kernel", "Refused"]

@@ -223,25 +223,3 @@ def log_sigmoid(code: Function, x: Value) -> Value:
     """-log(1 + e^-x)."""
     below = code.select(code.compare("ogt", x, 0.0), -0.0, x)
     return code.sub(below, log1p(code, exp(code, code.neg(code.fabs(x)))))
-
-
-__all__ = [
-    "LN2",
-    "arccosh",
-    "arcsinh",
-    "arctanh",
-    "ends",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "log_of",
-    "log_pair",
-    "log_sigmoid",
-    "logaddexp",
-    "logaddexp2",
-    "normal",
-    "parts",
-    "split",
-    "to_float",
-]  # fmt: skip

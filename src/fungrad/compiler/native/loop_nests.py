@@ -339,6 +339,3 @@ class BoxNest(Nest):
             code.ret()
         values = [caller.parameters[0], row, low, high, self.tails, *self.extra.values()]
         caller.call(self.name, "void", values)
-
-
-__all__ = ["BLOCK", "HEAVY", "BoxNest", "Nest", "Root"]

@@ -163,6 +163,3 @@ def hypot(code: Function, x: Value, y: Value) -> Value:
     r = code.mul(code.add(s, s_low), back)
     endless = code.binary("or", code.compare("oeq", a, INFINITY), code.compare("oeq", b, INFINITY))
     return code.select(endless, INFINITY, r)
-
-
-__all__ = ["LONGEST", "cbrt", "hypot", "integer_power", "power", "product_of"]

@@ -120,9 +120,3 @@ def _lower(code: Function, r: Value, y: Value) -> Value:
     """Whether the floor is below what truncation gives."""
     differ = code.compare("slt", code.binary("xor", r, y), 0)
     return code.binary("and", code.compare("ne", r, 0), differ)
-
-
-__all__ = [
-    "floor_divide", "fmod", "integer_floor_divide", "integer_fmod", "integer_remainder",
-    "remainder",
-]  # fmt: skip

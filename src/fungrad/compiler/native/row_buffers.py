@@ -129,6 +129,3 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
             for piece in source.reads(own_maps, atom, place, None):
                 used.setdefault(id(piece.atom), set()).add((ahead, piece.place))
     return kept
-
-
-__all__ = ["BufferedNest", "box_nest"]

@@ -326,6 +326,3 @@ def embedded(
     if best is None:
         raise Refused("values that are neither of rows nor within them")
     return best[1]
-
-
-__all__ = ["RowNest", "embedded", "for_arrays", "reduced_loops", "row_maps"]

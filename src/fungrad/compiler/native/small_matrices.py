@@ -167,5 +167,3 @@ RULES: Mapping[Any, Rule] = {
     diagonal: Rule(_diagonal),
 }
 """Of matrices of up to MOST rows."""
-
-__all__ = ["RULES"]

@@ -284,10 +284,3 @@ def _times(code: Function, x: Value, value: Value, y: Value) -> Value:
     """x times a value; 0 for x = 0, unless y is NaN."""
     none = code.binary("and", code.compare("oeq", x, 0.0), code.compare("ord", y, y))
     return code.select(none, 0.0, code.mul(x, value))
-
-
-__all__ = [
-    "difference", "digamma", "erf", "erfc", "exp2_difference", "exp_difference", "gammaln",
-    "normal_cdf",
-    "xlog1py", "xlogy",
-]  # fmt: skip

@@ -278,6 +278,3 @@ def arctan2(code: Function, y: Value, x: Value) -> Value:
     angle = code.select(tiny, quotient, angle)
     angle = code.select(code.compare("uno", x, y), code.add(x, y), angle)
     return code.copysign(angle, y)
-
-
-__all__ = ["angle", "arccos", "arcsin", "arctan", "arctan2", "cos", "sin", "sincos_kernel", "tan"]

@@ -20,10 +20,12 @@ TRIPS = 100
 """Of loops of unknown length, a guess."""
 
 
-def weigh(graph: Graph, kernel: Kernel) -> None:
-    """Raises Refused where building a kernel takes longer than CALLS calls of it save."""
+def weigh(graph: Graph, kernel: Kernel, times: float = 1.0) -> None:
+    """Raises Refused where building a kernel takes longer than CALLS calls save, in each of which
+    it runs some times.
+    """
     saved = CALL + numpy_ns(graph) - kernel.cost_ns
-    if kernel.build_ms * 1e6 > CALLS * saved:
+    if kernel.build_ms * 1e6 > CALLS * times * saved:
         raise Refused(f"would take {kernel.build_ms:.0f} ms to build and save "
                       f"{saved / 1e3:.1f} us a call")  # fmt: skip
 
@@ -42,6 +44,3 @@ def _numpy_ns(equation: Equation) -> float:
     step = costs.scan_step if held.loop else 0.0
     return sum([(TRIPS if trips is None else trips) * (step + numpy_ns(optimised(body)))
                 for body, trips in held.bodies(equation)])  # fmt: skip
-
-
-__all__ = ["CALLS", "numpy_ns", "weigh"]

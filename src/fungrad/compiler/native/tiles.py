@@ -1,0 +1,229 @@
+"""Products of matrices with elementwise work around them, tile by tile of their rows.
+
+A tile is a Graph of its own, whose clusters are native and whose products are NumPy's; what it
+makes stays in cache. Threads share the tiles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.lowering.fusion.row_access import (
+    REDUCED,
+    elementwise,
+    matrix_first,
+    multiplies,
+)
+from fungrad.ir.graph import Equation, Graph, Literal, Variable
+from fungrad.primitives.facts import is_view
+from fungrad.runtime import blas_threads, buffer_pool, thread_pool
+from fungrad.runtime.kernels import reductions
+
+WIDE, LEAST = 32_768, 128
+"""Elements of a tile's largest value, and the fewest of its rows."""
+GROUPS = 8
+"""Into how many stretches the tiles are cut that threads share: sums do not depend on how many
+these are."""
+
+Runner = Callable[..., Any]
+Make = Callable[[Graph, float], Graph | None]
+"""The Graph of a tile that runs some times in a call, with calls of native programs; None where all
+is NumPy's. The programs write arrays into their last arguments, and return numbers."""
+
+
+def tileable(graph: Graph) -> list[FusionCluster]:
+    """The clusters of a Graph that have products, and are long enough for tiles."""
+    known, found = set(map(id, graph.equations)), []
+    for region in cluster_and_schedule(graph):
+        if (
+            isinstance(region, FusionCluster)
+            and any(map(multiplies, region.equations))
+            and any(map(elementwise, region.equations))
+            and all(id(e) in known for e in region.equations)
+            and all(len(parts) == 1 and parts[0].place is None for parts in region.made)
+            and _rows(region) < region.length
+        ):
+            found.append(region)
+    return found
+
+
+def tiled(region: FusionCluster, make: Make) -> Runner | None:
+    """A function of the inputs of a cluster; None where nothing of a tile is native."""
+    rows = _rows(region)
+    programs = {}
+    for n in {rows, region.length % rows} - {0}:
+        graph = make(tile_graph(region, n), region.length / n)
+        if graph is None:
+            return None
+        programs[n] = _Program(graph)
+    return functools.partial(_run, region, rows, programs)
+
+
+def _rows(region: FusionCluster) -> int:
+    """The rows of a tile: of all tiles as many, if that can be."""
+    values = [v for e in region.equations for v in e.outputs]
+    wide = max([v.type.size // region.length for v in values])
+    count = -(-region.length // max(LEAST, WIDE // max(1, wide)))
+    even = [n for n in range(count, 2 * count) if region.length % n == 0]
+    return -(-region.length // (even or [count])[0])
+
+
+def tile_graph(region: FusionCluster, rows: int) -> Graph:
+    """The equations of a cluster for a tile of so many rows."""
+    new: dict[tuple[int, int | None], Variable] = {}
+
+    def variable(old: Variable, type_: Any, axis: int | None) -> Variable:
+        found = new[id(old), axis] = Variable(type_)
+        return found
+
+    inputs = []
+    for old, axis in zip(region.inputs, region.slices, strict=True):
+        shape = [rows if i == axis else n for i, n in enumerate(old.type.shape)]
+        inputs.append(variable(old, old.type.with_shape(tuple(shape)), axis))
+    equations = []
+    for equation, how in zip(region.equations, region.forms, strict=True):
+        read = zip(equation.inputs, how.inputs, strict=True)
+        given = tuple([a if isinstance(a, Literal) else new[id(a), axis] for a, axis in read])
+        params, (old,) = equation.params, equation.outputs
+        if "shape" in params:
+            wanted = params["shape"]
+            shape = [rows if i == how.output else n for i, n in enumerate(wanted)]
+            params = {**params, "shape": tuple(shape)}
+        (type_,) = equation.primitive.infer([a.type for a in given], params)
+        out = variable(old, type_, how.output)
+        equations.append(
+            Equation(equation.primitive, given, (out,), params, equation.source, equation.scope,
+                     equation.backward)
+        )  # fmt: skip
+    outputs = [new[id(part.value), part.axis] for (part,) in region.made]
+    return Graph(tuple(inputs), (), tuple(equations), tuple(outputs))
+
+
+class _Program:
+    """What runs a tile: steps on registers. The arrays that products and native programs make stand
+    in an arena, which the next tile uses again.
+
+    Attributes:
+      steps: functions, and the registers that each reads, writes into, and receives.
+      layout: of the arena.
+      outputs: the registers of the results.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
+        self.registers = len(values)
+        place = {id(v): n for n, v in enumerate(values)}
+        root, last = dict[int, int](), dict[int, int]()
+        for now, equation in enumerate(graph.equations):
+            for v in equation.outputs:
+                source = id(equation.inputs[0]) if is_view(equation) else id(v)
+                root[id(v)] = root.get(source, source)
+            for atom in (*equation.inputs, *equation.outputs):
+                last[root.get(id(atom), id(atom))] = now
+        last.update((root.get(id(v), id(v)), len(graph.equations)) for v in graph.outputs)
+        self.steps, self.written = list[Any](), list[int]()
+        arrays, times = list[buffer_pool.Array](), list[int]()
+        for now, equation in enumerate(graph.equations):
+            function, into = _step(equation)
+            for v in into:
+                arrays.append((v.type.shape, v.type.dtype, tuple(range(v.type.ndim))))
+                times.append((2 << last[id(v)]) - (1 << now))
+                self.written.append(place[id(v)])
+            read = [place.get(id(a), a) for a in (*equation.inputs, *into)]
+            made = [place[id(v)] for v in equation.outputs[len(into) :]]
+            self.steps.append((function, read, made))
+        self.outputs = [place[id(v)] for v in graph.outputs]
+        self.layout = buffer_pool.packed(arrays, times)
+        self.size = buffer_pool.size_of(self.layout)
+
+    def run(self, arena: buffer_pool.Arena, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, which the next run writes over."""
+        values = [*inputs, *[None] * (self.registers - len(inputs))]
+        for n, array in zip(self.written, arena.arrays(self, self.layout), strict=True):
+            values[n] = array
+        for function, read, made in self.steps:
+            found = function(*[values[a] if type(a) is int else a.value for a in read])
+            for n, x in zip(made, found, strict=True):
+                values[n] = x
+        return [values[n] for n in self.outputs]
+
+
+def _step(equation: Equation) -> tuple[Runner, Sequence[Variable]]:
+    """What runs an equation, and the outputs that it writes into its last arguments."""
+    primitive: Any = equation.primitive
+    (out, *_), params = equation.outputs, equation.params
+    if "runner" in params:
+        return params["runner"], [v for v in equation.outputs if v.type.shape]
+    if multiplies(equation) and out.type.shape:
+        (over_x,), (over_y,) = matrix_first(equation, params["contract"])
+        _, second = matrix_first(equation, equation.inputs)
+        called = reductions.product(second.type.ndim) if second.type.size > 1 else np.matmul
+        swapped = equation.inputs[0] is second
+
+        def multiply(x: Any, y: Any, out: Any) -> tuple[()]:
+            x, y = (y, x) if swapped else (x, y)
+            called(x.T if over_x == 0 else x, y.T if over_y == 1 else y, out=out)
+            return ()
+
+        return multiply, [out]
+    run = functools.partial(primitive.eval, **params)
+    return (run if primitive.multiple else lambda *xs: (run(*xs),)), []
+
+
+def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args: Any) -> list[Any]:
+    """Runs all tiles, and puts their results together."""
+    axes = [part.axis for (part,) in region.made]
+    joins: list[Any] = [_ufunc(region, part.value) if part.axis == REDUCED else None
+             for (part,) in region.made]  # fmt: skip
+    outputs: list[Any] = [None if join else np.empty(v.type.shape, v.type.dtype)
+               for v, join in zip(region.outputs, joins, strict=True)]  # fmt: skip
+    arguments = [x if axis is not None else np.ascontiguousarray(x)
+                 for x, axis in zip(args, region.slices, strict=True)]  # fmt: skip
+    tiles = -(-region.length // rows)
+    groups, size = min(GROUPS, tiles), max(program.size for program in programs.values())
+
+    def work(start: int, stop: int) -> list[list[Any]]:
+        arena = buffer_pool.take(size)
+        try:
+            return [group(arena, n) for n in range(start, stop)]
+        finally:
+            buffer_pool.give(arena)
+
+    def group(arena: buffer_pool.Arena, n: int) -> list[Any]:
+        sums: list[Any] = [None] * len(axes)
+        for tile in range(tiles * n // groups, tiles * (n + 1) // groups):
+            begin, end = tile * rows, min((tile + 1) * rows, region.length)
+            given = [
+                x if axis is None else x[(slice(None),) * axis + (slice(begin, end),)]
+                for x, axis in zip(arguments, region.slices, strict=True)
+            ]
+            found = programs[end - begin].run(arena, given)
+            for k, (axis, join, y) in enumerate(zip(axes, joins, found, strict=True)):
+                if join is None:
+                    outputs[k][(slice(None),) * axis + (slice(begin, end),)] = y
+                else:
+                    sums[k] = np.array(y) if sums[k] is None else join(sums[k], y, out=sums[k])
+        return sums
+
+    count = thread_pool.num_threads()
+    with (blas_threads.alone() if count > 1 else None) or contextlib.nullcontext():
+        first, *parts = itertools.chain(*thread_pool.share(work, groups, 1, count))
+    for k, join in enumerate(joins):
+        for part in parts if join else ():
+            join(first[k], part[k], out=first[k])
+        if join:
+            outputs[k] = first[k][()]
+    return outputs
+
+
+def _ufunc(region: FusionCluster, value: Variable) -> Any:
+    """What puts two parts of a value together that is reduced over the rows."""
+    (equation,) = [e for e in region.equations if e.outputs[0] is value]
+    return equation.primitive.reduces or np.add

@@ -66,8 +66,7 @@ def _type(*types: Type, body: Graph, counts: Counts, length: int, **params: Any)
     return (*body.output_types[:n], *ys)
 
 
-# --- forward mode
-# ------------------------------------------------------------------------------------------
+# --- forward mode ---------------------------------------------------------------------------------
 
 
 def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: Any) -> Any:
@@ -114,8 +113,7 @@ def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: 
     return (*carry, *stacks), out_tangents
 
 
-# --- batching
-# ----------------------------------------------------------------------------------------------
+# --- batching -------------------------------------------------------------------------------------
 
 
 def _batched_arguments(
@@ -166,8 +164,7 @@ def _unstacked(outputs: Sequence[Any], flags: Sequence[bool], n: int) -> list[An
     ]
 
 
-# --- reverse mode, residuals stacked
-# -------------------------------------------------------------------------
+# --- reverse mode, residuals stacked --------------------------------------------------------------
 
 
 def _stacking_body(body: Graph, how: Plan) -> Graph:
@@ -289,8 +286,7 @@ def _given(cotangent: Any, type_: Type, axes: tuple[int, ...]) -> Any:
     return or_zero(cotangent, full)
 
 
-# --- reverse mode, steps run again
-# -----------------------------------------------------------------------------
+# --- reverse mode, steps run again ----------------------------------------------------------------
 
 
 def _record(args: Any, wanted: Any, **params: Any) -> Any:

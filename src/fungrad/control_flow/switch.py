@@ -73,8 +73,7 @@ def _with_tangents(
     return derive(branch, ("switch_jvp", tuple(moved), tuple(moving)), types, f, "the derivative")
 
 
-# --- batching
-# ----------------------------------------------------------------------------------------
+# --- batching -------------------------------------------------------------------------------------
 
 
 def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
@@ -105,8 +104,7 @@ def _clamped(index: Any, count: int) -> Any:
     return minimum(maximum(index, 0), count - 1)
 
 
-# --- reverse mode
-# --------------------------------------------------------------------------------------
+# --- reverse mode ---------------------------------------------------------------------------------
 
 
 def _record(args: Any, wanted: Any, *, branches: Branches) -> Any:

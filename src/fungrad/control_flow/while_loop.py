@@ -107,8 +107,7 @@ def _jvp(
     return results[:n], out_tangents
 
 
-# --- batching
-# ----------------------------------------------------------------------------------------
+# --- batching -------------------------------------------------------------------------------------
 
 
 class BatchedLoop(Record):
@@ -231,8 +230,7 @@ def _batch(args: Any, batched: Any, size: int, **params: Any) -> Any:
     return [o if b else Unbatched(o) for o, b in zip(outputs, carry, strict=True)]
 
 
-# --- reverse mode
-# --------------------------------------------------------------------------------------
+# --- reverse mode ---------------------------------------------------------------------------------
 
 
 def halves_of(wanted: Any, body: Graph, counts: Counts) -> Any:

@@ -1,4 +1,4 @@
-"""Cotangents on the way back that are more than an array: masked ones, and collected ones."""
+"""Cotangents of the backward walk that are more than an array: masked and collected ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy import ndarray
 
 
 class Masked:
-    """A cotangent, or a factor of one, that is exactly zero where its mask is false: at `cleared`,
-    an index, where that is known while tracing.
+    """A cotangent, or a factor of one, that is exactly zero where its mask is false; `cleared` is
+    the index of these elements if it is known while tracing.
     """
 
     __slots__ = ("cleared", "mask", "value")
@@ -23,14 +23,14 @@ class Masked:
 
 
 class Collected:
-    """A cotangent that is summed up in place, in an array that nothing else holds.
+    """A cotangent that is summed in place, in an array that nothing else holds.
 
-    Reads of parts of one array cost what the parts cost, then, and not what the array costs. It
-    becomes an ordinary cotangent, by `total`, before any rule sees it.
+    So the cost of a read of a part of an array is that of the part, not of the array. `total` turns
+    it into an ordinary cotangent before any rule gets it.
 
     Args:
-      begun: the cotangent that it begins with.
-      own: whether nothing else holds that one, so that it need not be copied.
+      begun: the first term.
+      own: whether nothing else holds that array, so that it need not be copied.
     """
 
     __slots__ = ("cleared", "mask", "value")
@@ -40,7 +40,7 @@ class Collected:
         value = begun.value if masked else begun
         self.value = value if own else np.array(value, order="C")
         self.cleared: Any = None
-        """The index of the elements that were cleared last: a mask of all others, if any."""
+        """The index of the elements that were cleared last: a lazy form of the mask."""
         self.mask = None
         if masked:  # which may broadcast against the value, as a condition of `where` does
             self.mask = np.array(np.broadcast_to(begun.mask, self.value.shape), order="C")
@@ -58,7 +58,7 @@ class Collected:
         return self
 
     def unmask(self) -> None:
-        """Lets any element be other than exactly zero."""
+        """Drops the mask: any element may differ from zero."""
         self.mask = self.cleared = None
 
     def clear(self, index: Any) -> None:
@@ -78,11 +78,11 @@ class Collected:
         return self.add(cotangent, _everywhere)
 
     def read(self, primitive: Any, cotangent: Any, args: Any, params: dict[str, Any]) -> None:
-        """Adds the cotangent of what a primitive with a rule `collect` has read."""
+        """Adds the cotangent of a read by a primitive with a rule `collect`."""
         primitive.collect(self, cotangent, args, **params)
 
     def total(self) -> Any:
-        """The sum, which is not added to any more."""
+        """The final sum."""
         self._make_mask()
         return self.value if self.mask is None else Masked(self.value, self.mask)
 

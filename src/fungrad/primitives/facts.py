@@ -1,8 +1,6 @@
-"""Facts that a declaration states of a primitive beside its rules, and that passes and tools ask
-for.
+"""Facts that a declaration states of a primitive beside its rules, for passes and tools.
 
-Each fact is checked against `eval` on the samples by tests/test_primitive_facts.py. `Primitive`
-lists them.
+tests/test_primitive_facts.py checks each fact against `eval` on samples. `Primitive` lists them.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from fungrad.ir.graph import Equation
 
 
 class Work(NamedTuple):
-    """Operations: `flops` are sums, products, comparisons and their like, of numbers of any dtype;
-    `transcendentals` are evaluations of all other functions of numbers (exp, a root, a Bessel
-    function), which take many.
+    """A number of operations: `flops` are simple ones (sums, products, comparisons) of any dtype;
+    `transcendentals` are evaluations of all other functions (exp, a root, a Bessel function), each
+    of which takes many.
     """
 
     flops: int = 0
@@ -35,23 +33,22 @@ class Work(NamedTuple):
 
 NOTHING = Work()
 TRANSCENDENTAL = Work(0, 1)
-"""The cost of an elementwise primitive that says nothing of it, roots and powers included, as in
-XLA's HloCostAnalysis.
+"""The cost of an elementwise primitive that states none, also of roots and powers, as in XLA's
+HloCostAnalysis.
 """
 
 Cost = int | Work | Callable[[Equation], float | Work]
 
 
 class ScalarForm:
-    """The form of an elementwise primitive for numbers, one of each argument.
+    """An elementwise primitive as a function of numbers, one for each argument.
 
     Attributes:
-      operation: the name of an operation of scalar programs ("mul", "select"), of a function of C's
-        mathematical library ("atan2", "erf"), or a function `operation(apply, *numbers)` that puts
-        it together of those: `apply("mul", x, 2.0)`.
-      kinds: the kinds of numbers of which it gives what the primitive does of arrays: "f" floats,
-        "i" integers, "b" truth values. Where floats are among the operands or the result, it
-        computes in floats.
+      operation: the name of an operation of scalar programs ("mul", "select") or of a function of
+        C's mathematical library ("atan2", "erf"), or a function `operation(apply, *numbers)` that
+        composes them: `apply("mul", x, 2.0)`.
+      kinds: the kinds of numbers for which it agrees with the primitive: "f" floats, "i" integers,
+        "b" truth values. With floats among the operands or the result, it computes in floats.
     """
 
     __slots__ = ("kinds", "operation")
@@ -92,7 +89,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 def work_of(equation: Equation) -> Work | None:
-    """The operations of an equation; None if its primitive does not say them.
+    """The number of operations of an equation; None if its primitive does not state it.
 
     >>> import numpy as np, fungrad as fg
     >>> (equation,) = fg.make_jaxpr(lambda x: np.exp(x))(np.ones(5)).equations
@@ -111,12 +108,12 @@ def work_of(equation: Equation) -> Work | None:
 
 
 def is_view(equation: Equation) -> bool:
-    """Whether an equation moves no byte: its outputs lie in the memory of its only input."""
+    """Whether an equation moves no bytes: its outputs are views of its only input."""
     return equation.primitive.view and len(equation.inputs) == 1
 
 
 def is_arithmetic(equation: Equation) -> bool:
-    """Whether an equation costs an operation or so for each element, and no transcendental one."""
+    """Whether an equation is elementwise, and evaluates no transcendental function."""
     primitive: Any = equation.primitive
     if primitive.partials is None or primitive.cost is None:
         return False
@@ -125,10 +122,10 @@ def is_arithmetic(equation: Equation) -> bool:
 
 
 def each_element(count: int, of: int = 0) -> Callable[[Equation], int]:
-    """So many operations for each element of an input."""
+    """A cost of `count` operations for each element of an input."""
     return lambda equation: count * equation.inputs[of].type.size
 
 
 def factor_of_complex(equation: Equation) -> int:
-    """4 where numbers are complex, for the products and sums of real ones (WN41)."""
+    """4 for complex numbers (as many real products and sums, WN41), else 1."""
     return 4 if any(atom.type.dtype.kind == "c" for atom in equation.inputs) else 1

@@ -1,6 +1,6 @@
 """Discrete Fourier transforms: `fft` along axes, and `rfft` and `irfft` along one.
 
-All are linear and, unlike the textbook's, transposed without conjugation: the pairing of complex
+All are linear. Unlike in textbooks, their transposes do not conjugate: the pairing of complex
 numbers here is Re(sum(c * x)), under which the matrix exp(-2 pi i j k / n) is symmetric.
 """
 
@@ -88,13 +88,12 @@ irfft: Primitive = linear(
     ),
 )
 """`irfft(x, axis=, length=, norm=)`: the real array of that length whose first length // 2 + 1
-frequencies, all there are in x, are given. The imaginary parts that such frequencies cannot have
-are ignored."""
+frequencies are x. Imaginary parts of frequencies that have to be real are ignored."""
 
 
 @lru_cache(maxsize=256)
 def _interior(length: int, behind: int, factor: float, dtype: np.dtype[Any]) -> Any:
-    """`factor` for each frequency that stands for its conjugate too, 1 for the others."""
+    """`factor` for each frequency that also represents its conjugate, 1 for the others."""
     weights = np.full(length // 2 + 1, factor, dtype)
     weights[0] = 1
     if length % 2 == 0:

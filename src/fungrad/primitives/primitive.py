@@ -1,10 +1,9 @@
 """Primitive, and the families `linear` and `general`.
 
 A primitive is declared once, with all its rules. Inside rules zero is None, the batch axis is axis
-0,
-and broadcasting is left alone: the transforms' walks undo it. A rule calls primitives, never NumPy,
+0, and a rule does not undo broadcasting: the transforms do. A rule calls primitives, never NumPy,
 so that it can itself be traced. (`elementwise` and `multilinear` need arithmetic in their rules;
-they live beside their primitives in elementwise.py and dot_general.py.)
+they are beside their primitives in elementwise/family.py and dot_general.py.)
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ Rule = Callable[..., Any]
 
 
 class Later:
-    """A ufunc that is imported when it is applied to arrays, or asked for one of its attributes.
+    """A ufunc that is imported when it is applied to arrays, or one of its attributes is read.
 
-    Traced values reach its primitive without it.
+    Traced values call its primitive without the import.
     """
 
     def __init__(self, name: str, find: Callable[[], np.ufunc]) -> None:
@@ -65,61 +64,60 @@ class Primitive:
       type: `type(*types, **params)`, the Type of the output, or a tuple of Types.
       jvp: `jvp(primals, tangents, **params) -> (output, tangent)`; a tangent may be None (zero).
       vjp: `vjp(cotangent, output, args, wanted, **params)`: one cotangent or None for each
-        argument; those with a false entry in `wanted` (a slot, 0 where unwanted) are not looked at.
+        argument; those with a false entry in `wanted` (a slot, 0 if unwanted) are ignored.
       batch: `batch(args, batched, size, **params)`: the output with the batch axis first.
-      keep: `keep(args)`, what reverse mode holds on to of the arguments, where that is not all: an
-        entry may be a Type where vjp does not need the value. The output is then not kept.
-      reads: the positions of arguments whose values the reverse rule reads, out of what `keep`
-        leaves; None for all. Arrays of the program among them are kept as they were.
-      collect: `collect(total, cotangent, args, **params)`, where the cotangent of the first
-        argument is that of the output at some places: adds it there in place to a `Collected`.
-        No other argument then has a cotangent, and what vjp gives is a new array.
-      undo: `undo(total, args, wanted, **params)`, where the output is the first argument changed at
-        some places: makes the `Collected` cotangent of the output that of the first argument, in
-        place, and gives that of the second, or None.
-      forward: `forward(args, wanted, **params) -> (output, saved, kept)`, what reverse mode does in
-        place of calling the primitive; `saved` and `kept` then reach vjp as `output` and `args`.
+      keep: `keep(args)`, the residuals of reverse mode, if not all arguments: an entry may be a
+        Type if vjp does not need the value. The output is then not kept.
+      reads: the positions, among the residuals, of arguments whose values vjp reads; None for all.
+        If they are arrays of the program, their present contents are kept.
+      collect: `collect(total, cotangent, args, **params)`, if the cotangent of the first argument
+        is that of the output at some places: adds it there in place to a `Collected`. No other
+        argument then has a cotangent, and vjp returns a new array.
+      undo: `undo(total, args, wanted, **params)`, if the output is the first argument changed at
+        some places: turns the `Collected` cotangent of the output into that of the first argument,
+        in place, and returns that of the second, or None.
+      forward: `forward(args, wanted, **params) -> (output, saved, kept)`, called by reverse mode in
+        place of the primitive; vjp then gets `saved` and `kept` as `output` and `args`.
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
       partials: of an elementwise primitive, in place of vjp: for each argument a function
-        `(cotangent, output, args) -> cotangent`, or None (see elementwise.py).
-      degree: "linear" where it is linear in the arguments that are not cut, taken together;
-        "multilinear" where it is linear in each alone; else "".
-      ufunc: the NumPy ufunc that eval applies, where it is one: a backend may call it with `out=`.
-      moves: whether its vjp only moves elements, so that a mask goes through it as a cotangent
-        does.
+        `(cotangent, output, args) -> cotangent`, or None (see elementwise/family.py).
+      degree: "linear" if it is linear in the arguments that are not cut, taken together;
+        "multilinear" if it is linear in each alone; else "".
+      ufunc: the NumPy ufunc that eval applies, if any: a backend may call it with `out=`.
+      moves: whether its vjp only moves elements, so that it also maps the mask of a cotangent.
       multiple: whether the output is a tuple.
-      effect: whether it is run for what it does (a print, a draw from a generator with a state):
-        no pass drops it, merges two of it, or runs it at another time.
+      effect: whether it has a side effect (prints, draws from a generator with a state): no pass
+        drops it, merges two of it, or runs it at another time.
       pure: whether its outputs depend on its arguments alone, and it keeps none of them: passes may
         then run it once for many steps, or when a function is compiled. True without an effect. One
         that runs a Graph is as pure as that (`is_pure`).
       simple: whether it has one output, and neither cuts nor a `forward`: reverse mode calls it.
       plain: whether it is simple and elementwise.
 
-    These are facts, which every family takes, and law-tested against `eval`:
+    The rest are facts, which every family takes, and which tests check against `eval`:
 
-      cost: its operations: a number of them for each element of the output, or a `Work`, or a
-        function of the equation that counts all of them. 0 says that it makes, moves or converts
-        elements and computes nothing. An elementwise primitive that says nothing evaluates one
-        transcendental function for each element; None: nobody counts them.
-      view: whether its outputs lie in the memory of its first argument where NumPy can have them
-        there; an index made of arrays copies.
-      commutative: whether two real arguments may change places, to the bit (a product of complex
+      cost: its operations: the number for each element of the output, or a `Work`, or a function of
+        the equation that counts all of them. 0: it makes, moves or converts elements and computes
+        nothing. By default an elementwise primitive evaluates one transcendental function for each
+        element; of others the cost is None, unknown.
+      view: whether its outputs are views of its first argument wherever NumPy can make views; with
+        index arrays it copies.
+      commutative: whether two real arguments may be exchanged, to the bit (a product of complex
         numbers rounds by their order).
-      scalar: what it does to numbers, a `ScalarForm` or the name of its operation, where it is
-        elementwise and a program of numbers can have it.
+      scalar: the form of an elementwise primitive for numbers in scalar programs: a `ScalarForm`
+        or the name of its operation.
       reduces: the ufunc by which it reduces `axes` of its only argument, as `ufunc.reduce` does.
-      inline: whether `eval` is written with functions of NumPy's that a trace can record: compiled
-        programs run those in its place, and so fuse, count, write and export what it does.
-      fresh: whether its outputs lie in memory of their own, not in that of an argument. What
-        `reduces`, and what applies a ufunc to arrays, need not say it.
-      order: in which order the axes of its outputs lie in memory: "rows", C order in any case;
-        "first", that of the first argument; "example", what `eval` gives of small arrays that lie
-        alike; "view", the strides that NumPy computes without reading an element; or a function
-        `order(equation, strides of the inputs)`, None if they are unknown. Those with `view`,
-        `partials` or `reduces` need not say it; None for all others: nobody knows.
-      kink: `kink(*args, **params)`, where values sit at which it has no one derivative (see
-        docs/kinks.md): booleans, one for each such place.
+      inline: whether `eval` calls only NumPy functions that a trace can record: compiled programs
+        run those in its place, and so can fuse, count and export them.
+      fresh: whether its outputs have new memory, not that of an argument. Primitives with
+        `reduces`, or that apply a ufunc to arrays, need not state it.
+      order: the order of its outputs' axes in memory: "rows", always C order; "first", that of the
+        first argument; "example", that of `eval` for small arrays with the same order; "view", the
+        strides that NumPy computes without reading an element; or a function `order(equation,
+        strides of the inputs)`, which returns None for unknown strides. Primitives with `view`,
+        `partials` or `reduces` need not state it; for others None is an unknown order.
+      kink: `kink(*args, **params)`: booleans, true at values where it has no unique derivative (see
+        docs/kinks.md).
     """
 
     __slots__ = (
@@ -238,7 +236,7 @@ class Primitive:
 
     @property
     def ufunc(self) -> np.ufunc | None:
-        """The ufunc that eval applies, imported now where it was not so far."""
+        """The ufunc that eval applies, imported if it was not."""
         found = self._ufunc
         return found.ufunc if isinstance(found, Later) else found
 
@@ -262,7 +260,7 @@ primitives: dict[tuple[str, str], Primitive] = {}
 
 
 def _declaring_module() -> str:
-    """The module that the declaration stands in: the first outside the families' own code."""
+    """The module of the declaration: the first outside the families' own code."""
     frame = sys._getframe(1)
     while frame.f_code.co_name in (
         "__init__",
@@ -302,12 +300,11 @@ def linear(
       name: its name in the IR.
       eval: the function on NumPy values.
       type: the type rule.
-      transpose: `transpose(cotangent, *args, **params)`, where the linear arguments are given as
-        Types
-        and the others as values: the cotangent of the linear argument, or a tuple, one for each.
-      batch: the batch rule; a loop over the axis where it is missing.
+      transpose: `transpose(cotangent, *args, **params)`, with Types for the linear arguments and
+        values for the others: the cotangent of the linear argument, or a tuple, one for each.
+      batch: the batch rule; by default a loop over the axis.
       moves: whether the transpose only moves elements (no sum, no product).
-      arguments: positions of the linear arguments where not all are (an index is not).
+      arguments: positions of the linear arguments, if not all are linear (an index is not).
       collect: see `Primitive`.
       facts: see `Primitive`.
     """
@@ -355,9 +352,7 @@ def types_of(args: Sequence[Any]) -> Sequence[Type]:
 
 
 def _passive(arguments: Sequence[int]) -> Sequence[int]:
-    """The positions that are not among the linear ones, for primitives of any number of
-    arguments.
-    """
+    """The positions of the other arguments, for any number of arguments up to 64."""
     return tuple(i for i in range(64) if i not in arguments)
 
 
@@ -376,10 +371,10 @@ def general(
 ) -> Primitive:
     """Declares a primitive by its rules (sort, solve, eigh): see `Primitive` for their signatures.
 
-    Where `jvp` is missing, forward mode takes the pullback of the pullback. `cuts=True` says that
-    its derivative is zero on purpose. `effect=True` says that its `eval` does more than compute (it
-    prints, counts, or draws from a generator with a state): compiled functions run it as often as
-    the program says, in its order. Without it they may run it fewer times, as in JAX.
+    Without `jvp`, forward mode uses the pullback of the pullback. `cuts=True`: the derivative is
+    zero on purpose. `effect=True`: `eval` has a side effect (it prints, counts, or draws from a
+    generator with a state), so that compiled functions run it as often as the program, and in its
+    order. Otherwise they may run it fewer times, as in JAX.
     """
     return Primitive(
         name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch, cuts=cuts, multiple=multiple,
@@ -399,9 +394,7 @@ full = general(
     type=lambda *, shape, value, dtype: Type(shape, dtype),
     cuts=True,
 )
-"""An array of one value: `full(shape=, value=, dtype=)`. Takes no arguments, so it is never
-batched.
-"""
+"""`full(shape=, value=, dtype=)`: an array of one value. Without arguments it is never batched."""
 
 
 def zeros(type_: Type) -> Any:
@@ -410,7 +403,7 @@ def zeros(type_: Type) -> Any:
 
 
 def or_zero(value: Any, like: Any) -> Any:
-    """The value, or where it is None a zero of the Type of `like` (a value, or the Type itself)."""
+    """The value, or if it is None a zero of the Type of `like` (a value, or the Type itself)."""
     if value is not None:
         return value
     return zeros(like if isinstance(like, Type) else typeof(like))

@@ -1,7 +1,7 @@
-"""`checked`, a value that stands under a condition on values.
+"""`checked`, a value with a condition on its elements.
 
-NumPy raises where an index is out of range or edges do not ascend. Where values are only known as
-types the same check is an equation of the Graph, and raises when the program runs.
+NumPy raises if an index is out of range or edges do not ascend. If only the types of values are
+known, the same check is an equation of the Graph, and raises when the program runs.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ checked: Primitive = linear(
     arguments=(0,),
     moves=True,
 )
-"""`checked(x, holds, message=, error="ValueError")`: x itself, where `holds` is true everywhere.
+"""`checked(x, holds, message=, error="ValueError")`: x itself, if `holds` is true everywhere.
 
-Else it raises the error, a ValueError or an IndexError, with the message, in which {} stands for
-the first element of x at which `holds`, of the shape of x, is false.
+Else it raises the error, a ValueError or an IndexError, with the message, in which {} is replaced
+by the first element of x at which `holds`, of the shape of x, is false.
 """
 
 
 def in_range(x: Any, length: int, message: str) -> Any:
-    """Integers, all of them in 0 ... length - 1."""
+    """Integers, checked to be in 0 ... length - 1."""
     return checked(x, np.logical_and(x >= 0, x < length), message=message)
 
 
 def place_on(i: Any, length: int, axis: int, end: int) -> Any:
-    """Integers that count from the end of an axis where they are negative, as 0 ... end - 1."""
+    """Integers, negative ones counted from the end of an axis, checked, as 0 ... end - 1."""
     i = checked(
         i,
         np.logical_and(i >= -length, i < end),

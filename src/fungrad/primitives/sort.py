@@ -1,7 +1,7 @@
-"""Primitives that put elements in order, or find places in an order.
+"""Primitives that sort, or search sorted arrays.
 
-Sorting is a permutation, and its derivative the same permutation of the tangents; where elements
-are equal their order is arbitrary, so that the tied share the derivative equally (docs/kinks.md).
+Sorting is a permutation, and its derivative the same permutation of the tangents. The order of
+equal elements is arbitrary, so ties share the derivative equally (docs/kinks.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _positions(x: Type, **params: Any) -> Type:
 
 
 def _cost_of_search(equation: Equation) -> float:
-    """log2(n + 1) comparisons for each place, bisection."""
+    """log2(n + 1) comparisons for each value, by bisection."""
     return equation.outputs[0].type.size * math.log2(equation.inputs[0].type.shape[-1] + 1)
 
 
@@ -33,7 +33,7 @@ def _cost_of_selection(equation: Equation) -> float:
 
 
 def _ties(x: Any, *, axis: int, **params: Any) -> Any:
-    """Which neighbours are equal, when they are in order."""
+    """The mask of equal neighbours in sorted order."""
     return np.diff(np.sort(x, axis=axis), axis=axis) == 0
 
 
@@ -55,7 +55,7 @@ argpartition: Primitive = general(
     batch=lambda args, batched, size, *, kth, axis: argpartition(args[0], kth=kth, axis=axis + 1),
     cuts=True,
 )
-"""`argpartition(x, kth=, axis=)`: positions such that the kth are those of the sorted array."""
+"""`argpartition(x, kth=, axis=)`: positions; the kth are those of the sorted array."""
 
 lexsort: Primitive = general(
     "lexsort",
@@ -67,7 +67,7 @@ lexsort: Primitive = general(
     ),
     cuts=True,
 )
-"""`lexsort(*keys, axis=)`: the positions in ascending order, by the last key first."""
+"""`lexsort(*keys, axis=)`: the positions of the elements sorted by the last key first."""
 
 # --- permutations along an axis -------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ permuted: Primitive = linear(
     ),
     arguments=(0,),
 )
-"""`permuted(x, order, axis=, inverse=)`: x in another order along an axis; inverse: put back.
+"""`permuted(x, order, axis=, inverse=)`: x in another order along an axis; inverse: restored.
 
 `order` has the shape of x, and holds each position of the axis once.
 """
@@ -126,9 +126,9 @@ share_ties: Primitive = linear(
     ),
     arguments=(0,),
 )
-"""`share_ties(x, keys, axis=)`: where neighbours among the sorted keys are equal, the mean of x.
+"""`share_ties(x, keys, axis=)`: x with each run of equal sorted keys replaced by its mean.
 
-It is its own transpose. NaN is equal to NaN.
+It is its own transpose. NaN equals NaN.
 """
 
 # --- sort -----------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ sort: Primitive = general(
 )
 """`sort(x, axis=)`: the elements in ascending order along an axis, NaN last."""
 
-# --- partition: the sorted orders tell which element went where, whatever algorithm NumPy has -----
+# --- partition: comparing sorted orders finds each element's place, for any algorithm of NumPy ----
 
 
 def _orders(x: Any, y: Any, axis: int) -> tuple[Any, Any, Any]:
@@ -194,7 +194,7 @@ partition: Primitive = general(
     jvp=_jvp_partition,
     batch=lambda args, batched, size, *, kth, axis: partition(args[0], kth=kth, axis=axis + 1),
 )
-"""`partition(x, kth=, axis=)`: the kth elements where sorting puts them, smaller ones before."""
+"""`partition(x, kth=, axis=)`: the kth elements in their sorted places, smaller ones before."""
 
 # --- searching ------------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ searchsorted: Primitive = general(
     ),
     cuts=True,
 )
-"""`searchsorted(a, v, side=, lead=)`: where in the ascending a each of v belongs.
+"""`searchsorted(a, v, side=, lead=)`: the position in the ascending a of each element of v.
 
 The first `lead` axes are common to a and v: each example searches in its own a.
 """
@@ -253,7 +253,7 @@ digitize: Primitive = general(
     ),
     cuts=True,
 )
-"""`digitize(bins, x, right=, lead=)`: the bin of each of x; the values tell whether bins ascend.
+"""`digitize(bins, x, right=, lead=)`: the bin of each element of x; bins ascend or descend.
 
 The first `lead` axes are common to both, as in `searchsorted`.
 """

@@ -1,7 +1,6 @@
-"""stop_gradient, whole: the primitives, the function over trees, the block and the
-decorator.
+"""stop_gradient: the primitives, the function over trees, the block and the decorator.
 
-The value passes as it is; every derivative of order >= `order` is zero, in both modes. No other
+The value passes unchanged; every derivative of order >= `order` is zero, in both modes. No other
 file has a special case for it.
 """
 
@@ -40,10 +39,9 @@ for it.
 
 
 def _below(x: Any, name: str | None, order: int) -> Any:
-    """The value that the outer transforms see in place of one whose derivatives of order >= `order`
-    are stopped.
+    """The value for the outer transforms, if derivatives of order >= `order` are stopped.
 
-    The transform that differentiates now takes one order for itself and passes the derivative on.
+    The current transform differentiates once, so that one order less is left for them.
     """
     return stop(x, name=name) if order == 2 else stop_order(x, name=name, order=order - 1)
 
@@ -73,14 +71,14 @@ def _check_order(order: int) -> None:
 
 
 def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
-    """Passes a tree on as it is, while derivatives treat it as a constant.
+    """Returns a tree unchanged, while derivatives treat it as a constant.
 
     Args:
       tree: an array or number, or a tree of them; integers, booleans, strings and None pass
         through.
       name: a label, shown in the IR.
       order: stops only derivatives of this order and above; `order=2` keeps the gradient and stops
-        the Hessian of what is computed from the result (docs/sharp-bits.md: from where it stands).
+        the Hessian of values computed from the result (see docs/sharp-bits.md).
 
     Returns:
       The same tree, of the same values and dtypes. While a transform runs, its arrays are the
@@ -106,7 +104,7 @@ def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
 
 
 class NoGradientTrace(Trace):
-    """Stops every value that enters a block, and so all that is computed in it."""
+    """Stops every value that enters a block, and so all values computed in it."""
 
     __slots__ = ("entered", "made", "name", "order")
 
@@ -144,7 +142,7 @@ class no_gradient:
     """A block, or a decorator, with or without arguments, whose results derivatives treat as
     constants.
 
-    In a block, what is *computed* inside is stopped; a decorated function's results are all
+    In a block, values *computed* inside are stopped; all results of a decorated function are
     stopped. The block is also a named scope of the IR.
 
     Args:
@@ -160,7 +158,7 @@ class no_gradient:
     True
     """
 
-    if not TYPE_CHECKING:  # to type checkers a decorator without arguments is one, too
+    if not TYPE_CHECKING:  # type checkers accept a decorator without arguments, too
 
         def __new__(cls, name: Any = None, *, order: int = 1) -> Any:
             block = super().__new__(cls)

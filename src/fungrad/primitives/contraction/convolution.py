@@ -3,8 +3,9 @@
     full:  z[i] = sum over k of x[i - k] y[k], where both exist: n + m - 1 elements
     valid: z[i] = sum over k of x[i + m - 1 - k] y[k]: n - m + 1 elements, for n >= m
 
-The axes before broadcast. Each adjoint is a convolution of the other kind with a flipped argument.
-Along several axes it is a sum over the elements of the smaller array, each over whole arrays.
+The axes before them broadcast. Each adjoint is a convolution of the other kind with a flipped
+argument. Along several axes the convolution is a sum of one whole array for each element of the
+smaller operand.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _batch_convolve(args: Any, batched: Any, size: int, *, mode: str) -> Any:
 
 
 def cost_of_convolution(equation: Equation) -> int:
-    """A product and a sum for each pair that meets, the direct sum."""
+    """A product and a sum for each pair of elements of the direct sum."""
     axes = equation.params.get("axes", 1)
     n, m = (atom.type.shape[atom.type.ndim - axes :] for atom in equation.inputs)
     result = equation.outputs[0].type
@@ -113,7 +114,7 @@ def _places(start: Sizes, lengths: Sizes) -> tuple[Any, ...]:
 
 
 def _spread(x: Any, index: Sizes) -> Any:
-    """The elements of x at an index of its last axes, ready to scale an array."""
+    """The elements of x at an index of its last axes, with axes of length 1 to scale an array."""
     return x[(..., *index)][(..., *([None] * len(index)))]
 
 
@@ -182,5 +183,5 @@ convolve_nd: Primitive = multilinear(
     adjoints=[_adjoint_x_nd, _adjoint_y_nd],
     batch=_batch_convolve_nd,
 )
-"""`convolve_nd(x, y, axes=, mode=)`: the convolution along so many last axes, "full" or "valid";
-the axes before them broadcast."""
+"""`convolve_nd(x, y, axes=, mode=)`: the convolution along that number of last axes, "full" or
+"valid"; the axes before them broadcast."""

@@ -1,8 +1,8 @@
-"""The family `multilinear`, and the one contraction `dot_general` that products of arrays
-are made of.
+"""The family `multilinear`, and the contraction `dot_general`, of which all products of arrays are
+composed.
 
 A multilinear primitive is linear in each argument alone. One adjoint is declared for each; the vjp
-(of the wanted arguments only) and the jvp (one tangent put in at a time) are derived.
+(of the wanted arguments only) and the jvp (a sum, with one tangent in each term) are derived.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def multilinear(
       eval: the function on NumPy values.
       type: the type rule.
       adjoints: one for each argument, `adjoint(cotangent, *args, **params)`: the cotangent of that
-        argument. It may have other dtypes and more axes than the argument; the walk makes it fit.
-      batch: the batch rule; a loop over the axis where it is missing.
+        argument. It may have another dtype and more axes; the backward walk casts and sums it.
+      batch: the batch rule; by default a loop over the axis.
       facts: see `Primitive`.
     """
     adjoints = tuple(adjoints)
@@ -77,7 +77,7 @@ def multilinear(
     return primitive
 
 
-# --- where the axes of a contraction go -----------------------------------------------------------
+# --- the axes of a contraction --------------------------------------------------------------------
 
 
 def _free(ndim: int, batch: Axes, contract: Axes) -> Axes:
@@ -105,13 +105,13 @@ def _check_lengths(x: Axes, y: Axes, contract: Pair, batch: Pair) -> None:
                 )
 
 
-# --- evaluation: each layout of axes has its kernel, which ends in BLAS ---------------------------
+# --- evaluation: each layout of axes has a kernel, which calls BLAS -------------------------------
 
 
 def scales(x: Any, y: Any) -> bool:
     """Whether one operand of a product has one element, and the other not.
 
-    `ndarray.dot` takes those for a number times an array, and BLAS then 0 times NaN for 0.
+    `ndarray.dot` would scale an array by a number then, and BLAS would compute 0 times NaN as 0.
     """
     return (x.size == 1) is not (y.size == 1)
 
@@ -124,8 +124,8 @@ def _dot(x: Any, y: Any) -> Any:
 def _kernel(nx: int, ny: int, contract: Pair, batch: Pair) -> Callable[[Any, Any], Any]:
     """The fastest NumPy call for a layout.
 
-    `ndarray.dot` on at most two axes costs half of what np.matmul costs on tiny arrays, and copies
-    what BLAS cannot read.
+    On tiny arrays of at most two axes `ndarray.dot` takes half the time of np.matmul; it copies
+    operands that BLAS cannot read.
     """
     if not batch[0]:
         if not contract[0]:
@@ -152,7 +152,7 @@ def _outer_kernel(nx: int, ny: int) -> Callable[[Any, Any], Any]:
 
 
 def _flat_kernel(nx: int, ny: int, contract: Pair) -> Callable[[Any, Any], Any]:
-    """Both operands as matrices, one product, and the axes taken apart again."""
+    """Reshapes both operands to matrices, multiplies them, and restores the axes."""
     free_x, free_y = _free(nx, (), contract[0]), _free(ny, (), contract[1])
     order_x, order_y = (*free_x, *contract[0]), (*contract[1], *free_y)
 
@@ -208,8 +208,8 @@ def _batched_kernel(nx: int, ny: int, contract: Pair, batch: Pair) -> Callable[[
 def _for_blas(x: Any) -> Any:
     """A stack of matrices that BLAS can read: x, or a copy.
 
-    NumPy before 2.3 multiplies others in loops of its own, 10 to 50 times slower; the cotangent of
-    a sum, which is repeated by strides of 0, is one of them.
+    NumPy before 2.3 multiplies other matrices in its own loops, 10 to 50 times slower; the
+    cotangent of a sum, which has strides of 0, is one of them.
     """
     size, (rows, columns), (by_row, by_column) = x.itemsize, x.shape[-2:], x.strides[-2:]
     if by_column == size and by_row >= size * columns:
@@ -227,7 +227,7 @@ def _batched_outer_kernel(free_x: Axes, free_y: Axes, batch: Pair) -> Callable[[
 
 
 def _eval_dot(x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
-    if type(x) is Tracer or type(y) is Tracer:  # its method `dot` would come back here
+    if type(x) is Tracer or type(y) is Tracer:  # a tracer's method `dot` would call this again
         raise leaked(x if type(x) is Tracer else y)
     return _kernel(x.ndim, y.ndim, contract, batch)(x, y)
 
@@ -239,10 +239,10 @@ def _eval_dot(x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
 def _adjoint_plan(
     nx: int, ny: int, contract: Pair, batch: Pair
 ) -> tuple[bool, Pair, Pair, Axes | None]:
-    """How the cotangent of x comes from `ct` and y.
+    """The product of `ct` and y that is the cotangent of x.
 
-    Returns whether ct stands first, the contract and batch axes of that product, and the
-    permutation that brings it to the layout of x (None if it has it already).
+    Returns whether ct is its first operand, its contract and batch axes, and the permutation to the
+    axes of x (None if they are in order).
     """
     free_x, free_y = _free(nx, batch[0], contract[0]), _free(ny, batch[1], contract[1])
     count = len(batch[0])
@@ -278,7 +278,7 @@ def _adjoint_x(ct: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
 
 
 def _layout_of_scalar(ct: Any, y: Any, contract: Pair) -> Any:
-    """The cotangent of x where everything is contracted: y scaled, with its axes in x's order."""
+    """The cotangent of x if all axes are contracted: y scaled, with its axes in x's order."""
     axes = tuple(j for _, j in sorted(zip(*contract, strict=True)))
     return transpose(y * ct, axes=axes)
 
@@ -302,7 +302,7 @@ def _adjoint_y(ct: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
 def _adjoint_plan_y(
     nx: int, ny: int, contract: Pair, batch: Pair
 ) -> tuple[bool, Pair, Pair, Axes | None]:
-    """As `_adjoint_plan`, for y: the same with the arguments exchanged, but not ct's axes."""
+    """As `_adjoint_plan`, for y: its arguments are exchanged, the axes of ct are not."""
     count = len(batch[0])
     free_x = len(_free(nx, batch[0], contract[0]))
     first, pair, batches, permutation = _adjoint_plan(
@@ -356,6 +356,6 @@ dot_general: Primitive = multilinear(
     batch=_batch_dot,
 )
 """`dot_general(x, y, contract=(axes of x, of y), batch=(axes of x, of y))`: the sum of products
-over the contracted axes, for each index of the batch axes. Its axes are the batch axes, then the
-free ones of x, then those of y, each in ascending order (the batch axes as they are listed).
-Complex numbers are not conjugated."""
+over the contracted axes, for each index of the batch axes. The axes of the result are the batch
+axes as listed, then the free axes of x, then those of y, in ascending order. Complex numbers are
+not conjugated."""

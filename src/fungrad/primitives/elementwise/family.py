@@ -1,4 +1,4 @@
-"""The family `elementwise`, and the arithmetic that every rule stands on.
+"""The family `elementwise`, and the arithmetic that rules use.
 
 An elementwise primitive is declared by its NumPy function and one partial for each argument. The
 type rule, both derivatives and batching are derived. The rest of NumPy's ufuncs are declared in
@@ -6,16 +6,16 @@ ufuncs.py.
 
 A partial is one of
   None            the derivative is zero, on purpose
-  1, -1           the cotangent passes as it is, or negated
+  1, -1           the cotangent passes unchanged, or negated
   a number        the cotangent is multiplied by it
   a function      `partial(output, *args)`, the local derivative
   an itemgetter   of the arguments: one of these is the local derivative
-  Over(function)  one over that: the cotangent is divided by it
-A partial that returns booleans is a mask: the cotangent passes where true and is exactly zero
-elsewhere; one that returns `Masked(factor, mask)` also scales it; one that returns `Times(number,
-factor)` does that by the number first. The mask travels on with the cotangent, as `Masked`, through
-the elementwise equations behind it, so that an infinite derivative there times that zero is zero
-and never NaN ("the double where", done once, here).
+  Over(function)  the reciprocal of the local derivative: the cotangent is divided by it
+A partial that returns booleans is a mask: the cotangent passes where it is true, and is exactly
+zero elsewhere; one that returns `Masked(factor, mask)` also scales it; one that returns
+`Times(number, factor)` scales it by the number first. The mask stays with the cotangent, as
+`Masked`, through the next elementwise equations of the backward walk, so that zero times an
+infinite derivative is zero and never NaN ("the double where", done once, here).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 
 
 class Over:
-    """A partial given as its reciprocal: `Over(f)` stands for 1 / f(output, *args)."""
+    """A partial given by its reciprocal: `Over(f)` is 1 / f(output, *args)."""
 
     __slots__ = ("function",)
 
@@ -48,8 +48,8 @@ class Over:
 
 
 class Times:
-    """A factor of a cotangent that is a number times a value: the cotangent is multiplied by the
-    number first, which meets the numbers of sums and means there.
+    """A factor of a cotangent: a number times a value. The cotangent is multiplied by the number
+    first, where the compiler can join it with the factors of sums and means.
     """
 
     __slots__ = ("number", "value")
@@ -81,11 +81,11 @@ def elementwise(
       name: its name in the IR.
       eval: a ufunc, or a function that broadcasts and promotes as one.
       partials: one for each argument.
-      ufunc: the NumPy ufunc that shall reach it, where `eval` is not that itself.
-      types: what is known without a call of `eval`: for dtypes and weak bits of arguments those of
-        the output.
-      reads: the positions of the arguments that the partials read, where those are not all.
-      degree: "multilinear" where it is linear in each argument alone, which the partials do not
+      ufunc: the NumPy ufunc that it implements, if `eval` is another function.
+      types: known output types: the output's dtype and weak bit, by those of the arguments. Other
+        types are found by a call of `eval`.
+      reads: the positions of the arguments that the partials read, if not all.
+      degree: "multilinear" if it is linear in each argument alone, which the partials do not
         tell.
       facts: see `Primitive`. Its cost is one operation for a ufunc whose partials are numbers or
         None, else one transcendental function.
@@ -143,7 +143,7 @@ def elementwise(
 def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
     """The function (cotangent, output, args) -> cotangent times the partial; None for zero.
 
-    It uses operators, not primitives by name: on arrays they are NumPy's own, without a detour.
+    It uses Python's operators, not primitives: on arrays these call NumPy directly.
     """
     if partial is None:
         return None
@@ -158,7 +158,7 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
         divisor = partial.function
         return lambda cotangent, output, args: cotangent / divisor(output, *args)
     function = partial
-    if isinstance(partial, operator.itemgetter):  # no Python function stands between
+    if isinstance(partial, operator.itemgetter):  # saves a call of a Python function
 
         def scale_by(cotangent: Any, output: Any, args: Any) -> Any:
             factor = function(args)
@@ -183,12 +183,12 @@ _BOOL = np.dtype(np.bool_)
 
 
 def passed(cotangent: Any, output: Any, args: Any) -> Any:
-    """The cotangent as it is, where the local derivative is 1."""
+    """The cotangent itself, for a local derivative of 1."""
     return cotangent
 
 
 def _scaled(cotangent: Any, factor: Any) -> Any:
-    """A cotangent times what a partial gave."""
+    """A cotangent times the value of a partial."""
     kind = type(factor)
     if kind is Times:
         return cotangent * factor.number * factor.value
@@ -202,7 +202,7 @@ def _scaled(cotangent: Any, factor: Any) -> Any:
 def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Masked:
     """A masked cotangent times a partial: still exactly zero where the mask is false."""
     mask = cotangent.mask
-    with np.errstate(all="ignore"):  # what is computed where the mask is false is thrown away
+    with np.errstate(all="ignore"):  # values where the mask is false are dropped
         scaled = scale(cotangent.value, output, args)
     if type(scaled) is Masked:
         mask = logical_and(mask, scaled.mask)
@@ -211,7 +211,7 @@ def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Maske
 
 
 def add_cotangents(x: Any, y: Any) -> Any:
-    """The sum of two cotangents, either of which may be masked, and the first one collected."""
+    """The sum of two cotangents; either may be masked, and the first collected."""
     if isinstance(x, Collected):
         return x.plus(y)
     if type(x) is Masked and type(y) is Masked:
@@ -228,12 +228,12 @@ def plain(cotangent: Any) -> Any:
 
 
 def whole(cotangent: Any) -> Any:
-    """The cotangent as rules take it, not collected any more."""
+    """The cotangent as rules take it: an array, or masked, but not collected."""
     return cotangent.total() if isinstance(cotangent, Collected) else cotangent
 
 
 def fit(x: Any, type_: Type) -> Any:
-    """x broadcast and cast to a Type; where that is real, the real part."""
+    """x broadcast and cast to a Type; its real part if that is real."""
     found = typeof(x)
     if found.shape != type_.shape:
         x = broadcast_to(x, shape=type_.shape)
@@ -241,7 +241,7 @@ def fit(x: Any, type_: Type) -> Any:
 
 
 def broadcast_shapes(name: str, args: Sequence[Type]) -> tuple[int, ...]:
-    """The shape that NumPy's broadcasting gives.
+    """The shape of NumPy's broadcasting.
 
     Raises:
       ShapeError: naming the operation and the shapes.
@@ -264,7 +264,7 @@ def broadcast_shapes(name: str, args: Sequence[Type]) -> tuple[int, ...]:
 
 
 def _dtype_by_example(name: str, eval: Any, args: Sequence[Type]) -> tuple[np.dtype[Any], bool]:
-    """The dtype that a ufunc promotes its arguments to, asked of the ufunc itself."""
+    """The dtype and weak bit of a ufunc's output, found by a call of the ufunc."""
     examples = [
         np.ones((), a.dtype).item() if a.weak else np.ones((1,) if a.shape else (), a.dtype)
         for a in args
@@ -295,11 +295,11 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
-    """Python's operator for a ufunc.
+    """A ufunc as Python's operator.
 
-    A result of Python's numbers alone stays one, and so stays weak, as in unwrapped code.
-    Integers are Python's: they have no bound, and `//` and `%` by zero are errors. Floats are
-    NumPy's, without Python's errors and complex results.
+    The result for Python numbers alone is a Python number, and so weak, as in untraced code.
+    Integers follow Python: they have no bound, and `//` and `%` by zero raise. Floats follow NumPy,
+    without Python's errors and complex results.
     """
     name = ufunc.__name__
     apply = _OPERATORS[name]
@@ -322,12 +322,11 @@ def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
     return eval
 
 
-# --- the arithmetic of rules
-# -------------------------------------------------------------------------
+# --- the arithmetic of rules ----------------------------------------------------------------------
 
 
 def arithmetic(real: int, of_complex: int) -> Callable[[Equation], Work]:
-    """The cost of an operation that takes several real ones for complex numbers."""
+    """The cost for each element: `real` operations, or `of_complex` for complex numbers."""
 
     def cost(equation: Equation) -> Work:
         found = any(atom.type.dtype.kind == "c" for atom in equation.inputs)
@@ -367,7 +366,7 @@ div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
 ARITHMETIC = (add, sub, mul, div)
 
 
-_where = np.where  # the module's may stand for one of ours while a transform traces
+_where = np.where  # np.where may be replaced while a transform traces
 
 
 def _eval_select(condition: Any, x: Any, y: Any) -> Any:

@@ -1,10 +1,8 @@
-"""The rest of NumPy's ufuncs, each declared by its partials.
+"""The rest of NumPy's ufuncs, each declared by its partials; and `bitcast`.
 
-Formulas: Abramowitz & Stegun 4.3-4.6 for the elementary functions. At kinks the values are those
-of docs/kinks.md: abs at 0 has derivative 0, ties of maximum and minimum are shared half and half,
-hypot at the origin has derivative 0, and powers take their limits.
-
-`bitcast`, the bits of numbers read as numbers of another dtype.
+Formulas: Abramowitz & Stegun 4.3-4.6 for the elementary functions. Derivatives at kinks are those
+of docs/kinks.md: abs at 0 has derivative 0, ties of maximum and minimum share equally, hypot at the
+origin has derivative 0, and powers take their limits.
 """
 
 from __future__ import annotations
@@ -38,8 +36,7 @@ def _at_zero(*args: Any) -> Any:
     return functools.reduce(np.logical_and, [np.equal(x, 0) for x in args])
 
 
-# --- exponentials and logarithms
-# ----------------------------------------------------------------------
+# --- exponentials and logarithms ------------------------------------------------------------------
 
 exp = elementwise("exp", np.exp, partials=[lambda y, x: y], scalar="exp")
 exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)], scalar="exp2")
@@ -51,8 +48,7 @@ log10 = elementwise(
 )
 log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)], scalar="log1p")
 
-# --- trigonometric and hyperbolic
-# ----------------------------------------------------------------------
+# --- trigonometric and hyperbolic -----------------------------------------------------------------
 
 sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)], scalar="sin")
 cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)], scalar="cos")
@@ -103,8 +99,7 @@ hypot = elementwise("hypot", np.hypot, partials=[
 ], scalar="hypot",
                     kink=_at_zero)  # fmt: skip
 
-# --- powers
-# --------------------------------------------------------------------------------------------
+# --- powers ---------------------------------------------------------------------------------------
 
 sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar="sqrt")
 cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)], scalar="cbrt")
@@ -143,7 +138,7 @@ def _power_by_exponent(z: Any, x: Any, y: Any) -> Any:
 
 
 def _cost_of_power(equation: Equation) -> Work:
-    """One product or quotient, as NumPy does x**2 and x**-1; else a transcendental function."""
+    """One product or quotient for x**2 and x**-1, as in NumPy; else a transcendental function."""
     exponent, size = equation.inputs[1], equation.outputs[0].type.size
     short = isinstance(exponent, Literal) and exponent.value in (2, -1)
     return Work(size) if short else Work(0, size)
@@ -153,8 +148,7 @@ power = elementwise("power", python_operator(np.power), ufunc=np.power, cost=_co
                     partials=[_power_by_base, _power_by_exponent],
                     scalar=ScalarForm("power", "f"))  # fmt: skip
 
-# --- kinks
-# ---------------------------------------------------------------------------------------------
+# --- kinks ----------------------------------------------------------------------------------------
 
 
 def _abs_slope(y: Any, x: Any) -> Any:
@@ -178,8 +172,8 @@ fabs = elementwise(
 
 
 def _part(z: Any, x: Any, y: Any) -> Any:
-    """The share of each of two numbers in an extremum: half of it where they are equal. In the
-    dtype of that: two of Python's numbers would choose doubles.
+    """The derivative of an extremum by the number that attains it: 0.5 for equal numbers. It has
+    the dtype of the extremum: plain Python numbers would select doubles.
     """
     type_ = typeof(z)
     number = float if type_.weak or not type_.inexact else type_.dtype.type
@@ -264,8 +258,7 @@ ldexp: Primitive = elementwise(
 )
 frexp_exponent = elementwise("frexp_exponent", lambda x: np.frexp(x)[1], partials=[None], cost=1)
 
-# --- log of a sum of exponentials
-# ------------------------------------------------------------------------
+# --- log of a sum of exponentials -----------------------------------------------------------------
 
 
 def _share(exponential: Any) -> Any:
@@ -287,12 +280,11 @@ logaddexp2 = elementwise(
     partials=[_share(np.exp2), lambda z, x, y: _share(np.exp2)(z, y, x)],
 )
 
-# --- complex numbers: `conj` is linear over the reals and is in shaping.py
-# ----------------------------
+# --- complex numbers: `conj` is linear over the reals, and is in movement/reshape_broadcast_cast.py
 
 
 def _turned(ct: Any, y: Any, x: Any) -> Any:
-    """ct without what would only stretch x, over the length of x; 0 where x is 0."""
+    """ct without its component along x, over |x|; 0 where x is 0."""
     size = np.abs(x)
     along = np.real(ct * y) * conj(y)
     return select(size == 0, 0.0, ct - along) / select(size == 0, 1.0, size)
@@ -332,15 +324,13 @@ real = elementwise("real", np.real, partials=[1], cost=1)
 imag = elementwise("imag", np.imag, partials=[-1j], cost=1)
 registry.ufuncs[np.conjugate] = conj
 
-# --- linear
-# ------------------------------------------------------------------------------------------------
+# --- linear ---------------------------------------------------------------------------------------
 
 positive = elementwise(
     "positive", operator.pos, ufunc=np.positive, partials=[1], scalar=ScalarForm("positive", "fi")
 )
 
-# --- without a derivative, on purpose
-# -----------------------------------------------------------------------
+# --- without a derivative, on purpose -------------------------------------------------------------
 
 floor_divide = elementwise("floor_divide", python_operator(np.floor_divide), ufunc=np.floor_divide,
                            partials=[None, None])  # fmt: skip
@@ -392,6 +382,6 @@ bitcast: Primitive = general(
     batch=lambda args, batched, size, *, dtype: bitcast(args[0], dtype=dtype),
     cuts=True,
 )
-"""`bitcast(x, dtype=)`: the bits of x, in C order, read in another dtype, as ndarray.view; the last
-axis is so much longer or shorter. It has no derivative.
+"""`bitcast(x, dtype=)`: the bits of x, in C order, read in another dtype, as ndarray.view; the
+length of the last axis changes accordingly. It has no derivative.
 """

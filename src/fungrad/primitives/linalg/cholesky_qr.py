@@ -1,7 +1,6 @@
-"""The factorisations that need no spectrum: cholesky and qr.
+"""The factorisations that need no eigenvalues: cholesky and qr.
 
-For the one triangle that functions of a Hermitian matrix read, and their gradients, see
-`hermitian_weights`.
+Functions of a Hermitian matrix read one triangle; for their gradients see `hermitian_weights`.
 """
 
 from __future__ import annotations
@@ -53,16 +52,16 @@ hermitian_weights: Primitive = general(
     batch=lambda args, batched, size, *, lower: hermitian_weights(args[0], lower=lower),
     cuts=True,
 )
-"""`hermitian_weights(a, lower=)`: what a Hermitian cotangent is multiplied by.
+"""`hermitian_weights(a, lower=)`: the factors of a Hermitian cotangent.
 
-cholesky and eigh read one triangle of a. Where a is Hermitian (to rounding) its gradient is taken
-among Hermitian matrices, and is one: the weights are 1. Where a is not, only the triangle is an
-argument, and its elements stand for their mirrors too: 2 in the triangle, 1 on the diagonal, 0
-beyond it. Both give the same derivative along all paths on which a stays Hermitian."""
+cholesky and eigh read one triangle of a. If a is Hermitian (to rounding), so is its gradient: the
+weights are 1. Otherwise only the triangle is an argument, and its elements also represent their
+mirror images: 2 in the triangle, 1 on the diagonal, 0 beyond it. Both lead to the same derivative
+along all paths on which a stays Hermitian."""
 
 
 def hermitian_part(a: Any, lower: bool) -> Any:
-    """The Hermitian matrices that the given triangles stand for, differentiated as said above."""
+    """The Hermitian matrices with the given triangles, differentiated by `hermitian_weights`."""
     half = 0.5 * (a * hermitian_weights(a, lower=lower))
     return half + adjoint(half)
 
@@ -152,7 +151,7 @@ def _gradient_tall(q: Any, r: Any, gq: Any, gr: Any) -> Any:
     total = q @ total
     if gq is not None:
         total = total + gq
-    # Where R has a zero on its diagonal, what is divided by it is infinite or NaN.
+    # If R has a zero on its diagonal, quotients by it are infinite or NaN.
     pivots = diagonals(r)
     some = ne(pivots, 0)
     r = r + diagonal_matrix(cast(logical_not(some), r.dtype))
@@ -171,17 +170,17 @@ qr: Primitive = general(
 """`qr(a)`: the reduced factorisation. S. Walter and L. Lehmann, "Algorithmic differentiation of
 linear algebra functions with application in optimum experimental design" (2010), and D. Roberts and
 L. Roberts, "QR and LQ decomposition matrix backpropagation algorithms for square, wide, and deep
-matrices" (2020). Where the first min(m, n) columns are dependent there is no derivative: it
-comes out as infinite or NaN, or, with rounding for R's zero, very large."""
+matrices" (2020). If the first min(m, n) columns are dependent, there is no derivative: the result
+is infinite or NaN, or very large if rounding has replaced R's zero."""
 
 
 def complement(q: Any) -> Any:
-    """The columns that LAPACK's complete Q has behind those of the reduced one.
+    """The columns of LAPACK's complete Q after those of the reduced one.
 
     The product of Householder's reflectors is I - V T V^H with unit lower trapezoidal
-    V = [V1; V2]. Its first columns, q = [q1; q2], tell the rest without V and T: with w = q1 - I it
-    is [0; I] + [w; q2] w^-H q2^H. Where a reflector is missing (a column that is zero below the
-    diagonal already) w is singular, and so is the dependence of Q on the matrix: solve raises.
+    V = [V1; V2]. Its first columns, q = [q1; q2], determine the rest without V and T: with
+    w = q1 - I it is [0; I] + [w; q2] w^-H q2^H. If a reflector is missing (a column is zero below
+    the diagonal already), w is singular, and so is the dependence of Q on the matrix: solve raises.
     """
     shape = shape_of(q)
     m, n = shape[-2:]

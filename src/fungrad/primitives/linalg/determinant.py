@@ -1,7 +1,7 @@
 """Determinants, their cofactors, and slogdet.
 
-A determinant is a polynomial of the elements: its derivatives are defined for singular matrices
-too, where no inverse is.
+A determinant is a polynomial of the elements: its derivatives are defined for singular matrices,
+too, which have no inverse.
 
 Source: M. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
 differentiation" (2008), section 2.2.4; for singular matrices the polynomial itself, in the basis of
@@ -33,8 +33,8 @@ from fungrad.primitives.primitive import Primitive, general
 from fungrad.tracing.trace import shape_of, typeof
 
 _SINGULAR = 1e-8
-"""Matrices of a larger condition number than one over that (in the 1-norm) have their cofactors
-computed from singular values, without dividing by any."""
+"""The cofactors of matrices of a larger condition number (in the 1-norm) than the inverse of this
+are computed from singular values, without a division."""
 
 
 def _type_like(a: Type) -> Type:
@@ -80,14 +80,14 @@ def _products_of_others_of_two(s: Any) -> Any:
 
 
 def _finite(a: Any) -> Any:
-    """Whether matrices are finite, with two axes of length 1: of some that are not, as
-    diag(inf, 1, 1), LAPACK's singular value decomposition never ends.
+    """Whether matrices are finite, with two axes of length 1. LAPACK's singular value decomposition
+    does not terminate for some that are not, such as diag(inf, 1, 1).
     """
     return np.isfinite(a).all((-2, -1), keepdims=True)
 
 
 def _turned(a: Any) -> tuple[Any, Any, Any, Any]:
-    """The singular value decomposition, and the determinant of its two turns."""
+    """The singular value decomposition, and the determinant of u times that of vh."""
     finite = _finite(a)
     u, s, vh = np.linalg.svd(np.where(finite, a, 0))
     s = np.where(finite[..., 0], s, np.nan)
@@ -163,7 +163,7 @@ def _type_cofactors_along(a: Type, e: Type) -> Type:
 
 def _vjp_cofactors_along(ct: Any, output: Any, args: Any, wanted: Any) -> list[Any]:
     # The second derivative of det is symmetric; the third is the sum over the ways to put e, ct
-    # and da into one cycle, two, or three. Written with the inverse, it is NaN where there is none.
+    # and da into one cycle, two, or three. By this formula it is NaN where there is no inverse.
     a, e = args
     ct_e = cofactors_along(a, ct) if wanted[1] else None
     if not wanted[0]:
@@ -195,9 +195,9 @@ def _type_slogdet(a: Type) -> tuple[Type, Type]:
 
 
 def _regular_or_eye(a: Any, sign: Any) -> tuple[Any, Any]:
-    """Matrices that have an inverse, and 1; the identity and 0 where the sign says that a has none.
+    """The matrices, and 1; the identity, and 0, for matrices whose sign is 0 (no inverse).
 
-    The quotient of the two makes a derivative infinite or NaN there, with NumPy's warning.
+    A quotient by the second makes a derivative infinite or NaN there, with NumPy's warning.
     """
     regular = reshape(ne(sign, 0), shape=(*shape_of(sign), 1, 1))
     return select(regular, a, eye(a)), cast(regular, real_dtype(a.dtype))
@@ -237,5 +237,5 @@ slogdet: Primitive = general(
     batch=lambda args, batched, size: slogdet(args[0]),
     multiple=True,
 )
-"""`slogdet(a)`: the signs (or phases) of the determinants, and the logarithms of their sizes. Where
-a is singular the derivative is infinite or NaN."""
+"""`slogdet(a)`: the signs (or phases) of the determinants, and the logarithms of their sizes. The
+derivative at a singular matrix is infinite or NaN."""

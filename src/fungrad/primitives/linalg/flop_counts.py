@@ -1,7 +1,7 @@
-"""How many operations the factorisations of matrices take, of the textbook's algorithms.
+"""The numbers of operations of factorisations of matrices, by the textbook's algorithms.
 
-The formulas are those of Golub and Van Loan, Matrix Computations (4th edition, GVL below), and of
-LAPACK Working Note 41 (WN41); the leading terms, four times as much for complex numbers.
+The formulas are the leading terms of Golub and Van Loan, Matrix Computations (4th edition, GVL
+below), and of LAPACK Working Note 41 (WN41); times four for complex numbers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Rule = Callable[[Equation], float]
 
 
 def _stack(a: Type) -> float:
-    """How many matrices, times four where they are complex."""
+    """The number of matrices, times four if they are complex."""
     return math.prod(a.shape[:-2]) * (4 if a.dtype.kind == "c" else 1)
 
 
 def cubed(factor: float) -> Rule:
-    """So many times n**3 for a square matrix."""
+    """A cost of `factor` times n**3 for a square matrix."""
 
     def cost(equation: Equation) -> float:
         a = equation.inputs[0].type

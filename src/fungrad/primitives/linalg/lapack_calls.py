@@ -1,9 +1,9 @@
-"""np.linalg's solve, inv, cholesky, det and slogdet at the cost of what they call.
+"""np.linalg's solve, inv, cholesky, det and slogdet without NumPy's overhead.
 
-Around LAPACK they convert arguments, and set anew each time what happens to floating-point errors:
-on small matrices two thirds of their time. Here that is set up once. The functions that it calls
-are no public part of NumPy: where they are not there, or do not do what np.linalg does, and for
-other dtypes than float64 and complex128, np.linalg is called.
+np.linalg converts arguments and sets the handling of floating-point errors in each call, which
+takes two thirds of the time for small matrices. Here that is set up once. The ufuncs called
+directly are private to NumPy: if they are missing, or differ from np.linalg, and for other dtypes
+than float64 and complex128, np.linalg is called.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_POSITIVE = "Matrix is not positive definite"
 
 
 def _written(public: Function, count: int) -> Function:
-    """A function of so many arrays that takes a place for its result behind them, too."""
+    """A function of `count` arrays that also takes an array to write its result into."""
 
     def run(*args: Any) -> Any:
         result = public(*args[:count])
@@ -35,12 +35,12 @@ def _written(public: Function, count: int) -> Function:
 
 
 def _direct(public: Function, gufunc: Any, message: str) -> Function:
-    """The same without what stands around LAPACK.
+    """The same function, without NumPy's overhead around LAPACK.
 
     Args:
       public: the function of np.linalg.
-      gufunc: what that calls.
-      message: of the LinAlgError that it raises; "" where it raises none.
+      gufunc: the ufunc that it calls.
+      message: the text of its LinAlgError; "" if it raises none.
     """
     from numpy._core.umath import _extobj_contextvar, _make_extobj
 
@@ -76,13 +76,13 @@ def _raises(function: Function, *args: Any) -> bool:
 
 
 def _fastest(public: Function, name: str, message: str = "") -> Function:
-    """The direct function where that does on two small matrices what the public one does."""
+    """The direct function if it agrees with the public one on two small matrices, else that one."""
     count = 2 if public is np.linalg.solve else 1
     return functools.wraps(public)(_known(public, name, message, count) or _written(public, count))
 
 
 def _known(public: Function, name: str, message: str, count: int) -> Function | None:
-    """The direct function; None if NumPy lacks its parts, or they do something else."""
+    """The direct function; None if NumPy lacks its parts, or they behave differently."""
     four, none = np.full((1, 1), 4.0), np.zeros((1, 1))
     try:
         from numpy.linalg import _umath_linalg
@@ -91,7 +91,7 @@ def _known(public: Function, name: str, message: str, count: int) -> Function | 
         same = np.all(direct(*[four] * count) == public(*[four] * count))
         raises = _raises(direct, *[none] * count)
     except (ImportError, AttributeError, TypeError, ValueError):
-        return None  # parts that are not public may go, or take other arguments, in any release
+        return None  # private parts may vanish, or take other arguments, in any release
     return direct if same and raises == bool(message) else None
 
 

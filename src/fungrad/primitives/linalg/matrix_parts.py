@@ -1,7 +1,7 @@
 """The vocabulary of the rules of linear algebra: adjoints, triangles, diagonals.
 
-A formula of linalg*.py is written for the inner product Re tr(G^H dA), as books have it, with the
-conjugates of our cotangents, whose pairing is Re sum(c * dA): `adjoint` is a conjugate transpose.
+The formulas of this folder use the inner product Re tr(G^H dA) of textbooks, and so the conjugates
+of fungrad's cotangents, whose pairing is Re sum(c * dA): `adjoint` is a conjugate transpose.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def swap(x: Any) -> Any:
 
 
 def bar(x: Any) -> Any:
-    """The complex conjugate; x itself where it is real."""
+    """The complex conjugate; x itself if it is real."""
     return conj(x) if x.dtype.kind == "c" else x
 
 
@@ -46,7 +46,7 @@ def adjoint(x: Any) -> Any:
 
 
 def real_part(x: Any) -> Any:
-    """The real part; x itself where it is real."""
+    """The real part; x itself if it is real."""
     return real(x) if x.dtype.kind == "c" else x
 
 
@@ -78,7 +78,7 @@ def diagonal_matrix(x: Any) -> Any:
 
 
 def sum_diagonal(x: Any) -> Any:
-    """The traces of matrices, with two axes of length 1 in place of those of the matrix."""
+    """The traces of matrices, with two axes of length 1 in place of the matrix axes."""
     total = reduce_sum(diagonals(x), axes=(len(shape_of(x)) - 2,))
     return reshape(total, shape=(*shape_of(total), 1, 1))
 
@@ -106,13 +106,13 @@ def eye(like: Any) -> Any:
 
 
 def result(*types: Type) -> np.dtype[Any]:
-    """The dtype that NumPy's linear algebra gives: single where all are, otherwise double."""
+    """The dtype of NumPy's linear algebra: single if all are single, otherwise double."""
     dtype = np.result_type(*[t.dtype for t in types])
     return dtype if dtype.kind in "fc" else np.dtype(np.float64)
 
 
 def square(name: str, x: Type) -> None:
-    """Asks for square matrices.
+    """Checks that matrices are square.
 
     Raises:
       ShapeError: naming the function and the shape.
@@ -122,6 +122,6 @@ def square(name: str, x: Type) -> None:
 
 
 def aligned(args: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
-    """The arguments of a primitive that broadcasts, with the batch axis in front of all axes."""
+    """The arguments of a primitive that broadcasts, with the batch axis first in all."""
     ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
     return [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]

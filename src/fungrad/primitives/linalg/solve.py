@@ -1,6 +1,6 @@
-"""solve, inv, pinv: what linear equations need of matrices, the last two axes.
+"""solve, inv and pinv of the matrices in the last two axes.
 
-Each broadcasts its leading axes as NumPy's do.
+The leading axes broadcast as NumPy's.
 
 Source, where none is named: M. Giles, "Collected matrix derivative results for forward and reverse
 mode algorithmic differentiation" (2008), sections 2.2.3 (inverse) and 2.3.1 (solve).
@@ -43,7 +43,7 @@ def _eval_solve(a: Any, b: Any, *, triangle: str) -> Any:
 
 
 def _substitute(a: Any, b: Any, is_lower: bool) -> Any:
-    """Substitution by blocks: n^2 steps for each column, where solve has n^3 to factorise."""
+    """Substitution by blocks: n^2 operations for each column, without a factorisation (n^3)."""
     n = a.shape[-1]
     if n <= _BLOCK:
         return lapack_calls.solve(a, b)
@@ -112,8 +112,8 @@ solve: Primitive = general(
     jvp=_jvp_solve,
     batch=_batch_solve,
 )
-"""`solve(a, b, triangle=)`: x with a @ x = b, for matrices b; of a only the "lower" or the "upper"
-triangle is read, or all of it where `triangle` is ""."""
+"""`solve(a, b, triangle=)`: x with a @ x = b, for matrices b. Only the "lower" or the "upper"
+triangle of a is read; all of it if `triangle` is ""."""
 
 # --- inverses -------------------------------------------------------------------------------------
 
@@ -167,6 +167,6 @@ pinv: Primitive = general(
     cuts=(1,),
 )
 """`pinv(a, rtol)`: the pseudoinverses; singular values up to rtol times the largest are taken as
-zero. The derivative is that at constant rank: G. Golub and V. Pereyra, "The differentiation of
+zero. The derivative assumes constant rank: G. Golub and V. Pereyra, "The differentiation of
 pseudo-inverses and nonlinear least squares problems whose variables separate" (1973), equation
-4.12. It needs no singular vector, and so is right where singular values are equal."""
+4.12. It needs no singular vectors, and so is right for equal singular values, too."""

@@ -1,14 +1,10 @@
-"""eig, the eigenvalues and eigenvectors of general matrices, and eigvals.
+"""eig, eigvals, eigh, eigvalsh, svd and svdvals, and their derivatives at equal values.
 
-eigh and svd, and their values alone.
-
-Eigenvalues and singular values that coincide, and what their derivatives are then.
-
-A derivative of vectors divides by differences of values. Where those are zero (to rounding) the
-vectors are free to turn among each other, and so have no derivative; a function that does not see
-that turn has one, to which the pair adds nothing. `apart` takes such pairs out, and warns where
-the function does see the turn. A value picked out of equal ones is a tie, which `shared` shares.
-docs/linalg.md states the policy.
+A derivative of vectors divides by differences of values. If two values are equal (to rounding),
+their vectors are determined up to a rotation of their space only, and have no derivative. A
+function that is invariant under that rotation has a derivative, to which the pair adds nothing.
+`apart` sets such pairs to zero, and warns if the function is not invariant. A value selected among
+equal ones is a tie, which `shared` shares. docs/linalg.md states the policy.
 """
 
 from __future__ import annotations
@@ -57,7 +53,7 @@ coincide: Primitive = general(
     batch=lambda args, batched, size, *, opposite: coincide(args[0], opposite=opposite),
     cuts=True,
 )
-"""`coincide(w, opposite=)`: for each pair of numbers whether they are equal (or, where `opposite`,
+"""`coincide(w, opposite=)`: for each pair of numbers whether they are equal (with `opposite`,
 whether their sum is zero), up to the rounding errors of the largest."""
 
 
@@ -76,7 +72,7 @@ shares: Primitive = general(
     batch=lambda args, batched, size: shares(args[0]),
     cuts=True,
 )
-"""`shares(w)`: the matrix that puts in place of each number the mean over those equal to it."""
+"""`shares(w)`: the matrix that replaces each number by the mean over those equal to it."""
 
 
 def shared(g: Any, w: Any) -> Any:
@@ -115,7 +111,7 @@ apart: Primitive = general(
     type=lambda x, same, g, *, values, strict: Type(
         np.broadcast_shapes(x.shape, same.shape), x.dtype
     ),
-    # Transposed it meets the tangents of matrices: there any element of a pair turns the vectors.
+    # The transpose applies to tangents of matrices: there any element of a pair rotates vectors.
     vjp=lambda ct, y, args, wanted, *, values, strict: [
         apart(ct, args[1], args[2], values=values, strict=True), None, None
     ],
@@ -130,7 +126,7 @@ apart: Primitive = general(
 )  # fmt: skip
 """`apart(x, same, g, values=, strict=)`: x, and zero where `same` holds.
 
-It warns where a function with cotangents x of the turns and g of the values has no derivative, or
+It warns if a function with cotangents x of the rotations and g of the values has no derivative, or
 one that is lost: x has to be Hermitian at such pairs, and zero unless g is zero (or `strict`)."""
 
 
@@ -143,9 +139,9 @@ def _batch_apart(args: Any, batched: Any, values: str, strict: bool) -> Any:
 
 
 def gaps(w: Any, same: Any) -> Any:
-    """w_j - w_i for each pair; where that is zero 1 or -1, skew as the others.
+    """w_j - w_i for each pair; for equal values 1 or -1, skew as the others.
 
-    So nothing that `apart` has to see, in either direction, cancels before it gets there.
+    So cotangents that `apart` has to examine, in either direction, do not cancel before.
     """
     index = np.arange(shape_of(w)[-1])
     sign = np.sign(index - index[:, None]).astype(real_dtype(w.dtype))
@@ -207,7 +203,7 @@ trusted: Primitive = general(
     jvp=lambda primals, tangents: (trusted(*primals), tangents[0]),
     batch=lambda args, batched, size: trusted(args[0]),
 )
-"""`trusted(inverse)`: the inverse of eigenvectors of length 1 as it is; warns where it is huge."""
+"""`trusted(inverse)`: the inverse of eigenvectors of length 1, unchanged; warns if it is huge."""
 
 
 def _vjp_eig(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
@@ -244,7 +240,7 @@ eig: Primitive = general(
 """`eig(a)`: eigenvalues and eigenvectors, always complex; the vectors as LAPACK scales them, of
 length 1 and with a real largest element. M. Giles (2008), section 3.1; C. Boeddeker et al., "On the
 computation of complex-valued gradients with application to statistically optimum beamforming"
-(2017), for complex ones. Where a has too few eigenvectors it has no derivative: inv raises, or
+(2017), for complex ones. If a has too few eigenvectors, it has no derivative: inv raises, or
 `trusted` warns."""
 
 eigvals: Primitive = general(
@@ -293,8 +289,8 @@ eigh: Primitive = general(
     batch=lambda args, batched, size, *, lower: eigh(args[0], lower=lower),
     multiple=True,
 )
-"""`eigh(a, lower=)`: eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is
-read. M. Giles (2008), section 3.1. The phase of a complex vector moves so that v^H dv is zero."""
+"""`eigh(a, lower=)`: eigenvalues and eigenvectors of Hermitian matrices, from one triangle.
+M. Giles (2008), section 3.1. The phase of a complex vector moves so that v^H dv is zero."""
 
 eigvalsh: Primitive = general(
     "eigvalsh",
@@ -306,8 +302,8 @@ eigvalsh: Primitive = general(
     ),
     batch=lambda args, batched, size, *, lower: eigvalsh(args[0], lower=lower),
 )
-"""`eigvalsh(a, lower=)`: the eigenvalues alone. It shares eigh's rule, but no tangent of a vector
-is made, so that nothing warns where a function of the values has a derivative."""
+"""`eigvalsh(a, lower=)`: the eigenvalues alone. It shares eigh's rule, but computes no tangents of
+vectors, so that it does not warn if a function of the values has a derivative."""
 
 # --- svd ------------------------------------------------------------------------------------------
 
@@ -324,9 +320,10 @@ def _type_svd(a: Type, *, full: bool) -> tuple[Type, Type, Type]:
 
 
 def _without_rest(u: Any, gu: Any, k: int) -> tuple[Any, Any]:
-    """The first k of complete orthonormal columns, and their cotangent with the rest's moved there.
+    """The first k of complete orthonormal columns, and their cotangent, to which that of the rest
+    is added.
 
-    The rest [u2] turns as the first do, d u2 = -u1 (u2^H du1)^H, and not among itself.
+    The rest, u2, rotates with the first, d u2 = -u1 (u2^H du1)^H, and not within its own space.
     """
     ndim, count = len(shape_of(u)), shape_of(u)[-1]
     if count == k:
@@ -342,7 +339,7 @@ def _without_rest(u: Any, gu: Any, k: int) -> tuple[Any, Any]:
         same = np.ones((count - k, count - k), bool)
         values = "singular values (zero)"
         free = apart(adjoint(u2) @ g2, same, np.zeros(()), values=values, strict=False)
-        nothing = reduce_sum(free, axes=(ndim - 2, ndim - 1)) * 0.0  # asked for, so that it warns
+        nothing = reduce_sum(free, axes=(ndim - 2, ndim - 1)) * 0.0  # for the warnings of `apart`
         g1 = g1 + columns(rows(nothing))
     return u1, g1
 
@@ -367,7 +364,7 @@ def _vjp_svd(cts: Any, outputs: Any, args: Any, wanted: Any, *, full: bool) -> l
     null = coincide(s, opposite=True)
     plus = apart(plus, same, weight, values=values, strict=False)
     inner = (plus - adjoint(plus)) / gaps(s, same)
-    # Alone the sum of two values that are both zero is; of a real pair the diagonal is zero too.
+    # A sum is zero only if both values are zero; the diagonal of a real pair is zero, too.
     minus = apart(minus - adjoint(minus), null, weight, values=values + " (zero)", strict=False)
     inner = 0.5 * (inner + minus / select(null, 1.0, columns(s) + rows(s)))
     if gs is not None:
@@ -397,9 +394,9 @@ svd: Primitive = general(
     multiple=True,
 )
 """`svd(a, full=)`: u, s and v^H. J. Townsend, "Differentiating the singular value decomposition"
-(2016), with 1 / (s_j^2 - s_i^2) taken apart: the sum of the turns of u and v divides by s_j - s_i,
-their difference by s_j + s_i, so that u @ v^H has its derivative where values are equal. A complex
-phase is shared by u and v: the diagonals of u^H du and v^H dv are opposite."""
+(2016), with 1 / (s_j^2 - s_i^2) factorised: the sum of the rotations of u and v divides by
+s_j - s_i, their difference by s_j + s_i, so that u @ v^H has its derivative at equal values. A
+complex phase is shared by u and v: the diagonals of u^H du and v^H dv are opposite."""
 
 svdvals: Primitive = general(
     "svdvals",

@@ -1,14 +1,11 @@
 """Reading by index.
 
-`getitem(x, *arrays, index=)` is NumPy's x[...]: what the index says without arrays (integers,
-slices, newaxis, ellipsis) is the static `Index`; its integer arrays are passive arguments. Masks
-do not reach this floor: they are turned into integer arrays, which then cannot repeat
-(`Index.unique`). `scatter` is the transpose of getitem.
+`getitem(x, *arrays, index=)` is NumPy's x[...]: integers, slices, newaxis and ellipsis are in the
+static `Index`; integer arrays are passive arguments. The caller turns masks into integer arrays,
+which then have no repeated entries (`Index.unique`). `scatter` is the transpose of getitem.
 
-Cotangents of many reads of one array under another trace, put into place all at once.
-
-Where NumPy computes they are added in place (`elementwise.Collected`). A traced value is not
-written into: the parts are held until the sum is asked for, and are then one scatter.
+Cotangents of many reads of one array are added in place where NumPy computes
+(`cotangents.Collected`). Under another trace the parts are kept, and `total` is one scatter.
 """
 
 from __future__ import annotations
@@ -67,14 +64,14 @@ def batched_index(
     Args:
       index: the index for one example.
       arrays: its index arrays.
-      batched: which of them have the batch axis.
+      batched: for each of them, whether it has the batch axis.
       size: the number of examples.
       example: the shape of one example of x, None if x is the same for all.
-      shape: the shape of x itself, as it is indexed.
+      shape: the shape of x itself.
 
     Returns:
-      An Index, its arrays, and the permutation that puts the axes of the result into the order
-      (batch axis, axes of one example); None if they are in it.
+      An Index, its arrays, and the permutation of the result's axes to (batch axis, axes of one
+      example); None if they are in this order.
     """
     if not any(batched):
         assert example is not None
@@ -134,7 +131,7 @@ def _vjp_getitem(ct: Any, output: Any, args: Any, wanted: Any, *, index: Index) 
     x, *arrays = args
     result = scatter(ct, *arrays, index=index, shape=x.shape)
     if repeatable(arrays):
-        # x[mask] is a `where`: what is not read gets exactly zero, behind an infinite slope too.
+        # x[mask] is a `where`: unread elements get exactly zero, even times an infinite slope.
         result = Masked(result, indexed(*arrays, index=index, shape=x.shape))
     return [result, *[None] * len(arrays)]
 
@@ -178,7 +175,7 @@ getitem: Primitive = Primitive(
     collect=_collect_getitem,
     moves=True,
 )
-"""`getitem(x, *arrays, index=)`: NumPy's x[index]; the arrays go into their places."""
+"""`getitem(x, *arrays, index=)`: NumPy's x[index], with the arrays in their places."""
 
 
 def repeatable(arrays: Sequence[Any]) -> bool:
@@ -218,7 +215,7 @@ indexed: Primitive = general(
 
 
 def apply_at(ufunc: np.ufunc, out: Any, values: Any, arrays: Sequence[Any], index: Index) -> Any:
-    """Writes ufunc(out[index], values) into an array that is ours, repeats included."""
+    """Writes ufunc(out[index], values) into `out`, applying it for each repeated element."""
     native = index.fill(arrays)
     if index.unique or not repeatable(arrays):
         out[native] = ufunc(out[native], values)
@@ -257,7 +254,7 @@ def _type_scatter(ct: Type, *arrays: Type, index: Index, shape: Shape) -> Type:
 
 
 def batched_values(values: Any, batched: bool, size: int, order: tuple[int, ...] | None) -> Any:
-    """Values of one example each, with their axes as the index of all examples wants them."""
+    """Values with a batch axis, and their axes in the order of the index for all examples."""
     values = with_batch(values, batched, size)
     return values if order is None else transpose(values, axes=inverse_permutation(order))
 
@@ -311,9 +308,9 @@ class Gathered(Collected):
         return self
 
     def read(self, primitive: Any, cotangent: Any, args: Any, params: dict[str, Any]) -> None:
-        """Adds the cotangent of what a primitive has read, which moves elements and nothing else.
+        """Adds the cotangent of a read by a primitive, which only moves elements.
 
-        As in the rules of one read, what index arrays do not name is exactly zero.
+        As in the rules of one read, elements that index arrays do not name are exactly zero.
         """
         places = np.ravel(primitive.eval(self._positions, *args[1:], **params))
         if self._masks is not None:
@@ -335,7 +332,7 @@ class Gathered(Collected):
         return reshape(found, shape=self._positions.shape)
 
     def total(self) -> Any:
-        """The sum, which is not added to any more."""
+        """The final sum."""
         if not self._parts:
             return self._begun
         value = plain(self._begun) + self._placed(self._parts)

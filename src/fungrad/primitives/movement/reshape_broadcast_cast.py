@@ -1,7 +1,5 @@
-"""Primitives that move elements about: reshape, transpose, broadcast, concatenate, pad,
-flip, cast.
-
-All are linear.
+"""Linear primitives that move or cast elements: reshape, transpose, broadcast, concatenate, pad,
+flip, convert.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from fungrad.tracing.trace import shape_of, typeof
 
 Shape = tuple[int, ...]
 
-# --- reshape
-# ---------------------------------------------------------------------------------------
+# --- reshape --------------------------------------------------------------------------------------
 
 
 def _type_reshape(x: Type, *, shape: Shape) -> Type:
@@ -36,7 +33,7 @@ reshape: Primitive = linear(
     view=True,
     cost=0,
     moves=True,
-    # The methods cost a fifth of the functions, which serve what is no array.
+    # The methods take a fifth of the functions' time; the functions serve values that are no array.
     eval=lambda x, *, shape: x.reshape(shape) if type(x) is np.ndarray else np.reshape(x, shape),
     type=_type_reshape,
     transpose=lambda ct, x, *, shape: reshape(ct, shape=x.shape),
@@ -44,12 +41,11 @@ reshape: Primitive = linear(
 )
 """`reshape(x, shape=)`: the same elements in C order; the shape is complete (no -1)."""
 
-# --- transpose
-# -------------------------------------------------------------------------------------
+# --- transpose ------------------------------------------------------------------------------------
 
 
 def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes `axes`."""
+    """The inverse of the permutation `axes`."""
     result = [0] * len(axes)
     for position, axis in enumerate(axes):
         result[axis] = position
@@ -78,8 +74,7 @@ def moveaxis(x: Any, source: int, destination: int) -> Any:
     return x if axes == sorted(axes) else transpose(x, axes=tuple(axes))
 
 
-# --- broadcasting
-# ----------------------------------------------------------------------------------
+# --- broadcasting ---------------------------------------------------------------------------------
 
 
 def _type_broadcast(x: Type, *, shape: Shape) -> Type:
@@ -97,7 +92,7 @@ def _batch_broadcast(args: Any, batched: Any, size: int, *, shape: Shape) -> Any
 def _eval_broadcast(x: Any, *, shape: Shape) -> Any:
     if (
         shape_of(x) == ()
-    ):  # the usual case, the cotangent of a sum: without np.broadcast_to's detours
+    ):  # the usual case, the cotangent of a sum, without the overhead of np.broadcast_to
         x = np.asarray(x)
         view: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
         view.flags.writeable = False
@@ -114,13 +109,11 @@ broadcast_to: Primitive = linear(
     transpose=lambda ct, x, *, shape: sum_to(ct, x.shape),
     batch=_batch_broadcast,
 )
-"""`broadcast_to(x, shape=)`: x repeated by NumPy's broadcasting (a read-only view where it is
-evaluated).
-"""
+"""`broadcast_to(x, shape=)`: x repeated by NumPy's broadcasting; `eval` makes a read-only view."""
 
 
 def prepend_axes(x: Any, ndim: int) -> Any:
-    """A batched x with axes of length 1 put in behind the batch axis until it has `ndim` axes."""
+    """A batched x with axes of length 1 inserted after the batch axis, up to `ndim` axes."""
     shape = shape_of(x)
     if len(shape) == ndim:
         return x
@@ -128,7 +121,7 @@ def prepend_axes(x: Any, ndim: int) -> Any:
 
 
 def sum_to(x: Any, shape: Shape) -> Any:
-    """Undoes broadcasting: sums x over the axes along which an array of `shape` was repeated."""
+    """The transpose of broadcasting: sums x over the axes along which `shape` was repeated."""
     found = shape_of(x)
     if found == shape:
         return x
@@ -139,8 +132,7 @@ def sum_to(x: Any, shape: Shape) -> Any:
     return x if shape_of(x) == shape else reshape(x, shape=shape)
 
 
-# --- sum: the transpose of broadcasting, and so declared beside it
-# ------------------------------------
+# --- sum: the transpose of broadcasting, and so declared beside it --------------------------------
 
 
 def _type_sum(x: Type, *, axes: tuple[int, ...]) -> Type:
@@ -156,7 +148,7 @@ def _transpose_sum(ct: Any, x: Type, *, axes: tuple[int, ...]) -> Any:
 
 
 def cost_of_reduction(equation: Equation) -> int:
-    """n elements to m results: n - m operations."""
+    """n - m operations for n elements and m results."""
     x, result = equation.inputs[0].type, equation.outputs[0].type
     return (2 if x.dtype.kind == "c" else 1) * max(x.size - result.size, 0)
 
@@ -173,8 +165,7 @@ reduce_sum: Primitive = linear(
 )
 """`reduce_sum(x, axes=)`: the sum over the given axes, which are dropped."""
 
-# --- casts
-# -----------------------------------------------------------------------------------------
+# --- casts ----------------------------------------------------------------------------------------
 
 
 def _eval_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
@@ -198,8 +189,8 @@ convert: Primitive = linear(
     moves=True,
     scalar="convert",
 )
-"""`convert(x, dtype=)`: x in another floating or complex dtype; the real part where that is
-real. The mask of a cotangent stays boolean.
+"""`convert(x, dtype=)`: x in another floating or complex dtype; the real part if that is real. The
+mask of a cotangent stays boolean.
 """
 
 number: Primitive = linear(
@@ -237,7 +228,7 @@ to_discrete: Primitive = general(
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """x in another dtype; x itself where it has that dtype already."""
+    """x in another dtype; x itself if it has that dtype already."""
     type_ = typeof(x)
     dtype = np.dtype(dtype)
     if type_.dtype == dtype and not type_.weak:
@@ -249,8 +240,7 @@ def cast(x: Any, dtype: Any) -> Any:
     )
 
 
-# --- conjugation: linear over the reals
-# -------------------------------------------------------------
+# --- conjugation: linear over the reals -----------------------------------------------------------
 
 conj: Primitive = linear(
     "conj",
@@ -263,8 +253,7 @@ conj: Primitive = linear(
 )
 """The complex conjugate."""
 
-# --- concatenate, pad, flip
-# --------------------------------------------------------------------------
+# --- concatenate, pad, flip -----------------------------------------------------------------------
 
 
 def _type_concatenate(*xs: Type, axis: int) -> Type:
@@ -305,7 +294,7 @@ def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
     return concatenate(*full_size, axis=axis + 1)
 
 
-_join = np.concatenate  # the module's may stand for one of ours while a transform traces
+_join = np.concatenate  # np.concatenate may be replaced while a transform traces
 
 concatenate: Primitive = linear(
     "concatenate",
@@ -361,7 +350,7 @@ slice_axis: Primitive = linear(
         args[0], axis=axis + 1, start=start, stop=stop
     ),
 )
-"""`slice_axis(x, axis=, start=, stop=)`: a stretch of one axis, 0 <= start <= stop <= length."""
+"""`slice_axis(x, axis=, start=, stop=)`: a part of one axis, 0 <= start <= stop <= length."""
 
 
 def _eval_pad(x: Any, *, widths: tuple[tuple[int, int], ...]) -> Any:

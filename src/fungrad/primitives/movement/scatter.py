@@ -1,8 +1,8 @@
 """Writing by index: index_set, index_add, index_multiply, index_min, index_max.
 
 Each takes `(x, values, *arrays, index=)`, where the values have the exact shape of x[index], and
-gives x changed. Where index arrays name an element more than once, set keeps the last value, as
-NumPy does, add, multiply, min and max take all of them, and the derivatives follow.
+returns a changed x. If index arrays name an element more than once, set keeps the last value, as
+NumPy does; add, multiply, min and max apply all values. The derivatives do the same.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _declare(
     undo: Rule | None = None,
     cost: Cost = _EACH_VALUE,
 ) -> Primitive:
-    """A primitive (x, values, *arrays, index=); `eval` writes into a copy of x, or into x itself
-    where that was given up.
+    """Declares a primitive (x, values, *arrays, index=); `eval` writes into a copy of x, or into x
+    itself if nothing else holds it.
     """
 
     def evaluated(x: Any, values: Any, *arrays: Any, index: Index) -> Any:
@@ -111,7 +111,7 @@ def _eval_set(out: Any, values: Any, arrays: Any, index: Index) -> Any:
     if not arrays:
         out[index.entries] = values
         return out
-    # Contiguous, so that NumPy writes in C order, and of repeated elements always the last.
+    # Contiguous, so that NumPy writes in C order: of repeated elements the last one stays.
     out[index.fill(arrays)] = np.ascontiguousarray(values) if repeatable(arrays) else values
     return out
 
@@ -132,7 +132,7 @@ def _vjp_set(
 
 
 def _lasting(shape: tuple[int, ...], values: tuple[int, ...], arrays: Any, index: Index) -> Any:
-    """Which values are not overwritten by a later one."""
+    """The mask of the values that no later one overwrites."""
     order = iota(shape=values)
     nothing = full(shape=shape, value=-1, dtype=np.dtype(np.int64))
     last = index_set(nothing, order, *arrays, index=index)
@@ -153,7 +153,7 @@ def _undo_set(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
         for_values = _vjp_set(total.value, None, args[0], args[1], arrays, index, (0, 1))[1]
     elif wanted[1]:
         for_values = total.value[place]
-        if type(for_values) is np.ndarray:  # a view of what is cleared now
+        if type(for_values) is np.ndarray:  # a view of elements that are cleared next
             for_values = for_values.copy()
     total.clear(place)
     return for_values
@@ -221,8 +221,8 @@ stable_order: Primitive = general(
 def _other_values(x: Any, values: Any, arrays: Any, index: Index) -> Any:
     """For each value, the product of all others that are written to the same element.
 
-    The values are sorted by element; the products before and after each are recurrences that start
-    anew with every element, so that there is no division.
+    The values are sorted by element; the products before and after each are recurrences that
+    restart at every element, without a division.
     """
     shape = shape_of(values)
     count = Type(shape, np.bool_).size
@@ -282,12 +282,12 @@ index_multiply: Primitive = _declare(
 )
 """`index_multiply(x, values, *arrays, index=)`: x with x[index] *= values, repeats included."""
 
-# --- extrema: whatever attains the result shares its derivative equally ---------------------------
+# --- extrema: values that attain the result share its derivative equally --------------------------
 
 
 def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
     def shares(x: Any, y: Any, values: Any, arrays: Any, index: Index) -> tuple[Any, Any, Any]:
-        """Whether x, and each of the values, attain the result; how many do."""
+        """Whether x, and each of the values, attain the result; and the number that do."""
         one = typeof(y).dtype.type(1)
         hit_x = attains(x, y)
         hit_values = attains(values, getitem(y, *arrays, index=index))

@@ -1,9 +1,7 @@
-"""Windows that slide over the last axes of an array, and their transpose, overlapping sums; and
-the Gaussian distribution function of the exact gelu.
+"""Sliding windows over the last axes of an array, and their transpose, overlapping sums; diagonals
+and roll; and the Gaussian distribution function of the exact gelu.
 
-Convolutions and poolings are windows, contracted or reduced.
-
-Diagonals, and roll. All are linear and move elements only.
+Convolutions and poolings contract or reduce windows.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ Sizes = tuple[int, ...]
 
 
 def window_counts(lengths: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Sizes:
-    """How many windows fit along each axis: 0 where an axis is shorter than one.
+    """The number of windows that fit along each axis: 0 if an axis is shorter than a window.
 
     >>> window_counts((7,), (3,), (2,), (1,))
     (3,)
@@ -71,11 +69,11 @@ windows: Primitive = linear(
     batch=lambda args, batched, size, **params: windows(args[0], **params),
 )
 """`windows(x, sizes=, strides=, dilations=)`: y[..., i, k] = x[..., i strides + k dilations], for
-as many last axes as there are sizes (a read-only view where it is evaluated)."""
+as many last axes as there are sizes; `eval` returns a read-only view."""
 
 
 def _places(counts: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Iterator[Any]:
-    """For each position within a window: its index, and where all windows have that element."""
+    """For each position within a window: its index, and that of the element in all windows."""
     for k in np.ndindex(*sizes):
         yield (
             k,
@@ -108,8 +106,8 @@ overlap_add: Primitive = linear(
     ),
     batch=lambda args, batched, size, **params: overlap_add(args[0], **params),
 )
-"""`overlap_add(x, lengths=, strides=, dilations=)`: the windows x put back where `windows` took
-them from an array whose last axes have those lengths, and added up."""
+"""`overlap_add(x, lengths=, strides=, dilations=)`: the sum of the windows x, each at the place in
+an array with last axes of these lengths from which `windows` takes it."""
 
 # --- the Gaussian distribution function -----------------------------------------------------------
 
@@ -117,8 +115,8 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _eval_normal_cdf(x: Any) -> Any:
-    # erfc, not 1 + erf: full relative precision in the left tail. The standard library's is exact
-    # to an ulp; NumPy has none.
+    # erfc, not 1 + erf: full relative precision in the left tail. math.erfc is exact to an ulp;
+    # NumPy has no such function.
     given = np.asarray(x).dtype
     dtype = given if given.kind == "f" else np.result_type(given, np.float16)
     scaled = np.asarray(x, np.float64) * -math.sqrt(0.5)
@@ -192,4 +190,4 @@ roll: Primitive = linear(
         args[0], shifts=shifts, axes=tuple(a + 1 for a in axes)
     ),
 )
-"""`roll(x, shifts=, axes=)`: the elements moved along the axes; those pushed out come in again."""
+"""`roll(x, shifts=, axes=)`: the elements shifted along the axes, cyclically."""

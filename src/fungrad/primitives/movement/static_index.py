@@ -13,7 +13,7 @@ from fungrad.support.lazy import Record
 Shape = tuple[int, ...]
 
 ARRAY = "array"
-"""Stands in an Index for an integer array, which is an argument."""
+"""The entry of an Index in the place of an integer array, which is an argument."""
 
 _NAMES = "ijklmn"
 
@@ -32,10 +32,9 @@ class Index:
     entries: tuple[Any, ...]
     unique: bool
     params: dict[str, Any] | None
-    """Of one that is made once: the parameters of `getitem`, made once as well."""
+    """Of a shared Index: the parameters of `getitem`, shared as well."""
     step: Any
-    """Of one that is made once: the step from an array to this part of it, once it was asked for.
-    """
+    """Of a shared Index: the step from an array to this view of it, made at its first use."""
 
     def __init__(self, entries: tuple[Any, ...], unique: bool = False) -> None:
         self.entries = entries
@@ -103,10 +102,10 @@ def _shared(index: Index) -> Index:
 
 
 class Layout(Record):
-    """Where the axes of a result of getitem come from.
+    """The origin of the axes of a result of getitem.
 
-    `rest` are the lengths of the axes that slices, newaxis and ellipsis leave; the axes of the
-    index arrays, broadcast to the shape `fancy`, stand together before rest[position].
+    `rest` are the lengths of the axes of slices, newaxis and ellipsis; the axes of the index
+    arrays, broadcast to the shape `fancy`, are inserted before rest[position].
     """
 
     rest: Shape
@@ -175,6 +174,6 @@ def layout(index: Index, shape: Shape, arrays: Sequence[Shape]) -> Layout:
 
 
 def _together(entries: Iterable[Any]) -> bool:
-    """Whether the integers and arrays of an index stand side by side, and so stay there."""
+    """Whether the integers and arrays of an index are adjacent, and their axes keep that place."""
     kinds = "".join("a" if type(e) in (int, str) else "-" for e in entries)
     return "-" not in kinds.strip("-")

@@ -1,1 +1,1 @@
-"""Random bits, and the samples that rejection makes of them."""
+"""Random bits, and samples computed from them by rejection."""

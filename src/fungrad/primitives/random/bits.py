@@ -1,8 +1,8 @@
-"""`random_bits`, the primitive that all random numbers come from, and what makes uniform
-and normal numbers of bits.
+"""`random_bits`, the source of all random numbers, and the conversions of bits to uniform and
+normal numbers.
 
-The conversions use +, -, *, / and the square root alone, which are exact to the last bit on every
-machine: so are the numbers.
+The conversions use +, -, *, / and the square root alone, whose results are the same to the last bit
+on every machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ random_bits: Primitive = general(
     cuts=True,
 )
 """`random_bits(key, data, shape=, dtype=, purpose=)`: the beginning of the stream of a key (the
-last axis of `key`, two words) and a word `data`, as unsigned integers, the low ones of a word
+last axis of `key`, two words) and a word `data`, as unsigned integers; the low parts of a word come
 first."""
 
 # --- uniform numbers and integers -----------------------------------------------------------------
@@ -59,7 +59,7 @@ _BLOCK = 32_768
 
 
 def _by_blocks(given: Any, dtype: Any, compute: Any) -> Any:
-    """`compute(block)` for a block at a time, whose intermediates stay in cache."""
+    """`compute` of blocks whose intermediates stay in cache."""
     flat = np.ascontiguousarray(given).reshape(-1)
     out = np.empty(flat.size, dtype)
     for start in range(0, flat.size, _BLOCK):
@@ -95,14 +95,14 @@ def _eval_high_product(x: Any, y: Any) -> Any:
 
 
 uniform_of_bits: Primitive = elementwise("uniform_of_bits", _eval_uniform, partials=[None], cost=1)
-"""`uniform_of_bits(bits)`: floor(bits / 2^11) / 2^53, a double in [0, 1), of a word of 64 bits;
-floor(bits / 2^8) / 2^24, a float32, of one of 32."""
+"""`uniform_of_bits(bits)`: for words of 64 bits floor(bits / 2^11) / 2^53, a double in [0, 1); for
+words of 32 bits floor(bits / 2^8) / 2^24, a float32."""
 
 high_product: Primitive = elementwise(
     "high_product", _eval_high_product, partials=[None, None], cost=1
 )
-"""`high_product(x, y)`: the upper 64 bits of the product of words; of random x, an integer below y,
-all equally likely to 2^-64."""
+"""`high_product(x, y)`: the upper 64 bits of the product of words; for random x, an integer below
+y, all with equal probability to 2^-64."""
 
 # --- normal ---------------------------------------------------------------------------------------
 
@@ -209,8 +209,8 @@ def _eval_normal(bits: Any) -> Any:
 
 normal_of_bits: Primitive = elementwise("normal_of_bits", _eval_normal, partials=[None])
 """`normal_of_bits(bits)`: the standard normal quantile of 1/2 + (k + 1/2) / 2^53, where k is the
-word of 64 bits as a signed number over 2^11, rounded down; of 1/2 + (k + 1/2) / 2^32 as a float32,
-where it has 32 bits."""
+word of 64 bits as a signed number over 2^11, rounded down; for words of 32 bits that of
+1/2 + (k + 1/2) / 2^32, a float32."""
 
 
 def _eval_quantile(p: Any) -> Any:
@@ -236,5 +236,5 @@ normal_quantile: Primitive = elementwise(
     _eval_quantile,
     partials=[Over(lambda z, p: np.exp(z * z * -0.5) * (1.0 / math.sqrt(2.0 * math.pi)))],
 )
-"""`normal_quantile(p)`: below which a standard normal variable is with the probability p, to 1e-15
-of itself, also where p is as small as 1e-300."""
+"""`normal_quantile(p)`: the number below which a standard normal variable is with probability p, to
+a relative error of 1e-15, even for p as small as 1e-300."""

@@ -1,4 +1,4 @@
-"""The random words that belong to a key: Philox4x64 of 10 rounds, with a counter.
+"""The random words of a key: Philox4x64 of 10 rounds, with a counter.
 
 Word 4 i + j of a stream is output j of the block whose counter is (i + 1, round, data, purpose).
 One key's stream comes from NumPy's bit generator, whose output NumPy promises not to change; short
@@ -16,7 +16,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 BITS, SPLIT, FOLD = 0, 1, 2
-"""The purpose of a stream: a number of the counter, so that streams do not overlap."""
+"""The purpose of a stream: a word of the counter, so that streams do not overlap."""
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 _ROUNDS = 10
@@ -24,11 +24,11 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _BLOCK = 8192
 _SHORT = 64
-"""Words of a stream, up to which many streams are computed side by side."""
+"""The longest streams, in words, of which many are computed together."""
 
 
 class _Local(threading.local):
-    """The bit generator of a thread; to set its state is cheaper than to make one."""
+    """The bit generator of a thread; setting its state is cheaper than making one."""
 
     def __init__(self) -> None:
         self.generator = np.random.Philox(key=0)

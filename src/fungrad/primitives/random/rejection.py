@@ -1,8 +1,8 @@
 """Gamma, Poisson and binomial samples, by rejection.
 
-Element i of a sample is made of the block i of its key's stream, and where that is rejected of the
-same block of the next round: it depends on the key, i and its parameters alone, so that a batch is
-the loop, to the bit. Samples have no derivatives here; `log_gamma_quantile` gives them theirs.
+Element i of a sample is computed from block i of its key's stream; if that is rejected, from the
+same block of the next round. It depends on the key, i and its parameters alone, so that a batch
+equals the loop to the bit. Samples have no derivatives here; see `log_gamma_quantile` for those.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fungrad.primitives.special.polygamma import log_gamma
 
 Array = np.ndarray[Any, Any]
 Proposal = Callable[..., tuple[Array, Array]]
-"""`propose(words, *parameters)`: values, and which of them are accepted."""
+"""`propose(words, *parameters)`: values, and a mask of the accepted ones."""
 
 _LOWEST = np.uint64(1 << 11)
 _BLOCK = 16_384
@@ -35,7 +35,7 @@ def _uniform(words: Array) -> Array:
 
 
 def _blocks(keys: Array, count: int) -> Iterator[tuple[slice, Array]]:
-    """The words of the first round, four for each element, a part of the elements at a time."""
+    """The words of the first round, four for each element, for parts of the elements."""
     if count <= _BLOCK:
         size = len(keys) * count
         data = np.zeros(len(keys), np.uint64)
@@ -52,7 +52,7 @@ def _blocks(keys: Array, count: int) -> Iterator[tuple[slice, Array]]:
 
 
 def _rejection(keys: Array, count: int, parameters: list[Array], propose: Proposal) -> Array:
-    """One accepted value for each element: `count` for each key, one key after the other."""
+    """One accepted value for each element: `count` elements for each key in turn."""
     out = np.empty(len(keys) * count)
     rejected = []
     for part, words in _blocks(keys, count):
@@ -102,7 +102,7 @@ def _integer(dtype: Any) -> Any:
 
 
 def _propose_log_gamma(words: Array, a: Array) -> tuple[Array, Array]:
-    """Marsaglia and Tsang 2000; where a < 1, a sample of a + 1 times a uniform one^(1 / a)."""
+    """Marsaglia and Tsang 2000; for a < 1, a sample of a + 1 times u^(1 / a), u uniform."""
     raised = a < 1.0
     d = np.where(raised, a + 1.0, a) - 1.0 / 3.0
     x = normal_of_bits.eval(words[:, 0])
@@ -148,7 +148,9 @@ def _inversion(u: Array, first: Array, ratio: Callable[[int, Any], Array]) -> Ar
 
 
 def _propose_poisson(words: Array, rate: Array) -> tuple[Array, Array]:
-    """Below 10 by inversion, else by transformed rejection with squeeze (Hoermann 1993, PTRS)."""
+    """Rates below 10 by inversion, others by transformed rejection with squeeze (Hoermann 1993,
+    PTRS).
+    """
     u = _uniform(words[:, 0])
     out = np.zeros(u.size)
     accepted = np.ones(u.size, np.bool_)
@@ -182,7 +184,7 @@ above 1e18."""
 
 
 def _propose_binomial(words: Array, n: Array, p: Array) -> tuple[Array, Array]:
-    """Of expectations below 10 by inversion, else by Hoermann's BTRS (1993), for p <= 1/2."""
+    """Expectations below 10 by inversion, others by Hoermann's BTRS (1993), for p <= 1/2."""
     flipped = p > 0.5
     low = np.where(flipped, 1.0 - p, p)
     u = _uniform(words[:, 0])
@@ -225,5 +227,5 @@ def _transformed(u: Array, v: Array, n: Array, p: Array) -> tuple[Array, Array]:
 
 
 random_binomial: Primitive = _sampler("random_binomial", _propose_binomial, _integer)
-"""`random_binomial(key, n, p)`: how many of n succeed, each with the probability p, as int64; -1
-where n is negative, or p no probability. n and p are floats of one shape."""
+"""`random_binomial(key, n, p)`: the number of successes of n trials of probability p, as int64; -1
+if n is negative, or p no probability. n and p are floats of one shape."""

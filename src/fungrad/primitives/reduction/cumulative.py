@@ -1,9 +1,9 @@
 """Cumulative primitives along one axis, forwards or backwards.
 
-All derivatives here come down to one primitive, the first-order linear recurrence
-h_j = a_j h_{j-1} + u_j, which is closed under differentiation: its tangent and its adjoint are
-recurrences again (Martin & Cundy, Parallelizing Linear Recurrent Neural Nets, ICLR 2018, section
-2.2). There is no division, so products with zeros are right at every order.
+All derivatives here use one primitive, the first-order linear recurrence h_j = a_j h_{j-1} + u_j,
+which is closed under differentiation: its tangent and its adjoint are recurrences, too (Martin &
+Cundy, Parallelizing Linear Recurrent Neural Nets, ICLR 2018, section 2.2). There is no division, so
+products with zeros are right at every order.
 """
 
 from __future__ import annotations
@@ -191,12 +191,14 @@ def _eval_attains(x: Any, y: Any) -> Any:
 
 
 attains = elementwise("attains", _eval_attains, partials=[None, None], cost=1, scalar="attains")
-"""`attains(x, y)`: whether x is y, where NaN is NaN."""
+"""`attains(x, y)`: whether x equals y; NaN equals NaN."""
 
 
 def _running(name: str, ufunc: np.ufunc) -> Primitive:
     def shares(x: Any, y: Any, axis: int, reverse: bool) -> tuple[Any, Any, Any]:
-        """Which elements attain the extremum of their time, if it lasts, their number."""
+        """Whether an element attains the running extremum, whether that stays the same, and the
+        number of elements that attain it.
+        """
         one = typeof(x).dtype.type(1)
         none = one * 0
         hit = attains(x, y)
@@ -219,7 +221,7 @@ def _running(name: str, ufunc: np.ufunc) -> Primitive:
         return y, linear_recurrence(same, moved, axis=axis, reverse=reverse) / count
 
     def ties(x: Any, *, axis: int, reverse: bool = False) -> Any:
-        """Which elements attain the extremum of those before them."""
+        """The mask of elements that attain the extremum of those before them."""
         x = _along(x, axis, reverse)
         return np.equal(x[1:], ufunc.accumulate(x, 0)[:-1])
 

@@ -1,7 +1,7 @@
 """Primitives that reduce axes: max, min, prod, logaddexp, any, all, argmax, argmin.
 
-The sum is in shaping.py, as the transpose of broadcasting. `axes` are complete and not
-negative; the reduced axes are dropped.
+The sum is in movement/reshape_broadcast_cast.py, as the transpose of broadcasting. `axes` are
+complete and not negative; the reduced axes are dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Axes = tuple[int, ...]
 
 def kept(y: Any, shape: tuple[int, ...], axes: Axes) -> Any:
     """A reduced value with axes of length 1 in place of those that were dropped from `shape`."""
-    if len(axes) == len(shape):  # one number: it broadcasts as it is
+    if len(axes) == len(shape):  # one number: it broadcasts
         return y
     return reshape(y, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
 
@@ -57,7 +57,7 @@ def _type_by_example(ufunc: np.ufunc, needs_items: bool = False) -> Callable[...
 
 
 def _batch_axes(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
-    """The batch rule of a reduction, which is not declared yet where its rule is made."""
+    """The batch rule of a reduction, made before its primitive is declared."""
 
     def batch(args: Any, batched: Any, size: int, *, axes: Axes) -> Any:
         return primitive()(args[0], axes=tuple([a + 1 for a in axes]))
@@ -86,7 +86,7 @@ def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
         return y, reduce_sum(select(hit, tangents[0], 0), axes=axes) / count
 
     def ties(x: Any, *, axes: Axes) -> Any:
-        """Which of the results several elements attain."""
+        """The mask of results that several elements attain."""
         best = ufunc.reduce(x, axes, keepdims=True)
         return np.sum(np.equal(x, best), axis=axes) > 1
 
@@ -126,7 +126,7 @@ def _eval_others(x: Any, *, axes: Axes) -> Any:
 
 
 def _flat_last(x: Any, axes: Axes) -> tuple[Any, Callable[[Any], Any]]:
-    """x with the given axes last and flattened into one, and the function that undoes this."""
+    """x with the given axes last and flattened into one, and the inverse function."""
     shape = shape_of(x)
     order = (*[i for i in range(len(shape)) if i not in axes], *axes)
     inverse = tuple(sorted(range(len(shape)), key=order.__getitem__))
@@ -202,12 +202,12 @@ def _exp_difference(name: str, exponential: np.ufunc, slope: float) -> Primitive
         with np.errstate(invalid="ignore"):
             return exponential(np.where(np.equal(x, y), 0, np.subtract(x, y)))
 
-    # Shares of a sum do not change with y: the quotient that they stand in cancels it.
+    # Shares of a sum do not depend on y: it cancels in their quotient.
     return elementwise(name, eval, partials=[lambda z, x, y: z * slope, None], cost=Work(1, 1))
 
 
 def _cost_of_log_sum(equation: Equation) -> Work:
-    """The largest, the differences from it, their powers' sum, its logarithm, and back."""
+    """The maximum, the differences from it, the sum of their exponentials, and its logarithm."""
     n, m = equation.inputs[0].type.size, equation.outputs[0].type.size
     return Work(3 * n - m if n else 0, n + m)
 
@@ -252,7 +252,7 @@ reduce_logaddexp2 = _log_sum("reduce_logaddexp2", np.logaddexp2, exp2_difference
 
 root = elementwise(
     "root",
-    lambda x: np.sqrt(x),  # not np.sqrt itself, which stands for the plain square root
+    lambda x: np.sqrt(x),  # not np.sqrt itself, which belongs to the plain square root
     partials=[Over(lambda y, x: select(y == 0, np.inf, y * 2))],
     kink=lambda x: np.equal(x, 0),
 )
@@ -279,8 +279,8 @@ exact_sum: Primitive = linear(
     transpose=_spread_last,
     batch=lambda args, batched, size: exact_sum(args[0]),
 )
-"""`exact_sum(x)`: the sums of doubles along the last axis, rounded once, as math.fsum's; that of
-one row is a Python float.
+"""`exact_sum(x)`: the sums of doubles along the last axis, rounded once, as by math.fsum; for one
+row a Python float.
 """
 
 # --- without a derivative, on purpose -------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The modified Bessel functions I0 and I1, which np.i0 and its derivatives need.
+"""The modified Bessel functions I0 and I1, for np.i0 and its derivatives; roots of polynomials.
 
     I0' = I1,    I1' = I0 - I1 / x                                         (A&S 9.6.26, 9.6.27)
 
@@ -111,7 +111,7 @@ def _eval_roots(p: Any, *, start: int = 0) -> Any:
     count = used.shape[-1]
     rows = used.reshape(math.prod(p.shape[:-1]), count)
     found = np.zeros((len(rows), count - 1), _complex(p.dtype))
-    degrees = count - 1 - np.argmax(rows[:, ::-1] != 0, axis=1)  # of what is left without roots 0
+    degrees = count - 1 - np.argmax(rows[:, ::-1] != 0, axis=1)  # without the roots that are 0
     for degree in np.unique(degrees).tolist():
         chosen = rows[degrees == degree, : degree + 1]
         companion = np.zeros((len(chosen), degree, degree), p.dtype)
@@ -166,6 +166,6 @@ polynomial_roots: Primitive = general(
 )
 """`polynomial_roots(p, start=)`: the complex roots of p[0] x^n + ... + p[n].
 
-The first `start` coefficients are 0, the next one is not: they have no root of their own, but the
-roots change with them. Roots that are exactly 0 come last, as many as there are zeros at the end.
+The first `start` coefficients are 0, the next one is not: they add no root, but the roots change
+with them. Roots that are exactly 0 come last, one for each zero at the end.
 """

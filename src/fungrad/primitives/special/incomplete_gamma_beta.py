@@ -2,13 +2,12 @@
 quantile of a log-gamma variable, which moves with it.
 
 The n-th derivative is an integral over s = log t of the density times a polynomial in s (Bell). It
-is taken on the side of x where the first has one sign, so that no digits cancel, by Gauss's rules
-as far as the density has not fallen by e^-40.
+is taken on the side of x on which the integrand of the first derivative has one sign, so that no
+digits cancel, by Gauss's rules up to where the density has fallen by e^-40.
 
-Derivatives of the regularised incomplete beta function I_x(a, b) by its parameters.
-
-As in incomplete_gamma.py, over s = log(t / (1 - t)), in two panels that meet at s = 0, near which
-the integrand is not smooth. The side above the mean is the side below it with a and b exchanged.
+Derivatives of the regularised incomplete beta function I_x(a, b) by its parameters: the same over
+s = log(t / (1 - t)), in two panels that meet at s = 0, near which the integrand is not smooth. The
+side above the mean is the side below it with a and b exchanged.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from fungrad.tracing.trace import shape_of, typeof
 Array = np.ndarray[Any, Any]
 
 FALL = 40.0
-"""The density is nothing if its logarithm has fallen by this."""
+"""The density is negligible where its logarithm has fallen by this."""
 NOTHING = 38.0
-"""e^-38 added to 1 is nothing."""
+"""e^-38 is negligible beside 1."""
 _POINTS = 64
 _BLOCK = 1024
 
 
-# --- what the gamma and the beta distribution share -----------------------------------------------
+# --- functions for both the gamma and the beta distribution ---------------------------------------
 
 
 @functools.cache
@@ -78,7 +77,7 @@ def bell(slopes: Callable[[int, int], Any], m: int, n: int) -> Any:
 
 
 def reach(fall: Callable[[Array], Array], slope: Callable[[Array], Array], start: Array) -> Array:
-    """Where a convex function that grows from 0 has come to FALL, or a little more (Newton)."""
+    """The point at which a convex function that grows from 0 is FALL, or a little more (Newton)."""
     y = start
     for _ in range(12):
         y = np.maximum(y - (fall(y) - FALL) / slope(y), 0.5 * y)
@@ -88,12 +87,12 @@ def reach(fall: Callable[[Array], Array], slope: Callable[[Array], Array], start
 def slope_primitive(
     name: str, compute: Callable[..., Array], slopes: Callable[..., Any]
 ) -> Primitive:
-    """Declares a function of real arrays that broadcast, with static orders.
+    """Declares a primitive of real arrays that broadcast, with static orders.
 
     Args:
       compute: `compute(*columns, **orders)` for one-dimensional doubles.
-      slopes: `slopes(output, *args, **orders)`, one function of nothing for each argument, which
-        gives the derivative by it.
+      slopes: `slopes(output, *args, **orders)`: for each argument a function without arguments that
+        returns the derivative by it.
     """
 
     def eval(*args: Any, **orders: Any) -> Any:
@@ -137,7 +136,7 @@ def slope_primitive(
 
 
 def _floating(kinds: Sequence[Any]) -> np.dtype[Any]:
-    """The dtype that dtypes and Python numbers promote to, in floats."""
+    """The floating dtype that dtypes and Python numbers promote to."""
     strong = any(isinstance(kind, np.dtype) for kind in kinds)
     dtype = np.result_type(*kinds)
     return dtype if strong and dtype.kind == "f" else np.dtype(np.float64)
@@ -173,7 +172,7 @@ def _gamma_slopes(a: Array, z: Array, order: int) -> Array:
     s = (side * end)[:, None] * points
     height = np.exp(a[:, None] * s - x[:, None] * np.expm1(s))
     near = end * ((height * weight(s)) @ weights)
-    points, weights = laguerre()  # left of there e^s is nothing, and the density is e^(a s)
+    points, weights = laguerre()  # left of there e^s is negligible, and the density is e^(a s)
     s = -end[:, None] - points / a[:, None]
     far = np.exp(-fall(end)) / a * (weight(s) @ weights)
     found: Array = np.where(below, near + far, -near)
@@ -238,16 +237,16 @@ log_gamma_quantile: Primitive = elementwise(
     partials=[lambda z, a, known_a, known_z: -gamma_slope(a, z, order=1), None, None],
 )
 """`log_gamma_quantile(a, known_a, known_z)`: the logarithm z of the quantile of a gamma variable of
-shape a for which P(a, e^z) = P(known_a, e^known_z): where a is known_a, known_z itself. The
+shape a for which P(a, e^z) = P(known_a, e^known_z); if a is known_a, it is known_z itself. The
 derivative by a is that of implicit reparameterisation (Figurnov, Mohamed and Mnih 2018, equation
-6); what is known is held constant."""
+6); known_a and known_z are constants."""
 
 
 _BETA_POINTS = 32
 
 
 class _Lower:
-    """The integral from -infinity to z: the log density falls from there by `fall`."""
+    """The integral from -infinity to z; the log density falls from its value at z by `fall`."""
 
     def __init__(self, a: Array, b: Array, x: Array, log_x: Array, log_rest: Array) -> None:
         self.a, self.sum, self.x = a, a + b, x
@@ -268,7 +267,7 @@ class _Lower:
         return self.a - self.sum * share
 
     def end(self) -> Array:
-        """How far the density reaches; beyond t = e^-38 it is t^a."""
+        """The distance from z at which the density is negligible; beyond t = e^-38 it is t^a."""
         bound = FALL / self.a + np.maximum(self.z, 0.0) + np.sqrt(2.0 * FALL / self.a)
         start = np.minimum(FALL / self.slope(np.zeros_like(self.x)), bound)
         end = reach(self.fall, self.slope, start)

@@ -1,7 +1,6 @@
-"""The logarithm of the gamma function and its derivatives, by NumPy alone, for positive
-arguments.
+"""The logarithm of the gamma function and its derivatives for positive arguments, by NumPy alone.
 
-Arguments are moved up by the recurrence, and Stirling's series is summed there (DLMF 5.5.1, 5.11.1,
+The recurrence increases small arguments, and Stirling's series is summed there (DLMF 5.5.1, 5.11.1,
 5.15.8).
 """
 
@@ -61,7 +60,7 @@ def polygamma_of(x: Any, order: int) -> Any:
 
 
 def digamma_difference(x: Any, step: Any) -> Any:
-    """digamma(x + step) - digamma(x) for positive doubles, exact where the step is small."""
+    """digamma(x + step) - digamma(x) for positive doubles, accurate for small steps."""
     with np.errstate(all="ignore"):
         low = x < 10.0
         total = np.zeros_like(x)

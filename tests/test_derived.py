@@ -637,7 +637,7 @@ def test_loops_and_branches_that_are_not_linear_are_refused(f):
         return fg.linear_transpose(f, X)(x)
 
     for run in (transposed, fg.jit(transposed)):
-        with pytest.raises(NonLinearError, match="not linear in what it is given"):
+        with pytest.raises(NonLinearError, match="not linear in its operands"):
             run(X)
 
 

@@ -27,10 +27,10 @@ class Config:
 
     @property
     def num_threads(self) -> int:
-        """How many threads large elementwise work of jitted functions is shared among.
+        """The number of threads for large elementwise work of jitted functions.
 
-        At the start as many as there are cores that this process may use, or what the environment
-        variable FUNGRAD_NUM_THREADS says.
+        Initially the value of the environment variable FUNGRAD_NUM_THREADS, or the number of cores
+        that this process may use.
 
         >>> import fungrad as fg
         >>> before = fg.config.num_threads
@@ -45,11 +45,11 @@ class Config:
 
     @property
     def blas_threads(self) -> int | None:
-        """How many threads NumPy's BLAS uses for one product of matrices, in the whole process.
+        """The number of threads of NumPy's BLAS for one matrix product, in the whole process.
 
-        Two threads on two busy cores can make a small product 300 times slower: set it to 1 where
-        products are small, or where the work is shared among threads or processes already. Needs
-        threadpoolctl, which the extra `blas` brings; None if no BLAS is found.
+        Two threads on two busy cores can make a small product 300 times slower: set it to 1 if
+        products are small, or if threads or processes share the work already. Needs threadpoolctl
+        (the extra `blas`); None if no BLAS is found.
         """
         return blas_threads.blas_threads()
 
@@ -59,13 +59,13 @@ class Config:
 
     @property
     def backend(self) -> str:
-        """What runs compiled functions: "auto" machine code of their own where llvmlite is
-        installed, which the extra `native` brings, else NumPy's functions; "numpy" always those;
-        "auto" leaves to NumPy what would take longer to build than 10,000 calls save; "native" does
-        not, and is an error without llvmlite. docs/native.md says more.
+        """The backend of compiled functions. "auto": machine code if llvmlite is installed (the
+        extra `native`), else NumPy's functions; NumPy's also for a program that takes longer to
+        build than 10,000 calls save. "native": machine code always, an error without llvmlite.
+        "numpy": NumPy's functions always. See docs/native.md.
 
-        At the start "auto"; "numpy" where the environment variable FUNGRAD_NATIVE is 0. What is
-        compiled already is compiled anew after a change.
+        Initially "auto"; "numpy" if the environment variable FUNGRAD_NATIVE is 0. After a change
+        functions are compiled again.
 
         >>> import fungrad as fg
         >>> before = fg.config.backend
@@ -80,9 +80,9 @@ class Config:
 
     @property
     def kernels(self) -> str:
-        """Which forms of functions newly compiled programs compute: "auto" takes those that are
-        faster than NumPy's own and within 2 ulp of the right value, "numpy" always NumPy's, "fast"
-        also sine and cosine within 3.
+        """The implementations of functions in newly compiled programs: "auto" uses those that are
+        faster than NumPy's and within 2 ulp of the exact value, "numpy" always NumPy's, "fast" also
+        sine and cosine within 3 ulp.
 
         >>> import fungrad as fg
         >>> fg.config.kernels
@@ -96,11 +96,11 @@ class Config:
 
     @property
     def branches(self) -> str:
-        """How compiled functions act where Python asks for a value (`if x > 0`, `int(n)`):
-        "error" refuses, "guard" follows the answer and makes a program for each path.
+        """How compiled functions act if Python needs a value (`if x > 0`, `int(n)`): "error"
+        raises, "guard" follows the value and makes a program for each path.
 
-        At the start "error". `fg.jit(f, branches="guard")` decides for one function. It holds for
-        what is traced from then on. docs/control-flow.md shows it.
+        Initially "error". `fg.jit(f, branches="guard")` sets it for one function. A change applies
+        to functions traced later. See docs/control-flow.md.
 
         >>> import fungrad as fg
         >>> fg.config.branches
@@ -114,9 +114,9 @@ class Config:
 
     @property
     def intercept(self) -> bool:
-        """Whether functions of fungrad take the place of np.array, np.zeros and their kin while a
-        transform traces. Without it NumPy makes object arrays of traced values, and traced values
-        cannot be written into the arrays that it makes.
+        """Whether fungrad replaces np.array, np.zeros and similar functions while a transform
+        traces. Otherwise NumPy makes object arrays of traced values, and traced values cannot be
+        written into new arrays.
 
         >>> import fungrad as fg
         >>> fg.config.intercept

@@ -1,12 +1,11 @@
-"""debug.print and debug.callback, which look at values under every transform; and debug.trap.
+"""debug.print and debug.callback, which show values under every transform; and debug.trap.
 
 Eagerly and under `grad` they run once, in the forward pass; under `vmap` once for each example;
 under `jit` whenever the compiled function runs.
 
-debug.trap, which stops at the first NaN, infinity or kink that a computation makes.
-
-A trace below all transforms looks at what primitives give; NumPy's own floating-point signals tell
-of the arithmetic on plain arrays, in rules and in the user's code.
+debug.trap stops at the first NaN, infinity or kink of a computation. A trace below all transforms
+examines the outputs of primitives; NumPy's floating-point signals report the arithmetic on plain
+arrays, in rules and in the user's code.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from fungrad.tracing.trace import Trace, current, enter, leave
 from fungrad.transforms.engine.tape import walk
 
 _SHOWN = (np.ndarray, np.generic, float)
-"""The classes of values of which a message shows the first numbers."""
+"""The classes of values whose first numbers a message shows."""
 
 
 class TrapTrace(Trace):
-    """Looks at the values that go into and come out of each primitive."""
+    """Examines the operands and outputs of each primitive."""
 
     __slots__ = ("inf", "kinks", "nan")
 
@@ -57,7 +56,7 @@ class TrapTrace(Trace):
         if self.kinks and unfolds(primitive):
             return self.run(unfold, primitive, args, params)
         parent: Trace = self.parent  # type: ignore[assignment]
-        if np.geterr()["invalid"] == "ignore":  # what is thrown away: a branch not taken
+        if np.geterr()["invalid"] == "ignore":  # results that are dropped: a branch not taken
             return parent.process(primitive, args, params)
         with np.errstate(all="ignore"):
             output = parent.process(primitive, args, params)
@@ -76,14 +75,14 @@ class TrapTrace(Trace):
         return output
 
     def _look_inside(self, primitive: Any, args: Any, params: dict[str, Any]) -> None:
-        """Goes through a call, branch or loop once more, to raise at the line inside."""
+        """Evaluates a call, branch or loop once more, to raise at the line inside."""
         primitive = RECORDS.get(primitive.name, primitive)
         if unfolds(primitive):
             params = {key: value for key, value in params.items() if key != "wanted"}
             self.run(unfold, primitive, args, params)
 
     def signal(self, kind: str, flag: int) -> None:
-        """What NumPy calls where arithmetic on plain arrays makes a NaN or an infinity."""
+        """Called by NumPy when arithmetic on plain arrays makes a NaN or an infinity."""
         if self.nan if kind.startswith("invalid") else self.inf:
             made = "NaN" if kind.startswith("invalid") else "inf"
             self._raise(f"{made} was made ({kind})", ())
@@ -104,7 +103,7 @@ class TrapTrace(Trace):
 
 
 def _walking() -> tuple[str | None, Sequence[Any], Any]:
-    """The primitive whose backward step is done now, its arguments and its cotangent."""
+    """The primitive of the present backward step, its arguments and its cotangent."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is walk.__code__:
@@ -118,15 +117,15 @@ def _walking() -> tuple[str | None, Sequence[Any], Any]:
 
 @contextmanager
 def trap(nan: bool = True, inf: bool = True, kinks: bool = False) -> Iterator[None]:
-    """A block that raises where a NaN or an infinity is first made, forward or backward.
+    """A block that raises at the first NaN or infinity, in the forward or backward pass.
 
-    It sees every primitive of fungrad's transforms with its values, and NumPy's own arithmetic on
-    plain arrays. Jitted functions and loops are looked into where a NaN leaves them. Code that runs
-    under `np.errstate(invalid="ignore")` is let through.
+    It examines the values of every primitive under fungrad's transforms, and NumPy's own arithmetic
+    on plain arrays. If a NaN leaves a jitted function or a loop, it finds the equation inside. Code
+    under `np.errstate(invalid="ignore")` is not examined.
 
     Args:
-      nan: whether a NaN that is made from none is an error.
-      inf: whether an infinity that is made from none is an error.
+      nan: whether a NaN from operands without one is an error.
+      inf: whether an infinity from finite operands is an error.
       kinks: whether values at a kink (docs/kinks.md) are an error, in the forward pass.
 
     Raises:
@@ -166,15 +165,15 @@ debug_callback: Primitive = Primitive(
     multiple=True,
     effect=True,
 )
-"""`debug_callback(*args, host=)`: runs a Python function for what it does; has no result."""
+"""`debug_callback(*args, host=)`: runs a Python function for its effect; has no result."""
 
 
 def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     """Calls a Python function with the values of traced arguments.
 
     Args:
-      f: a function of arrays; what it returns is dropped.
-      *args: trees of arrays, and of anything else, which is passed as it is.
+      f: a function of arrays; its result is dropped.
+      *args: trees of arrays, and of other objects, which are passed unchanged.
       ordered: accepted as in JAX; the calls always happen in the order of the program.
       **kwargs: as args.
 
@@ -201,7 +200,7 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
 
     Args:
       fmt: the format, as `"x = {}"` or `"loss {loss:.3f}"`.
-      *args: trees of arrays and of anything else.
+      *args: trees of arrays and other objects.
       ordered: accepted as in JAX; the lines always come in the order of the program.
       **kwargs: as args, by name.
 

@@ -1,8 +1,8 @@
 """Every exception and warning that fungrad raises.
 
-One class for each mistake. The docstring shows the failing program and the repaired one; the
-message says the cause and the rewrite, names the user's line, and the command that shows the
-docstring: `fungrad explain NAME`.
+One class for each mistake. The docstring shows the failing program and the repaired one. The
+message states the cause, the rewrite, the user's line, and the command that shows the docstring:
+`fungrad explain NAME`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class FungradError(Exception):
 
 
 def instead_of(asked: str) -> str:
-    """The rewrite of code that asks a value without a number for one: `asked` says for what."""
+    """The rewrite of code that needs the number of an unknown value by the operation `asked`."""
     if asked == "bool()":
         return (
             "Use np.where or fg.lax.cond instead of `if`, np.logical_and instead of `and`, "
@@ -41,7 +41,7 @@ _BY_MASK = (
     "a boolean index", "np.where(", "np.nonzero", "np.flatnonzero", "np.argwhere", "np.compress(",
     "np.extract(",
 )  # fmt: skip
-"""Functions whose results have as many elements as a condition holds for."""
+"""Functions whose results have one element for each true element of a condition."""
 
 
 class AbstractBooleanError(FungradError, TypeError):
@@ -69,7 +69,7 @@ class AbstractValueError(FungradError, TypeError):
 
         fg.jit(lambda n: np.zeros(int(n)), static_argnums=0)(3)
 
-    Printing is `fg.debug.print("{x}", x=x)`; picking by a mask is `np.where(mask, x, 0.0)` or
+    Print by `fg.debug.print("{x}", x=x)`; select by a mask by `np.where(mask, x, 0.0)` or
     `np.sum(x, where=mask)`.
     """
 
@@ -121,9 +121,9 @@ class NonDifferentiableInputError(FungradError, TypeError):
 
 
 class ItemAssignmentError(FungradError, TypeError):
-    """A write that would not reach the array, or cut a derivative: of a traced value into an
+    """A write that would not reach the array, or would cut a derivative: of a traced value into an
     ndarray made outside, into a read-only view or an array that a recorded function captured; or
-    into a large ndarray whose value a derivative still needs.
+    into a large ndarray whose values a derivative still needs.
 
     Fails::
 
@@ -147,8 +147,8 @@ class ItemAssignmentError(FungradError, TypeError):
 class GradientCutError(FungradError, TypeError):
     """A traced value was turned into a Python number, which would cut its gradient silently.
 
-    By `float(x)`, or by what writes it into an ndarray: `array[i] = x`, or an `asarray(x,
-    dtype=float)` of NumPy's that was imported by its own name.
+    By `float(x)`, or by a write into an ndarray: `array[i] = x`, or NumPy's `asarray(x,
+    dtype=float)`, imported by its own name.
 
     Fails::
 
@@ -164,14 +164,14 @@ class GradientCutError(FungradError, TypeError):
 
 
 class MemoryAccessError(FungradError, TypeError, AttributeError):
-    """The memory of a traced value was asked for: by `.data`, `.ctypes`, `.tobytes()`, by pickling
-    it, or by compiled code. A traced value has none.
+    """Code needed the memory of a traced value, which has none: by `.data`, `.ctypes`,
+    `.tobytes()`, by pickling it, or in compiled code.
 
     Fails::
 
         fg.grad(lambda x: library.norm(x.ctypes.data, x.size))(x)
 
-    Repaired: give compiled code plain numbers, and say its derivative::
+    Repaired: give compiled code plain numbers, and declare its derivative::
 
         norm = fg.external(lambda x: library.norm(x.ctypes.data, x.size), vjp=...)
         fg.grad(norm)(x)
@@ -187,9 +187,9 @@ class UnsupportedFunctionError(FungradError, TypeError):
 
         fg.grad(lambda x: np.sum(np.where(np.isnat(x), 0.0, x)))(x)
 
-    Repaired: the message names a supported function whose name is alike, or, for a function of
-    SciPy's, the one of `fungrad.scipy`; or write it from supported functions, or declare a
-    primitive with `fungrad.extend`.
+    Repaired: the message names a supported function with a similar name, or, for a function of
+    SciPy, that of `fungrad.scipy`; or write it from supported functions, or declare a primitive
+    with `fungrad.extend`.
     """
 
 
@@ -296,12 +296,12 @@ class BatchAxisError(FungradError, ValueError):
 
 
 class InvalidGraphError(FungradError, ValueError):
-    """A Graph breaks the grammar of the IR: ill-typed, undefined or doubly assigned.
+    """A Graph is not well formed: a variable is ill-typed, undefined or assigned twice.
 
     Fails: building a Graph by hand with a variable that no equation defines.
 
     Repaired: define every variable once, before its use, with the type that the primitive's rule
-    gives.
+    infers.
     """
 
 
@@ -383,7 +383,7 @@ class TrapError(FungradError, FloatingPointError):
 
 
 class SavedFileError(FungradError, ValueError):
-    """A file is not one that `fg.save` wrote, is damaged, or needs what is not there.
+    """A file was not written by `fg.save`, is damaged, or needs modules that are not imported.
 
     Fails::
 

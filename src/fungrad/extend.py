@@ -1,5 +1,4 @@
-"""The interface for extensions: the families of primitives, and the types that their rules speak
-of.
+"""The interface for extensions: the families of primitives, and the types for their rules.
 
 A declared primitive is a function that every transform understands:
 
@@ -29,16 +28,16 @@ from fungrad.tracing.trace import typeof as typeof
 
 current_trace = current
 jax_rules: dict[Primitive, Callable[..., Any]] = {}
-"""For primitives the function of jax.numpy that computes what they do: see `jax_rule`."""
+"""By primitive: the equivalent function of jax.numpy (see `jax_rule`)."""
 
 
 def jax_rule(primitive: Primitive, function: Callable[..., Any]) -> None:
-    """Gives a primitive the function that `fg.to_jax` computes it by.
+    """Sets the function that computes a primitive in `fg.to_jax`.
 
     Args:
       primitive: declared with this module.
       function: `function(*arrays, **params)`, of arrays and functions of jax.numpy. Its result is
-        cast to the type that the primitive's type rule says; a tuple where it has many outputs.
+        cast to the type of the primitive's type rule; a tuple for several outputs.
 
     >>> triple = elementwise("triple", lambda x: 3.0 * x, partials=[3.0])
     >>> jax_rule(triple, lambda x: 3.0 * x)

@@ -1,12 +1,8 @@
-"""custom_root, custom_linear_solve, fixed_point: solvers, and how they differentiate.
+"""custom_root, custom_linear_solve, fixed_point: solvers, and how they are differentiated.
 
-By the implicit function theorem, f(x(p), p) = 0 gives dx = -(df/dx)^-1 (df/dp) dp, whatever way x
-was found. The solver is never differentiated; in eager mode it is called on arrays, so that any
-code may stand in it.
-
-`iterate`, a function applied until nothing changes, without a derivative of its own.
-
-The search of fixed_point, under every trace: `implicit` gives it its derivatives.
+By the implicit function theorem, f(x(p), p) = 0 implies dx = -(df/dx)^-1 (df/dp) dp, independent of
+how x was found. The solver is never differentiated; in eager mode it is called on arrays, so that
+it may be any code. `iterate`, the search of fixed_point, has no derivative itself.
 """
 
 from __future__ import annotations
@@ -97,8 +93,8 @@ iteration: Primitive = Primitive(
     cuts=True,
     multiple=True,
 )
-"""`fixed_point(*constants, *start, graph=, constants=, tol=, maxiter=)`: the Graph, applied to what
-it gave until that no longer changes."""
+"""`fixed_point(*constants, *start, graph=, constants=, tol=, maxiter=)`: the Graph, applied to its
+own outputs until they no longer change."""
 
 
 Solve = Callable[..., Any]
@@ -139,8 +135,8 @@ def _require_same(
 
 
 def _held(solve: Solve, b: Any) -> list[Tracer]:
-    """The traced values that a solver closes over, found where values are not known by a call with
-    the identity; elsewhere they are met when it runs.
+    """The traced values that a solver closes over. If values are unknown, they are found by a call
+    with the identity; otherwise when the solver runs.
     """
     if not valueless():
         return []
@@ -168,13 +164,13 @@ def custom_root(
     tangent_solve: Solve,
     has_aux: bool = False,
 ) -> Any:
-    """The solution x of f(x) = 0, differentiated with respect to what f closes over.
+    """The solution x of f(x) = 0, differentiated with respect to the values that f closes over.
 
     Args:
       f: a function from a tree to a tree of the same types; written so that it can be traced.
-      initial_guess: where `solve` begins; the solution does not depend on it.
+      initial_guess: the start of `solve`; the solution does not depend on it.
       solve: `solve(f, initial_guess)` -> x. Any code: in eager mode it gets arrays. Values that it
-        closes over are constant to it: the derivative is that of the equation f(x) = 0.
+        closes over are constants for it: the derivative is that of the equation f(x) = 0.
       tangent_solve: `tangent_solve(g, y)` -> the solution of g(x) = y for a linear g; traced, as
         `lambda g, y: y / g(1.0)` for numbers, or `np.linalg.solve(fg.jacobian(g)(y), y)` for
         vectors.
@@ -229,19 +225,20 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """The solution x of matvec(x) = b, with derivatives in b and in what matvec closes over.
+    """The solution x of matvec(x) = b, with derivatives by b and by values that matvec closes over.
 
     Args:
       matvec: a linear function from a tree to a tree of the types of b; traced.
       b: the right-hand side.
       solve: `solve(matvec, b)` -> x. Any code: in eager mode it gets arrays. Values that it
-        closes over, such as a factorisation, are constant to it: the derivative is the equation's.
+        closes over, such as a factorisation, are constants for it: the derivative is that of the
+        equation.
       transpose_solve: the same for the transposed matvec; needed in reverse mode.
-      symmetric: whether matvec is its own transpose, so that `solve` does for both.
+      symmetric: whether matvec is its own transpose, so that `solve` solves both equations.
       has_aux: whether the solvers return (x, aux); aux is not differentiated.
 
     Raises:
-      MissingRuleError: in reverse mode, where neither transpose_solve nor symmetric is given.
+      MissingRuleError: in reverse mode, if neither transpose_solve nor symmetric is given.
       StructureMismatchError: if matvec returns other types than those of b.
 
     >>> import numpy as np, fungrad as fg
@@ -339,10 +336,10 @@ def fixed_point(
 
     Args:
       f: a contraction near the solution: from a tree x and parameters to a tree of the types of x.
-      x0: where the iteration begins; the solution does not depend on it.
-      *params: trees; f may as well close over traced values.
+      x0: the start of the iteration; the solution does not depend on it.
+      *params: trees; f may also close over traced values.
       tol: the iteration ends when no element of x changes by more than this, relative to 1 + |x|.
-      maxiter: the most steps that are made.
+      maxiter: the most steps.
 
     Returns:
       x. Both modes and any order; the derivative solves its linear equation by the same kind of
@@ -376,7 +373,7 @@ def fixed_point(
         return iterate(lambda x: closed(closure, x), start, tol, maxiter)
 
     def solve(matvec: Callable[..., Any], b: Any) -> Any:
-        """v - J v = b, by v <- b + J v: as contracting as f itself."""
+        """Solves v - J v = b by v <- b + J v, which contracts as f does."""
         return iterate(lambda v: pytree.map(add, v, pytree.map(sub, b, matvec(v))), b, tol, maxiter)
 
     def push(primals: Any, tangents: Any) -> Any:

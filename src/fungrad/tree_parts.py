@@ -1,7 +1,7 @@
 """Trees of arrays as one vector, and trees in two parts.
 
-`ravel_pytree` makes a vector of a tree; `partition` and `combine` part what can be differentiated
-from what cannot.
+`ravel_pytree` turns a tree into a vector; `partition` separates the leaves that can be
+differentiated from the others, and `combine` joins the parts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from fungrad.transforms.arguments import differentiable, leaf_type
 
 
 def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """A tree of arrays and numbers as one vector, and the function that undoes this.
+    """A tree of arrays and numbers as one vector, and the inverse function.
 
     Args:
       tree: a tree of arrays and numbers.
 
     Returns:
-      (vector, unravel): the vector has the dtype that all leaves promote to; `unravel` gives a tree
-      of the same structure, shapes and dtypes for any vector of that length. Both can be
+      (vector, unravel): the vector has the dtype that all leaves promote to; `unravel` returns a
+      tree of the same structure, shapes and dtypes for any vector of that length. Both can be
       differentiated.
 
     Raises:
@@ -89,18 +89,18 @@ def _is_hole(x: Any) -> bool:
 
 
 def partition(tree: Any, predicate: Any = differentiable) -> tuple[Any, Any]:
-    """Parts a tree in two of its shape, with None in the holes: where a predicate holds, the rest.
+    """Splits a tree into two of its shape: the leaves for which a predicate holds, and the rest.
 
-    With the default predicate the first holds what can be differentiated (floating and complex
-    arrays and numbers), the second integers, strings, functions and whatever else a model is made
-    of.
+    None fills the holes. With the default predicate the first tree has the leaves that can be
+    differentiated (floating and complex arrays and numbers), the second integers, strings,
+    functions and all others.
 
     Args:
       tree: any tree.
       predicate: a function of one leaf, or a tree of booleans that is a prefix of `tree`.
 
     Returns:
-      (selected, rest); `combine(selected, rest)` is the tree again.
+      (selected, rest); `combine(selected, rest)` returns the original tree.
 
     >>> model = {"w": 2.0, "steps": 3, "name": "net"}
     >>> params, static = partition(model)

@@ -1,5 +1,4 @@
-"""Trees for users: JAX's names for what `fungrad.support.pytree` does, and what stands on
-it.
+"""Trees for users: JAX's names for the functions of `fungrad.support.pytree`, and more.
 
 Also `Partial`, a function with arguments as a tree.
 """
@@ -18,7 +17,7 @@ Predicate = Callable[[Any], bool]
 
 
 def tree_flatten(tree: Any, is_leaf: Predicate | None = None) -> tuple[list[Any], TreeDef]:
-    """The leaves of a tree, left to right, and its structure; `is_leaf` makes more of it leaves.
+    """The leaves of a tree, left to right, and its structure; `is_leaf` makes more nodes leaves.
 
     >>> tree_flatten({"a": [1.0, (2.0, None)]})
     ([1.0, 2.0], {'a': [*, (*, None)]})
@@ -41,7 +40,7 @@ def tree_leaves(tree: Any, is_leaf: Predicate | None = None) -> list[Any]:
 
     Args:
       tree: nested tuples, lists, dicts and registered classes; None has no leaf.
-      is_leaf: `is_leaf(node)`, whether a node is a leaf though it is a container.
+      is_leaf: `is_leaf(node)`, whether a container counts as a leaf.
 
     >>> tree_leaves({"b": 2, "a": (1, None)})
     [1, 2]
@@ -61,13 +60,13 @@ def tree_structure(tree: Any, is_leaf: Predicate | None = None) -> TreeDef:
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | None = None) -> Any:
-    """Applies f to the leaves of a tree, and to what stands in their places in further trees.
+    """Applies f to the leaves of a tree and the corresponding parts of further trees.
 
     Args:
       f: a function of one leaf of `tree` and one part of each of `rest`.
       tree: a tree.
       *rest: trees that have the structure of `tree`, or have trees where it has leaves.
-      is_leaf: makes more of `tree` leaves.
+      is_leaf: makes more nodes of `tree` leaves.
 
     Raises:
       StructureMismatchError.
@@ -114,7 +113,7 @@ def tree_all(tree: Any, is_leaf: Predicate | None = None) -> bool:
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: Predicate | None = None) -> bool:
-    """Whether all items are leaves, and none is a container of others.
+    """Whether all items are leaves, and none is a container.
 
     >>> all_leaves([1.0, 2.0]), all_leaves([1.0, (2.0,)])
     (True, False)
@@ -123,9 +122,9 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Predicate | None = None) -> boo
 
 
 def tree_transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, tree: Any) -> Any:
-    """A tree of trees turned inside out: outer structure of inner ones to inner of outer.
+    """Exchanges the two levels of a tree of trees: returns an inner tree of outer trees.
 
-    Where `inner_treedef` is None it is the structure of the first inner tree.
+    By default `inner_treedef` is the structure of the first inner tree.
 
     >>> pairs = {"a": (1, 2), "b": (3, 4)}
     >>> tree_transpose(tree_structure({"a": 0, "b": 0}), tree_structure((0, 0)), pairs)
@@ -162,7 +161,7 @@ def tree_flatten_with_path(
 def tree_map_with_path(
     f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | None = None
 ) -> Any:
-    """As `tree_map`, where f is given the path of the leaf first.
+    """As `tree_map`; f gets the path of the leaf as its first argument.
 
     >>> tree_map_with_path(lambda path, x: f"{path}={x}", (1, [2]))
     ('[0]=1', ['[1][0]=2'])
@@ -221,14 +220,14 @@ def register_pytree_with_keys(
     unflatten_func: Callable[[Any, Sequence[Any]], Any],
     flatten_func: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
 ) -> None:
-    """Makes instances of a class trees, whose children have names in paths.
+    """Makes instances of a class trees, with names of the children for paths.
 
     Args:
       nodetype: the class.
       flatten_with_keys: takes an instance; returns (pairs of key and child, aux), aux hashable. A
-        key that is text beginning with "." or "[" stands in paths as it is, another as `[key]`.
+        key that is text beginning with "." or "[" is used in paths unchanged, another as `[key]`.
       unflatten_func: takes aux and children; returns an instance.
-      flatten_func: JAX's short way to the children without keys; not needed here.
+      flatten_func: accepted as in JAX; not needed here.
 
     >>> class Point:
     ...     def __init__(self, x, y):
@@ -294,7 +293,7 @@ def register_static(cls: Any) -> Any:
 def register_dataclass(
     cls: Any, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] = ()
 ) -> Any:
-    """Makes a dataclass a tree of which some fields are structure; without it all are children.
+    """Makes a dataclass a tree some fields of which are structure; by default all are children.
 
     Args:
       cls: the dataclass. Fields with `metadata={"static": True}` are structure without being named.

@@ -1,7 +1,7 @@
-"""The family `structural`, and `call`, which applies a Graph: what a jitted function is.
+"""The family `structural`, and `call`, which applies a Graph, as a jitted function does.
 
-The rules run the transformed Graph, made once and kept on it. How a Graph is run on arrays is the
-backend's business: `run` is the seam, the reference evaluator until a backend replaces it.
+The rules run the transformed Graph, which is made once and kept on the Graph. The backend decides
+how a Graph runs on arrays (`run`); by default it is the reference evaluator.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Runner = Callable[..., Sequence[Any]]
 
 class Backend:
     """Turns a checked Graph into a function of its inputs that returns its outputs: as a tuple if
-    their memory is nobody else's, as a list if they may be views, or inputs.
+    they own their memory alone, as a list if they may be views, or inputs.
 
     Attributes:
-      name: tells its programs from those of others, which are kept beside them.
+      name: part of the key of its programs, which are kept beside those of other backends.
     """
 
     name = ""
@@ -42,13 +42,13 @@ class Backend:
     def loop(
         self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
     ) -> Runner | None:
-        """A program of a whole loop, if this backend has one that beats running its steps.
+        """A program of a whole loop, if this backend has one that is faster than single steps.
 
         Args:
           primitive: the loop.
           types: of its arguments.
           params: its parameters.
-          steps: runs it step by step, and does so where the program gives up.
+          steps: runs it step by step, also when the program gives up.
         """
         return None
 
@@ -69,7 +69,7 @@ def compiled(graph: Graph) -> Runner:
 
 
 def compiled_key(graph: Graph) -> Any:
-    """The key that a Graph's program is kept under: it depends on the backend."""
+    """The key of a Graph's program, which depends on the backend."""
     return ("compiled", _backend.name)
 
 
@@ -111,7 +111,7 @@ def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> No
 
 
 def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = False) -> Primitive:
-    """Declares a primitive that runs a Graph in a way of its own (timed, quiet, elsewhere).
+    """Declares a primitive that runs a Graph in a special way (timed, quiet, elsewhere).
 
     Its derivatives and batches run the transformed Graphs in the same way; they are made once and
     kept on the Graph.
@@ -119,9 +119,9 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = Fa
     Args:
       name: its name in the IR.
       eval: `eval(*arrays, graph=, **params)`: the outputs of the Graph, as a tuple; other
-        parameters are handed on as they are.
-      pure: whether `eval` does nothing but run the Graph: then compiled functions may run it once
-        for many steps of a loop, and in another order.
+        parameters are passed unchanged.
+      pure: whether `eval` only runs the Graph: then compiled functions may run it once for many
+        steps of a loop, and in another order.
 
     >>> import numpy as np, fungrad as fg
     >>> count = []
@@ -192,17 +192,17 @@ def _eval(*args: Any, graph: Graph, quiet: bool = False) -> Sequence[Any]:
 call = structural("call", eval=_eval, pure=True)
 """`call(*args, graph=, quiet=)`: the outputs of a Graph, as a tuple.
 
-A quiet call computes what is partly thrown away (a branch not taken): NumPy shall not warn of it.
+Results of a quiet call are partly dropped (those of a branch not taken): NumPy does not warn there.
 """
 
 
 def is_call(equation: Equation) -> bool:
-    """Whether an equation does nothing but run a Graph."""
+    """Whether an equation only runs a Graph."""
     return equation.primitive is call and not equation.params.get("quiet")
 
 
 class _CallsOfCalls(Expansion):
-    """Expands the calls of Graphs that call others: what is left are the innermost calls."""
+    """Expands the calls of Graphs that call others, so that only the innermost calls remain."""
 
     def called(self, equation: Equation) -> tuple[Atom, ...] | None:
         if not _calls_calls(equation):
@@ -215,7 +215,7 @@ def _calls_calls(equation: Equation) -> bool:
 
 
 def _separate_size(graph: Graph) -> int:
-    """How many equations `_CallsOfCalls` has to look at, equal ones counted each time."""
+    """The number of equations that `_CallsOfCalls` has to expand, with repetitions."""
 
     def count() -> int:
         return sum(
@@ -227,12 +227,12 @@ def _separate_size(graph: Graph) -> int:
 
 
 _ATTEMPTED = 1 << 12
-"""The most equations that are written to see whether calls have many in common."""
+"""The most equations that are expanded to find out whether calls have many in common."""
 
 
 def shared(graph: Graph) -> Graph:
-    """The Graph with nested calls expanded and equal ones shared, where that halves what is
-    differentiated: `g(x) + g(2 * x)`, nested n deep, has 2**n residuals otherwise.
+    """The Graph with nested calls expanded and equal ones shared, if that halves the number of
+    equations to differentiate: `g(x) + g(2 * x)`, nested n deep, has 2**n residuals otherwise.
     """
 
     def make() -> Graph:

@@ -1,11 +1,11 @@
 """Reverse mode of loops and branches, whose residuals are no arrays.
 
 For such a primitive W, `W_record` computes W and a trail (a tape): an opaque value that holds the
-residuals of the steps taken. `W_pullback` takes W's arguments, the trail and cotangents, and gives
-the cotangents of the wanted arguments; without a trail it records one first.
+residuals of the steps taken. `W_pullback` takes W's arguments, the trail and cotangents; it returns
+the cotangents of the wanted arguments. Without a trail it records one first.
 
-The pullback is the function P(a, c) = J(a)^T c of the arguments and the cotangents, whatever the
-trail holds. So its own derivatives do not look into it:
+The pullback is the function P(a, c) = J(a)^T c of the arguments and the cotangents; the trail does
+not change it. So its own derivatives ignore the trail:
   jvp along (s, d):  the gradient in a of <c, J(a) s>, plus P(a, d)
   vjp of u:          J(a) u for c, and the gradient in a of <c, J(a) u> for a.
 """
@@ -30,7 +30,7 @@ from fungrad.transforms.engine.reverse import linearized
 
 
 class Rules(Record):
-    """The parts that a structural primitive gives to get its reverse mode.
+    """The functions from which the reverse mode of a structural primitive is derived.
 
     record: `(args, wanted, **params) -> (outputs, residuals)`, on arrays.
     replay: `(args, residuals, cotangents, wanted, **params) -> cotangents of the wanted args`, on
@@ -56,8 +56,8 @@ def parted(values: Sequence[Any], wanted: Any, trailed: bool) -> tuple[Any, Any,
 class Reverse:
     """The reverse mode of a structural primitive W: its `forward` and `vjp` rules.
 
-    Declares the primitives `W_record` and `W_pullback`. W itself is asked for late (`get`), because
-    its own declaration needs these rules.
+    Declares the primitives `W_record` and `W_pullback`. `get` returns W when it is called: W's own
+    declaration needs these rules.
     """
 
     def __init__(self, name: str, module: str, rules: Rules, get: Callable[[], Primitive]) -> None:
@@ -195,17 +195,16 @@ class Reverse:
     ) -> Any:
         args, trail, cotangents = parted(values, wanted, trailed)
         arg_batched, _, ct_batched = parted(batched, wanted, trailed)
-        if not any(arg_batched):  # then the trail is of one example, while the pullback is of many
+        if not any(arg_batched):  # the trail is of one example, the pullback of many
             trail = None
         return self.rules.batch_replay(
             args, trail, cotangents, arg_batched, ct_batched, size, wanted, **params
         )
 
-    # --- the rules of W
-    # -----------------------------------------------------------------------------
+    # --- the rules of W ---------------------------------------------------------------------------
 
     def forward(self, args: Any, slots: Any, **params: Any) -> Any:
-        if params.get("checkpoint") is not None:  # recorded again, piece by piece, on the way back
+        if params.get("checkpoint") is not None:  # the backward walk records again, in parts
             return self.apply(*args, **params), None, list(args)
         results = self.record(*args, wanted=tuple(map(bool, slots)), **params)
         return results[:-1], results[-1], list(args)

@@ -1,5 +1,4 @@
-"""`scan`, the primitive: a loop of a known number of steps over the leading axis of
-arrays.
+"""`scan`, the primitive: a loop of a known number of steps over the leading axis of arrays.
 
 `scan(*consts, *carry, *xs, body=, counts=, length=, reverse=, unroll=, checkpoint=)`: the body maps
 (consts, carry, one slice of each of xs) to (next carry, ys), and the ys are stacked. Its
@@ -119,7 +118,7 @@ def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: 
 def _batched_arguments(
     args: Any, batched: Any, size: int, body: Graph, counts: Counts
 ) -> tuple[list[Any], Graph, list[bool]]:
-    """Arguments and body of the batched scan, and which outputs of the body are batched."""
+    """Arguments and body of the batched scan, and for each output of the body if it is batched."""
     constants, n = counts
     x, flags = parts(args, counts), parts(batched, counts)
 
@@ -157,7 +156,7 @@ def _batch(
 
 
 def _unstacked(outputs: Sequence[Any], flags: Sequence[bool], n: int) -> list[Any]:
-    """The outputs with the batch axis first, which the scan has put behind its own."""
+    """The outputs with the batch axis first; in stacked ones it is after the scan's axis."""
     return [
         Unbatched(o) if not b else o if i < n else moveaxis(o, 1, 0)
         for i, (o, b) in enumerate(zip(outputs, flags, strict=True))
@@ -168,7 +167,7 @@ def _unstacked(outputs: Sequence[Any], flags: Sequence[bool], n: int) -> list[An
 
 
 def _stacking_body(body: Graph, how: Plan) -> Graph:
-    """The forward half without those residuals that are consts."""
+    """The forward half without residuals that are consts."""
 
     def make() -> Graph:
         graph = how.halves.forward
@@ -214,8 +213,9 @@ def _moved(body: Graph, how: Plan, counts: Counts) -> _Moved:
 
 
 def _pullback_body(body: Graph, how: Plan, moved: _Moved, constants: int) -> Graph:
-    """A step back: residuals that are consts, sums of the consts' cotangents, the carries' ones,
-    residuals of the step, cotangents of its ys -> sums, the carries' cotangents, those of its xs.
+    """A backward step: residuals that are consts, sums of the consts' cotangents, the carries'
+    cotangents, residuals of the step, cotangents of its ys -> sums, the carries' cotangents, those
+    of its xs.
     """
     out = body.output_types
     residuals = how.halves.forward.outputs[len(out) :]

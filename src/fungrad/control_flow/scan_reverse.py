@@ -1,13 +1,13 @@
-"""The steps of a scan: its arguments in parts, how its body is differentiated, and going back.
+"""The steps of a scan: the parts of its arguments, its differentiated body, the backward walk.
 
-`replay` is the reverse mode that runs the steps again: the reverse of a long loop in
-little memory.
+`replay` is the reverse mode that runs the forward steps again, so that a long loop needs little
+memory.
 
-`recorded`: every step's residuals are held. `binomial`: the loop is cut in halves recursively, so
-that at any time O(log n) carries and the residuals of O(log n) steps are held, and each step is
-run O(log n) times (Griewank & Walther 2000, Algorithm 799, in the simple form that needs no
-schedule). An integer is a budget in bytes: as many carries as fit into it are held at equal
-distances, and each stretch is halved.
+checkpoint=None keeps every step's residuals. "binomial" halves the loop recursively, so that at any
+time O(log n) carries and the residuals of O(log n) steps are kept, and each step runs O(log n)
+times (Griewank & Walther 2000, Algorithm 799, in the simple form that needs no schedule). An
+integer is a budget in bytes: as many carries as fit into it are kept at equal distances, and each
+interval is halved.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from fungrad.support.lazy import Record
 Carry = Sequence[Any]
 
 muted: ContextVar[bool] = ContextVar("fungrad_muted", default=False)
-"""Whether what runs now ran before and is only computed again, so that it shall not print twice."""
+"""Whether the present steps have run before, so that they must not print twice."""
 
 
 def again(f: Callable[..., Any]) -> Callable[..., Any]:
-    """f for steps that run a second time: their prints are dropped."""
+    """f for steps that run a second time, without their prints."""
 
     def quiet(*args: Any) -> Any:
         token = muted.set(True)
@@ -64,7 +64,7 @@ class Steps(Record):
 
 
 def check_checkpoint(checkpoint: Any) -> None:
-    """Raises ArgumentError if a `checkpoint=` argument means nothing."""
+    """Raises ArgumentError if a `checkpoint=` argument is not valid."""
     if checkpoint is None or checkpoint == "binomial":
         return
     if not isinstance(checkpoint, int) or isinstance(checkpoint, bool) or checkpoint < 1:
@@ -120,7 +120,7 @@ Counts = tuple[int, int]
 
 
 class Parts(Record):
-    """The arguments of a scan, or anything that there is one of for each."""
+    """The arguments of a scan, or values that correspond to them."""
 
     consts: list[Any]
     carry: list[Any]
@@ -128,29 +128,27 @@ class Parts(Record):
 
 
 def parts(values: Sequence[Any], counts: Counts) -> Parts:
-    """Splits what there is one of for each argument; counts are those of consts and carry."""
+    """Splits values that correspond to the arguments; counts are those of consts and carry."""
     first, second = counts[0], counts[0] + counts[1]
     return Parts(list(values[:first]), list(values[first:second]), list(values[second:]))
 
 
 def order_of(length: int, reverse: bool) -> Sequence[int]:
-    """The steps in the order in which they are taken."""
+    """The numbers of the steps, in their order."""
     return range(length - 1, -1, -1) if reverse else range(length)
 
 
 class Plan(Record):
-    """How a body is differentiated for given wanted arguments."""
+    """The differentiated body for given wanted arguments."""
 
     active: list[bool]
     halves: Differentiated
     held: list[int]
-    """Where each residual comes from: the position of a const, or -1 where each step has its
-    own.
-    """
+    """The origin of each residual: the position of a const, or -1 if each step has its own."""
 
 
 def plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> Plan:
-    """How a body is differentiated when cotangents of the wanted arguments are asked for."""
+    """The differentiated body for cotangents of the wanted arguments."""
     constants, n = counts
     active = settled(body, [bool(w) for w in wanted], range(constants, constants + n), reaches)
     active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]

@@ -1,8 +1,8 @@
 """`switch`, the primitive that applies one of several Graphs (cond is a switch of two).
 
-`switch(index, *operands, branches=)`: all branches take the operands and give outputs of the same
+`switch(index, *operands, branches=)`: all branches take the operands and return outputs of the same
 types; the index is a clamped integer or a boolean. Batched over the index it runs all branches and
-selects; what a branch was not asked for reaches no derivative, be it NaN.
+selects; unselected results do not reach any derivative, not even as NaN.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _jvp(primals: Any, tangents: Any, *, branches: Branches) -> Any:
 def _with_tangents(
     branch: Graph, pushed: Any, moved: Sequence[bool], moving: Sequence[int]
 ) -> Graph:
-    """The pushed branch, giving the tangents of the outputs that move in any branch."""
+    """The pushed branch, with tangents for the outputs that have one in any branch."""
     count = len(branch.outputs)
 
     def f(*values: Any) -> list[Any]:
@@ -78,7 +78,7 @@ def _with_tangents(
 
 def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
     if not batched[0]:
-        # A value that no branch maps stays one: another branch or loop may depend on it.
+        # A value that no branch batches stays one: another branch or loop may depend on it.
         found = [batch(b, batched[1:], size).flags for b in branches]
         mapped = tuple(any(flags) for flags in zip(*found, strict=True))
         new = tuple(batch(b, batched[1:], size, all_outputs=mapped).graph for b in branches)
@@ -89,10 +89,10 @@ def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
     result: Any = None
     for i, branch in enumerate(branches):
         mine = eq(index, i)
-        # The other examples take part as constants, so that nothing of them reaches a derivative.
+        # The other examples are constants here, so that they do not reach a derivative.
         safe = [choose(mine, x, stop(x, name=None)) for x in operands]
         graph = batch(branch, [True] * len(safe), size, all_outputs=True).graph
-        outputs = call(*safe, graph=graph, quiet=True)  # what the others compute is thrown away
+        outputs = call(*safe, graph=graph, quiet=True)  # the others' results are dropped
         result = outputs if result is None else [
             choose(mine, new, old) for new, old in zip(outputs, result, strict=True)
         ]  # fmt: skip
@@ -128,8 +128,8 @@ def _replay(args: Any, residuals: Any, cotangents: Any, wanted: Any, *, branches
 
 
 def _batch_record(args: Any, batched: Any, size: int, wanted: Any, *, branches: Branches) -> Any:
-    """The record of the batched branch; none where the index is batched, since that runs as a
-    select.
+    """The record of the batched branch; without a trail if the index is batched, since that runs as
+    a select.
     """
     args, batched = spread_wanted(args, batched, wanted, size)
     if batched[0]:

@@ -1,7 +1,7 @@
 """Unrolls structural equations under the current trace, and finds values at a kink.
 
 `unfold` evaluates the Graphs of a call, branch or loop equation by equation, so that a trace that
-looks at values sees each one with its own line.
+examines values gets each one with its own line.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fungrad.tracing.trace import Tracer
 from fungrad.transforms.engine.batching import take_first
 
 UNFOLDED = {call, switch, while_loop, scan}
-"""Primitives that `unfold` can evaluate; files above add those that hold one Graph."""
+"""Primitives that `unfold` can evaluate; upper folders add those that hold one Graph."""
 RECORDS = {"scan_record": scan, "switch_record": switch, "while_loop_record": while_loop}
-"""The primitive that computes the same as the one that reverse mode puts in its place."""
+"""By the name of a record primitive of reverse mode: the primitive with the same outputs."""
 
 
 def unfolds(primitive: Any) -> bool:
@@ -48,7 +48,7 @@ def unfold(
 ) -> tuple[Any, ...]:
     """The outputs of a primitive that `unfolds`, by its inner equations.
 
-    After `most_steps` steps a `while_loop` goes on as a loop of its own.
+    After `most_steps` steps a `while_loop` continues as a loop.
     """
     if primitive is scan:
         return _scan(args, **params)
@@ -91,7 +91,7 @@ def _while(args: Sequence[Any], params: dict[str, Any], most_steps: int) -> tupl
 
 
 def value_of(value: Any) -> Any:
-    """The number under a traced value; None if it is only known as a type."""
+    """The number under a traced value; None if only its type is known."""
     while type(value) is Tracer:
         value = value.value
     return value
@@ -119,9 +119,7 @@ def holds_inf(value: Any) -> bool:
 
 
 def kinks_at(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> int:
-    """At how many places the values sit where a primitive has no one derivative (see
-    docs/kinks.md).
-    """
+    """The number of values at which a primitive has no unique derivative (see docs/kinks.md)."""
     values = list(map(value_of, args))
     x = array_of(values[0]) if values else None
     if primitive.kink is None or x is None or not x.size or any(v is None for v in values):

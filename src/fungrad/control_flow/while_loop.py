@@ -1,5 +1,4 @@
-"""`while_loop`, the primitive, differentiable in both modes with an unknown number of
-steps.
+"""`while_loop`, the primitive: a loop of an unknown number of steps, differentiable in both modes.
 
 `while_loop(*cond_consts, *body_consts, *carry, cond=, body=, counts=, checkpoint=)`: `cond` maps
 (cond consts, carry) to one boolean, `body` maps (body consts, carry) to the next carry. Reverse
@@ -42,7 +41,7 @@ Counts = tuple[int, int]
 
 
 class Parts(Record):
-    """The arguments of a loop, or anything that there is one of for each."""
+    """The arguments of a loop, or values that correspond to them."""
 
     cond: list[Any]
     body: list[Any]
@@ -50,7 +49,7 @@ class Parts(Record):
 
 
 def parts(values: Sequence[Any], counts: Counts) -> Parts:
-    """Splits what there is one of for each argument."""
+    """Splits values that correspond to the arguments."""
     first, second = counts[0], counts[0] + counts[1]
     return Parts(list(values[:first]), list(values[first:second]), list(values[second:]))
 
@@ -111,7 +110,7 @@ def _jvp(
 
 
 class BatchedLoop(Record):
-    """A loop of a batch: its Graphs, and which carries have the batch axis."""
+    """A loop of a batch: its Graphs, and for each carry whether it has the batch axis."""
 
     cond: Graph
     body: Graph
@@ -134,9 +133,7 @@ def batched_loop(
     moved = settled(body, [*flags.body, *flags.carry], carry_at, step)
     carry = [moved[k] for k in carry_at]
     predicate = batch(cond, [*flags.cond, *carry], size)
-    if predicate.flags[0] and not all(
-        carry
-    ):  # what a finished example keeps differs between examples
+    if predicate.flags[0] and not all(carry):  # finished examples keep different carries
         carry = [True] * n
         moved = [*moved[: counts[1]], *carry]
         predicate = batch(cond, [*flags.cond, *carry], size)
@@ -156,8 +153,7 @@ def batched_loop(
             values[-n:],
         )
         left = evaluate(predicate.graph, [*cond_consts, *old])[0]
-        # A finished example is run on, but as a constant, so that nothing of it reaches a
-        # derivative.
+        # A finished example runs on, but as a constant, so that it does not reach a derivative.
         running = [choose(left, x, stop(x, name=None)) for x in old]
         new = evaluate(inner.graph, [*body_consts, *running])
         return [
@@ -183,7 +179,7 @@ def choose(mask: Any, x: Any, y: Any) -> Any:
 
 
 def _all_batched(inner: Any, body: Graph, carry: Sequence[bool], size: int, key: Any) -> Graph:
-    """The batched body with each carry output batched where its input is."""
+    """The batched body with each carry output batched if its input is."""
     if list(inner.flags) == list(carry):
         graph: Graph = inner.graph
         return graph
@@ -343,7 +339,7 @@ def _moved_wanted(wanted: Any, positions: Sequence[int], count: int) -> tuple[bo
 def spread_wanted(
     args: Sequence[Any], batched: Sequence[bool], wanted: Sequence[bool], size: int
 ) -> tuple[list[Any], list[bool]]:
-    """The arguments with a batch axis also where a cotangent is wanted, which differs between
+    """The arguments, with a batch axis added if a cotangent is wanted, which differs between
     examples.
     """
     new = [spread(a, b, size) if w else a for a, b, w in zip(args, batched, wanted, strict=True)]

@@ -1,1 +1,1 @@
-"""Functions with derivatives of the user's own: custom_vjp, custom_jvp."""
+"""Functions with derivatives that the user defines: custom_vjp, custom_jvp."""

@@ -1,7 +1,7 @@
-"""Arguments and closed-over values of functions with rules of their own.
+"""Arguments and closed-over values of functions with custom rules.
 
-Parts the arguments of a call into traced inputs and the rest, finds the traced values that a
-function closes over, and lets it run later with other values in their place.
+Separates the arguments of a call into traced inputs and the rest, finds the traced values that a
+function closes over, and runs it later with other values in their place.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ class Signature:
         """The number of arguments that need no binding."""
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The positional arguments, and what can only be passed by keyword."""
+        """The positional arguments, and those that can only be passed by keyword."""
         if self._signature is None or (len(args) == self._complete and not kwargs):
             return list(args), kwargs
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        if self._partial:  # what it holds already is its own: rules are of what is left
+        if self._partial:  # its bound arguments are part of the function: rules take the others
             return list(bound.args), {k: v for k, v in bound.kwargs.items() if k in kwargs}
         return list(bound.args), bound.kwargs
 
 
 class Arguments:
-    """The arguments of one call: its traced leaves, which are `inputs`, and all else as it is.
+    """The arguments of one call: its traced leaves, `inputs`, and all others, unchanged.
 
     A value that is no tracer is concrete, so it is neither differentiated nor batched, and the
     function gets it unchanged: Python can loop over an integer, also under jit.
@@ -83,7 +83,7 @@ class Arguments:
             self.spans.append(range(start, start + treedef.leaf_count))
             start += treedef.leaf_count
         self.slots: list[int | None] = []
-        """For each leaf its place among the inputs."""
+        """For each leaf its position among the inputs, or None."""
         self._rest: list[Any] = []
         copies = recording()
         for leaf in leaves:
@@ -96,11 +96,11 @@ class Arguments:
                 self.inputs.append(leaf)
                 leaf = None
             elif copies and isinstance(leaf, np.ndarray):
-                leaf = leaf.copy()  # a recorded program keeps what it read
+                leaf = leaf.copy()  # a recorded program keeps the present contents
             self._rest.append(leaf)
 
     def take(self) -> list[Any]:
-        """The inputs, which this object then no longer holds: it may outlive the call."""
+        """Returns the inputs and drops them here: this object may outlive the call."""
         inputs, self.inputs = self.inputs, []
         return inputs
 
@@ -116,7 +116,7 @@ class Arguments:
     def parts(
         self, of_inputs: Sequence[Any], default: Callable[[Type | None], Any]
     ) -> tuple[Any, ...]:
-        """One tree for each active argument that holds, leaf by leaf, what belongs to the inputs.
+        """One tree for each active argument, with the values that correspond to the inputs.
 
         Leaves that are no inputs get `default(type)`.
         """
@@ -130,7 +130,7 @@ class Arguments:
         return tuple(result)
 
     def refuse_passive(self, wanted: Sequence[Any]) -> None:
-        """Raises where a derivative is wanted of an argument that was declared to have none."""
+        """Raises if a derivative is wanted of an argument that is declared to have none."""
         inside = {self.slots[i] for position in self.active for i in self.spans[position]}
         for i, slot in enumerate(self.slots):
             type_ = self.types[i]
@@ -152,12 +152,12 @@ class Arguments:
 
 
 def recording() -> bool:
-    """Whether what runs now is recorded into a Graph."""
+    """Whether the present operations are recorded into a Graph."""
     return _observed(GraphTrace)
 
 
 def valueless() -> bool:
-    """Whether what runs now is recorded or batched, so that its values are not all known."""
+    """Whether the present operations are recorded or batched, so that values may be unknown."""
     return _observed((GraphTrace, BatchTrace))
 
 
@@ -178,7 +178,7 @@ def captured(
 ) -> tuple[Graph, list[Any]]:
     """The Graph of a flat function, and the traced values it closes over, its first inputs.
 
-    `once`: whether it is run at these inputs alone, so that Python may ask for their values.
+    `once`: whether it is run for these inputs alone, so that Python may read their values.
     """
     names = [f"input {i}" for i in range(len(inputs))]
     name = getattr(of, "__name__", type(of).__name__)
@@ -187,7 +187,7 @@ def captured(
 
 
 class Substituted(Trace):
-    """Lets a function run with other values in the place of traced ones that it closes over."""
+    """Runs a function with other values in place of traced ones that it closes over."""
 
     __slots__ = ("_kept", "_values")
 
@@ -204,7 +204,7 @@ class Substituted(Trace):
         return content(tracer) in self._values
 
     def of(self, value: Any) -> Any:
-        """The value that stands for another."""
+        """The substitute of a value, if it has one, else the value."""
         return own(self._values.get(content(value), value)) if type(value) is Tracer else value
 
     def over(self, parent: Trace) -> Substituted:
@@ -214,8 +214,8 @@ class Substituted(Trace):
 
 
 class Held(Substituted):
-    """Substituted, where what f closes over besides is constant: a derivative's tracer that is of
-    no trace below stands for its primal.
+    """As Substituted; all other values that f closes over are constants: a differentiating trace's
+    tracer that belongs to no trace below is replaced by its primal.
     """
 
     __slots__ = ()
@@ -248,9 +248,9 @@ def substituted(
     f: Callable[[], Sequence[Any]],
     held: bool = False,
 ) -> Sequence[Any]:
-    """The flat results of f, run with `values` in the place of the tracers that it closes over.
+    """The flat results of f, run with `values` in place of the tracers that it closes over.
 
-    `held`: whether all that it closes over is constant.
+    `held`: whether all other values that it closes over are constants.
     """
     if not tracers and not held:
         return f()
@@ -277,12 +277,12 @@ def closed_over(what: str, of: Callable[..., Any], found: str) -> ClosedOverTrac
 
 
 def outputs_of(f: Callable[..., Any], tree: Any) -> tuple[list[Any], pytree.TreeDef]:
-    """The leaves of what f returned, which are arrays and numbers, and their structure."""
+    """The leaves of f's result, checked to be arrays and numbers, and their structure."""
     leaves, treedef = flat_leaves(tree)
     for path, leaf in zip(pytree.paths(treedef), leaves, strict=True):
         if not has_type(leaf):
             raise ArgumentError(
                 f"{describe(f)} returned a {type(leaf).__name__}{path and f' at {path}'}: a "
-                "function with rules of its own returns arrays and numbers only."
+                "function with custom rules returns arrays and numbers only."
             )
     return leaves, treedef

@@ -1,11 +1,8 @@
 """custom_vjp and custom_jvp: functions whose derivatives are written by hand.
 
 The interface is JAX's. In eager mode the user's functions get concrete arrays; under other
-transforms, traced ones.
-
-`custom`, the primitive of functions with rules of their own.
-
-It holds the rule of one call, and, where it is part of a Graph, the Graph of the function.
+transforms, traced ones. The primitive `custom` holds the rule of one call, and inside a Graph also
+the Graph of the function.
 """
 
 from __future__ import annotations
@@ -42,8 +39,8 @@ def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
     """The output tree of a function with rules, under the current trace."""
     for functions, trace in _transposed.get():
         if functions is rule.functions and any(_is_above(x, trace) for x in inputs):
-            # A rule that applies the function to its tangent says that the function is linear:
-            # its own operations are transposed, since the rule would lead back here for ever.
+            # A rule that applies the function to its tangent declares the function linear: its own
+            # operations are transposed, since the rule would call itself forever.
             leaves = rule.run(*inputs)
             assert rule.out is not None
             return pytree.unflatten(rule.out, list(leaves))
@@ -97,8 +94,8 @@ def _forward(args: Sequence[Any], wanted: Sequence[Any], *, rule: Rule, graph: G
 def _linearized(rule: Rule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, Any]:
     """The outputs, and the pullback of the forward rule, which is linear in the tangents.
 
-    The outputs leave the trace with the tangents: what computes both at once, as a jitted function
-    does under jvp, hands out tracers for either.
+    The outputs leave the trace with the tangents, since an operation that computes both at once, as
+    a jitted function does under jvp, returns tracers for both.
     """
     moved = [i for i, w in enumerate(wanted) if w]
     made: list[int] = []
@@ -162,12 +159,12 @@ custom: Primitive = Primitive(
     batch=_batch,
     multiple=True,
 )
-"""`custom(*closure, *inputs, rule=, graph=)`: a function with rules of its own; its
-Graph where it is part of one."""
+"""`custom(*closure, *inputs, rule=, graph=)`: a function with custom rules; `graph` is its Graph if
+it is part of another one."""
 
 
 class Custom(OfFunction):
-    """A function with rules of its own: see `custom_vjp` and `custom_jvp`."""
+    """A function with custom rules: see `custom_vjp` and `custom_jvp`."""
 
     def __init__(self, f: Callable[..., Any], nondiff_argnums: Sequence[int]) -> None:
         super().__init__(f)
@@ -181,8 +178,8 @@ class Custom(OfFunction):
         self.closes = True
         """Whether f or its rules may close over traced values."""
         self.held: Sequence[Tracer] | None = None
-        """Traced values that the rules close over, beside those that f does, where all of them are
-        constants to the rules; where this is None, what is differentiated is refused."""
+        """Traced values that the rules close over, beside those of f; all are constants to the
+        rules. If None, differentiation by closed-over values raises an error."""
 
     @functools.cached_property
     def _signature(self) -> Signature:
@@ -197,21 +194,20 @@ class Custom(OfFunction):
           fwd: takes the function's arguments; returns the pair (output, residuals), where the
             residuals are any tree.
           bwd: takes the arguments at nondiff_argnums, the residuals and the cotangent of the
-            output; returns a tuple with one cotangent for each other argument. None stands for
-            zero.
-          wanted: whether fwd and bwd are told, by a keyword `wanted`, which cotangents are asked
-            for: a tuple with one tree of booleans for each argument that is not in nondiff_argnums.
+            output; returns a tuple with one cotangent for each other argument. None is zero.
+          wanted: whether fwd and bwd get a keyword `wanted`, which names the cotangents that are
+            needed: a tuple with one tree of booleans for each argument not in nondiff_argnums.
         """
         self.fwd, self.bwd, self.tell_wanted = fwd, bwd, wanted
 
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
-        """Gives the forward rule, from which reverse mode is made by transposition.
+        """Gives the forward rule, from which reverse mode is derived by transposition.
 
         Args:
           jvp: takes the arguments at nondiff_argnums, a tuple of primals and a tuple of tangents;
             returns the pair (output, tangent). It has to be linear in the tangents. The tangents of
-            integers and of what is no array are None.
-          symbolic_zeros: whether zero tangents are given as None too, instead of as arrays.
+            integers and of values that are no arrays are None.
+          symbolic_zeros: whether zero tangents are passed as None, too, not as arrays.
         """
         self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
         return jvp
@@ -266,13 +262,13 @@ def custom_vjp(
     """A function whose reverse-mode derivative is given by `f.defvjp(fwd, bwd)`.
 
     Args:
-      f: a function of trees that returns a tree of arrays and numbers. Called outside of transforms
-        it is just called. Under `grad` fwd and bwd get NumPy's arrays, so they may hold any Python.
+      f: a function of trees that returns a tree of arrays and numbers. Outside of transforms it is
+        called directly. Under `grad` fwd and bwd get NumPy's arrays, so they may be any Python.
       nondiff_argnums: positions of arguments without a derivative, which bwd gets first.
       nondiff_argnames: the same by name.
 
     Returns:
-      A `Custom`. Forward mode takes the pullback of the pullback, so bwd has to be linear in the
+      A `Custom`. Forward mode uses the pullback of the pullback, so bwd has to be linear in the
       cotangent there; or give `defjvp` too.
 
     Raises:

@@ -1,7 +1,7 @@
-"""The rules of functions that have their own, on flat values.
+"""Custom rules on flat values.
 
-A `Rule` belongs to one call: it knows the user's functions and the trees of the arguments; a
-`BatchedRule` maps another over an axis.
+A `Rule` belongs to one call: it has the user's functions and the structures of the arguments; a
+`BatchedRule` maps another rule over an axis.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fungrad.transforms.engine.batching import batched_call
 
 
 class Functions(Protocol):
-    """The user's declaration, as a rule reads it."""
+    """The attributes of the user's declaration that a rule reads."""
 
     f: Callable[..., Any]
     fwd: Callable[..., Any] | None
@@ -67,7 +67,7 @@ class Rule:
         return self.functions.f
 
     def check_wanted(self, wanted: Sequence[Any]) -> None:
-        """Raises where a derivative is wanted that the rule cannot give."""
+        """Raises if a derivative is wanted that the rule does not define."""
         count = len(self.closure)
         if self.functions.held is None and any(wanted[:count]):
             found = ", ".join(str(t.type) for t, w in zip(self.closure, wanted, strict=False) if w)
@@ -110,7 +110,7 @@ class Rule:
         return graph.replace(outputs=graph.outputs[: -len(held)]), closure
 
     def forward(self, values: Sequence[Any], wanted: Sequence[bool]) -> tuple[Any, Any, Any]:
-        """The outputs, the leaves of the residuals, and what is needed to make sense of those."""
+        """The outputs, the leaves of the residuals, and their structures and types."""
         count = len(self.closure)
         made: list[Any] = []
 
@@ -156,7 +156,7 @@ class Rule:
         return [*([None] * len(closure)), *flat]
 
     def _inputs_of(self, found: Any) -> list[Any]:
-        """The cotangents of the inputs, out of what bwd returned."""
+        """The cotangents of the inputs, from bwd's result."""
         arguments = self.arguments
         active = arguments.active
         if not isinstance(found, (tuple, list)) or len(found) != len(active):
@@ -185,7 +185,7 @@ class Rule:
     def _place(
         self, result: list[Any], position: int, cotangents: Sequence[Any], found: Any
     ) -> None:
-        """Puts the cotangents of one argument where its inputs are, if they fit."""
+        """Puts the cotangents of one argument at the positions of its inputs, if they fit."""
         arguments = self.arguments
         span = arguments.spans[position]
         for i, cotangent in zip(span, cotangents, strict=True):
@@ -210,7 +210,7 @@ class Rule:
         )
 
     def push(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs and their tangents, None if zero."""
+        """The outputs and their tangents (None is zero)."""
         count = len(self.closure)
         made: list[int] = []
         moved = [
@@ -334,14 +334,14 @@ class BatchedRule(Rule):
 
 
 def _materialised(value: Any, type_: Type) -> Any:
-    """A cotangent or tangent, as zeros where it is None, and as None if there can be none."""
+    """A cotangent or tangent, with zeros for None; None if the type can have none."""
     if not type_.inexact:
         return None
     return zeros(strong(type_)) if value is None else value
 
 
 def _private(cotangent: Any) -> Any:
-    """A cotangent for the user's rule, which may write into it: other records hold it, too."""
+    """A copy of a cotangent for the user's rule, which may write into it: others read it, too."""
     return cotangent.copy("K") if type(cotangent) is np.ndarray else cotangent
 
 
@@ -353,5 +353,5 @@ def _fits(value: Any, type_: Type) -> bool:
 
 
 def _shown(tree: Any) -> Any:
-    """A tree with the types of its leaves in their place, for messages."""
+    """A tree with its leaves replaced by their types, for messages."""
     return pytree.map(lambda x: typeof(x) if has_type(x) else x, tree)

@@ -1,1 +1,1 @@
-"""Opaque code of the host inside of traced programs: external functions, callbacks."""
+"""Opaque Python code inside of traced programs: external functions, callbacks."""

@@ -1,12 +1,8 @@
 """External and pure_callback: opaque code (compiled, a simulator) inside traced programs.
 
-The code is one equation of the IR, run on arrays. Its derivative is given by the user, or made of
-further runs of it: central differences, or the complex step.
-
-Directional derivatives of opaque functions by further runs of them.
-
-Written with traced arithmetic around calls of the function, so that they can be batched and
-recorded, and differentiated once more.
+The code is one equation of the IR, run on arrays. The user gives its derivative, or it is computed
+from further runs of the code: central differences, or the complex step. These use traced arithmetic
+around calls of the function, so that they can be batched, recorded, and differentiated again.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from fungrad.transforms.arguments import leaf_type
 from fungrad.transforms.vmap_and_staging import vmap
 
 STEP = "the length of a step"
-"""The name of the stops before it: a directional derivative does not depend on it."""
+"""The label of the stop_gradient of step lengths: no derivative depends on them."""
 
 Push = Callable[[Any, Any], Any]
 Leaf = tuple[int, Any, Any]
@@ -51,7 +47,7 @@ def _size(x: Any) -> Any:
 
 
 def _moving(primals: Any, tangents: Any) -> list[Leaf]:
-    """(position, primal, tangent) of the leaves that move."""
+    """(position, primal, tangent) of the leaves that have a tangent."""
     leaves = pytree.leaves(tuple(primals))
     moved = pytree.flatten(tuple(tangents), is_leaf=lambda t: t is None)[0]
     if len(moved) != len(leaves):  # trees of the user that hold None themselves
@@ -63,7 +59,7 @@ def _moving(primals: Any, tangents: Any) -> list[Leaf]:
 
 
 def _at(primals: Any, steps: dict[int, Any]) -> tuple[Any, ...]:
-    """The primals, with something added to some leaves."""
+    """The primals, with `steps` added to some leaves."""
     leaves, treedef = pytree.flatten(tuple(primals))
     moved = [add(x, steps[i]) if i in steps else x for i, x in enumerate(leaves)]
     result: tuple[Any, ...] = pytree.unflatten(treedef, moved)
@@ -71,12 +67,12 @@ def _at(primals: Any, steps: dict[int, Any]) -> tuple[Any, ...]:
 
 
 def _still(moving: Sequence[Leaf]) -> list[Leaf]:
-    """The same without derivatives: how long a step is, is no part of the function."""
+    """The same without derivatives: the length of a step is no part of the function."""
     return [(i, stop_gradient(x, STEP), stop_gradient(t, STEP)) for i, x, t in moving]
 
 
 def _norm(moving: Sequence[Leaf]) -> Any:
-    """The length of the tangent; 1 where it is zero."""
+    """The length of the tangent; 1 if it is zero."""
     total: Any = 0.0
     for _, _, t in _still(moving):
         total = add(total, _total(_size(t)))
@@ -103,7 +99,7 @@ def differences(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
 
 
 def imaginary(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
-    """The complex step of f along a tangent; central differences where an argument is complex."""
+    """The complex step of f along a tangent; central differences if an argument is complex."""
     moving = _moving(primals, tangents)
     if any(typeof(x).dtype.kind == "c" for x in pytree.leaves(primals) if leaf_type(x) is not None):
         return differences(f, primals, tangents)
@@ -171,7 +167,7 @@ opaque: Primitive = Primitive(
     jvp=_no_jvp,
     batch=lambda args, batched, size, *, host: opaque(*args, host=host.batched(batched, size)),
     multiple=True,
-    pure=False,  # who knows what it keeps
+    pure=False,  # it may keep its arguments
 )
 """`external(*args, host=)`: the results of an opaque Python function."""
 
@@ -248,7 +244,7 @@ class External(OfFunction):
         return Sparsity(of, self._sparsity, types, places)
 
     def _result(self, args: Sequence[Any]) -> Any:
-        """The declared tree of types; of complex types where a real argument was made complex."""
+        """The declared tree of types; with complex types if a real argument was made complex."""
         if self._shape is None:
             return None
         leaves, _ = pytree.flatten(args)
@@ -315,7 +311,7 @@ class External(OfFunction):
         return self(*primals), self._pushed()(primals, tangents)
 
     def _pushed(self) -> Callable[[Any, Any], Any]:
-        """The directional derivative, made of runs of the function."""
+        """The directional derivative, from runs of the function."""
         method = imaginary if self._vjp == "complex_step" else differences
         return lambda primals, tangents: method(self, primals, tangents)
 
@@ -351,27 +347,27 @@ def external(
     vectorized: bool = False,
     sparsity: Any = None,
 ) -> Any:
-    """Makes opaque code (compiled, a simulator) a function that every transform understands.
+    """Turns opaque code (compiled, a simulator) into a function that every transform accepts.
 
     Args:
-      f: a function of arrays, or trees of them, that returns arrays. It is always given NumPy's.
+      f: a function of arrays, or trees of them, that returns arrays. It always gets NumPy's.
       vjp: `vjp(cotangent, output, *args)` -> a cotangent for each argument (None for zero), opaque
         too; or "finite_differences" (central, one pair of runs for each element of an argument) or
         "complex_step" (for code that computes with complex numbers as with real ones: exact to
-        rounding); or another `external`, to be differentiated in turn.
+        rounding); or another `external`, for higher orders.
       jvp: `jvp(primals, tangents)` -> the tangent of the output, opaque too.
-      shape: the types of the result, where f is recorded without being run (jit, make_jaxpr): a
-        `fg.Type`, a tree of them, or a function of the arguments' Types that returns such.
-      vectorized: whether f takes further leading axes, equal ones on all arguments. Then `vmap`
-        calls it once; otherwise once for each example.
+      shape: the types of the result, if f is recorded without being run (jit, make_jaxpr): a
+        `fg.Type`, a tree of them, or a function of the arguments' Types that returns one.
+      vectorized: whether f takes further leading axes, the same on all arguments. Then `vmap` calls
+        it once; otherwise once for each example.
       sparsity: which entries of its Jacobian may differ from zero, for `fg.sparse`: a sparse or
         dense matrix (elements of the result, elements of the argument), a tuple with one for each
-        argument (None: all entries), or a function of the arguments' Types that returns such. It
-        is not checked (but see `check=` of `fg.sparse.jacobian`).
+        argument (None: all entries), or a function of the arguments' Types that returns one. It is
+        not checked (but see `check=` of `fg.sparse.jacobian`).
 
     Raises:
       MissingRuleError: if it is differentiated without a rule.
-      StructureMismatchError: if it returns something else than was declared.
+      StructureMismatchError: if the result differs from the declared one.
 
     Steps: Press et al., Numerical Recipes 5.7 (cube root of the precision); complex step: Squire
     and Trapp, SIAM Review 40 (1998) 110.

@@ -1,6 +1,6 @@
-"""`Host`, a Python function of NumPy arrays that no trace looks into.
+"""`Host`, a Python function of NumPy arrays that is opaque to all traces.
 
-`vmap` loops over it, or calls it once on the whole batch where it says that it can take that.
+`vmap` loops over it, or calls it once on the whole batch if it is declared `vectorized`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Sparsity(NamedTuple):
     """The declared Jacobian entries of an opaque function, for a call of it or of its rule.
 
     Attributes:
-      of: "value", "jvp" or "vjp": which of them is called.
+      of: "value", "jvp" or "vjp": the function that is called.
       declared: the user's matrices, one for each argument, or the function that makes them.
       types: the Types of the arguments, as trees.
-      places: of a jvp the positions of the leaves that have a tangent; of a vjp the sizes of the
-        outputs, None if one has no cotangent.
+      places: for a jvp the positions of the leaves that have a tangent; for a vjp the sizes of the
+        outputs, None for one without a cotangent.
     """
 
     of: str
@@ -41,10 +41,10 @@ class Host:
 
     Args:
       f: the function; it gets the arguments as arrays and numbers, in the user's trees.
-      arguments: the call's.
+      arguments: those of the call.
       result: a tree of Types, or None if these are only known once it has run.
-      vectorized: whether f takes arguments with further leading axes, all of them broadcast alike.
-      sparsity: what `fg.external` was told of the Jacobian's entries, as a `Sparsity`, or None.
+      vectorized: whether f takes arguments with further leading axes, the same on all.
+      sparsity: the Jacobian's entries declared by `fg.external`, as a `Sparsity`, or None.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Host:
     def run(self, values: Sequence[Any], lead: tuple[int, ...] = ()) -> list[Any]:
         """The results for arrays; `lead` are the leading axes of a vectorized call.
 
-        The function gets copies, which it may keep: a compiled program uses its memory again.
+        The function gets copies, which it may keep: a compiled program reuses its memory.
         """
         own = [x.copy() if isinstance(x, np.ndarray) else x for x in values]
         args, kwargs = self.arguments.rebuild(own)
@@ -152,7 +152,7 @@ class BatchedHost(Host):
 
 
 def declared_type(f: Callable[..., Any], leaf: Any) -> Type:
-    """The Type that a user declared by a Type, an array, or anything with a shape and a dtype."""
+    """The declared Type: from a Type, an array, or any object with a shape and a dtype."""
     if isinstance(leaf, Type):
         return Type(leaf.shape, leaf.dtype)
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):

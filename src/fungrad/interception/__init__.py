@@ -1,7 +1,7 @@
 """The tables of functions of NumPy, math and SciPy that are replaced while a transform traces.
 
-Importing this package registers them, and is done with the first trace; tracing/interception.py
-puts them in place and takes them away again.
+The first trace imports this package, which registers the tables; tracing/interception.py installs
+and removes the replacements.
 """
 
 from fungrad.interception import math_functions as math_functions

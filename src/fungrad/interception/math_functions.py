@@ -1,10 +1,10 @@
-"""The functions of Python's module `math` that ours replace while a transform traces.
+"""Replacements of functions of Python's module `math` while a transform traces.
 
-`math.sin` asks its argument for a plain number, in which a derivative would be lost. Each function
-here takes traced numbers, and hands everything else on. Its result stands for a Python float, as
-math's: it promotes as one. Where the numbers are known it raises what math raises (`math domain
-error`); under jit and vmap it gives NumPy's NaN or infinity there. `math.floor`, `ceil` and `trunc`
-ask a number for its own, and `prod` multiplies; `comb` and its like ask for an index.
+`math.sin` converts its argument to a plain number, which would lose the derivative. Each function
+here takes traced numbers, and passes all other arguments to math. Its result promotes as a Python
+float, as math's. If the numbers are known, it raises math's errors (`math domain error`); under jit
+and vmap it returns NumPy's NaN or infinity instead. `math.floor`, `ceil` and `trunc` call methods
+of the number, `prod` multiplies, and `comb` and others need an index: they are not replaced.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 
 def _float(name: str, x: Any) -> Any:
-    """A traced value as a traced Python float; any other as math makes a float of it.
+    """A traced value as a traced Python float; any other value as math converts it.
 
     Raises:
       ArgumentError: if it is no real number.
     """
     if type(x) is not Tracer:
-        return math.ldexp(x, 0)  # a float, or what math raises
+        return math.ldexp(x, 0)  # a float, or math's error
     if x.size != 1 or x.dtype.kind == "c":
         raise ArgumentError(
             f"math.{name} takes a real number, and was given a traced value of type "
@@ -44,14 +44,14 @@ def _float(name: str, x: Any) -> Any:
 
 
 def _known(value: Any) -> Any:
-    """The number under a traced one; None if it is only known as a type, or is many numbers."""
+    """The number under a traced one; None if it is unknown, or an array."""
     while type(value) is Tracer:
         value = value.value
     return value if value is not None and np.ndim(value) == 0 else None
 
 
 def _checked(original: Callable[..., Any], args: Any) -> None:
-    """Raises what a function of math raises of these numbers, where they are known."""
+    """Raises the error of a function of math for these numbers, if they are known."""
     found = [_known(arg) for arg in args]
     if None not in found:
         original(*found)
@@ -69,7 +69,7 @@ def _by_numpy(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _asked(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
-    """A question about numbers."""
+    """A function that tests a number."""
     return lambda x: numpys(_float(name, x))
 
 
@@ -137,7 +137,7 @@ def _ldexp(x: Any, i: Any) -> Any:
 
 
 def _whole(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of integers: math's where they are known."""
+    """A function of integers: math's if they are known."""
 
     def function(*args: Any) -> Any:
         if any(_known(arg) is None for arg in args):
@@ -158,7 +158,7 @@ OF_NUMBERS: dict[str, Callable[..., Any]] = {
     "ulp": lambda x: np.where(np.isinf(x), np.abs(x), np.spacing(np.abs(x))),
     "fma": lambda x, y, z: x * y + z,
 }  # fmt: skip
-"""The functions of numbers, and NumPy's of the same value."""
+"""The functions of numbers, each with NumPy's equivalent."""
 
 TABLE: dict[str, Callable[..., Any]] = {
     **{name: _by_numpy(name, numpys) for name, numpys in OF_NUMBERS.items()},
@@ -170,7 +170,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "lcm": _whole("lcm", np.lcm), "ldexp": _ldexp, "log": _log, "modf": _modf,
     "remainder": _remainder,
 }  # fmt: skip
-"""The names in the module math, and what takes traced numbers in their place."""
+"""The names in the module math, and their replacements."""
 
 
 def _replacing(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,11 +1,11 @@
-"""The functions of NumPy that ours replace while a transform traces: the table.
+"""Replacements of functions of NumPy while a transform traces: the table.
 
-NumPy asks a traced value nothing when it makes an array of it, so that `np.asarray(x)` would be an
-object array, and nothing at all when it makes one of zeros. Each function here looks at its
-arguments: ours takes what holds traced values, NumPy's everything else. An array that NumPy makes
-then can be written into with traced values (tracing/created_arrays.py). Object arrays of traced
-values are made where dtype=object is asked for. `np.take(table, i)` and others ask their array for
-its protocol, and not the traced index.
+NumPy calls no protocol of a traced value when it converts it to an array, so that `np.asarray(x)`
+would be an object array, nor when it makes an array of zeros. Each function here examines its
+arguments: it calls fungrad's function for traced values, NumPy's for all others. A new array can
+then be written into with traced values (tracing/created_arrays.py). With dtype=object NumPy makes
+object arrays of traced values. `np.take(table, i)` and others call the protocol of their array, but
+not of the traced index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 
 def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes an array of a value, by ours where that is traced."""
+    """A function that converts a value to an array, by `ours` if the value is traced."""
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -58,27 +58,27 @@ _LISTS = {list, tuple, range, float, int, bool, complex}
 
 
 def _is_number(dtype: Any = None, *, like: Any = None, **others: Any) -> bool:
-    """Whether an array of traced values may have the dtype that is asked for, if one is."""
+    """Whether an array of traced values can have the requested dtype, if any."""
     return dtype is None or np.dtype(dtype).kind in KINDS
 
 
 def _without_like(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments without `like`: the array that is made is a traced one anyway."""
+    """The arguments without `like`: the new array is traced anyway."""
     return {k: v for k, v in kwargs.items() if k != "like"} if "like" in kwargs else kwargs
 
 
 def _given(value: Any) -> Any:
-    """The traced array that an object hands out by `__array__`; the object where it has none."""
+    """The traced array that an object's `__array__` returns; the object itself if it has none."""
     found = value if type(value).__module__.startswith("dask.") else array_from(value)
     return found if type(found) is Tracer else value
 
 
 def _made_of(value: Any, found: Any) -> Any:
-    """What NumPy made of a value; a new array as one that traced values can be written into."""
+    """NumPy's array of a value; a new array becomes a `Writable`."""
     if found is value or type(found) is not np.ndarray:
         return found
     kind = type(value)
-    if kind is Writable and not found.flags.owndata:  # NumPy looked through the class
+    if kind is Writable and not found.flags.owndata:  # NumPy dropped the class
         return value if value.shape == found.shape else value.reshape(found.shape)
     if kind in _LISTS or (found.flags.owndata and issubclass(kind, (np.ndarray, np.generic))):
         return writable(found)
@@ -86,7 +86,7 @@ def _made_of(value: Any, found: Any) -> Any:
 
 
 def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
-    """The array in a dtype, and in the order of axes in memory that is asked for."""
+    """The array in a dtype and in the required order of axes in memory."""
     wanted = {str(r).upper()[:1] for r in ([requirements] if isinstance(requirements, str) else
                                            requirements or ())}  # fmt: skip
     return asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else "K")
@@ -103,7 +103,7 @@ def _asfortranarray(a: Any, dtype: Any = None) -> Any:
 
 
 def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
-    """The array in a dtype; raises where its numbers are known and not all finite."""
+    """The array in a dtype; raises if its numbers are known and not all finite."""
     x = asarray(a, dtype)
     value = x
     while type(value) is Tracer:
@@ -122,9 +122,9 @@ INTERCEPTED: dict[str, Callable[..., Any]] = {
     "asarray_chkfinite": _asarray_chkfinite,
     "require": _require,
 }
-"""The names in the module numpy, and what takes traced values in their place."""
+"""The names in the module numpy, and their replacements."""
 
-# --- functions whose protocol does not see all arguments ------------------------------------------
+# --- functions whose protocol ignores some arguments ----------------------------------------------
 
 BY_OTHERS = {
     np: (
@@ -142,14 +142,14 @@ BY_OTHERS = {
     ),
     np.linalg: ("lstsq", "matrix_rank", "pinv"),
 }
-"""The functions whose protocol NumPy asks of their array alone (of eye, full and tri: of nothing),
-though an index, a shift, a diagonal, a filling or a tolerance may be traced."""
+"""The functions for which NumPy calls the protocol of their array alone (for eye, full and tri
+none), though an index, a shift, a diagonal, a fill value or a tolerance may be traced."""
 
 registry.functions[np.full] = full
 
 
 def _by_others(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that reaches ours where any of its arguments is traced."""
+    """A function that calls fungrad's if any of its arguments is traced."""
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -175,13 +175,13 @@ MAKERS = (
 """The functions whose new arrays can be written into with traced values."""
 
 MAY_BE_OLD = ("atleast_1d", "atleast_2d", "atleast_3d", "diag", "meshgrid", "outer", "take")
-"""More of them, and those of MAKERS, that can give an argument of theirs, or a view of one."""
+"""Functions, some of them in MAKERS, that can return an argument or a view of one."""
 
 
 def _making(original: Callable[..., Any], finish: Any = None) -> Callable[..., Any]:
-    """A function whose new arrays can be written into with traced values, but for our own files.
+    """A function whose new arrays are `Writable`, unless one of fungrad's own files calls it.
 
-    `finish` makes them so, of (result, arguments), where not every result is a new array.
+    `finish(result, arguments)` converts results that are new, if not all are.
     """
 
     @functools.wraps(original)
@@ -208,7 +208,7 @@ def _owning(found: Any, args: Any) -> Any:
 
 
 def _new(found: Any, args: Any) -> Any:
-    """An array of a result, if it is new: if it has the memory of none of the arguments."""
+    """A result as a `Writable` if it is new: if it shares no memory with an argument."""
     if type(found) is not np.ndarray:
         return found
     owner = _owner(found)
@@ -219,14 +219,14 @@ def _new(found: Any, args: Any) -> Any:
 
 
 def _owner(array: Any) -> Any:
-    """The array that owns the memory of another; what NumPy knows of it, if that is no array."""
+    """The array that owns the memory of another, or the object that does, if that is no array."""
     while array.base is not None and isinstance(array, np.ndarray):
         array = array.base
     return array
 
 
 def _vectorizing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """np.vectorize of ours, which gives one array of what is traced."""
+    """fungrad's np.vectorize, which joins traced results to one array."""
 
     @functools.wraps(original, updated=())
     def function(*args: Any, **kwargs: Any) -> Any:

@@ -1,11 +1,11 @@
-"""While numba compiles, every function is the original: numba knows them by identity.
+"""Adaptations to numba and to array_api_compat.
 
-The namespace of traced and plain arrays together, as libraries of the array API ask it.
+While numba compiles, all functions are the originals, since numba identifies them by identity.
 
 `array_namespace(x, y)` of array_api_compat, which SciPy and scikit-learn have copies of, finds
-fungrad.numpy for a traced array and NumPy for a plain one, and refuses the two. Plain arrays and
-numbers stand beside traced ones here, so that fungrad.numpy is the namespace of both. Where SciPy
-takes NumPy's namespace for all arrays, its `clip`, which writes by masks, is NumPy's.
+fungrad.numpy for a traced array and NumPy for a plain one, and raises for both together. Its
+replacement accepts plain arrays and numbers beside traced ones, and returns fungrad.numpy. If SciPy
+takes NumPy's namespace for all arrays, its `clip`, which writes by masks, is replaced by NumPy's.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ interception.register_later("numba.core.event", _listen)
 
 
 HOMES = ("array_api_compat", "scipy._lib.array_api_compat", "sklearn.externals.array_api_compat")
-"""array_api_compat, and the copies of it."""
+"""array_api_compat and its copies."""
 _BESIDE = (np.ndarray, np.generic, bool, int, float, complex, type(None))
-"""The classes of values that may stand beside traced arrays."""
+"""The classes of values that are accepted beside traced arrays."""
 
 
 def _replacing(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,10 +1,10 @@
-"""The names of SciPy that those of fungrad.scipy replace while a transform traces.
+"""Replacements of SciPy's functions by those of fungrad.scipy while a transform traces.
 
-SciPy's functions make ndarrays of their arguments and hand them to compiled code. Each name here
-stands for SciPy's own as long as no argument is traced; else for that of `fungrad.scipy`, with the
-same arguments. So do methods of interpolants that were made of plain arrays. A module of SciPy is
-looked at once it is imported by others, and one of fungrad's when a traced value is met: nothing is
-imported for this table.
+SciPy's functions convert their arguments to ndarrays and pass them to compiled code. A function
+here calls SciPy's own as long as no argument is traced, else that of `fungrad.scipy`, with the same
+arguments. So do methods of interpolants that were made from plain arrays. This table imports
+nothing: a module of SciPy is adapted once others have imported it, and one of fungrad is imported
+when a traced value needs it.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ TABLE = {
     "poisson rankdata rayleigh sem skewnorm t truncnorm uniform vonmises weibull_min wishart "
     "wrapcauchy",
 }
-"""By the name of the module: the names that fungrad.scipy has, too. Ufuncs are not among them:
-NumPy itself hands them traced values.
+"""By the name of the module: the names that fungrad.scipy has, too. Ufuncs need no replacement:
+NumPy calls the protocol of traced values for them.
 """
 
 WITHOUT_MEANING = frozenset(
     ["check_finite", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_ab", "overwrite_c",
      "overwrite_data", "copy", "workers", "disp", "lapack_driver", "driver"]
 )  # fmt: skip
-"""Arguments of SciPy's that say how to compute, and not what."""
+"""Arguments of SciPy that choose an algorithm, without a change of the result."""
 DERIVATIVES = frozenset(["Dfun", "fprime", "fprime2", "hess", "hessp", "jac"])
-"""Arguments that give derivatives, which fungrad's functions make themselves."""
+"""Arguments that give derivatives, which fungrad's functions compute themselves."""
 
 
 def _is_dropped(name: str, value: Any) -> bool:
@@ -72,7 +72,7 @@ def _is_dropped(name: str, value: Any) -> bool:
 
 
 def holds_traced(value: Any, depth: int = 3) -> bool:
-    """Whether an argument is a traced value, or a list, dict or function that holds some."""
+    """Whether an argument is a traced value, or a list, dict or function that holds one."""
     kind = type(value)
     if kind is Tracer or kind is Written:
         return True
@@ -88,7 +88,7 @@ def holds_traced(value: Any, depth: int = 3) -> bool:
 
 
 def _held_by(value: Any, kind: type) -> Iterable[Any]:
-    """The values that a function closes over, or was given before."""
+    """The values that a function closes over, or that are bound to it."""
     if kind is FunctionType:
         held = [*(value.__defaults__ or ())]
         for cell in value.__closure__ or ():
@@ -109,11 +109,11 @@ def vars_of(value: Any) -> list[Any]:
 
 
 _COMPOSED = "fungrad.scipy.", "fungrad.numpy.", "fungrad.primitives."
-"""Where our functions are made of SciPy's."""
+"""The packages whose functions call SciPy's themselves."""
 
 
 def _given(args: Any, kwargs: Any) -> bool:
-    """Whether somebody, and not a function of ours, calls with something traced."""
+    """Whether an argument is traced, and the caller is no function of fungrad's."""
     return (
         current() is not EVAL
         and any(holds_traced(arg) for arg in (*args, *kwargs.values()))
@@ -151,10 +151,10 @@ def _signature(function: Any) -> inspect.Signature | None:
 
 
 def _call(full: str, ours: Any, original: Any, args: Any, kwargs: Any) -> Any:
-    """Calls ours with SciPy's arguments, without those that say only how to compute.
+    """Calls fungrad's function with SciPy's arguments, except those in WITHOUT_MEANING.
 
     Raises:
-      UnsupportedArgumentError: if another one is given that ours does not have.
+      UnsupportedArgumentError: if another argument is given that fungrad's function does not have.
     """
     theirs, mine = _signature(original), _signature(ours)
     if theirs is None or mine is None:
@@ -162,7 +162,7 @@ def _call(full: str, ours: Any, original: Any, args: Any, kwargs: Any) -> Any:
     try:
         bound = theirs.bind(*args, **kwargs)
     except TypeError:
-        return ours(*args, **kwargs)  # which says what is wrong
+        return ours(*args, **kwargs)  # raises the error
     kinds = {p.kind for p in (*mine.parameters.values(), *theirs.parameters.values())}
     if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         return ours(*args, **{k: v for k, v in kwargs.items() if not _is_dropped(k, v)})
@@ -191,7 +191,7 @@ def _function(part: str, name: str, original: Any) -> Callable[..., Any]:
 
 
 def _class(part: str, name: str, original: Any) -> Any:
-    """A class in the place of another, whose instances are those of the other, or of ours."""
+    """A replacement of a class, whose instances are SciPy's, or fungrad's for traced values."""
     meta: Any = type(original)
 
     class Meta(meta):  # type: ignore[misc]
@@ -211,8 +211,8 @@ def _class(part: str, name: str, original: Any) -> Any:
 
 
 def _distribution(part: str, name: str, original: Any) -> Any:
-    """A distribution in the place of another: with the same state, and methods that look at their
-    arguments.
+    """A replacement of a distribution: it has the same state, and methods that take traced
+    arguments, too.
     """
 
     def method(of: str) -> Callable[..., Any]:
@@ -255,7 +255,7 @@ _LIKE: dict[str, Callable[[Any, Any], Any]] = {
         made.grid, made.values, made.method, made.bounds_error, made.fill_value
     ),
 }
-"""By the name of a class of scipy.interpolate: fungrad's interpolant like one of SciPy's."""
+"""By the name of a class of scipy.interpolate: makes fungrad's interpolant from SciPy's."""
 
 
 def _register_methods(name: str, kind: type) -> None:

@@ -1,7 +1,7 @@
 """Whether a Graph is linear in some of its inputs, equation by equation.
 
-Bodies of calls, branches and loops are looked into, and so are their pullbacks: with the tangents
-that a derivative carries beside the values, a loop is linear where its steps are.
+The check enters the bodies of calls, branches and loops, and their pullbacks: in the tangents that
+a derivative carries beside the values, a loop is linear if its steps are.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from fungrad.tracing.graph_trace import evaluate, stage
 from fungrad.transforms.engine.reverse import linearized
 
 State = bool | Equation
-"""How a value depends on what moves: not at all, linearly, or not linearly since an equation."""
+"""How a value depends on the inputs in question: False, not at all; True, linearly; or the equation
+that is not linear."""
 
 
 def pulled_back(graph: Graph) -> tuple[Graph, list[bool]]:
-    """The Graph (inputs, cotangents) -> cotangents of the inputs, and which inputs have one."""
+    """The Graph (inputs, cotangents) -> cotangents of inputs, and whether each input has one."""
     count = len(graph.inputs)
     reached: list[bool] = []
 
@@ -51,7 +52,7 @@ def reads(graph: Graph, count: int) -> bool:
 
 
 def looked_at(graph: Graph, states: Sequence[State]) -> list[State]:
-    """How the outputs of a Graph depend on what moves, of which its inputs have the states."""
+    """The states of the outputs of a Graph, from those of its inputs."""
     known = {id(v): state for v, state in zip(graph.inputs, states, strict=True) if state}
     for equation in graph.equations:
         given = [known.get(id(atom), False) for atom in equation.inputs]
@@ -62,7 +63,7 @@ def looked_at(graph: Graph, states: Sequence[State]) -> list[State]:
 
 
 def worst(states: Iterable[State]) -> State:
-    """How what is made of some values depends on what moves, where it is linear in them."""
+    """The state of a linear function of values, from their states."""
     result: State = False
     for state in states:
         if isinstance(state, Equation):
@@ -96,7 +97,7 @@ def _is_linear(equation: Equation, inputs: tuple[Any, ...], outputs: tuple[Varia
 
 
 def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | None:
-    """The finding in the Graphs of a call, a branch or a loop; None if there are none."""
+    """The states of the outputs of a call, a branch or a loop; None for other equations."""
     primitive = RECORDS.get(equation.primitive.name, equation.primitive)
     if primitive in _PULLBACKS:
         return _pulled(equation, states)
@@ -109,7 +110,7 @@ def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | No
 def _inside_of(
     primitive: Any, equation: Equation, states: Sequence[State]
 ) -> Sequence[State] | None:
-    """The finding in an equation, its primitive taken for the given one."""
+    """The states of an equation's outputs, as if it had the given primitive."""
     params = equation.params
     if "graph" in params and len(params["graph"].inputs) == len(states):
         return looked_at(params["graph"], states)
@@ -137,7 +138,7 @@ def _steps(body: Graph, states: Sequence[State], constants: int, carries: int) -
 def _settled(
     states: Sequence[State], carry: range, step: Callable[[list[State]], Sequence[State]]
 ) -> list[State]:
-    """The least states for which a step changes nothing; it gives the next ones at `carry`."""
+    """The fixed point of the states under `step`, which returns the next states of the carry."""
     result = list(states)
     while True:
         new = list(result)
@@ -152,7 +153,7 @@ _PULLBACKS = (switch_pullback, while_loop_pullback, scan_pullback)
 
 
 def _pulled(equation: Equation, states: Sequence[State]) -> Sequence[State]:
-    """The finding in the pullback of a branch or a loop, whatever is in its trail."""
+    """The states of the outputs of the pullback of a branch or a loop; the trail is ignored."""
     params = equation.params
     wanted: Sequence[bool] = params["wanted"]
     args, _, cotangents = parted(states, wanted, params["trailed"])
@@ -183,7 +184,9 @@ def _pulled_loop(
     body: Graph, states: Sequence[State], wanted: Sequence[bool], cotangents: Sequence[State],
     counts: tuple[int, int],
 ) -> Sequence[State]:  # fmt: skip
-    """The steps of a loop forward, then those back: what moves in one moves in the next."""
+    """The states of a loop's pullback: the fixed point of the forward steps, then of the backward
+    steps.
+    """
     constants, carries = counts
     forward = _steps(body, states, *counts)
     active = settled(body, wanted, range(constants, constants + carries), reaches)
@@ -205,7 +208,7 @@ def _pulled_loop(
 
 
 def _pullback(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]:
-    """The Graph (inputs, cotangents) -> cotangents of the inputs at the positions that it names."""
+    """The Graph (inputs, cotangents) -> cotangents of some inputs, and their positions."""
 
     def make() -> tuple[Graph, tuple[int, ...]]:
         whole, reached = joint(graph, wanted)

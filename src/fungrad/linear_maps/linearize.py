@@ -1,8 +1,8 @@
 """linearize and linear_transpose: the linear programs inside of functions, as Graphs.
 
-`linearize` runs a function in forward mode over a trace that computes what is known and records
-what depends on the tangents. `linear_transpose` stages the pullback beside its point, and the
-function was linear where the pullback does not read it.
+`linearize` runs a function in forward mode over a trace that computes known values and records the
+equations that depend on the tangents. `linear_transpose` stages the pullback with the point as an
+input; the function is linear if the pullback does not read the point.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fungrad.transforms.engine.forward import JvpTrace, pulled_back_twice, pushe
 
 
 class TangentTrace(GraphTrace):
-    """Records what depends on its inputs; everything else is computed by its parent, once."""
+    """Records the equations that depend on its inputs; its parent computes all others, once."""
 
     __slots__ = ()
 
@@ -51,10 +51,10 @@ class TangentTrace(GraphTrace):
 
 
 class LinearizeTrace(JvpTrace):
-    """Forward mode that keeps primal and tangent apart also in primitives that hold Graphs.
+    """Forward mode that separates primal and tangent in primitives that hold Graphs, too.
 
-    Their reverse rules cut themselves into a forward part and a linear one; their forward rules do
-    not.
+    It uses their reverse rules, which have a forward part and a linear part; their forward rules
+    have not.
     """
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class LinearizeTrace(JvpTrace):
 
 
 class InlineTrace(Trace):
-    """Takes calls of Graphs apart, so that what does not depend on an input is seen not to."""
+    """Expands calls of Graphs, so that values that depend on no input are found."""
 
     __slots__ = ()
 
@@ -79,11 +79,10 @@ class InlineTrace(Trace):
 
 @boundary
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """Evaluates f once, and returns with its output the linear map that pushes tangents forward.
+    """Evaluates f once; returns its output and the linear map that pushes tangents forward.
 
-    Each call of that map costs only the tangent's part of `jvp`, so it pays where there are many
-    tangents at one point (conjugate gradients, Krylov methods). Python control flow on values works
-    in f.
+    Each call of that map costs only the tangent's part of `jvp`, so it pays for many tangents at
+    one point (conjugate gradients, Krylov methods). Python control flow on values works in f.
 
     Args:
       f: a pure function of trees that returns a tree.
@@ -92,8 +91,8 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
 
     Returns:
       (output, pushforward) or (output, pushforward, aux). `pushforward(*tangents)` takes one tree
-      for each primal, with None in the place of leaves that cannot be differentiated, and returns a
-      tree like the output. It may be called many times, and under any transform.
+      for each primal, with None for leaves that cannot be differentiated, and returns a tree like
+      the output. It may be called many times, and under any transform.
 
     >>> import numpy as np
     >>> out, pushforward = linearize(lambda x: np.sin(x) * x, np.pi)
@@ -132,8 +131,8 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
 
 
 class Pushforward:
-    """The linear map that `linearize` hands out: the Graph of the tangents, and nothing of the
-    function, so that it can be pickled wherever the function comes from.
+    """The linear map that `linearize` returns: the Graph of the tangents, without the function, so
+    that it can always be pickled.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class Pushforward:
             zeros(type_) if tangent is None else matching(tangent, type_, "tangent")
             for tangent, type_ in zip(active, graph.input_types, strict=True)
         ]
-        # Compiling pays from the second call on; the values of other traces cannot be compiled in.
+        # Compiling pays from the second call on; values of other traces cannot be constants then.
         compiled = self._called and self._known and current() is EVAL
         self._called = True
         found = iter(run(graph, inputs) if compiled else evaluate(graph, inputs))
@@ -177,7 +176,7 @@ class Pushforward:
 
 
 def _tangent_leaves(name: str, treedef: pytree.TreeDef, tangents: Any) -> list[Any]:
-    """The leaves of some tangents, in which None may stand for a leaf's."""
+    """The leaves of tangents, in which None may replace the tangent of a leaf."""
     leaves, found = pytree.flatten(tangents)
     if found == treedef:
         return leaves
@@ -196,8 +195,9 @@ def _linear_program(
     names: Sequence[str],
     label: Callable[[], str],
 ) -> tuple[list[Any], Graph, list[bool]]:
-    """Runs a flat function; returns its outputs, the Graph of its tangents, and which outputs "
-    "have one."""
+    """Runs a flat function; returns its outputs, the Graph of its tangents, and for each output
+    whether it has one.
+    """
     trace = TangentTrace(current(), label)
     tangents = [
         trace.input(strong(typeof(p)), name) for p, name in zip(primals, names, strict=True)
@@ -214,8 +214,8 @@ def _linear_program(
 def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tuple[Any, ...]]:
     """The transpose of a linear function: <f x, y> = <x, f' y> for all x and y, unconjugated.
 
-    f may be composed of everything that is linear in its arguments (sums, indexing, products with
-    constants, FFTs, solves by a constant matrix). A derivative that is zero on purpose
+    f may be composed of all functions that are linear in its arguments (sums, indexing, products
+    with constants, FFTs, solves by a constant matrix). A derivative that is zero on purpose
     (`stop_gradient`, rounding) counts as zero.
 
     Args:
@@ -265,7 +265,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
             place = f" at {culprit.source}" if culprit.source else ""
             raise NonLinearError(
                 f"{describe(f)} is not linear: the equation `{culprit.primitive.name}`{place} is "
-                "not linear in what it is given."
+                "not linear in its operands."
             )
     _refuse_affine(f, graph)
 
@@ -273,7 +273,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
 
 
 class Transposed:
-    """The function that `linear_transpose` hands out: a Graph, and the trees around it."""
+    """The function that `linear_transpose` returns: a Graph, and the structures of its trees."""
 
     def __init__(
         self,
@@ -315,7 +315,7 @@ class Transposed:
 
 
 def _refuse_affine(f: Callable[..., Any], graph: Graph) -> None:
-    """A linear function is zero at zero; looked at where the constants have values."""
+    """Raises NonLinearError if a function is not zero at zero; skipped if constants are traced."""
     if current() is not EVAL or any(type(value) is Tracer for _, value in graph.constants):
         return
     with np.errstate(all="ignore"):

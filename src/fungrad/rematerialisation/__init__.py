@@ -1,1 +1,1 @@
-"""Checkpointing: values that a derivative computes again instead of keeping them."""
+"""Checkpointing: derivatives recompute values instead of keeping them."""

@@ -1,8 +1,8 @@
-"""checkpoint (remat): a function whose intermediate values are computed again, not kept.
+"""checkpoint (remat): a function whose intermediate values are recomputed, not kept.
 
-Recorded into a Graph it is one equation, whose derivative is the joint Graph cut by a policy (see
-`graph_transforms.split`). In eager reverse mode eager_checkpoint.py keeps the function itself.
-Changes no number.
+In a Graph it is one equation, whose derivative is the joint Graph split by a policy (see
+`graph_transforms.split`). In eager reverse mode eager_checkpoint.py keeps the function itself. The
+numbers do not change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fungrad.tracing.transformed_function import OfFunction
 
 
 def cut(graph: Graph, wanted: Sequence[Any], policy: Policy) -> Differentiated:
-    """The reverse mode of a Graph; its backward half computes what the policy does not keep."""
+    """The reverse mode of a Graph; its backward half recomputes values that the policy drops."""
     mask = tuple(map(bool, wanted))
 
     def make() -> Differentiated:
@@ -61,8 +61,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph, polic
 def _forward(args: Sequence[Any], wanted: Sequence[Any], *, graph: Graph, policy: Policy) -> Any:
     forward = cut(graph, wanted, policy).forward
     results = checkpointed(*args, graph=forward, policy=policy)
-    # A residual that is an argument is taken as the caller has it: a loop then sees what does not
-    # change from step to step, and holds it once.
+    # A residual that is an argument is returned as the caller's own value: a loop then finds the
+    # residuals that do not change from step to step, and keeps one of them.
     given = {id(variable): arg for variable, arg in zip(forward.inputs, args, strict=True)}
     count = len(graph.outputs)
     residuals = [
@@ -106,12 +106,12 @@ checkpointed: Primitive = Primitive(
     multiple=True,
 )
 """`checkpoint(*args, graph=, policy=)`: the outputs of a Graph. Never inlined, so that no pass
-merges what is computed again with what was computed before."""
+merges recomputed equations with the originals."""
 UNFOLDED.add(checkpointed)
 
 
 class Checkpointed(OfFunction):
-    """A function that is computed again in the backward pass: see `checkpoint`."""
+    """A function that the backward pass recomputes: see `checkpoint`."""
 
     def __init__(self, f: Callable[..., Any], policy: Policy) -> None:
         super().__init__(f)
@@ -154,20 +154,20 @@ def checkpoint(
     prevent_cse: bool = True,
     static_argnums: int | Sequence[int] = (),
 ) -> Any:
-    """A function that does what f does, and keeps nothing but its inputs for the backward pass.
+    """The function f, of which reverse mode keeps only the inputs for the backward pass.
 
-    In the backward pass f is computed again, so that reverse mode through a chain of n checkpointed
-    parts holds n inputs and the intermediate values of one part. No number changes.
+    The backward pass recomputes f, so that reverse mode through a chain of n checkpointed parts
+    keeps n inputs and the intermediate values of one part. The numbers do not change.
 
     Args:
       f: a function of trees that returns a tree of arrays and numbers; pure, since it runs twice.
-        It may close over what is differentiated.
-      policy: which values are kept all the same: `save_nothing` (the default), `save_everything`,
-        `save_dots`, `save_names("a", "b")`, or a hashable function (primitive, params) -> bool.
-      budget_bytes: in place of a policy: keep what costs most to compute again for its size, up to
-        this number of bytes for each call of f (inputs are not counted).
-      prevent_cse: accepted as in JAX; what is computed again is never merged with the original.
-      static_argnums: accepted as in JAX; what is not traced reaches f unchanged anyway.
+        It may close over differentiated values.
+      policy: selects values to keep: `save_nothing` (the default), `save_everything`, `save_dots`,
+        `save_names("a", "b")`, or a hashable function (primitive, params) -> bool.
+      budget_bytes: in place of a policy: keeps the values with the highest cost of recomputation
+        for their size, up to this number of bytes for each call of f (without the inputs).
+      prevent_cse: accepted as in JAX; recomputed values are never merged with the originals.
+      static_argnums: accepted as in JAX; f always gets untraced values unchanged.
 
     Raises:
       ArgumentError: if both a policy and a budget are given.

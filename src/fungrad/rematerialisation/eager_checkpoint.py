@@ -1,9 +1,10 @@
 """checkpoint in eager reverse mode, where Python runs on values and nothing is recorded.
 
-The trace that differentiates gets one record for the whole function: the values of its inputs and
-of what it closes over, found while it runs. The backward pass runs the function again under a trace
-of its own. A value that a policy keeps is known by its place in the sequence of primitives, which
-is the same both times; so is what the function reads besides, which is compared by `Reads`.
+The differentiating trace gets one record for the whole function: the values of its inputs, and of
+the tracers that it closes over, found while it runs. The backward pass runs the function again
+under another trace. A kept value is identified by its position in the sequence of primitives, which
+is the same in both runs. The untraced values that the function reads have to be the same, too;
+`Reads` compares them.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ Flat = Callable[..., Sequence[Any]]
 
 
 class Reads:
-    """The untraced values that a function reads: a number of 64 bits for each primitive.
+    """The untraced values that a function reads, as a 64-bit hash for each primitive.
 
-    The first run notes them, the second one has to meet the same.
+    The first run records them, the second run has to read the same.
     """
 
     __slots__ = ("_hashes", "_next", "_over")
@@ -46,29 +47,29 @@ class Reads:
         self._over = False
 
     def again(self) -> Reads:
-        """The same for a second run, which compares."""
+        """A copy for a second run, which compares."""
         copy = Reads()
         copy._hashes, copy._next = self._hashes, 0
         return copy
 
     def see(self, primitive: Any, args: Any, params: dict[str, Any]) -> None:
-        """Takes note of what a primitive is given, or compares it.
+        """Records the untraced operands of a primitive, or compares them.
 
         Raises:
-          ItemAssignmentError: if it is something else than the first time.
+          ItemAssignmentError: if they differ from those of the first run.
         """
-        if self._over:  # a part is computed again once more, which has an eye on itself
+        if self._over:  # a part is recomputed once more, with its own comparison
             return
         found = hash((primitive.name, _fingerprint((*args, *params.values()))))
         if self._next < 0:
             self._hashes.append(found)
             return
         if self._next >= len(self._hashes) or self._hashes[self._next] != found:
-            raise _changed(f"`{primitive.name}`{user_line()} is not given what it was given then")
+            raise _changed(f"`{primitive.name}`{user_line()} gets other operands than before")
         self._next += 1
 
     def end(self) -> None:
-        """Notes and compares no more: the run is over.
+        """Ends the recording or the comparison.
 
         Raises:
           ItemAssignmentError: if the second run was shorter than the first one.
@@ -80,16 +81,16 @@ class Reads:
 
 def _changed(how: str) -> ItemAssignmentError:
     return ItemAssignmentError(
-        f"A checkpointed function, which is computed again for its derivative, has changed since: "
-        f"{how}. An array or a number that it closes over was written into or bound anew in the "
-        "meantime, or it draws random numbers. Pass what changes as an argument, and make new "
-        "arrays: `c = c * 2` for `c *= 2`."
+        f"A checkpointed function, which runs again for its derivative, has changed since: {how}. "
+        "An array or a number that it closes over was written into or bound anew in the meantime, "
+        "or it draws random numbers. Pass such values as arguments, and make new arrays: "
+        "`c = c * 2` for `c *= 2`."
     )
 
 
 def _fingerprint(value: Any) -> int:
-    """A hash of arrays by their bits, of numbers, and of Graphs with what they hold; 0 of traced
-    values and of objects that stand for themselves.
+    """A hash of arrays by their bits, of numbers, and of Graphs with their constants; 0 for traced
+    values and all other objects.
     """
     if type(value) is tuple:
         return hash(tuple([_fingerprint(v) for v in value]))
@@ -107,9 +108,9 @@ _NUMBERS = (int, float, complex, str, np.generic, Index)
 
 
 def _of_array(value: np.ndarray) -> int:
-    if value.dtype.kind == "O":  # what a loop keeps of its steps
+    if value.dtype.kind == "O":  # the trail of a loop
         return 0
-    if value.dtype.char in "gG":  # some of its bits mean nothing
+    if value.dtype.char in "gG":  # has padding bits
         value = value.astype("d" if value.dtype.char == "g" else "D")
     once = value[tuple([slice(0, 1) if s == 0 else slice(None) for s in value.strides])]
     return hash((value.shape, value.dtype.char, once.tobytes()))
@@ -125,8 +126,8 @@ def _of_graph(graph: Graph) -> int:
 
 
 class Peeled(Trace):
-    """Runs a function on the values under the tracers of another trace, and notes which it met, and
-    what else the function reads.
+    """Runs a function on the values under the tracers of another trace; records the tracers that it
+    meets, and the other values that the function reads.
     """
 
     __slots__ = ("met", "of_trace", "reads", "values", "wrap")
@@ -150,7 +151,7 @@ class Peeled(Trace):
         return tracer.owner is self.of_trace
 
     def of(self, value: Any) -> Any:
-        """The value that stands for another."""
+        """The value under a tracer of `of_trace`; any other value itself."""
         if type(value) is not Tracer or not self.stands_for(value):
             return value
         if content(value) not in self.values:
@@ -159,14 +160,14 @@ class Peeled(Trace):
         return self.values[content(value)]
 
     def over(self, parent: Trace) -> Peeled:
-        """The same above another trace; what either meets, both know."""
+        """The same above another trace; both share their records."""
         copy = Peeled(parent, self.of_trace, self.wrap, self.reads)
         copy.met, copy.values = self.met, self.values
         return copy
 
 
 class Again(Substituted):
-    """Runs a function again, with other values in the place of traced ones that it closes over."""
+    """Runs a function again, with other values in place of traced ones that it closes over."""
 
     __slots__ = ("reads",)
 
@@ -187,7 +188,7 @@ class Again(Substituted):
 
 
 class Saving(Trace):
-    """Keeps the outputs of the primitives that a policy names, by their place in the sequence."""
+    """Keeps the outputs of the primitives that a policy selects, by position in the sequence."""
 
     __slots__ = ("_count", "_heap", "_left", "_policy", "saved")
 
@@ -210,7 +211,7 @@ class Saving(Trace):
         return output
 
     def _weigh(self, primitive: Any, params: dict[str, Any], args: Any, output: Any) -> None:
-        """Keeps an output within the budget, in place of others that are cheaper for their size."""
+        """Keeps an output within the budget; drops outputs that are cheaper for their size."""
         types = [typeof(o) for o in (output if primitive.multiple else (output,))]
         nbytes = size_in_bytes(types)
         cost = work(primitive, params, [typeof(arg) for arg in args], types)
@@ -226,7 +227,7 @@ class Saving(Trace):
 
 
 class Replayed(Trace):
-    """Gives what was kept in the place of computing it again."""
+    """Returns kept outputs instead of recomputing them."""
 
     __slots__ = ("_count", "_saved")
 
@@ -297,9 +298,9 @@ def recomputed(f: Flat, values: Sequence[Any], policy: Policy) -> Sequence[Any]:
 def _first(
     f: Flat, plain: Sequence[Any], mine: Sequence[int], trace: Trace, policy: Policy
 ) -> tuple[list[Any], list[Tracer], Reads, dict[int, Any]]:
-    """Runs f on values, under a reverse mode without a tape, so that it meets the same primitives
-    as the second time: its outputs, the tracers that it closes over, what else it reads, and what
-    the policy keeps.
+    """Runs f on values, under a reverse mode without a tape, so that it calls the same primitives
+    as in the second run. Returns its outputs, the tracers that it closes over, the other values
+    that it reads, and the values that the policy keeps.
     """
     notes: list[Peeled] = []
     saving = Saving(current(), policy)
@@ -308,7 +309,7 @@ def _first(
         keeper = Residuals(copies=False)
         forgetful = VjpTrace(current(), trace.label, keeper)
         forgetful.tape = _Nowhere()
-        forgetful.keeper = keeper  # the outer one would hold on to what is computed again
+        forgetful.keeper = keeper  # the outer one would keep values that are recomputed
         peeled = Peeled(forgetful, trace, forgetful.tracer, Reads())
         notes.append(peeled)
         given = [forgetful.tracer(x) if i in mine else x for i, x in enumerate(xs)]

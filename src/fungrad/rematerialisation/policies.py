@@ -1,7 +1,7 @@
-"""Which values `checkpoint` keeps, and what the others cost to compute again.
+"""Policies of `checkpoint`, which select the values to keep, and the cost of recomputing others.
 
-A policy is a hashable function of a primitive and its parameters that tells whether the outputs are
-kept.
+A policy is a hashable function of a primitive and its parameters that returns whether the outputs
+are kept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ named: Primitive = linear(
     transpose=lambda ct, x, *, name: ct,
     batch=lambda args, batched, size, *, name: named(args[0], name=name),
 )
-"""`checkpoint_name(x, name=)`: x itself, under a name that policies know."""
+"""`checkpoint_name(x, name=)`: x itself, with a name for policies."""
 
 
 def checkpoint_name(tree: Any, name: str) -> Any:
@@ -43,17 +43,17 @@ def checkpoint_name(tree: Any, name: str) -> Any:
 
 
 def save_nothing(primitive: Any, params: dict[str, Any]) -> bool:
-    """Keeps the inputs alone; all else is computed again. The default."""
+    """Keeps the inputs alone; all other values are recomputed. The default."""
     return False
 
 
 def save_everything(primitive: Any, params: dict[str, Any]) -> bool:
-    """Keeps what reverse mode keeps without checkpoint."""
+    """Keeps all residuals, as reverse mode without checkpoint does."""
     return True
 
 
 def save_dots(primitive: Any, params: dict[str, Any]) -> bool:
-    """Keeps products of arrays (matmul, dot, tensordot, einsum), and computes the rest again.
+    """Keeps products of arrays (matmul, dot, tensordot, einsum), and recomputes the rest.
 
     >>> import numpy as np, fungrad as fg
     >>> f = fg.checkpoint(lambda w, x: np.sum(np.tanh(w @ x)), policy=save_dots)
@@ -86,14 +86,14 @@ class save_names:
 
 
 class Budget:
-    """Keeps the values that cost most to compute again, as far as they fit in a number of bytes."""
+    """Keeps the values with the highest cost of recomputation that fit in a number of bytes."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
         self.__name__ = f"budget({nbytes})"
 
     def __call__(self, primitive: Any, params: dict[str, Any]) -> bool:
-        return False  # decided among all values together, by who asks for `nbytes`
+        return False  # the readers of `nbytes` decide, among all values together
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Budget) and self.nbytes == other.nbytes
@@ -103,8 +103,8 @@ class Budget:
 
 
 TRANSCENDENTAL = 12
-"""The additions that one transcendental function takes as long as: a rounded timing of NumPy's
-loops, of which only the order matters.
+"""The cost of a transcendental function in additions: a rounded timing of NumPy's loops; only the
+order of magnitude matters.
 """
 
 
@@ -117,7 +117,7 @@ def work(
 
 
 def work_of_equation(equation: Equation) -> float:
-    """The same of an equation."""
+    """The same for an equation."""
     inner = sum(graph_work(graph) for graph in inner_graphs(equation))
     if inner:
         return inner * float(equation.params.get("length", 1))

@@ -1,6 +1,6 @@
 """The public verbs of Taylor mode: jet, nth_derivative.
 
-They take trees apart, check what was given, run the function along a curve, and put trees together.
+They flatten trees, check arguments, run the function along a curve, and rebuild trees.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from fungrad.transforms.arguments import (
 
 @boundary
 def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) -> tuple[Any, Any]:
-    """Evaluates f, and all derivatives up to some order of f along a curve, at once (Taylor mode).
+    """Evaluates f and its derivatives along a curve, up to some order, at once (Taylor mode).
 
     The curve is x(t) = primal + sum_k series[k-1] t^k / k!; the results are f(x(0)) and the
-    derivatives of f(x(t)) at t = 0. The cost grows with the square of the order, where nested `jvp`
-    doubles with each.
+    derivatives of f(x(t)) at t = 0. The cost grows with the square of the order; that of nested
+    `jvp` doubles with each order.
 
     Args:
       f: a pure function of trees that returns a tree.
       primals: its arguments, as a sequence.
       series: for each primal a sequence of its derivatives of order 1, 2, ..., each a tree like the
-        primal; None for a constant argument. All of one length.
+        primal; None for a constant argument. All have the same length.
 
     Returns:
       (output, series): the second is a tree like the output, with a list of arrays in place of each

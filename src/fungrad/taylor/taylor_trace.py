@@ -3,8 +3,8 @@
 A primitive's forward rule, y' = jvp(x, x'), is a differential equation, solved in Taylor arithmetic
 coefficient by coefficient (Griewank & Walther, Evaluating Derivatives, section 13.2; table 13.2 has
 special cases). Coefficients are computed on demand, so that a rule may refer to the series that it
-defines. Only linear primitives, products, quotients, and tanh along a line, whose coefficients are
-polynomials in the value, have rules of their own.
+defines. Only linear primitives, products, quotients, and tanh along a line (whose coefficients are
+polynomials in the value) have special rules.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.engine.forward import pulled_back_twice
 
 _LINE = 8
-"""The highest order of these polynomials: from there on their terms cancel more digits than one."""
+"""The highest order of these polynomials: beyond it their terms cancel more than one digit."""
 
 
 class Series:
-    """Taylor coefficients x_0, x_1, ... (derivatives over factorials), made when asked for.
+    """Taylor coefficients x_0, x_1, ... (derivatives over factorials), computed on demand.
 
-    None stands for zero. `step(k)` makes the k-th and may read the earlier ones.
+    None is zero. `step(k)` computes the k-th and may read earlier ones.
     """
 
     __slots__ = ("known", "step")
@@ -46,7 +46,7 @@ class Series:
         return self.known[index]
 
     def straight(self, order: int) -> bool:
-        """Whether it is known to be x_0 + x_1 t, up to an order."""
+        """Whether it is known to be x_0 + x_1 t up to an order."""
         return self.step is _is_zero and all(term is None for term in self.known[2 : order + 1])
 
 
@@ -58,8 +58,8 @@ class JetTrace(Trace):
     """Observes a function along a curve. A tracer's `value` is its primal, its `extra` its Series.
 
     Primitives that the user's function calls are solved up to `order` at once. Those that rules
-    call while that happens are solved as far as they are needed, and remembered in `solving` until
-    then: that closes the circles (the rule of sin speaks of cos, whose rule speaks of sin).
+    call meanwhile are solved as far as needed, and found again in `solving`, which resolves cycles
+    (the rule of sin calls cos, whose rule calls sin).
     """
 
     __slots__ = ("order", "solving")
@@ -95,7 +95,7 @@ class JetTrace(Trace):
             self.solving = None
 
     def _solved(self, value: Any) -> Any:
-        """A value with all its coefficients; itself no tracer where they are all zero."""
+        """A value with all its coefficients; its primal if they are all zero."""
         if not (type(value) is Tracer and value.owner is self):
             return value
         series: Series = value.extra
@@ -106,7 +106,7 @@ class JetTrace(Trace):
     def _node(
         self, primitive: Any, args: Any, values: Any, series: Any, params: dict[str, Any]
     ) -> Any:
-        """The output of a primitive, its series not computed yet."""
+        """The output of a primitive, whose series is not computed yet."""
         assert self.solving is not None
         names = tuple([(name, id(value)) for name, value in params.items()])
         key = (primitive, tuple(map(id, args)), names)
@@ -134,14 +134,15 @@ class JetTrace(Trace):
             made,
             args,
             params,
-        )  # args and params are held, so that their ids stay theirs
+        )  # args and params are kept, so that no other objects get their ids
         return made
 
     def _slope(
         self, primitive: Any, args: Any, series: Any, params: dict[str, Any]
     ) -> Callable[[], Sequence[Any]]:
-        """The derivatives y' of the outputs, by the forward rule in Taylor arithmetic; made "
-        "once, late."""
+        """A function that computes the derivatives y' of the outputs once, by the forward rule in
+        Taylor arithmetic.
+        """
 
         def make() -> Sequence[Any]:
             token = enter(self)
@@ -170,7 +171,7 @@ class JetTrace(Trace):
         return Tracer(self, or_zero(first, primal), Series([first], step))
 
     def _integral(self, primal: Any, position: int, slope: Callable[[], Sequence[Any]]) -> Series:
-        """y for its slope y' and its value y_0."""
+        """The series of y, from y' and its value y_0."""
 
         def step(k: int) -> Any:
             found = slope()[position]
@@ -191,8 +192,8 @@ def _arithmetic(
     params: dict[str, Any],
     order: int,
 ) -> Callable[[int], Any] | None:
-    """How a coefficient of a linear primitive, a product, a quotient, or the hyperbolic tangent of
-    a line, is made; None for the others.
+    """The function that computes a coefficient of a linear primitive, a product, a quotient, or the
+    hyperbolic tangent of a line; None for other primitives.
     """
     active = [i for i, s in enumerate(series) if s is not None]
     type_ = strong(typeof(primal))
@@ -356,8 +357,9 @@ def along(
     order: int,
     label: Callable[[], str],
 ) -> tuple[list[Any], list[list[Any]]]:
-    """Runs a flat function along a curve; `terms` are derivatives of order 1, 2, ... (None is "
-    "zero)."""
+    """Runs a flat function along a curve; `terms` are derivatives of order 1, 2, ... (None is
+    zero).
+    """
     trace = JetTrace(current(), label, order)
     args = []
     for leaf, derivatives in zip(leaves, terms, strict=True):

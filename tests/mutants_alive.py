@@ -17,7 +17,6 @@ ALIVE: dict[str, str] = {
     "simplify/arithmetic: the dtype of a product is ignored": _TYPE,
     "simplify/exact_identities: weak numbers are folded": _TYPE,
     "loops/residual_rematerialisation: dear equations are computed again": _COST,
-    "loops/residual_rematerialisation: a value is larger than what it replaces": _COST,
     "loops/dce_licm: larger arrays are hoisted": _COST,
     "kernels/reductions: pieces are larger than OpenBLAS does alone": _COST,
     **dict.fromkeys(

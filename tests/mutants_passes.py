@@ -171,13 +171,14 @@ MUTANTS = (
     ),
     *of(
         "compiler/passes/loops/residual_rematerialisation.py", SCANS,
-        ("stacks that others read are dropped", "0 < count[id(o)] == reads[id(o)]", "0 < count[id(o)]"),
+        ("stacks that others read are dropped", "0 < count[o] == reads[o]", "0 < count[o]"),
         ("dear equations are computed again",
          "return equation.primitive.view or is_arithmetic(equation)", "return True"),
         ("scans of other lengths are alike",
          ' or first.params["length"] != later.params["length"]:', ":"),
-        ("a value is larger than what it replaces",
-         "if size <= sum(v.type.size for v in replaced):", "if True:"),
+        ("all values are of one size", "value.type.size * value.type.dtype.itemsize", "1"),
+        ("a path takes no flow back", "            free[b][a] += flow\n", ""),
+        ("the first path is the only one", "if source not in towards:", "if True:"),
     ),
     *of(
         "compiler/passes/loops/dce_licm.py", (EFFECTS, "test_optimise.py", *ORDINARY),

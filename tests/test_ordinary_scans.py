@@ -302,6 +302,30 @@ def test_residuals_that_are_cheap_are_made_again_and_dear_ones_are_kept():
         agree(fg.jit(g)(C, XS), g(C, XS))
 
 
+@pytest.mark.parametrize(
+    "values, elements",
+    [
+        (lambda c: (c * c, c * 2.0, c[:2] * 3.0), 200),  # all are made of c
+        (lambda c: (np.exp(np.sum(c)) * c.shape[0], np.max(c) - 1.0), 2),  # of two narrow ones
+        (lambda c: (np.sum(c) * np.ones(200), np.sum(c) - np.arange(200.0)), 1),
+        (lambda c: (np.exp(c)[:3], np.exp(c)[7:9]), 5),  # narrower than what they are made of
+    ],
+)
+def test_the_fewest_bytes_cross_from_a_scan_to_another(values, elements):
+    def f(scan, start, xs):
+        def first(c, x):
+            c = np.sin(c) * x
+            return c, values(c)
+
+        end, ys = scan(first, start, xs)
+        return scan(lambda t, ys: (t + sum(np.sum(np.cos(y)) for y in ys), None), start, ys)[0], end
+
+    args = np.linspace(0.1, 1.0, 200), np.linspace(0.9, 1.1, 1000).reshape(5, 200)
+    there, _ = loops(lambda *args: f(lax.scan, *args), *args)[1]
+    assert sum(v.type.size for v in there.outputs[1:]) == 5 * elements
+    agree(fg.jit(lambda *args: f(lax.scan, *args))(*args), f(steps, *args))
+
+
 def test_results_do_not_share_memory_with_rows_of_stacks():
     """Carries that leave a loop are arrays of their own, though steps write rows of stacks."""
 

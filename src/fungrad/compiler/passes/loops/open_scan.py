@@ -58,6 +58,11 @@ class Loop:
         """The equations in place of the scan."""
         if not (self.before or self.sums or self.names):
             return [self.equation]
+        loop, later = self.scan(), [rewired(e, self.names) for e in self.sums]
+        return [*self.before, *([loop] if loop.outputs or effectful(loop) else []), *later]
+
+    def scan(self) -> Equation:
+        """The scan."""
         inputs = [v for v, _ in self.consts] + [c[0] for c in self.carry] + [v for v, _ in self.xs]
         outputs = [c[2] for c in self.carry] + [v for v, _ in self.ys]
         body = pruned(
@@ -67,11 +72,9 @@ class Loop:
         )
         given = [a for _, a in self.consts] + [c[1] for c in self.carry] + [a for _, a in self.xs]
         results = [c[3] for c in self.carry] + [v for _, v in self.ys]
-        later = [rewired(e, self.names) for e in self.sums]
         counts = (len(self.consts), len(self.carry))
         params = {**self.equation.params, "body": body, "counts": counts}
-        loop = copied(self.equation, tuple(given), tuple(results), params)
-        return [*self.before, *([loop] if results or effectful(loop) else []), *later]
+        return copied(self.equation, tuple(given), tuple(results), params)
 
     def prune(self) -> None:
         """Drops the equations that nothing reads."""

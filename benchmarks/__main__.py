@@ -1,7 +1,8 @@
 """All benchmarks, against hand-written NumPy and what peers are installed: `python -m benchmarks`.
 
-All settings are those that users have by default: the BLAS has as many threads as it likes. It
-reads their number when NumPy is imported, so options are read before.
+All settings are those that users have by default: the BLAS has as many threads as it likes, and
+nothing is reassociated. The BLAS reads its number of threads when NumPy is imported, so options are
+read before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import importlib
 import os
 
-from benchmarks import DEFAULT_THREADS, LIMITED, THREADS
+from benchmarks import DEFAULT_THREADS, LIMITED, REASSOCIATE, THREADS
 
 SECTIONS = ("gradients", "first", "imports", "staging", "memory")
 
@@ -28,6 +29,9 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--torch-compile", action="store_true", help="also torch.compile")
     parser.add_argument("--rounds", type=int, default=21, help="turns of each library (21)")
     parser.add_argument("--blas-threads", type=int, help="for all libraries (NumPy's own number)")
+    parser.add_argument(
+        "--reassociate", action="store_true", help="fungrad with fg.config.reassociate = True"
+    )
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="figures as JSON")
     parser.add_argument("--picture", metavar="FILE", help="a chart, SVG or PNG (matplotlib)")
     parser.add_argument("--list", action="store_true", help="names of cases, and no more")
@@ -43,6 +47,8 @@ def main() -> None:
             os.environ.pop(name, None)
     else:
         os.environ.update(dict.fromkeys(THREADS, str(chosen.blas_threads)))
+    if chosen.reassociate:
+        os.environ[REASSOCIATE] = "1"
     if chosen.list:
         print("\n".join(case.name for case in importlib.import_module("benchmarks.cases").ALL))
         return

@@ -3,6 +3,7 @@
     python -m benchmarks.replay record CORPUS        # once: the programs
     python -m benchmarks.ablation CORPUS             # of the benchmark, of daily use, of loops
     python -m benchmarks.ablation CORPUS cases/ --only "x + x" --times
+    python -m benchmarks.ablation CORPUS cases/ --reassociate --only "sum(x" --times
 
 A program counts with what it costs in the compiler's eyes (calls of NumPy, and elements that are
 read and written, those of loops as often as they run), with the pass or rule off over all on; with
@@ -28,7 +29,7 @@ import fungrad as fg
 from benchmarks.replay import corpus
 from fungrad.compiler.passes import pipeline
 from fungrad.compiler.passes.loops import loop_fission
-from fungrad.compiler.passes.simplify import exact_identities
+from fungrad.compiler.passes.simplify import exact_identities, reassociation
 from fungrad.inspect.cost import bodies_of
 
 GROUPS = ("cases/", "everyday/", "gradbench/", "functions/")
@@ -40,7 +41,8 @@ FREE = ("reshape", "transpose", "broadcast_to", "getitem")
 
 def rules() -> dict[str, Any]:
     """The rules by their reasons."""
-    found = (*exact_identities.RULES, *exact_identities.ELEMENTWISE, *exact_identities.KERNELS)
+    found = (*exact_identities.RULES, *exact_identities.ELEMENTWISE, *exact_identities.KERNELS,
+             *reassociation.REGROUPED)  # fmt: skip
     return {rule.reason: rule for rule in found}
 
 
@@ -113,17 +115,20 @@ def without_pass(name: str) -> Iterator[None]:
         yield
 
 
-LOOP_PASSES = {
+PARTS = {
     "loops: sums of products behind": (loop_fission, "_sum_behind"),
     "loops: prologue": (loop_fission, "move_before"),
+    "loops: what is known first": (loop_fission, "known_first"),
+    "sums: factors out of them": (reassociation, "_steady"),
+    "sums: products of vectors": (reassociation, "_of_vectors"),
 }
 GRAPH_PASSES = ("thinned", "fold", "lighten", "lighter", "stacked")
 
 
 @contextmanager
-def without_loop_pass(name: str) -> Iterator[None]:
-    """Compiles without one of the passes over scans meanwhile."""
-    module, function = LOOP_PASSES[name]
+def without_part(name: str) -> Iterator[None]:
+    """Compiles without a part of a pass meanwhile."""
+    module, function = PARTS[name]
     with patch.object(module, function, lambda *_: None):
         yield
 
@@ -133,8 +138,8 @@ def switches() -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {}
     for name in GRAPH_PASSES:
         found[name] = lambda name=name: without_pass(name)
-    for name in LOOP_PASSES:
-        found[name] = lambda name=name: without_loop_pass(name)
+    for name in PARTS:
+        found[name] = lambda name=name: without_part(name)
     for name in (*TOGETHER, *rules()):
         found[name] = lambda name=name: without_rule(name)
     return found
@@ -224,7 +229,9 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], help="parts of names of rules")
     parser.add_argument("--every", type=int, default=1, help="one program of so many")
     parser.add_argument("--times", action="store_true", help="run what differs, too")
+    parser.add_argument("--reassociate", action="store_true", help="with leave to regroup sums")
     options = parser.parse_args()
+    fg.config.reassociate = options.reassociate
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     importlib.import_module("benchmarks.replay.functions")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import REASSOCIATE
 from benchmarks.cases.case import Case
 
 FUNGRAD, EAGER, HAND = "fungrad jit", "fungrad eager", "by hand"
@@ -78,6 +79,8 @@ class _FungradTerms:
 def _fungrad(staged: bool) -> Library:
     import fungrad as fg
 
+    if os.environ.get(REASSOCIATE):
+        fg.config.reassociate = True
     return Library(np, _FungradTerms(fg), fg.jit if staged else lambda f: f)
 
 

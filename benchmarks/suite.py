@@ -83,6 +83,7 @@ def machine(options: Namespace) -> str:
         f"Python {platform.python_version()}, {', '.join(found)}; {platform.machine()}, "
         f"{os.cpu_count()} cores; fungrad {fg.__version__} with {fg.config.num_threads} threads; "
         f"{options.blas_threads or 'the default number of'} BLAS thread(s) for all; "
+        f"{'reassociated' if options.reassociate else 'nothing reassociated'}; "
         f"load for each core {load():.1f}"
     )
     if load() > 0.5:

@@ -1,5 +1,6 @@
-"""The tier of fast tests, the backend that tests run on, and fixtures of the command line's tests
-(a module's `functions` is the path of a user's file).
+"""The tier of fast tests, the backend that tests run on, and fixtures: of the command line's tests
+(a module's `functions` is the path of a user's file), and of what is compiled with sums and
+products regrouped.
 """
 
 from __future__ import annotations
@@ -87,3 +88,11 @@ def run_json(run):
         return json.loads(out)
 
     return command
+
+
+@pytest.fixture
+def reassociated():
+    """What is compiled in the test may regroup sums and products."""
+    fg.config.reassociate = True
+    yield
+    fg.config.reassociate = False

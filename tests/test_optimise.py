@@ -25,6 +25,7 @@ from fungrad.compiler.passes.simplify.exact_identities import (
     rules_for,
     simplified,
 )
+from fungrad.compiler.passes.simplify.reassociation import REGROUPED
 from fungrad.control_flow.call import shared
 from fungrad.ir.graph import Graph
 from fungrad.retracing.graph_transforms import differentiate
@@ -113,6 +114,16 @@ OF_KERNELS = {
     ),
 }  # fmt: skip
 
+# The same of a rule that holds in exact arithmetic only, at numbers where it does.
+PLAIN = np.array([1.5, -0.25, 3.0, 2.0])
+TALL = np.arange(1.0, 41.0).reshape(20, 2)
+OF_REGROUPING = {
+    "sum(x * r) is sum(x) * r, and sum(x * y + z) is x . y + sum(z)": (
+        lambda x, y: (np.sum(x * x[:, :1], 1), np.sum(y * (y + 1.0))), (TALL, PLAIN),
+        ["getitem", "reduce_sum", "reshape", "mul", "add", "dot_general"],
+    ),
+}  # fmt: skip
+
 COMPLEX = SPECIAL + 1j * OTHER
 HALF = OTHER.astype(np.float16)
 # By the reason of each rule: functions and arguments for which it is asked, but does not hold,
@@ -185,6 +196,13 @@ FORBIDDEN = {
         (lambda x, y: (lambda p: (p, p.T))(x @ y), MATRIX, MATRIX.T),
         (lambda x, y: (x @ y).T, np.ones((2, 2), int), np.ones((2, 2), int)),
     ],
+    "sum(x * r) is sum(x) * r, and sum(x * y + z) is x . y + sum(z)": [
+        (lambda x: np.sum(x * x[0], 1), TALL), (lambda x: np.sum(x * 0.5, 1), TALL),
+        (lambda x: np.sum(x * x[:, :1], 1), TALL.astype(np.float32)),
+        (lambda x: np.sum(x / 2.5), PLAIN), (lambda x: np.sum(2.5 / x), PLAIN),
+        (lambda x: np.sum(x * x), np.arange(3)), (lambda x: np.sum(x**5), PLAIN),
+        (lambda x: (lambda p: (p, np.sum(p)))(x * (x + 1.0)), PLAIN),
+    ],
 }  # fmt: skip
 NEVER_FORBIDDEN = {
     "a stretch of an axis is a slice", "zeros around an array: a slice of zeros", "- -x is x",
@@ -206,13 +224,17 @@ def check_rewritten(f, args, expected, **tolerance):
         np.testing.assert_allclose(got, want, **tolerance)
 
 
-ALL = {**EXAMPLES, **OF_KERNELS}
+def traced(f, args, regroup=False):
+    return fg.make_jaxpr(f)(*args).choosing(regroup)
+
+
+ALL = {**EXAMPLES, **OF_KERNELS, **OF_REGROUPING}
 
 
 @pytest.mark.parametrize("reason", ALL)
 def test_rule(reason):
     f, args, left = ALL[reason]
-    graph = fg.make_jaxpr(f)(*args)
+    graph = traced(f, args, reason in OF_REGROUPING)
     found = optimised(graph)
     fg.check_graph(found)
     if "index_add" in left:
@@ -227,6 +249,8 @@ def test_rule(reason):
         assert np.asarray(got).dtype == np.asarray(want).dtype
         numbers = ~np.isnan(want)  # the sign of NaN is nobody's business
         np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(want)[numbers])
+    if reason in OF_REGROUPING:
+        assert reason not in asked(traced(f, args))[1]
 
 
 def asked(graph):
@@ -255,13 +279,14 @@ FORBIDDING = [(reason, i) for reason, examples in FORBIDDEN.items() for i in ran
 @pytest.mark.parametrize(("reason", "place"), FORBIDDING)
 def test_a_rule_that_is_asked_where_it_does_not_hold(reason, place):
     f, *args = FORBIDDEN[reason][place]
-    held, of = asked(fg.make_jaxpr(f)(*args))
+    held, of = asked(traced(f, args, reason in OF_REGROUPING))
     assert reason in of and reason not in held
 
 
 def test_every_rule_has_an_example_and_one_that_its_guard_forbids():
     assert {rule.reason for rule in (*RULES, *ELEMENTWISE)} == set(EXAMPLES)
     assert {rule.reason for rule in KERNELS} == set(OF_KERNELS)
+    assert {rule.reason for rule in REGROUPED} == set(OF_REGROUPING)
     assert set(FORBIDDEN) == set(ALL) - NEVER_FORBIDDEN
 
 
@@ -275,7 +300,7 @@ def assert_all_rules_were_asked(graph):
 @pytest.mark.parametrize("reason", ALL)
 def test_rules_are_asked_where_they_may_hold(reason):
     f, args, _ = ALL[reason]
-    assert_all_rules_were_asked(fg.make_jaxpr(f)(*args))
+    assert_all_rules_were_asked(traced(f, args, reason in OF_REGROUPING))
 
 
 @given(programs(scalar=False))
@@ -283,7 +308,8 @@ def test_rules_are_asked_where_they_may_hold(reason):
 def test_rules_are_asked_where_they_may_hold_in_any_program(program):
     args = program.args
     f = fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(args))))
-    assert_all_rules_were_asked(fg.make_jaxpr(f)(*args))
+    for regroup in (True, False):
+        assert_all_rules_were_asked(traced(f, args, regroup))
 
 
 def test_no_multiplication_by_zero_and_no_sum_with_zero_is_dropped():

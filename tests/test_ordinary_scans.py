@@ -188,6 +188,11 @@ def backward(graph):
     return graph.replace(equations=tuple(equations))
 
 
+def regrouped(graph):
+    """The Graph with leave to regroup its sums."""
+    return graph.choosing(True)
+
+
 def loops(f, *args, how=lambda graph: graph):
     """The optimised Graph, and its scans."""
     graph = optimised(how(fg.make_jaxpr(f)(*args)))

@@ -382,9 +382,11 @@ def random_step(rng):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_steps_give_the_numbers_of_a_loop(seed):
+def test_random_steps_give_the_numbers_of_a_loop(seed, request):
     rng = np.random.default_rng(seed)
     step, length = random_step(rng), 1 + seed % 4
+    if seed % 3 == 0:
+        request.getfixturevalue("reassociated")
     args = [rng.normal(size=s) for s in ((SIZE, SIZE), SIZE)]
     stacks = [rng.normal(size=(length, *a.shape)) for a in args]
 
@@ -416,8 +418,10 @@ SUMS = (
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_sums_of_products_give_the_numbers_of_a_loop(seed):
+def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, request):
     rng = np.random.default_rng(seed)
+    if seed % 2 == 0:
+        request.getfixturevalue("reassociated")
     plan = rng.integers(0, 1000, size=(12, 5))
     start, w = rng.normal(size=(5, 5)), 0.3 * rng.normal(size=(5, 5))
     xs, one = 0.3 * rng.normal(size=(2 + seed % 3, 5, 5)), np.eye(5)

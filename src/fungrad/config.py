@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fungrad.errors import ArgumentError
+from fungrad.ir.graph import Reassociation
 from fungrad.support.lazy import Module
 from fungrad.tracing import interception
 
@@ -95,6 +96,27 @@ class Config:
         blas_and_power_forms.choose(value)
 
     @property
+    def reassociate(self) -> bool:
+        """Whether compiled functions may do what holds in exact arithmetic only: take a factor out
+        of a sum, regroup products.
+
+        At the start False: then they round as NumPy does, operation by operation. `fg.jit(f,
+        reassociate=True)` decides for one function. docs/performance.md says what each rule can
+        lose.
+
+        >>> import fungrad as fg
+        >>> fg.config.reassociate
+        False
+        """
+        return Reassociation.allowed
+
+    @reassociate.setter
+    def reassociate(self, value: bool) -> None:
+        Reassociation.allowed = _truth("reassociate", value)
+        for listener in backend_choice.state.listeners:
+            listener()
+
+    @property
     def branches(self) -> str:
         """How compiled functions act if Python needs a value (`if x > 0`, `int(n)`): "error"
         raises, "guard" follows the value and makes a program for each path.
@@ -126,15 +148,19 @@ class Config:
 
     @intercept.setter
     def intercept(self, value: bool) -> None:
-        if not isinstance(value, bool):
-            raise ArgumentError(f"fungrad.config.intercept is True or False, not {value!r}.")
-        interception.State.on = value
+        interception.State.on = _truth("intercept", value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not isinstance(getattr(type(self), name, None), property):
             known = [n for n, v in vars(type(self)).items() if isinstance(v, property)]
             raise ArgumentError(f"fungrad has no setting {name!r}; it has {', '.join(known)}.")
         object.__setattr__(self, name, value)
+
+
+def _truth(name: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise ArgumentError(f"fungrad.config.{name} is True or False, not {value!r}.")
+    return value
 
 
 config = Config()

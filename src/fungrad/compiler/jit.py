@@ -23,6 +23,7 @@ from fungrad.errors import (
     ArgumentError,
     RetraceWarning,
 )
+from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.retracing.inlining import Staged, check_rows, stage_tree
 from fungrad.support import pytree
@@ -74,6 +75,7 @@ class Jitted(OfFunction):
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         inline: bool,
+        reassociate: bool | None = None,
         branches: str | None = None,
         max_paths: int = MAX_PATHS,
     ) -> None:
@@ -83,6 +85,7 @@ class Jitted(OfFunction):
         self._argnums = frozenset(static_argnums)
         self._argnames = frozenset(static_argnames)
         self._inline = inline
+        self._reassociate = reassociate
         self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
         self._lock = threading.Lock()
         _all.add(self)
@@ -208,7 +211,7 @@ class Jitted(OfFunction):
 
     def _recipe(self) -> tuple[Any, ...]:
         static = tuple(self._argnums), tuple(self._argnames)
-        options = self._inline, self._branches, self._max_paths
+        options = self._inline, self._reassociate, self._branches, self._max_paths
         return self._f, *static, *options
 
     def _entry(
@@ -300,7 +303,8 @@ class Jitted(OfFunction):
         def stage(make: Callable[..., Any]) -> Staged:
             what = "a jitted function"
             rows: set[int] | None = set() if make is UnguardedTrace else None
-            return stage_tree(self._f, apply, treedef, types, names, what, make, rows)
+            staged = stage_tree(self._f, apply, treedef, types, names, what, make, rows)
+            return staged._replace(graph=self.choose(staged.graph))
 
         if branches == "error":
             return stage(UnguardedTrace), None
@@ -312,6 +316,10 @@ class Jitted(OfFunction):
             return stage(GraphTrace), None
         except (AbstractBooleanError, AbstractValueError):  # it has branches on its arguments
             return paths, None
+
+    def choose(self, graph: Graph) -> Graph:
+        """A Graph with the choice whether it may regroup that was made for this function."""
+        return graph if self._reassociate is None else graph.choosing(self._reassociate)
 
     def _notice(self, key: Any) -> None:
         """Warns when nearly every call traces anew, naming the argument that changes."""
@@ -394,6 +402,7 @@ def jit(
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
     inline: bool = False,
+    reassociate: bool | None = None,
     branches: str | None = None,
     max_paths: int = MAX_PATHS,
 ) -> Any:
@@ -406,6 +415,9 @@ def jit(
       static_argnames: the same by name.
       inline: whether, under another transform, the equations of f are recorded one by one instead
         of as one call.
+      reassociate: whether what holds in exact arithmetic only may be done for speed, which can
+        overflow or give NaN where f does not; None as `fg.config.reassociate` says. What f calls
+        is compiled with it, other jitted functions included. docs/performance.md lists the rules.
       branches: what Python's questions about traced values do (`if x > 0`, `range(n)`): "error"
         refuses them, "guard" answers them with the values of the call and makes a program for each
         path that the answers lead to; None as `fg.config.branches` says.
@@ -429,15 +441,17 @@ def jit(
     """
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if not isinstance(reassociate, bool | None):
+        raise ArgumentError(f"reassociate has to be True or False, not {reassociate!r}.")
     branch_guards.checked(branches, "branches")
     if not isinstance(max_paths, int) or max_paths < 1:
         raise ArgumentError(f"max_paths has to be a whole number of 1 or more, not {max_paths!r}.")
     if f is None:
         return lambda g: jit(
-            g, static_argnums=nums, static_argnames=names, inline=inline,
+            g, static_argnums=nums, static_argnames=names, inline=inline, reassociate=reassociate,
             branches=branches, max_paths=max_paths,
         )  # fmt: skip
     check_function(f, "jit")
     if nums or names:
         check_static(f, nums, names)
-    return Jitted(f, nums, names, inline, branches, max_paths)
+    return Jitted(f, nums, names, inline, reassociate, branches, max_paths)

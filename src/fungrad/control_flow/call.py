@@ -69,8 +69,8 @@ def compiled(graph: Graph) -> Runner:
 
 
 def compiled_key(graph: Graph) -> Any:
-    """The key of a Graph's program, which depends on the backend."""
-    return ("compiled", _backend.name)
+    """The key of a Graph's program, which depends on the settings."""
+    return ("compiled", _backend.name, graph.reassociates)
 
 
 def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
@@ -99,7 +99,7 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
 
 def _loop_key(loop: Primitive, types: tuple[Type, ...], params: dict[str, Any]) -> Any:
     rest = [(k, v) for k, v in params.items() if k != "body"]
-    return ("loop", _backend.name, loop, types, *rest)
+    return ("loop", _backend.name, params["body"].reassociates, loop, types, *rest)
 
 
 def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:

@@ -123,12 +123,20 @@ class Above:
 above = Above()
 
 
+class Reassociation:
+    """What holds for Graphs without a choice of their own: `fg.config.reassociate`."""
+
+    allowed = False
+
+
 class Graph:
     """A traced function: inputs, constants with their values, equations, outputs.
 
     `print(graph)` shows it in the style of a jaxpr; `graph.show(source=True)` adds the user's
     lines. Graphs are never changed after they are made. They can be pickled.
 
+    `reassociate` says whether sums and products may be regrouped where it is run; None leaves that
+    to the setting.
     """
 
     def __init__(
@@ -138,12 +146,28 @@ class Graph:
         equations: tuple[Equation, ...],
         outputs: tuple[Atom, ...],
         name: str = "",
+        reassociate: bool | None = None,
     ) -> None:
         self.inputs = inputs
         self.constants = constants
         self.equations = equations
         self.outputs = outputs
         self.name = name
+        self.reassociate = reassociate
+
+    @property
+    def reassociates(self) -> bool:
+        """Whether what holds in exact arithmetic only may be done in it."""
+        return Reassociation.allowed if self.reassociate is None else self.reassociate
+
+    def choosing(self, reassociate: bool | None) -> Graph:
+        """The Graph with this choice; made once, as programs are kept with it."""
+        if self.reassociate is reassociate:
+            return self
+        made: Graph = self.derived.setdefault(
+            ("reassociate", reassociate), self.replace(reassociate=reassociate)
+        )
+        return made
 
     def replace(self, **parts: Any) -> Graph:
         """The Graph with other parts, named as the arguments of its class; the rest is kept."""
@@ -180,6 +204,9 @@ class Graph:
         state.pop("last_uses", None)
         state.pop("derived", None)
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"reassociate": None, **state})
 
     def __repr__(self) -> str:
         return self.show()
@@ -218,7 +245,7 @@ class Graph:
         return drawing
 
 
-_PARTS = ("inputs", "constants", "equations", "outputs", "name")
+_PARTS = ("inputs", "constants", "equations", "outputs", "name", "reassociate")
 
 
 def inner_graphs(equation: Equation) -> Iterator[Graph]:

@@ -67,7 +67,7 @@ def strong(type_: Type) -> Type:
 def _stage(f: Callable[..., Any], types: Sequence[Type], graph: Graph, what: str) -> Graph:
     names = [f"input {i}" for i in range(len(types))]
     label = f"{what} of {graph.name or 'a graph'}"
-    return stage(f, types, names, lambda: label, graph.name)
+    return stage(f, types, names, lambda: label, graph.name).choosing(graph.reassociate)
 
 
 def differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from fungrad.compiler.jit import Jitted
 from fungrad.control_flow.call import call
 from fungrad.errors import ArgumentError, FungradError, SavedFileError
 from fungrad.ir.graph import Graph
@@ -222,7 +223,8 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
                 "which an exported function cannot hold. Make the value an argument, or export it "
                 "outside of the transform."
             )
-        return Exported(staged.graph, treedef, staged.out, names)
+        graph = f.choose(staged.graph) if isinstance(f, Jitted) else staged.graph
+        return Exported(graph, treedef, staged.out, names)
 
     return TransformedFunction(run, export, f)
 

@@ -304,6 +304,7 @@ class Writer:
             )
         return {
             "name": graph.name,
+            "reassociate": graph.reassociate,
             "types": types,
             "constants": constants,
             "inputs": inputs,
@@ -384,6 +385,7 @@ class Reader:
                 tuple(equations),
                 tuple([atom(a) for a in content["outputs"]]),
                 str(content["name"]),
+                _choice(content.get("reassociate")),
             )
         )
 
@@ -392,6 +394,12 @@ class Reader:
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
         return value
+
+
+def _choice(found: Any) -> bool | None:
+    if found is not None and type(found) is not bool:
+        raise SavedFileError(f"its choice whether to reassociate is {found!r}.")
+    return found
 
 
 def _source(found: Any) -> Source | None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fungrad.compiler.jit import Jitted
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type
 from fungrad.retracing.inlining import Staged, stage_tree
@@ -185,6 +186,8 @@ def _staged(f: Callable[..., Any], parameters: Sequence[Parameter]) -> tuple[Sta
             "source stands alone. Make the value an argument, or call fg.to_source outside of the "
             "transform."
         )
+    if isinstance(f, Jitted):
+        staged = staged._replace(graph=f.choose(staged.graph))
     return staged, [_quoted(name) for name in names]
 
 

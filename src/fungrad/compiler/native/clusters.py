@@ -244,7 +244,7 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     outputs.sort(key=lambda v: not v.type.shape)  # numbers stand behind arrays
     used = {id(a): constants[id(a)] for a in read if id(a) in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
-                 graph.name)  # fmt: skip
+                 graph.name, graph.reassociate)  # fmt: skip
 
 
 def _in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:

@@ -17,17 +17,18 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import (
     Renaming,
     computed_now,
+    copied,
     is_pure,
     placed,
     renamed,
     rewired,
     rewritten,
 )
-from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
+from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.compiler.passes.simplify.exact_identities import simplified
 from fungrad.compiler.passes.store_forwarding import forwarded
 from fungrad.control_flow.call import is_call
-from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import kept, pruned
 from fungrad.retracing.inlining import Expansion, TooMany
@@ -231,9 +232,27 @@ def lighten(graph: Graph) -> Graph:
     return _lightened(graph, body_passes)
 
 
+def settle(graph: Graph) -> Graph:
+    """The Graphs in a Graph with its own choice whether sums and products are regrouped."""
+
+    def settled(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return value.choosing(graph.reassociate)
+        return tuple(map(settled, value)) if type(value) is tuple else value
+
+    def replace(equation: Equation) -> Equation:
+        if all(inner.reassociate is graph.reassociate for inner in inner_graphs(equation)):
+            return equation
+        params = {key: settled(value) for key, value in equation.params.items()}
+        return copied(equation, equation.inputs, equation.outputs, params)
+
+    return rewritten(graph, replace)
+
+
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     inline,
     expand,
+    settle,
     erase_stops,
     pruned,
     thinned,
@@ -244,6 +263,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     simplified,
     forwarded,
     fold_small,
+    settle,  # loops in loops have left them
     pruned,
 )
 
@@ -251,7 +271,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 def optimised(graph: Graph) -> Graph:
     """The Graph after all passes, made once."""
 
-    key = ("optimised", setting())
+    key = ("optimised", choices(graph))
 
     def make() -> Graph:
         result = graph

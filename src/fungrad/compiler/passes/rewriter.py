@@ -245,6 +245,6 @@ def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph
 
 
 __all__ = [
-    "Renaming", "Replace", "Writer", "applied", "computed_now", "copied", "exchanged",
+    "Renaming", "Replace", "Writer", "applied", "computed_now", "copied", "doubles", "exchanged",
     "is_pure", "key_of", "placed", "renamed", "renewed", "rewired", "rewritten", "simplified_by",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.passes.rewriter import Renaming, copied, placed, renamed, renewed
-from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
+from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop
@@ -50,7 +50,7 @@ def lightened(graph: Graph, clean: Clean) -> Graph:
 
 
 def _clean(body: Graph, clean: Clean) -> Graph:
-    result: Graph = kept(body, ("clean", setting()), lambda: clean(body))
+    result: Graph = kept(body, ("clean", choices(body)), lambda: clean(body))
     return result
 
 

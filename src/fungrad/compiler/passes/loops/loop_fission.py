@@ -17,6 +17,7 @@ from typing import Any
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.open_scan import Loop, movable, on_numbers, small
 from fungrad.compiler.passes.rewriter import Renaming, renamed, rewired
+from fungrad.compiler.passes.simplify.reassociation import known_first
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -39,6 +40,8 @@ def stacked(graph: Graph) -> Graph:
         loop = Loop(equation)
         _sum_behind(loop)
         if not on_numbers(loop.body):
+            if graph.reassociates:
+                known_first(loop, loop.invariants() | {id(v) for v, _ in loop.xs}, small)
             move_before(loop)
         equations += loop.rewritten()
         constants += loop.constants

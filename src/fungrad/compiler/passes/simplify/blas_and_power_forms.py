@@ -11,7 +11,7 @@ from fungrad.compiler.passes.patterns import Rule, made
 from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.value_facts import floats
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul
 from fungrad.primitives.elementwise.ufuncs import power
@@ -28,6 +28,11 @@ class _State:
 def setting() -> str:
     """Which kernels compiled functions use."""
     return _State.setting
+
+
+def choices(graph: Graph) -> tuple[str, bool]:
+    """The settings that decide which equations are written: part of the key of what is made."""
+    return setting(), graph.reassociates
 
 
 def choose(value: str) -> None:

@@ -4,7 +4,8 @@ Without those for shapes and broadcasts a mixture's gradient takes 3 times the t
 for scatters a Laplacian's 1.4 times, without uniform arrays the value of an LSTM 1.2 times.
 
 What holds for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
--a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0, and nothing is reassociated.
+-a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0, and nothing is reassociated, but
+for the rules that are asked where a Graph allows it (reassociation.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fungrad.compiler.passes.rewriter import Writer, exchanged, simplified_by
 from fungrad.compiler.passes.simplify import arithmetic, slices
 from fungrad.compiler.passes.simplify import select as choices
 from fungrad.compiler.passes.simplify.blas_and_power_forms import KERNELS, setting
+from fungrad.compiler.passes.simplify.reassociation import REGROUPED
 from fungrad.compiler.passes.simplify.slices import filled
 from fungrad.compiler.passes.value_facts import loose, unsigned, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
@@ -231,22 +233,24 @@ def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
     return found
 
 
-_EXACT, _KERNELS = map(_by_primitive, (RULES, KERNELS))
+_EXACT, _KERNELS, _REGROUPED = map(_by_primitive, (RULES, KERNELS, REGROUPED))
 
 
 @functools.cache
-def rules_of(primitive: Any, kernels: bool) -> tuple[Rule, ...]:
+def rules_of(primitive: Any, kernels: bool, regroup: bool) -> tuple[Rule, ...]:
     """The rules that may hold for equations of a primitive: those that change no number, and where
-    they are wanted those for other kernels than NumPy's.
+    they are wanted those for other kernels than NumPy's, and those that hold in exact arithmetic.
     """
     rules: tuple[Rule, ...] = () if primitive.partials is None else ELEMENTWISE
     rules += _EXACT.get(primitive, ())
+    if regroup:
+        rules += _REGROUPED.get(primitive, ())
     return rules + (_KERNELS.get(primitive, ()) if kernels else ())
 
 
 def rules_for(graph: Graph) -> Callable[[Any], tuple[Rule, ...]]:
     """The rules of each primitive in a Graph."""
-    return functools.partial(rules_of, kernels=setting() != "numpy")
+    return functools.partial(rules_of, kernels=setting() != "numpy", regroup=graph.reassociates)
 
 
 def simplified(graph: Graph) -> Graph:

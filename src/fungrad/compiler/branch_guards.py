@@ -18,7 +18,7 @@ from fungrad.control_flow.call import Runner, call, compiled, compiled_key
 from fungrad.errors import ArgumentError, BranchError
 from fungrad.ir.graph import Atom, Graph, Variable
 from fungrad.retracing.graph_transforms import effectful, pruned
-from fungrad.retracing.inlining import Staged
+from fungrad.retracing.staging import Staged
 from fungrad.support import pytree
 from fungrad.tracing.concrete_answers import key, words
 from fungrad.tracing.graph_trace import GraphTrace, evaluate, put

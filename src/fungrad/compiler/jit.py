@@ -25,7 +25,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.retracing.inlining import Staged, check_rows, stage_tree
+from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import pytree
 from fungrad.support.lazy import Module
 from fungrad.tracing.graph_trace import GraphTrace, evaluate

@@ -13,7 +13,7 @@ from fungrad.errors import StructureMismatchError
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import convert, to_discrete
-from fungrad.retracing.inlining import Staged, names_of, stage_tree, types_of
+from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import typeof

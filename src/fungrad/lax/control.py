@@ -21,7 +21,7 @@ from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_leaf
 from fungrad.retracing.graph_transforms import derive
-from fungrad.retracing.inlining import Staged, names_of, stage_tree, types_of
+from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.source_location import boundary, describe, user_line

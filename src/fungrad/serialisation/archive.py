@@ -26,7 +26,7 @@ from fungrad.errors import ArgumentError, FungradError, SavedFileError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.ir.verifier import check_graph
-from fungrad.retracing.inlining import native, stage_tree
+from fungrad.retracing.staging import native, stage_tree
 from fungrad.serialisation.graph_codec import Reader, Unsavable, Writer
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate

@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.compiler.jit import Jitted
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type
-from fungrad.retracing.inlining import Staged, stage_tree
+from fungrad.retracing.staging import Staged, stage_tree
 from fungrad.source_export.expressions import NotWritable, Values, described
 from fungrad.source_export.module_writer import Module
 from fungrad.support import pytree

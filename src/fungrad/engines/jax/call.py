@@ -18,7 +18,7 @@ from fungrad.errors import ArgumentError
 from fungrad.host.external import External
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
-from fungrad.retracing.inlining import Staged, stage_tree
+from fungrad.retracing.staging import Staged, stage_tree
 from fungrad.support import pytree
 from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.trace import typeof

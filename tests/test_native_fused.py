@@ -135,10 +135,21 @@ def far_rows(x: Any) -> Any:
     return np.sum(np.sqrt(x[3:] ** 2 + x[:-3] ** 2 + 1.0) * x[2:-1])
 
 
-@pytest.mark.parametrize("f", [variation, diffusion, far_rows])
+def cropped(x: Any) -> Any:
+    down, right = np.diff(x, axis=0)[:, :-1], np.diff(x, axis=1)[:-1]
+    return np.sum(np.sqrt(down**2 + right**2 + 1e-6))
+
+
+def around(x: Any) -> Any:
+    down, right = np.roll(x, 1, 0) - x, np.roll(x, 1, 1) - x
+    return np.sum(np.sqrt(down**2 + right**2 + 1e-6))
+
+
+@pytest.mark.parametrize("f", [variation, diffusion, far_rows, cropped, around])
 @pytest.mark.parametrize("shape", [(4, 3), (33, 70), (200, 31), (9, 4096)])
 def test_rows_of_dear_values_are_kept(f: Any, shape: tuple[int, ...]) -> None:
     x, g = rng.normal(size=shape), fg.value_and_grad(f)
+    check(fg.grad(f), x, tolerance=1e-14 if f is diffusion else 0.0)
     expected = evaluate(graph_of(g, x), [x])
     for found, y in zip(native(g, x, pieces=3), expected, strict=True):
         np.testing.assert_allclose(found, y, rtol=1e-13, atol=1e-12)
@@ -149,6 +160,12 @@ def test_what_a_stencil_reads_at_several_places_is_computed_once() -> None:
     (nest,) = fused._Program(graph_of(fg.grad(variation), x)).nests
     assert isinstance(nest, BufferedNest)
     assert (nest.low, nest.high) == (-1, 0)
+    assert nest.direct is None
+    (other,) = fused._Program(graph_of(fg.grad(cropped), x)).nests
+    assert isinstance(other, BufferedNest)
+    assert len(other.kept) == 2
+    (wrapped,) = fused._Program(graph_of(fg.grad(around), x)).nests
+    assert not isinstance(wrapped, BufferedNest) or wrapped.direct is not None
     roots = [e.outputs[0] for e in nest.source.graph.equations if e.primitive.name == "sqrt"]
     assert not any((id(roots[0]), p.place) in nest.demanded for p in nest.demanded.values())
     cheap = fused._Program(graph_of(lambda x: (x[1:] - x[:-1]) * 2.0, x)).nests

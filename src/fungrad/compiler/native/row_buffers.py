@@ -1,7 +1,8 @@
 """Stencils over dear values: a unit computes the rows of them that it reads once, into a buffer.
 
 A nest of two loops, as over an image, pulls each value from where it is read; of a value that is
-read at several shifts that would be computing it several times. Borders still do.
+read at several shifts that would be computing it several times. Borders do where they read rows
+far away, as a roll does.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.element_operations import cost, type_of
-from fungrad.compiler.native.element_values import Body, Source
+from fungrad.compiler.native.element_values import Body, Box, Source
 from fungrad.compiler.native.index_maps import (
     FlatMaps,
     IndexMaps,
@@ -51,12 +52,18 @@ class BufferedNest(BoxNest):
         kept: Sequence[Atom],
     ) -> None:  # fmt: skip
         super().__init__(source.behind(kept), maps, roots, name)
-        self.direct = BoxNest(source, maps, roots, name)
-        mine, offsets = set(map(id, kept)), [0]
-        for box in itertools.product(*self.boxes):
+        mine = set(map(id, kept))
+
+        def offsets(box: Box | None) -> list[int]:
             read = self.source.demanded(maps, self.pieces, box).values()
-            offsets += [p.place[0].offset for p in read if id(p.atom) in mine]
-        self.low, self.high = min(offsets), max(offsets)
+            return [p.place[0].offset for p in read if id(p.atom) in mine]
+
+        boxes = [n for box in itertools.product(*self.boxes) for n in offsets(box)]
+        borders = offsets(None)
+        self.low, self.high = min(boxes, default=0), max(boxes, default=0)
+        self.direct = None
+        if min(borders) < self.low or max(borders) > self.high:
+            self.direct = BoxNest(source, maps, roots, name)
         self.per = max(self.per, 4 * (self.high - self.low))
         self.units = -(-self.rows // self.per)
         own = IndexMaps(kept[0].type.shape)
@@ -76,30 +83,34 @@ class BufferedNest(BoxNest):
 
     def unit(self, code: Function, entry: Body, unit: Value) -> None:
         """Fills the buffers with what the boxes of a unit read, and runs it."""
-        ((first, stop),) = self.boxes[0]
         row = code.mul(code.sub(unit, self.first), self.per)
-        last = code.intrinsic("smin", [code.add(row, self.per), stop])
-        low = code.add(code.intrinsic("smax", [row, first]), self.low)
-        high = code.add(last, self.high)
+        low = code.intrinsic("smax", [code.add(row, self.low), 0])
+        high = code.add(row, self.per + self.high)
+        high = code.intrinsic("smin", [high, self.ahead.rows])
         pointers = {}
         for array, (offset, size) in self.kept.items():
             at = code.sub(offset, code.mul(low, size))
             pointers[array] = code.at(self.buffers, at)
         inner = Body(self.source, self.maps, code, {}, None, 1, entry)
         ahead = Body(self.ahead.source, self.ahead.maps, code, {}, None, 1, self.ahead_entry)
-        inner.pointers = ahead.pointers = self.ahead.extra = pointers
+        inner.pointers = ahead.pointers = self.extra = self.ahead.extra = pointers
         self.ahead.tails = self.tails
         ends = [code.constant(n, "i64", 1) for n in (0, self.ahead.last)]
         code.for_range(low, high, lambda row: self.ahead.row(code, ahead, row, *ends))
         super().unit(code, inner, unit)
 
     def border(self, caller: Function, row: Value, low: Value, high: Value) -> None:
-        self.direct.tails = self.tails
-        self.direct.border(caller, row, low, high)
+        if self.direct is None:
+            super().border(caller, row, low, high)
+        else:
+            self.direct.tails = self.tails
+            self.direct.border(caller, row, low, high)
 
 
 def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
-    """The dear values of one shape that several places, or the buffers and a place, read."""
+    """The dear values that several places, or the buffers and a place, read: of the shape of which
+    that saves most.
+    """
     if isinstance(maps, (FlatMaps, ShortMaps)) or len(maps.lengths) != 2 or maps.lengths[1] > BLOCK:
         return []
     pieces = [piece for root in roots for piece in root.pieces]
@@ -108,24 +119,30 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
         made = source.made.get(id(atom))
         if made is not None and id(atom) not in dear:
             before = source.reads(maps, atom, place, None)
-            own = cost(made) if elementwise(made) else 0.0
-            dear[id(atom)] = own + sum(
+            price = cost(made) if elementwise(made) else 0.0
+            dear[id(atom)] = price + sum(
                 {id(p.atom): dear.get(id(p.atom), 0.0) for p in before}.values()
             )
-    used: dict[int, set[tuple[bool, Place]]] = {}
-    for piece in pieces:
-        used.setdefault(id(piece.atom), set()).add((False, piece.place))
-    kept: list[Atom] = []
-    for atom in reversed([v for equation in source.graph.equations for v in equation.outputs]):
-        places, shape = used.get(id(atom), set()), atom.type.shape
-        again = (len(places) - 1) * dear.get(id(atom), 0.0)
-        fits = len(shape) == 2 and 1 not in shape and (not kept or kept[0].type.shape == shape)
-        straight = all([(a.loop, a.step) for a in place] == [(0, 1), (1, 1)] for _, place in places)
-        if again >= KEPT and fits and straight:
-            kept.append(atom)
-            places = {(True, IndexMaps(shape).whole(shape))}
-        for ahead, place in places:
-            own_maps = IndexMaps(kept[0].type.shape) if ahead else maps
-            for piece in source.reads(own_maps, atom, place, None):
-                used.setdefault(id(piece.atom), set()).add((ahead, piece.place))
-    return kept
+    values = [v for equation in source.graph.equations for v in equation.outputs]
+    shapes = {v.type.shape: None for v in values if id(v) in dear and dear[id(v)] >= KEPT}
+    best: tuple[float, list[Atom]] = (0.0, [])
+    for shape in [s for s in shapes if len(s) == 2 and 1 not in s]:
+        saved, own, kept = 0.0, IndexMaps(shape), list[Atom]()
+        used: dict[int, set[tuple[bool, Place]]] = {}
+        for piece in pieces:
+            used.setdefault(id(piece.atom), set()).add((False, piece.place))
+        for atom in reversed(values):
+            places = used.get(id(atom), set())
+            again = (len(places) - 1) * dear.get(id(atom), 0.0)
+            along = [[(a.loop, a.step) for a in place] for _, place in places]
+            straight = all(a == [(0, 1), (1, 1)] for a in along)
+            if again >= KEPT and atom.type.shape == shape and straight:
+                kept.append(atom)
+                saved += again
+                places = {(True, own.whole(shape))}
+            for ahead, place in places:
+                for piece in source.reads(own if ahead else maps, atom, place, None):
+                    used.setdefault(id(piece.atom), set()).add((ahead, piece.place))
+        if saved > best[0]:
+            best = saved, kept
+    return best[1]

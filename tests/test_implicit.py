@@ -344,7 +344,7 @@ def test_it_is_one_equation_however_many_steps():
 def test_without_rest():
     with pytest.raises(ArgumentError, match="maxiter=1000"):
         fg.fixed_point(lambda x: -x, 1.0)
-    with pytest.raises(ArgumentError, match="finite"):
+    with pytest.raises(ArgumentError, match="infinity"):
         fg.grad(lambda a: fg.fixed_point(lambda x: a * x * x, 2.0))(3.0)
     with pytest.raises(ArgumentError, match="positive"):
         fg.fixed_point(np.cos, 1.0, tol=0.0)

@@ -272,7 +272,7 @@ def test_cumsum_takes_out_made_under_the_transform():
     value, gradient = fg.value_and_grad(lambda x: np.sum(np.cumsum(x, out=np.zeros(3)) ** 2))(x)
     np.testing.assert_allclose(value, np.sum(np.cumsum(x) ** 2), rtol=1e-15)
     np.testing.assert_allclose(gradient, 2.0 * np.cumsum(np.cumsum(x)[::-1])[::-1], rtol=1e-14)
-    with pytest.raises(ValueError, match=r"gives an array of shape \(3,\).*`out` has the shape"):
+    with pytest.raises(ValueError, match=r"returns an array of shape \(3,\).*`out` has the shape"):
         fg.grad(lambda x: np.sum(np.cumsum(x, out=np.zeros(()))))(x)
 
 

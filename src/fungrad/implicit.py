@@ -61,9 +61,9 @@ def _search(
         if not all(np.all(np.isfinite(v)) for v in new):
             break
     raise ArgumentError(
-        f"The iteration of a fixed point has not come to rest within maxiter={maxiter} steps and "
-        f"the tolerance {tol}, or left the finite numbers. The function has to be a contraction "
-        "near the solution: damp it, begin nearer, or raise maxiter or tol."
+        f"The iteration of a fixed point has not converged within maxiter={maxiter} steps and the "
+        f"tolerance {tol}, or met NaN or infinity. The function has to be a contraction near the "
+        "solution: damp it, begin nearer, or raise maxiter or tol."
     )
 
 

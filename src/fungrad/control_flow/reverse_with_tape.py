@@ -73,7 +73,7 @@ class Reverse:
             forward=self.record_forward,
             batch=self.record_batch,
             multiple=True,
-            pure=False,  # a trail keeps what it was given
+            pure=False,  # a trail keeps its arguments
             module=module,
         )
         self.pullback = Primitive(
@@ -84,7 +84,7 @@ class Reverse:
             vjp=self.pullback_vjp,
             batch=self.pullback_batch,
             multiple=True,
-            pure=False,  # a trail keeps what it was given
+            pure=False,  # a trail keeps its arguments
             module=module,
         )
 

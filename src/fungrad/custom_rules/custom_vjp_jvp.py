@@ -269,12 +269,12 @@ def custom_vjp(
 
     Returns:
       A `Custom`. Forward mode uses the pullback of the pullback, so bwd has to be linear in the
-      cotangent there; or give `defjvp` too.
+      cotangent there; or give `defjvp`, too.
 
     Raises:
       MissingRuleError: when it is called before a rule was given.
       StructureMismatchError: if bwd returns other types than those of the arguments.
-      ClosedOverTracerError: if f or its rule closes over what is differentiated.
+      ClosedOverTracerError: if f or its rule closes over a differentiated value.
 
     >>> import numpy as np, fungrad as fg
     >>> @fg.custom_vjp
@@ -306,7 +306,7 @@ def custom_jvp(
     Raises:
       MissingRuleError: when it is called before a rule was given.
       StructureMismatchError: if the rule returns a tangent of another type than the output.
-      ClosedOverTracerError: if f or its rule closes over what is differentiated.
+      ClosedOverTracerError: if f or its rule closes over a differentiated value.
 
     >>> import numpy as np, fungrad as fg
     >>> @fg.custom_jvp

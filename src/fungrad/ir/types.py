@@ -123,9 +123,9 @@ def refused_arithmetic(value: Any, line: str = "") -> ArgumentError:
     """The error for such an array, whose mask or units would be lost silently."""
     name = type(value).__name__
     return ArgumentError(
-        f"A {name} was given to fungrad{line}. Its class computes otherwise than ndarrays do, and "
-        "derivatives and compiled programs would not. Take np.asarray(x), and a mask as an array "
-        "of its own: np.sum(x, where=keep), np.where(keep, x, 0.0)."
+        f"A {name} was given to fungrad{line}. Its class has its own arithmetic, which derivatives "
+        "and compiled programs would ignore. Take np.asarray(x), and a mask as another array: "
+        "np.sum(x, where=keep), np.where(keep, x, 0.0)."
     )
 
 

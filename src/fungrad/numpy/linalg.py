@@ -172,7 +172,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     if mode in ("raw", "e", "economic"):
         raise UnsupportedArgumentError(
             f"numpy.linalg.qr was called with mode={mode!r} on a traced value{user_line()}: it "
-            "gives LAPACK's own layout of reflectors, which has no derivative here. Use "
+            "returns LAPACK's own layout of reflectors, which has no derivative here. Use "
             "'reduced', 'complete' or 'r'."
         )
     if mode in ("f", "full"):

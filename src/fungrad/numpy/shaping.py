@@ -59,9 +59,9 @@ def _read(x: Any, order: str | None) -> tuple[Any, str]:
     axes = axes_in_memory(x)
     if axes is None:
         raise UnsupportedArgumentError(
-            f"A traced array of the shape {x.shape} was read in order={order!r}{user_line()}. How "
-            "it lies in memory is not known here. Write order='C' to read it by rows, as NumPy "
-            "does with most arrays, or order='F' to read it by columns."
+            f"A traced array of the shape {x.shape} was read in order={order!r}{user_line()}. Its "
+            "memory layout is not known here. Write order='C' to read it by rows, as NumPy does "
+            "with most arrays, or order='F' to read it by columns."
         )
     if name == "A":
         return x, "F" if by_columns_only(x) else "C"

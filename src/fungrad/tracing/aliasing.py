@@ -207,10 +207,10 @@ def check_home(tracer: Tracer) -> None:
     while trace is not None and trace is not tracer.owner:
         if trace.closed or trace.stands_for(tracer):
             raise ItemAssignmentError(
-                f"A traced array of type {tracer.type} is written into{user_line()} by a function "
-                f"that it was made outside of: {trace.label()}. That function is recorded, and "
-                "not run here, so that the write would reach nobody. Hand the array over as an "
-                "argument (as a carry) and return it, or write into a copy: a = np.array(a)."
+                f"A traced array of type {tracer.type} is written into{user_line()}, but was made "
+                f"outside of the function that runs: {trace.label()}. That function is recorded, "
+                "and runs later, so that the write would be lost. Pass the array as an argument "
+                "(as a carry) and return it, or write into a copy: a = np.array(a)."
             )
         trace.note_write(tracer)
         trace = trace.parent
@@ -297,9 +297,9 @@ class Unknown(Trace):
         return LeakedTracerError(
             f"An array of type {self.typeof(tracer)} is used{user_line()} that may share its "
             f"memory with one that was written into{self._line}, its elements in another shape. "
-            "NumPy's reshape and ravel give a view or a copy depending on the order of axes in "
-            "memory, which is not known of this traced array. Say which one is meant: write "
-            "a.reshape(shape).copy() for a copy, or np.ascontiguousarray(a) before for a view."
+            "NumPy's reshape and ravel return a view or a copy depending on the order of axes in "
+            "memory, which is not known for this traced array. Write a.reshape(shape).copy() for a "
+            "copy, or np.ascontiguousarray(a) before for a view."
         )
 
 

@@ -86,9 +86,8 @@ class Residuals:
         found = sorted({str(of_value(value)) for value, _ in self.locked.values()})
         return ItemAssignmentError(
             f"An array is written into in place{_line_of(error.__traceback__)} that a traced "
-            f"operation has read ({' or '.join(found)}): its derivative needs what the array held "
-            "then. Make a new array: `c = c * 2` for `c *= 2`, `c = c.copy()` before "
-            "`c[i] = value`."
+            f"operation has read ({' or '.join(found)}): its derivative needs the former values. "
+            "Make a new array: `c = c * 2` for `c *= 2`, `c = c.copy()` before `c[i] = value`."
         )
 
 

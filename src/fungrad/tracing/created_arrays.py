@@ -143,7 +143,7 @@ class Written(Writable):
         if type(obj) is Written:
             raise ItemAssignmentError(
                 f"A view was made{user_line()} of the memory of an array that a traced value has "
-                "been written into, by code that knows nothing of traced values. Give it "
+                "been written into, by code that does not support traced values. Give it "
                 "fg.stop_gradient(a)."
             )
 

@@ -96,7 +96,7 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
     else:
         why = "That code takes plain numbers and arrays alone, as compiled code does."
     if any(_is_of(f, "pandas") for f, _ in frames):
-        why += " Take what pandas holds as an array first, series.to_numpy()."
+        why += " Convert pandas objects to arrays first, series.to_numpy()."
     error.add_note(
         f"A traced value{type_} was given to it{where}. {why} Give it fg.stop_gradient(x) "
         "where no gradient is wanted, or wrap its function by fg.external, with a derivative."

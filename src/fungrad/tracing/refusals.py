@@ -45,7 +45,7 @@ _WRITABLE = (
 )
 _OFF = (
     "Arrays that are made while the transform runs could be written into, but "
-    "fg.config.intercept is False. Build the array of its parts (np.stack, np.concatenate, "
+    "fg.config.intercept is False. Build the array from its parts (np.stack, np.concatenate, "
     "np.where), or write `a = fg.numpy.at(a)[index].set(value)` for `a[index] = value`."
 )
 
@@ -71,7 +71,7 @@ def refused_pickle(type_: Type) -> MemoryAccessError:
     """The error for a traced value that is pickled: its transform is in this process alone."""
     return MemoryAccessError(
         f"A traced value of type {type_} is pickled{user_line()}, to be kept in a file or sent to "
-        "another process, which know nothing of the transform that runs. Do that outside of the "
+        "another process, which cannot continue the transform that runs. Do that outside of the "
         "transform; give other processes fg.stop_gradient(x), or call them by fg.external, with a "
         "derivative."
     )
@@ -111,7 +111,7 @@ def refused_function(func: Any, supported: Iterable[Any]) -> UnsupportedFunction
     advice = f" The nearest supported function by name is {known[near[0]]}." if near else ""
     return UnsupportedFunctionError(
         f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of "
-        f"it.{advice} Write it of supported functions, declare a primitive with fungrad.extend, or "
+        f"it.{advice} Write it with supported functions, declare a primitive by fungrad.extend, or "
         "call it on fg.stop_gradient(x) where no gradient is wanted."
     )
 
@@ -131,7 +131,7 @@ def refused_number(type_: Type, asked: str) -> GradientCutError:
         )
     elif in_a_package():
         remedy = (
-            "A package asked that makes plain numbers of its arguments: give it "
+            "A package converts its arguments to plain numbers: give it "
             "fg.stop_gradient(x), wrap its function by fg.external, with a derivative, or, where "
             "it solves an equation or minimises, use fg.custom_root."
         )
@@ -174,8 +174,8 @@ def bound_before() -> str:
         frame = frame.f_back
     if not interception.State.on:
         return (
-            "fungrad.config.intercept is False, so that nothing takes the place of functions of "
-            "NumPy, math and SciPy, which ask for plain numbers: set it to True."
+            "fungrad.config.intercept is False, so that functions of NumPy, math and SciPy, which "
+            "need plain numbers, are not replaced: set it to True."
         )
     line = set(re.findall(r"\w+", linecache.getline(frame.f_code.co_filename, frame.f_lineno)))
     for name in (*frame.f_code.co_names, *frame.f_code.co_varnames, *frame.f_code.co_freevars):

@@ -202,7 +202,7 @@ _ADVICE = {
     "a single integer, got 'Tracer(": _NUMBER,
     "Error setting single item of array": (
         "NumPy asked a traced value for a number, to write it into an ndarray, where its "
-        "derivative would be lost. Build the array of its parts, by np.stack or np.concatenate."
+        "derivative would be lost. Build the array from its parts by np.stack or np.concatenate."
     ),
     "'Tracer' object cannot be interpreted as an integer": _NUMBER,
 }
@@ -234,8 +234,8 @@ def _indexed(error: IndexError) -> AbstractValueError | None:
         f"An ndarray was indexed by a traced value at {line}. It needs the numbers of an index, "
         "and of this one only the type is known. Write np.take(a, i, axis=0) for a[i], and "
         "fg.numpy.at(a)[i, j].get() for more axes and slices: both take traced integers. For "
-        "a mask write np.where(mask, a, 0), or where= of a reduction: how many elements it picks "
-        "is not known."
+        "a mask write np.where(mask, a, 0), or where= of a reduction: its number of elements is "
+        "not known."
     )
 
 

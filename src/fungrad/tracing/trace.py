@@ -43,8 +43,7 @@ class Trace:
     that records a Graph, or the `Residuals` of the outermost reverse mode; else None.
     """
     closed = False
-    """Whether the function that runs is recorded, so that it may not write into what it captured.
-    """
+    """Whether the running function is recorded, so that it must not write into captured arrays."""
 
     def __init__(self, parent: Trace | None, label: Callable[[], str]) -> None:
         self.parent = parent

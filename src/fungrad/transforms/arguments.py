@@ -193,7 +193,7 @@ def to_one_number(treedef: pytree.TreeDef) -> str:
     if treedef.type is tuple and len(treedef.children) == 2 and treedef.children[0] is pytree.LEAF:
         return (
             "If that is a loss with other results, pass has_aux=True: it returns the gradient of "
-            "the first, and the second as it is. Otherwise use fg.jacobian or fg.vjp."
+            "the first, and the second unchanged. Otherwise use fg.jacobian or fg.vjp."
         )
     return "Sum it (np.sum), or use fg.jacobian, or fg.vjp with a weight for each output."
 
@@ -395,8 +395,8 @@ def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic:
     if not type_.inexact:
         raise ArgumentError(
             f"grad needs a floating output, but {describe(f)} returned {type_}: an index, a count "
-            "or a comparison is constant nearly everywhere, and has no derivative. Return what it "
-            "is computed from, or return it as aux (has_aux=True) beside a loss."
+            "or a comparison is constant nearly everywhere, and has no derivative. Return the "
+            "value that it depends on, or return it as aux (has_aux=True) beside a loss."
         )
     if holomorphic and type_.dtype.kind != "c":
         raise ArgumentError(
@@ -467,6 +467,6 @@ def check_static(f: Callable[..., Any], nums: Sequence[int], names: Sequence[str
         unknown += [i for i in nums if not -count <= i < count]
     if unknown:
         raise ArgumentError(
-            f"jit of {describe(f)} was told that {unknown[0]!r} is a static argument, but its "
-            f"parameters are {', '.join(parameters)}."
+            f"jit of {describe(f)} names {unknown[0]!r} as a static argument, but its parameters "
+            f"are {', '.join(parameters)}."
         )

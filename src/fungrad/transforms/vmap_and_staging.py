@@ -154,7 +154,7 @@ def _examples(f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[int |
             if shape is None or not -len(shape) <= axis < len(shape):
                 found = f"of shape {shape}" if shape is not None else f"a {type(leaf).__name__}"
                 raise BatchAxisError(
-                    f"batched of {describe(f)} was told to cut axis {axis} of an argument that is "
+                    f"batched of {describe(f)} cannot cut axis {axis} of an argument that is "
                     f"{found}{user_line()}. Use None in in_axes for an argument that all chunks "
                     "get whole."
                 )
@@ -309,7 +309,7 @@ def _batch_size(
         if shape is None or not -len(shape) <= axis < len(shape):
             found = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
             raise BatchAxisError(
-                f"vmap of {describe(f)} was told to map axis {axis} of {names()[i]}, which "
+                f"vmap of {describe(f)} cannot map axis {axis} of {names()[i]}, which "
                 f"{found}{user_line()}. Use None in in_axes for arguments that are the same for "
                 "all examples."
             )

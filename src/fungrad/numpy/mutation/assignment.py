@@ -207,8 +207,8 @@ def _into(out: Any, value: Any, function: str) -> Any:
     """Writes a function's result into its `out`, which has to have exactly that shape."""
     if out.shape != typeof(value).shape:
         raise ValueError(
-            f"{function} gives an array of shape {typeof(value).shape}{user_line()}, but `out` has "
-            f"the shape {out.shape}."
+            f"{function} returns an array of shape {typeof(value).shape}{user_line()}, but `out` "
+            f"has the shape {out.shape}."
         )
     return store(out, value, "same_kind", function)
 

@@ -87,7 +87,7 @@ def _set_flag(array: Tracer, name: str, value: bool) -> None:
     elif value is not (name == "aligned"):
         raise UnsupportedArgumentError(
             f"The flag {name} of a traced array was set to {value}{user_line()}. A traced array "
-            "has no memory that this could be said of: leave it out."
+            "has no memory with such a flag: leave it out."
         )
 
 

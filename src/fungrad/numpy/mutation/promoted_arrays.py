@@ -72,18 +72,17 @@ def check_home(root: Writable) -> None:
     while trace is not None and trace is not home:
         if trace.closed and home is not None:
             raise ItemAssignmentError(
-                f"A traced value is written{user_line()} into an array of type {typeof(root)} by a "
-                f"function that it was made outside of: {trace.label()}. That function is "
-                "recorded, and not run here, so that the write would reach nobody. Hand the array "
-                "over as an argument (as a carry) and return it, or write into a copy: "
-                "a = np.array(a)."
+                f"A traced value is written{user_line()} into an array of type {typeof(root)} that "
+                f"was made outside of the function that runs: {trace.label()}. That function is "
+                "recorded and runs later, so that the write would be lost. Pass the array as an "
+                "argument (as a carry) and return it, or write into a copy: a = np.array(a)."
             )
         trace = trace.parent
     if trace is None:
         raise ItemAssignmentError(
             f"A traced value is written{user_line()} into an array of type {typeof(root)} that was "
-            "made outside of the transform that runs, and stays as it is. Write into a copy: "
-            "a = np.array(a)."
+            "made outside of the transform that runs, and holds plain numbers only. Write into a "
+            "copy: a = np.array(a)."
         )
 
 

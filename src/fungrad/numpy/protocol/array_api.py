@@ -141,7 +141,7 @@ def _dlpack(self: Tracer, **arguments: Any) -> NoReturn:
     raise GradientCutError(
         f"Another library asked for the memory of a traced value of type {self.type}{user_line()}, "
         "by __dlpack__. That would cut its gradient silently. Call the library by fg.external or "
-        "fg.pure_callback, or hand it fg.stop_gradient(x)."
+        "fg.pure_callback, or give it fg.stop_gradient(x)."
     )
 
 

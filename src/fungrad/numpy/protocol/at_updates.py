@@ -126,9 +126,9 @@ def chosen(x: Any, mask: Tracer, combine: Callable[..., Any], values: Any) -> An
     if axes < 0 or mask.shape != shape[: mask.ndim] or len(shape_of(values)) > axes:
         raise ShapeError(
             f"A write of values of shape {shape_of(values)} by a mask of shape {mask.shape} into "
-            f"an array of shape {shape}{user_line()}: while it is traced the mask is only known as "
-            "a type, so that it has to have the array's leading axes, and the values can have the "
-            "others at most. Use np.where(mask, values, x)."
+            f"an array of shape {shape}{user_line()}: only the type of the mask is known, so that "
+            "it has to have the array's leading axes, and the values can have the others at most. "
+            "Use np.where(mask, values, x)."
         )
     mask = reshape(mask, shape=(*mask.shape, *(1,) * axes)) if axes else mask
     return cast(select(mask, combine(x, values), x), typeof(x).dtype)

@@ -56,8 +56,8 @@ def _format(self: Tracer, spec: str) -> str:
 def _refused(name: str, advice: str) -> Callable[..., NoReturn]:
     def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
         raise ItemAssignmentError(
-            f"ndarray.{name} changes how an array lies in memory{user_line()}, which a traced "
-            f"array does not: {advice}"
+            f"ndarray.{name} changes the memory of an array{user_line()}; a traced array has "
+            f"none: {advice}"
         )
 
     return method

@@ -108,8 +108,8 @@ def operand(value: Any) -> Any:
         return np.asarray(value)[()]
     if type(value).__module__.startswith("dask."):
         raise ArgumentError(
-            f"A Dask {type(value).__name__} stood beside a traced value{user_line()}. It computes "
-            "later, when the transform has ended: give it as an array, value.compute()."
+            f"A Dask {type(value).__name__} was combined with a traced value{user_line()}. It "
+            "computes later, when the transform has ended: give it as an array, value.compute()."
         )
     if value is None or isinstance(value, (str, bytes)) or hasattr(value, "__array_ufunc__"):
         return NotImplemented

@@ -101,7 +101,7 @@ def _check_lengths(x: Axes, y: Axes, contract: Pair, batch: Pair) -> None:
             if x[i] != y[j]:
                 raise ShapeError(
                     f"Arrays of shapes {x} and {y} cannot be multiplied: axis {i} of the first has "
-                    f"length {x[i]}, axis {j} of the second, which it meets, has length {y[j]}."
+                    f"length {x[i]}, the corresponding axis {j} of the second has length {y[j]}."
                 )
 
 

@@ -315,7 +315,7 @@ def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
         if name == "power" and args[1] < 0:
             raise ValueError(
                 f"{args[0]} ** {args[1]} of two integers is a float, though a positive power is "
-                "one: what is compiled has one type for both. Make the base a float."
+                "one: a compiled program has one type for both. Make the base a float."
             )
         return apply(*args)
 

@@ -63,7 +63,7 @@ def _type_solve(a: Type, b: Type, *, triangle: str) -> Type:
     if b.ndim < 2 or b.shape[-2] != a.shape[-1]:
         raise ShapeError(
             f"solve got matrices of shape {a.shape} and right-hand sides of shape {b.shape}: they "
-            "need as many rows."
+            "need the same number of rows."
         )
     leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return Type((*leading, *b.shape[-2:]), result(a, b))

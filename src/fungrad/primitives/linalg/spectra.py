@@ -82,8 +82,8 @@ def shared(g: Any, w: Any) -> Any:
 
 _ADVICE = (
     "The derivative of a factorisation was taken{line} at a matrix with equal {values} (to "
-    "rounding), whose vectors are not determined, along something that depends on their choice, or "
-    "that its cotangents cannot tell from that. What the equal ones add to the derivative is not "
+    "rounding), whose vectors are not determined, of a function that depends on their choice, or "
+    "may do so by its cotangents. The part of the derivative that belongs to the equal ones is not "
     "determined either, and was taken as zero (docs/linalg.md)."
 )
 

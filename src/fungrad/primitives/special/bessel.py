@@ -104,9 +104,9 @@ def _eval_roots(p: Any, *, start: int = 0) -> Any:
     used = p[..., start:]
     if not np.all(used[..., :1]):
         raise ValueError(
-            "np.roots met a polynomial whose first coefficient is 0. How many roots there are "
-            "depends on that, so under jit and vmap it has to be another number: leave the "
-            "coefficient out, or call np.roots without tracing it."
+            "np.roots met a polynomial whose first coefficient is 0. The number of roots depends "
+            "on that, so that it must not be 0 under jit and vmap: leave the coefficient out, or "
+            "call np.roots without tracing it."
         )
     count = used.shape[-1]
     rows = used.reshape(math.prod(p.shape[:-1]), count)

@@ -97,12 +97,12 @@ class Config:
 
     @property
     def reassociate(self) -> bool:
-        """Whether compiled functions may do what holds in exact arithmetic only: take a factor out
-        of a sum, regroup products.
+        """Whether compiled functions may use rules that are exact only without rounding errors:
+        take a factor out of a sum, regroup products.
 
-        At the start False: then they round as NumPy does, operation by operation. `fg.jit(f,
-        reassociate=True)` decides for one function. docs/performance.md says what each rule can
-        lose.
+        Initially False: they round as NumPy does, operation by operation. `fg.jit(f,
+        reassociate=True)` sets it for one function. docs/performance.md says what accuracy each
+        rule can lose.
 
         >>> import fungrad as fg
         >>> fg.config.reassociate

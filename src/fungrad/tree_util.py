@@ -65,7 +65,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | 
     Args:
       f: a function of one leaf of `tree` and one part of each of `rest`.
       tree: a tree.
-      *rest: trees that have the structure of `tree`, or have trees where it has leaves.
+      *rest: trees with the structure of `tree`, or with trees in the place of its leaves.
       is_leaf: makes more nodes of `tree` leaves.
 
     Raises:

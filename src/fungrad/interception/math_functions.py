@@ -130,7 +130,7 @@ def _frexp(x: Any) -> tuple[Any, Any]:
 
 def _ldexp(x: Any, i: Any) -> Any:
     if not (type(i) is Tracer and i.dtype.kind in "biu"):
-        math.ldexp(0.0, i)  # raises where it is no integer
+        math.ldexp(0.0, i)  # raises if it is no integer
     x = _float("ldexp", x)
     _checked(math.ldexp, (x, i))
     return number(np.ldexp(x, i))

@@ -124,7 +124,7 @@ above = Above()
 
 
 class Reassociation:
-    """What holds for Graphs without a choice of their own: `fg.config.reassociate`."""
+    """The setting `fg.config.reassociate`, for Graphs whose `reassociate` is None."""
 
     allowed = False
 
@@ -135,8 +135,8 @@ class Graph:
     `print(graph)` shows it in the style of a jaxpr; `graph.show(source=True)` adds the user's
     lines. Graphs are never changed after they are made. They can be pickled.
 
-    `reassociate` says whether sums and products may be regrouped where it is run; None leaves that
-    to the setting.
+    `reassociate` says whether passes may regroup sums and products; None leaves that to the
+    setting.
     """
 
     def __init__(
@@ -157,11 +157,11 @@ class Graph:
 
     @property
     def reassociates(self) -> bool:
-        """Whether what holds in exact arithmetic only may be done in it."""
+        """Whether rewrites that are exact only without rounding errors are allowed."""
         return Reassociation.allowed if self.reassociate is None else self.reassociate
 
     def choosing(self, reassociate: bool | None) -> Graph:
-        """The Graph with this choice; made once, as programs are kept with it."""
+        """The Graph with this choice; made once, since its programs are kept on it."""
         if self.reassociate is reassociate:
             return self
         made: Graph = self.derived.setdefault(
@@ -170,7 +170,7 @@ class Graph:
         return made
 
     def replace(self, **parts: Any) -> Graph:
-        """The Graph with other parts, named as the arguments of its class; the rest is kept."""
+        """A Graph with other parts, named as the arguments of its class; the others stay."""
         given = {key: getattr(self, key) for key in _PARTS}
         return Graph(**{**given, **parts})
 

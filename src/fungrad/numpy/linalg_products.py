@@ -187,7 +187,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     return reshape(p.inv(*squares("tensorinv", flat)), shape=(*a.shape[ind:], *a.shape[:ind]))
 
 
-# --- as in the main namespace, but for the last axes ----------------------------------------------
+# --- functions of the main namespace, for the last axes -------------------------------------------
 
 
 @implements(np.linalg.outer)

@@ -22,7 +22,7 @@ from fungrad.tracing.trace import Tracer, registry, shape_of
 
 
 def _along(a: Any, axis: Any) -> tuple[Any, int]:
-    """The array and the axis to sort along: flattened where the axis is None."""
+    """The array and the axis to sort along; flattened if the axis is None."""
     a = array_of(a)
     if axis is None:
         return flattened(a), 0

@@ -19,7 +19,7 @@ ceil: Callable[[Any], int] = math.ceil
 
 
 def whole(value: Any) -> Any:
-    """The answer where the value itself is needed, as by the positions of a mask."""
+    """The value itself as the answer, as for the positions of a mask."""
     return value
 
 

@@ -49,7 +49,7 @@ class Writable(ndarray):
     tracer: Tracer
     """The tracer that answers for the array; set if it is `Written`."""
     views: list[weakref.ref[Writable]]
-    """The views of the memory that this array owns; not set where there were none."""
+    """The views of the memory that this array owns; not set if there were none."""
 
     def __array_finalize__(self, obj: Any) -> None:
         if type(obj) is Writable:

@@ -271,7 +271,7 @@ def _restore() -> None:
 
 
 def pause() -> None:
-    """Restores the originals for a while, for a compiler that knows functions by identity."""
+    """Restores the originals for a while, for a compiler that identifies functions by identity."""
     with _lock:
         State.paused += 1
         _restore()

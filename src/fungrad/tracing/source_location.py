@@ -240,7 +240,7 @@ def _indexed(error: IndexError) -> AbstractValueError | None:
 
 
 def _is_traced(value: Any) -> bool:
-    """Whether a local variable is a traced value, or an ndarray made of some."""
+    """Whether a local variable is a traced value, or an array of some."""
     if isinstance(value, (tuple, list)):
         return any(_is_traced(v) for v in value)
     objects = type(value) is np.ndarray and value.dtype == object

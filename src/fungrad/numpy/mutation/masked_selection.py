@@ -82,7 +82,7 @@ def selected(x: Any, mask: Any, error: AbstractValueError) -> Selection:
     """x[mask] of a mask that is not known.
 
     Raises:
-      AbstractValueError: `error`, where it is no mask of the array's leading axes.
+      AbstractValueError: `error`, if it is no mask of the array's leading axes.
     """
     if not is_mask(mask) or not mask.ndim:
         raise error

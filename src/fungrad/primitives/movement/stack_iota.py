@@ -1,4 +1,4 @@
-"""Stack and unstack along axis 0, each the transpose of the other; iota, basis.
+"""Stack and unstack along axis 0, each the transpose of the other; iota and basis.
 
 `for row in x` is one unstack, so that a loop over n items differentiates in time n, not n squared.
 """
@@ -80,8 +80,7 @@ iota: Primitive = general(
     type=lambda *, shape: Type(shape, np.int64),
     cuts=True,
 )
-"""`iota(shape=)`: the integers 0, 1, 2, ... in C order. Takes no arguments, so it is never batched.
-"""
+"""`iota(shape=)`: the integers 0, 1, 2, ... in C order. Without arguments it is never batched."""
 
 
 def _eval_basis(*, shape: tuple[int, ...], start: int, dtype: Any) -> Any:
@@ -98,6 +97,6 @@ basis: Primitive = general(
     type=lambda *, shape, start, dtype: Type(shape, dtype),
     cuts=True,
 )
-"""`basis(shape=, start=, dtype=)`: along axis 0 the basis vectors of a space, of which this array
-is a part: number start + i is one at element i, in C order, and the others are zero.
+"""`basis(shape=, start=, dtype=)`: along axis 0 the basis vectors of a space, restricted to this
+array: number start + i is one at element i, in C order, and the others are zero.
 """

@@ -121,7 +121,7 @@ def _propose_log_gamma(words: Array, a: Array) -> tuple[Array, Array]:
 
 random_log_gamma: Primitive = _sampler("random_log_gamma", _propose_log_gamma, lambda dtype: dtype)
 """`random_log_gamma(key, a)`: the logarithms of gamma variables of the shapes a (floats), of the
-same dtype; NaN where a is negative. One normal and one uniform number a round."""
+same dtype; NaN where a is negative. Each round takes one normal and one uniform number."""
 
 # --- Poisson --------------------------------------------------------------------------------------
 

@@ -252,7 +252,7 @@ def test_orth_where_the_rank_is_known():
     a = np.array([[1.0, 2.0], [2.0, 4.0], [0.5, 1.0]])
     value, _ = fg.vjp(linalg.orth, a)
     np.testing.assert_allclose(value, la.orth(a))
-    with pytest.raises(TypeError, match="the rank, which orth's shape depends on"):
+    with pytest.raises(TypeError, match="the rank, which determines orth's shape"):
         fg.jit(linalg.orth)(a)
 
 

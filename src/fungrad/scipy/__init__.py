@@ -1,8 +1,7 @@
-"""SciPy's namespaces for traced values (`fungrad.scipy`): integrate,
-interpolate, linalg, ndimage, optimize, signal, spatial, special, stats.
+"""SciPy's namespaces for traced values (`fungrad.scipy`): integrate, interpolate, linalg, ndimage,
+optimize, signal, spatial, special, stats.
 
-They are imported when they are first asked for, and only then is SciPy, which the extra `scipy`
-brings.
+They, and SciPy itself (the extra `scipy`), are imported at first use.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """scipy.optimize with derivatives (`fungrad.scipy.optimize`).
 
-Adapters alone: the methods are SciPy's, which get the value and the gradient of one evaluation,
-Jacobians, and products with the Hessian. Parameters may be trees; SciPy sees one float64 vector.
-Nothing here can itself be differentiated. All other names are SciPy's.
+The methods are SciPy's; they get the value and the gradient by one evaluation, Jacobians, and
+products with the Hessian. Parameters may be trees; SciPy sees one float64 vector. The results are
+not differentiable. All other names are SciPy's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Parameters:
         self.plain = type(x0) is np.ndarray and x0.ndim == 1
 
     def restored(self, result: Any) -> Any:
-        """SciPy's result with x, and the gradient in it, as the user's tree."""
+        """SciPy's result with x, and its gradient, as the user's tree."""
         if not self.plain:
             gradient = getattr(result, "jac", None)
             if isinstance(gradient, np.ndarray) and gradient.shape == self.vector.shape:
@@ -71,7 +71,7 @@ class _Parameters:
         return with_vector
 
     def scalar(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """fun as a function of the vector to one float64."""
+        """fun as a function from the vector to one float64."""
 
         def of_vector(x: Any, *args: Any) -> Any:
             return _one_number(fun, fun(self.tree(x), *args))
@@ -79,7 +79,7 @@ class _Parameters:
         return of_vector
 
     def residuals(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """fun as a function of the vector to a float64 vector."""
+        """fun as a function from the vector to a float64 vector."""
 
         def of_vector(x: Any, *args: Any, **kwargs: Any) -> Any:
             return _as_vector(fun(self.tree(x), *args, **kwargs))
@@ -97,7 +97,7 @@ def _float64(leaf: Any) -> Any:
     if typeof(leaf).dtype.kind == "c":
         raise ArgumentError(
             "SciPy's optimizers take real parameters, but a complex one was given. Give its real "
-            "and imaginary part as two, and put them together in the function."
+            "and imaginary parts as two, and combine them in the function."
         )
     return np.asarray(leaf, np.float64)
 
@@ -119,7 +119,7 @@ def _as_vector(out: Any) -> Any:
 
 
 def _with_value(f: Callable[..., Any]) -> Callable[..., Any]:
-    """f with its output twice: to be differentiated, and as it is."""
+    """f with its output twice: to differentiate, and unchanged as aux."""
 
     def twice(*args: Any, **kwargs: Any) -> Any:
         out = f(*args, **kwargs)
@@ -129,7 +129,7 @@ def _with_value(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _constraint(constraint: Any, parameters: _Parameters) -> Any:
-    """A constraint in the vector, with its Jacobian where the user gave none."""
+    """A constraint on the vector, with its Jacobian if the user gave none."""
     if isinstance(constraint, dict):
         if constraint.get("jac") is not None:
             return constraint
@@ -160,19 +160,19 @@ def minimize(
 
     Args:
       fun: `fun(x, *args)`, one real number, written with NumPy.
-      x0: where to start: an array of any shape, or a tree of arrays. A list of numbers is an array.
-      args: more arguments of fun, which are not varied.
-      method: one of SciPy's. Value and gradient come of one evaluation; newton-cg, trust-ncg,
+      x0: the start: an array of any shape, or a tree of arrays. A list of numbers is an array.
+      args: more arguments of fun, which are fixed.
+      method: one of SciPy's. Value and gradient come from one evaluation; newton-cg, trust-ncg,
         trust-krylov and trust-constr get products with the Hessian, dogleg and trust-exact get it.
       bounds, tol, options: as SciPy's; bounds in the order of the raveled parameters.
-      constraints: as SciPy's; functions of the tree, whose Jacobians are found where none is given.
+      constraints: as SciPy's; functions of the tree, with Jacobians by fungrad by default.
       callback: as SciPy's, called with the tree.
 
     Returns:
       SciPy's result; `x`, and the gradient `jac`, are trees as x0.
 
     Raises:
-      ArgumentError: where fun returns no single number, or a parameter is complex.
+      ArgumentError: if fun does not return one number, or a parameter is complex.
 
     >>> def loss(p):
     ...     return (p["a"] - 1.0) ** 2 + np.sum(p["b"] ** 2)
@@ -221,11 +221,11 @@ def root(
     callback: Callable[..., Any] | None = None,
     options: dict[str, Any] | None = None,
 ) -> Any:
-    """scipy.optimize.root, with the Jacobian where the method uses one (hybr, lm).
+    """scipy.optimize.root, with the Jacobian if the method uses one (hybr, lm).
 
     Args:
-      fun: `fun(x, *args)`, an array, a list or a tree of as many numbers as x has.
-      x0: where to start: an array, or a tree of arrays.
+      fun: `fun(x, *args)`, an array, a list or a tree with as many numbers as x.
+      x0: the start: an array, or a tree of arrays.
       args, method, tol, callback, options: as SciPy's.
 
     Returns:
@@ -265,7 +265,7 @@ def least_squares(
 
     Args:
       fun: `fun(x, *args, **kwargs)`, the residuals: an array, or a tree of arrays.
-      x0: where to start: an array, or a tree of arrays.
+      x0: the start: an array, or a tree of arrays.
       args, kwargs: more arguments of fun.
       options: SciPy's other arguments (bounds, method, loss, ...).
 
@@ -301,7 +301,7 @@ def curve_fit(f: Callable[..., Any], xdata: Any, ydata: Any, p0: Any = None, **o
       options: SciPy's other arguments (sigma, bounds, method, ...).
 
     Returns:
-      (parameters, their covariance), or what SciPy returns with full_output.
+      (parameters, their covariance); more with full_output, as in SciPy.
 
     >>> x = np.arange(4.0)
     >>> parameters, _ = curve_fit(lambda x, a, b: a * np.exp(-b * x), x, 2.0 * np.exp(-x))
@@ -332,7 +332,7 @@ def root_scalar(
 
     Args:
       f: `f(x, *args)`, one real number.
-      args, method, bracket, x0, x1: as SciPy's; with x0 alone the method is newton.
+      args, method, bracket, x0, x1: as SciPy's; with only x0 the method is newton.
       options: SciPy's other arguments (xtol, rtol, maxiter, ...).
 
     >>> float(np.round(root_scalar(lambda x: x**2 - 2.0, x0=1.0).root, 6))

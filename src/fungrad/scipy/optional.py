@@ -1,4 +1,4 @@
-"""SciPy, found when it is used, and what its functions' rules refuse."""
+"""SciPy, imported at first use, and refusals common to the rules of its functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def scipy_module(name: str) -> Any:
     """A module of SciPy.
 
     Raises:
-      MissingExtraError: where SciPy is not installed.
+      MissingExtraError: if SciPy is not installed.
     """
     try:
         return importlib.import_module(name)
@@ -32,7 +32,7 @@ def scipy_module(name: str) -> Any:
 
 
 class _Special:
-    """scipy.special with its ufuncs themselves, also where SCIPY_ARRAY_API=1 wraps them."""
+    """scipy.special with its plain ufuncs, even if SCIPY_ARRAY_API=1 wraps them."""
 
     def __getattr__(self, name: str) -> Any:
         ufunc = getattr(scipy_module("scipy.special._ufuncs"), name, None)
@@ -40,7 +40,7 @@ class _Special:
 
 
 class _Later:
-    """The same, each ufunc imported when it is applied to arrays."""
+    """scipy.special with each ufunc imported when it is applied to arrays."""
 
     def __getattr__(self, name: str) -> Later:
         later = Later(name, lambda: getattr(_Special(), name))
@@ -52,12 +52,12 @@ _SPECIAL = "scipy.special"
 
 
 def scipy_special(later: bool = False) -> Any:
-    """The functions of scipy.special, of which the ufuncs reach traced values.
+    """The functions of scipy.special, whose ufuncs take traced values.
 
-    SciPy is imported when one is asked for, or, of ufuncs that come `later`, applied to arrays.
+    SciPy is imported at the first access, or with `later` when a ufunc is applied to arrays.
 
     Raises:
-      MissingExtraError: where SciPy is not installed.
+      MissingExtraError: if SciPy is not installed.
     """
     if importlib.util.find_spec("scipy") is None:
         scipy_module(_SPECIAL)
@@ -65,19 +65,17 @@ def scipy_special(later: bool = False) -> Any:
 
 
 def picked(x: Any, *places: Any, lead: int = 0) -> Any:
-    """x[places], also where x is an ndarray and the places are traced; the first `lead` axes
-    stay.
-    """
+    """x[places] after `lead` leading axes, also for an ndarray x and traced places."""
     return getitem(x, *places, index=Index((slice(None),) * lead + (ARRAY,) * len(places)))
 
 
 def unknown(function: str, argument: str) -> Callable[..., Any]:
-    """The partial of an argument in which a function has no known derivative: it says so."""
+    """The partial of an argument without a known derivative: it raises."""
 
     def partial(*values: Any) -> Any:
         raise MissingRuleError(
             f"scipy.special.{function} was differentiated with respect to its {argument}"
-            f"{user_line()}, for which no formula is known here. Pass "
+            f"{user_line()}, for which fungrad has no formula. Pass "
             f"fg.stop_gradient({argument}) to hold it constant, or wrap the function by "
             "fg.external, which takes finite differences."
         )
@@ -86,10 +84,10 @@ def unknown(function: str, argument: str) -> Callable[..., Any]:
 
 
 def real(function: str, x: Any) -> Any:
-    """x, which has to be real.
+    """x, checked to be real.
 
     Raises:
-      MissingRuleError: where it is complex.
+      MissingRuleError: if it is complex.
     """
     if typeof(x).dtype.kind == "c":
         raise MissingRuleError(

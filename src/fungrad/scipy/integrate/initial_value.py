@@ -1,7 +1,7 @@
 """solve_ivp and odeint, SciPy's functions for ordinary differential equations.
 
-The explicit Runge-Kutta methods run here, step by step as in SciPy, and are differentiated through
-(direct) or by their adjoint equation; SciPy's own solvers run as opaque code and have the adjoint.
+The explicit Runge-Kutta methods run here with SciPy's steps, and are differentiated directly or by
+their adjoint equation; SciPy's own solvers run as opaque code and have the adjoint.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MESSAGES = {
 
 @dataclasses.dataclass
 class OdeResult:
-    """The result of solve_ivp: SciPy's attributes, of which those without a meaning are None.
+    """The result of solve_ivp: SciPy's attributes; those without a meaning are None.
 
     A tree, so that it can leave a jitted function. y has shape (n, number of times).
     """
@@ -70,7 +70,7 @@ class OdeResult:
 
     @property
     def message(self) -> str:
-        """SciPy's words for the status."""
+        """SciPy's message for the status."""
         return _MESSAGES[int(self.status)]
 
     def __getitem__(self, name: str) -> Any:
@@ -83,7 +83,7 @@ register_dataclass(OdeResult)
 class OdeSolution:
     """The solution between the steps: a function of times, as scipy.integrate.OdeSolution.
 
-    Differentiable by the times, and by all that the solution depends on.
+    Differentiable by the times and everything else on which the solution depends.
     """
 
     def __init__(self, found: Grid, method: RungeKutta) -> None:
@@ -100,7 +100,7 @@ class OdeSolution:
 def _right_hand_side(
     fun: Callable[..., Any], args: tuple[Any, ...], y0: Any, vectorized: bool
 ) -> Callable[[Any, Any], Any]:
-    """fun as a function of (t, y) to an array like y0."""
+    """fun as a function from (t, y) to an array like y0."""
 
     def slope(t: Any, y: Any) -> Any:
         found = fun(t, y[:, None] if vectorized else y, *args)
@@ -132,7 +132,7 @@ def _initial(y0: Any) -> Any:
 
 
 def _check_times(times: Any, t0: Any, bound: Any) -> None:
-    """SciPy's checks, where the numbers are known."""
+    """Makes SciPy's checks, if the numbers are known."""
     if len(shape_of(times)) != 1:
         raise ValueError("`t_eval` must be 1-dimensional.")
     if valueless():
@@ -167,7 +167,7 @@ def _tolerances(
 def _by_adjoint(
     slope: Callable[..., Any], solver: Any, times: Any, y0: Any, bound: Any
 ) -> tuple[Any, Any, Any]:
-    """The solution at times, of which the first is that of y0, as a flow."""
+    """The solution at times, as a flow; the first time is that of y0."""
     graph, closure = captured(lambda t, y: [slope(t, y)], [times[0], y0], slope)
 
     def right(parameters: Any, t: Any, y: Any) -> Any:
@@ -180,7 +180,7 @@ def _by_adjoint(
 def _at_steps(
     problem: Problem, t_eval: Any, dense: bool
 ) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
-    """(times, ys, the solution between them or None, evaluations, failed), by known steps."""
+    """(times, ys, the interpolated solution or None, evaluations, failed), by known steps."""
     found = grid(problem, dense or t_eval is not None)
     solution = OdeSolution(found, problem.method) if dense else None
     times, ys = found.times, found.ys
@@ -217,7 +217,7 @@ def _at_events(problem: Problem, watch: Watch, t_eval: Any, dense: bool) -> OdeR
 def _by_method(
     problem: Problem, t_eval: Any, dense: bool, gradient: str
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """The same by an explicit method, whatever is known."""
+    """The same as `_at_steps` by an explicit method, for known or traced values."""
     plain = current() is EVAL
     if gradient == "direct" or plain:
         if plain or t_eval is None or dense:
@@ -246,7 +246,7 @@ def _behind_failure(found: tuple[Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
 def _by_scipy(
     problem: Problem, method: Any, t_eval: Any, gradient: str, options: dict[str, Any]
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """The same by one of SciPy's own solvers, under a transform."""
+    """The same as `_at_steps` by one of SciPy's solvers, under a transform."""
     if gradient != "adjoint" or t_eval is None:
         raise UnsupportedArgumentError(
             f"solve_ivp(method={method!r}) is differentiated, batched or recorded{user_line()}. "
@@ -283,29 +283,29 @@ def solve_ivp(
 ) -> Any:
     """Solves y' = fun(t, y), y(t0) = y0, as scipy.integrate.solve_ivp, with derivatives.
 
-    Differentiable by y0, by args and what fun closes over, by t_span and by t_eval.
+    Differentiable by y0, args, values that fun closes over, t_span and t_eval.
 
     Args:
       fun: `fun(t, y, *args)` -> the slope, an array or a list of n numbers.
       t_span: (t0, tf), tf on either side of t0.
       y0: real or complex, shape (n,).
-      method: "RK45", "RK23", "DOP853", which take SciPy's steps; SciPy's own otherwise ("Radau",
-        "BDF", "LSODA" for stiff problems), which need gradient="adjoint".
-      t_eval: the times of the solution, needed under jit and vmap; else the ends of the steps.
-      dense_output: whether `sol` shall be a function of t. Not under jit and vmap.
+      method: "RK45", "RK23", "DOP853", with SciPy's steps; or SciPy's own methods ("Radau", "BDF",
+        "LSODA" for stiff problems), which need gradient="adjoint".
+      t_eval: the times of the solution, needed under jit and vmap; by default the steps' ends.
+      dense_output: whether `sol` is to be a function of t. Not under jit and vmap.
       events: as SciPy's; t_events and y_events are differentiable. Not under jit and vmap.
       args: a tuple of more arguments of fun, which may be trees.
-      gradient: "direct" differentiates the steps that were made, and is exact for them, to all
-        orders; reverse mode holds every step. "adjoint" solves the adjoint equation with the same
-        method and tolerances, and holds the states at t_eval alone.
+      gradient: "direct" differentiates the computed steps exactly, to all orders; reverse mode
+        keeps every step. "adjoint" solves the adjoint equation with the same method and tolerances,
+        and keeps only the states at t_eval.
       vectorized, rtol, atol, max_step, first_step, options: as SciPy's.
 
     Returns:
-      t, y of shape (n, times), sol, nfev, status, message, success. Behind a failure y is NaN.
+      t, y of shape (n, times), sol, nfev, status, message, success. After a failure y is NaN.
 
     Raises:
       AbstractValueError: without t_eval under jit or vmap.
-      UnsupportedArgumentError: for what cannot be differentiated, by name.
+      UnsupportedArgumentError: for arguments without derivatives.
 
     >>> import fungrad as fg
     >>> def final(rate):

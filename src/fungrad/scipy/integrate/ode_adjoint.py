@@ -1,15 +1,14 @@
-"""The flow of an ODE as a function with rules of its own (optimise, then discretise).
+"""The flow of an ODE as a function with custom rules (optimise, then discretise), and its solvers.
 
-Forward mode integrates the variational equation beside the state, with the state's steps; reverse
+Forward mode integrates the variational equation with the state, with the state's steps; reverse
 mode integrates the adjoint equation backwards (Pontryagin et al. 1962; Chen et al., Neural
-Ordinary Differential Equations, 2018, appendix B), and holds nothing but the states at the output
-times. Both are flows again, so all orders follow.
+Ordinary Differential Equations, 2018, appendix B), and keeps only the states at the output times.
+Both are flows again, so all orders follow.
 
-Solvers for the adjoint's initial value problems: our methods, or SciPy's.
-
-SciPy's run as opaque code on arrays, with exact Jacobians. A stiff equation cannot be taken back
-in time, so there the costate is integrated along the interpolant of the forward solution, and the
-parameters' cotangents are summed by Gauss' rule on every step (Serban & Hindmarsh, CVODES, 2005).
+SciPy's solvers run as opaque code on arrays, with exact Jacobians. A stiff equation cannot be
+integrated back in time, so there the costate is integrated along the interpolant of the forward
+solution, and the parameters' cotangents are summed by Gauss' rule on every step (Serban &
+Hindmarsh, CVODES, 2005).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Right = Callable[[Sequence[Any], Any, Any], Any]
 
 
 class Solver(Protocol):
-    """How initial value problems are solved."""
+    """A solver of initial value problems."""
 
     def __call__(
         self,
@@ -48,12 +47,12 @@ class Solver(Protocol):
         bound: Any,
         controlled: int,
     ) -> tuple[Any, Any, Any]:
-        """(ys, evaluations, failed); the first `controlled` elements of y0 decide on the steps."""
+        """(ys, evaluations, failed); the first `controlled` elements of y0 determine the steps."""
 
     @property
     def pull_back(self) -> Callable[..., tuple[Any, list[Any]]] | None:
         """(right, parameters, moving, times, ys, cotangents) -> (the costate at the first time, the
-        cotangents of the moving parameters), where the solver has a way of its own.
+        cotangents of the moving parameters), if the solver has its own way.
         """
 
 
@@ -85,8 +84,7 @@ class Joined:
 def flow(right: Right, solver: Solver, controlled: int) -> Custom:
     """The function (parameters, times, y0, bound) -> (ys, evaluations, failed).
 
-    times[0] is where y0 holds; ys has a row for each time. `bound` only says how far the solver may
-    step.
+    times[0] is the time of y0; ys has a row for each time. `bound` only limits the solver's steps.
     """
 
     def find(parameters: Any, times: Any, y0: Any, bound: Any) -> Any:
@@ -141,7 +139,7 @@ def flow(right: Right, solver: Solver, controlled: int) -> Custom:
 
 
 def filled(values: Sequence[Any], places: Sequence[int], parts: Sequence[Any]) -> list[Any]:
-    """The values with the parts put in at the places."""
+    """The values, with the parts at the places."""
     full = list(values)
     for i, part in zip(places, parts, strict=True):
         full[i] = part
@@ -168,8 +166,8 @@ def backwards(
     solver: Solver, right: Right, parameters: Sequence[Any], moving: Sequence[int], times: Any,
     ys: Any, cotangents: Any,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
-    """The costate at the first time, and the cotangents of the moving parameters, from flows that
-    take the state back with them.
+    """The costate at the first time, and the cotangents of the moving parameters, by flows that
+    also integrate the state backwards.
     """
     moved = [parameters[i] for i in moving]
     joined = Joined([ys[0], ys[0], *moved])
@@ -202,7 +200,7 @@ def backwards(
 
 
 def _for_part(tolerances: Tolerances, own: int, controlled: int, size: int) -> Tolerances:
-    """The tolerances of a system made of the user's, of `own` equations, and of derivatives."""
+    """The tolerances of a system of the user's `own` equations and of derivatives."""
     if controlled != own:
         tolerances = tolerances._replace(
             rtol=np.min(tolerances.rtol), atol=np.min(tolerances.atol), first_step=None
@@ -285,7 +283,7 @@ class ScipySolver:
         self, right: Right, parameters: Sequence[Any], moving: Sequence[int], times: Any, ys: Any,
         cotangents: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
-        """See `Solver`. Its derivatives are those of `backwards`, which is the same function."""
+        """See `Solver`. Its derivatives are those of `backwards`, the same function."""
 
         def find(parameters: Any, times: Any, ys: Any, cotangents: Any) -> Any:
             return self._along_interpolant(right, parameters, moving, times, ys, cotangents)

@@ -1,8 +1,7 @@
-"""Events of an integration: when a function of (t, y) passes through zero.
+"""Events of an integration: zeros of functions of (t, y) along the solution.
 
-They are found as SciPy finds them, step by step on known values, by the interpolant of the step.
-The time of an event is then a root of the event along the solution, and differentiates as one, by
-the implicit function theorem.
+They are found as in SciPy, step by step on known values, by the interpolant of the step. The time
+of an event is differentiated as a root, by the implicit function theorem.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _EXACT = 4 * np.finfo(float).eps
 
 
 class Watch:
-    """Looks for events in every step; tells when one of them ends the integration.
+    """Finds events in every step, and whether one ends the integration.
 
     Args:
-      events: functions of (t, y). limits: after how many of its events each ends the integration.
-        directions: the sign of the slope that counts, 0 for both.
+      events: functions of (t, y). limits: the number of events of each that ends the integration.
+      directions: the sign of the slope that counts, 0 for both.
     """
 
     def __init__(
@@ -58,11 +57,11 @@ class Watch:
         return [float(known(array_of(event(t, y)), "an event")) for event in self.events]
 
     def begin(self, t: Any, y: Any) -> None:
-        """The events' values where the integration starts."""
+        """Stores the events' values at the start of the integration."""
         self._before = self._numbers(t, y)
 
     def __call__(self, problem: Problem, state: State) -> bool:
-        """Whether an event in the step that ends in this state is the last."""
+        """Stores the events in the step that ends in this state; True if one is the last."""
         values = self._numbers(state.t, state.y)
         roots = []
         for i, (g, new) in enumerate(zip(self._before, values, strict=True)):

@@ -1,6 +1,6 @@
 """odeint, SciPy's older function for ordinary differential equations.
 
-SciPy's order of the arguments, and trees of states and parameters as jax.experimental.ode has them.
+SciPy's order of the arguments, and trees of states and parameters as in jax.experimental.ode.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _floating(leaf: Any) -> Any:
 
 
 def _state(y0: Any) -> tuple[Any, Callable[[Any], Any] | None]:
-    """The state as a vector, and what makes a tree of it again: None where it is a vector, as a
-    list of numbers and a single number are.
+    """The state as a vector, and the function that restores its tree; None for a vector, a list of
+    numbers, or a number.
     """
     numbers = isinstance(y0, (list, tuple)) and all(np.ndim(leaf) == 0 for leaf in y0)
     if numbers or pytree.structure(y0) is pytree.LEAF:
@@ -66,19 +66,19 @@ def odeint(
 ) -> Any:
     """Solves y' = func(y, t, *args) at times t, as scipy.integrate.odeint, with derivatives.
 
-    Differentiable by y0, by args and what func closes over, and by t.
+    Differentiable by y0, args, values that func closes over, and t.
 
     Args:
       func: `func(y, t, *args)`, or `func(t, y, *args)` with tfirst: a tree like y.
       y0: the state at t[0]: a vector, an array of any shape, or a tree of arrays.
       t: the times of the solution, ascending or descending, shape (m,); times may repeat.
-      args: more arguments of func, trees or not; a tuple, or one argument alone.
+      args: more arguments of func, trees or not; a tuple, or a single argument.
       rtol, atol: 1.49012e-8 by default. h0, hmax: the first and the longest step, 0 for automatic.
       method, gradient: as in solve_ivp. SciPy's odeint is method="LSODA" with gradient="adjoint".
 
     Returns:
-      The states, of shape (m, n), or a tree whose leaves have the times as their first axis. Behind
-      a failure they are NaN, and a warning says so where that is known.
+      The states, of shape (m, n), or a tree whose leaves have the times as their first axis. After
+      a failure they are NaN, with a warning if that is known.
 
     Raises:
       UnsupportedArgumentError: for SciPy's other arguments.
@@ -97,7 +97,7 @@ def odeint(
         if value is not None and value != _IGNORED[name]:
             raise UnsupportedArgumentError(
                 f"odeint was called with {name}={value!r}{user_line()}, which fungrad's does not "
-                "know: leave it out, or call scipy.integrate.odeint on plain arrays."
+                "support: leave it out, or call scipy.integrate.odeint on plain arrays."
             )
     args = args if isinstance(args, tuple) else (args,)
     vector, unravel = _state(y0)
@@ -121,7 +121,7 @@ def odeint(
 
 
 def _distinct(times: Any) -> tuple[Any, Any]:
-    """The times without repetitions, where those are known, and where each is among them."""
+    """The times without repetitions, if known, and the index of each time among them."""
     if valueless():
         return times, None
     numbers = known(stop_gradient(times), "t")
@@ -136,7 +136,7 @@ def _states(found: Any, count: int, places: Any, unravel: Any) -> Any:
         ys = np.concatenate([ys, np.full((missing, shape_of(ys)[1]), np.nan)])
     if not valueless() and known(found.status, "status") != 0:
         warnings.warn(
-            "odeint did not reach the last time, and the states behind are NaN: the steps became "
+            "odeint did not reach the last time, and later states are NaN: the steps became "
             "too short. The equations may be stiff (method='LSODA', gradient='adjoint'), or their "
             "solution ends.", stacklevel=3,
         )  # fmt: skip

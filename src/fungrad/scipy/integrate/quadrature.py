@@ -1,10 +1,8 @@
-"""Integrals of functions: quad and fixed_quad, with derivatives.
+"""Integrals of functions and samples, as in scipy.integrate, with derivatives.
 
 quad is SciPy's, run as opaque code. By Leibniz' rule its derivative is the integral of the
-integrand's derivative, and the integrand at the ends of the interval; that integral is of the same
-kind, so that all orders follow.
-
-Integrals of sampled functions, as scipy.integrate has them. Compositions alone.
+integrand's derivative, plus the integrand at the ends of the interval; that integral is of the same
+kind, so all orders follow. All other functions are compositions.
 
 Simpson's rule on uneven spacings, and the correction of the last interval where their number is
 odd, are Cartwright 2017, Simpson's Rule Cumulative Integration with MS Excel and Irregularly-
@@ -61,11 +59,11 @@ def fixed_quad(
 
 
 Integrand = Callable[[Sequence[Any], Any], Any]
-"""(parameters, x) -> the vector of what is integrated."""
+"""(parameters, x) -> the vector of integrands."""
 
 
 def _by_scipy(integrand: Integrand, size: int, options: dict[str, Any]) -> Callable[..., Any]:
-    """The same function as `_integral`, by SciPy and without derivatives."""
+    """The function of `_integral`, by SciPy and without derivatives."""
     compiled = jit(integrand)
 
     def run(parameters: Any, a: Any, b: Any) -> Any:
@@ -89,7 +87,7 @@ def _integral(integrand: Integrand, size: int, options: dict[str, Any]) -> Custo
     """The function (parameters, a, b) -> (the vector of integrals, the estimate of the error)."""
 
     def at(parameters: Any, x: Any) -> Any:
-        """The integrand at an end; 0 at infinity, which does not move."""
+        """The integrand at an end; 0 at infinity, which has no derivative."""
         finite = np.isfinite(x)
         return np.where(finite, integrand(parameters, np.where(finite, x, 0.0)), 0.0)
 
@@ -158,13 +156,13 @@ def quad(
 ) -> Any:
     """The integral of a function from a to b, as scipy.integrate.quad, with derivatives.
 
-    Differentiable by a, b, args and what func closes over, to all orders.
+    Differentiable by a, b, args and values that func closes over, to all orders.
 
     Args:
-      func: `func(x, *args)` -> one real number, smooth enough that its derivatives can be
-        integrated. a, b: the ends, also infinite. points: where it is not smooth, constants.
+      func: `func(x, *args)` -> one real number, with derivatives that can be integrated.
+      a, b: the ends, also infinite. points: constant points where func is not smooth.
       epsabs, epsrel, limit: as SciPy's; also for the integrals of derivatives.
-      options: SciPy's others, on plain numbers alone.
+      options: SciPy's others, only for plain numbers.
 
     Returns:
       (value, an estimate of the absolute error).
@@ -183,8 +181,8 @@ def quad(
         return scipy_module("scipy.integrate").quad(func, a, b, args, **given, **options)
     if options:
         raise UnsupportedArgumentError(
-            f"quad was called with {', '.join(options)}{user_line()} under a transform, where only "
-            "epsabs, epsrel, limit and points are known. Put a weight into the function itself."
+            f"quad was called with {', '.join(options)}{user_line()} under a transform, which only "
+            "supports epsabs, epsrel, limit and points. Put a weight into the function itself."
         )
     args = args if isinstance(args, tuple) else (args,)
     a, b = (cast(array_of(x), np.dtype(np.float64)) for x in (a, b))
@@ -212,7 +210,7 @@ def _last(y: Any, axis: int) -> tuple[Any, int]:
 
 
 def _points(x: Any, y: Any, axis: int) -> Any:
-    """x along the last axis, for y whose axis was moved there."""
+    """x along the last axis, as the axis of y was moved there."""
     x = array_of(x)
     if len(shape_of(x)) != 1:
         if len(shape_of(x)) != len(shape_of(y)):
@@ -224,7 +222,7 @@ def _points(x: Any, y: Any, axis: int) -> Any:
 
 
 def _safe(numerator: Any, denominator: Any) -> Any:
-    """A quotient, 0 where the denominator is."""
+    """A quotient, 0 where the denominator is 0."""
     none = denominator == 0
     return np.where(none, 0.0, numerator / np.where(none, 1.0, denominator))
 
@@ -241,9 +239,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 def _simpson(y: Any, steps: Any, dx: Any) -> Any:
-    """The sums over pairs of intervals along the last axis, whose number is even; steps may be
-    None, where all are dx.
-    """
+    """The sum over pairs of intervals along the last axis, of even number; steps None means dx."""
     left, middle, right = y[..., :-2:2], y[..., 1:-1:2], y[..., 2::2]
     if steps is None:
         return np.sum(left + 4.0 * middle + right, axis=-1) * (dx / 3.0)
@@ -255,14 +251,14 @@ def _simpson(y: Any, steps: Any, dx: Any) -> Any:
 def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     """The integral of samples by Simpson's rule, as scipy.integrate.simpson.
 
-    Where the number of samples is even, the last interval has the parabola through the last three.
+    For an even number of samples the last interval has the parabola through the last three.
 
     Args:
-      y: samples. x: where they were taken, 1-D or of the shape of y. dx: the distance between them,
-        without x. axis: the axis to integrate along.
+      y: samples. x: their points, 1-D or of the shape of y. dx: their distance, without x.
+      axis: the axis to integrate along.
 
     Raises:
-      ValueError: where x does not fit.
+      ValueError: if x does not fit.
 
     >>> float(simpson([0.0, 1.0, 4.0]))
     2.6666666666666665
@@ -324,11 +320,11 @@ def cumulative_simpson(
     """The running integral by Simpson's rule, as scipy.integrate.cumulative_simpson.
 
     Args:
-      y: samples. x: where they were taken, ascending; 1-D or of the shape of y. dx: a number, or an
-        array like y with one element along axis. initial: None, or what to begin with.
+      y: samples. x: their points, ascending; 1-D or of the shape of y. dx: a number, or an array
+        like y with one element along axis. initial: None, or the first value.
 
     Raises:
-      ValueError: where x is not ascending, or a shape does not fit.
+      ValueError: if x is not ascending, or a shape does not fit.
 
     >>> cumulative_simpson([0.0, 1.0, 4.0], initial=0)
     array([0.        , 0.33333333, 2.66666667])
@@ -362,7 +358,7 @@ def cumulative_simpson(
 
 
 def _along(value: Any, shape: tuple[int, ...], axis: int, name: str) -> Any:
-    """A number, or one for each line along the axis, which is the last of `shape`."""
+    """A number, or one for each line along the axis, the last of `shape`."""
     value = array_of(value)
     if not shape_of(value):
         return value

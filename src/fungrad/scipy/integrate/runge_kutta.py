@@ -6,8 +6,8 @@ Shampine 1989, DOP853 Hairer, Norsett & Wanner, Solving Ordinary Differential Eq
 SciPy's table.
 
 The same step runs in a while_loop (`solve_at`, for given output times) and in a Python loop
-(`grid`, for known values). The lengths of steps are constants to derivatives, except the last one,
-which ends with the interval.
+(`grid`, for known values). Step lengths are constants to derivatives, except the last one, which
+ends at the end of the interval.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Slope = Callable[[Any, Any], Any]
 
 
 def combined(weights: Sequence[float], slopes: Sequence[Any]) -> Any:
-    """The sum of the slopes with these weights, zeros left out."""
+    """The weighted sum of the slopes, without zero weights."""
     total: Any = None
     for weight, slope in zip(weights, slopes, strict=False):
         if weight:
@@ -158,7 +158,7 @@ RK23 = RungeKutta(
 )
 
 EXPLICIT = ("RK45", "RK23", "DOP853")
-"""The methods that run here; all others are SciPy's own."""
+"""The methods that run here; all others are SciPy's."""
 
 
 @lru_cache(maxsize=8)
@@ -173,7 +173,7 @@ SAFETY, MIN_FACTOR, MAX_FACTOR = 0.9, 0.2, 10.0
 
 
 class Tolerances(NamedTuple):
-    """The settings of the steps: SciPy's options, and how many elements of y they look at."""
+    """The settings of the steps: SciPy's options, and the number of elements that they control."""
 
     rtol: Any
     atol: Any
@@ -183,7 +183,7 @@ class Tolerances(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where an integration stands: time, state, slope, the next step, and the step behind it."""
+    """The state of an integration: time, y, slope, the next step length, and the last step."""
 
     t: Any
     y: Any
@@ -199,7 +199,7 @@ class State(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """An initial value problem, and how it is solved."""
+    """An initial value problem and its method."""
 
     method: RungeKutta
     fun: Slope
@@ -210,7 +210,7 @@ class Problem(NamedTuple):
 
 
 def _part(problem: Problem, x: Any) -> Any:
-    """The elements of y, or of slopes, that the error is taken of."""
+    """The elements of y, or of slopes, in the error norm."""
     count = problem.tolerances.controlled
     return x if count is None else x[..., :count]
 
@@ -220,7 +220,7 @@ def _direction(problem: Problem) -> Any:
 
 
 def _first_step(problem: Problem, f: Any) -> Any:
-    """The initial step of Hairer, Norsett & Wanner, II.4, as SciPy takes it."""
+    """The initial step of Hairer, Norsett & Wanner, II.4, as in SciPy."""
     options, length = problem.tolerances, np.abs(problem.bound - problem.t0)
     if problem.y0.size == 0:
         return length
@@ -254,7 +254,7 @@ def _start(problem: Problem) -> State:
 
 
 def _attempt(problem: Problem, state: State) -> State:
-    """One attempt at a step: taken where the error is small, else the next one is shorter."""
+    """Attempts a step: it is accepted if the error is small, else the next one is shorter."""
     options, direction = problem.tolerances, _direction(problem)
     t, y = state.t, state.y
     with no_gradient("step_size"):
@@ -300,7 +300,7 @@ def _nonzero(h: Any) -> Any:
 def solve_at(problem: Problem, times: Any) -> tuple[Any, Any, Any]:
     """(ys, evaluations, failed): the solution at times in the order of integration, as (m, n).
 
-    Values behind a failure are NaN.
+    Values after a failure are NaN.
     """
     direction, method = _direction(problem), problem.method
     targets = np.concatenate([times, np.reshape(problem.bound, (1,))])
@@ -325,7 +325,7 @@ def solve_at(problem: Problem, times: Any) -> tuple[Any, Any, Any]:
 
 
 class Grid(NamedTuple):
-    """The steps that were taken: their ends, the solution there, and the interpolants between."""
+    """The accepted steps: their ends, the solution there, and the interpolants between."""
 
     times: Any
     ys: Any
@@ -335,11 +335,10 @@ class Grid(NamedTuple):
 
 
 def grid(problem: Problem, dense: bool, watch: Any = None) -> Grid:
-    """Integrates over steps whose number is found on the way, which takes known values. `watch`
-    may end it early (see ode_events).
+    """Integrates adaptively, which needs known values. `watch` may end it early (see ode_events).
 
     Raises:
-      AbstractValueError: where they are not known: under jit and vmap.
+      AbstractValueError: if values are not known, under jit and vmap.
     """
     if current() is EVAL:
         return _walked(problem, dense, watch)
@@ -397,9 +396,9 @@ def _known(state: State) -> State:
         return State(*[known(x, "the steps of an integration") for x in state])
     except AbstractValueError as error:
         raise AbstractValueError(
-            "The number of steps of an integration is only known when it has run, so under jit "
-            "and vmap the shape of its result is not known: give the times that you want by "
-            "t_eval, and leave out dense_output."
+            "The number of steps of an integration depends on values, so under jit and vmap the "
+            "shape of its result is not known: give the times that you want by t_eval, and leave "
+            "out dense_output."
         ) from error
 
 

@@ -1,6 +1,6 @@
 """scipy.interpolate for traced values (`fungrad.scipy.interpolate`).
 
-The differentiable interpolators stand in the modules beside this one; all other names are SciPy's.
+The differentiable interpolators are in this package; all other names are SciPy's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Interpolation of values on a grid of several axes, and interp1d, as in
-scipy.interpolate.
+"""Interpolation of values on a grid of several axes, and interp1d, as in scipy.interpolate.
 
-Every method is linear in the values but for its choice of cells, so each axis is a matrix of
-weights, or one cell of two.
+Every method is linear in the values, so each axis is a matrix of weights, or a cell of two points.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ def _floating(x: Any) -> Any:
 
 
 def _cells(grid: Any, x: Any) -> tuple[Any, Any]:
-    """(the cell of each x, how far it lies in it as a part of the cell)."""
+    """(the cell of each x, the position in it relative to the cell's length)."""
     last = max(shape_of(grid)[0] - 2, 0)
     place = np.searchsorted(stop_gradient(grid), stop_gradient(x), side="right") - 1
     place = np.clip(place, 0, last)
@@ -47,8 +45,8 @@ def _cells(grid: Any, x: Any) -> tuple[Any, Any]:
 class RegularGridInterpolator:
     """Interpolation on a rectilinear grid, as scipy.interpolate.RegularGridInterpolator.
 
-    Differentiable by the grid, the values and where it is evaluated. At a grid point "linear" has
-    the slope of the cell that begins there; "nearest" has none.
+    Differentiable by the grid, the values and the points of evaluation. At a grid point "linear"
+    has the slope of the cell that begins there; "nearest" has slope 0.
 
     Args:
       points: a vector for each axis, strictly ascending or descending. values: shape (m1, ..., mn,
@@ -163,7 +161,7 @@ def _check_method(method: Any) -> None:
         return
     if method in ("pchip", "splinef2d"):
         raise UnsupportedArgumentError(
-            f"The method {method!r} on a grid{user_line()} is not known here: use 'cubic', or "
+            f"The method {method!r} on a grid{user_line()} is not supported: use 'cubic', or "
             "PchipInterpolator axis by axis."
         )
     raise ValueError(f"Method '{method}' is not defined")
@@ -195,11 +193,11 @@ def interpn(
 class interp1d:
     """Interpolation along one axis, as scipy.interpolate.interp1d.
 
-    Differentiable by x, y and where it is evaluated; at a point where the slope of "linear"
-    changes, the derivative is the mean of both slopes.
+    Differentiable by x, y and the points of evaluation; where the slope of "linear" changes, the
+    derivative is the mean of both slopes.
 
     Args:
-      x: points; sorted unless assume_sorted. y: values; axis: which axis of them goes along x.
+      x: points; sorted unless assume_sorted. y: values; axis: their axis along x.
       kind: "linear", "nearest", "nearest-up", "previous", "next" or "cubic". copy: taken and
         ignored. bounds_error: whether points outside are an error, where they are known; by default
         unless fill_value is given. fill_value: a number, a pair (below, above) or "extrapolate".

@@ -1,7 +1,7 @@
 """Piecewise polynomials, and the cubic ones through points, as in scipy.interpolate.
 
-De Boor, A Practical Guide to Splines, 1978; Fritsch & Carlson 1980 (PCHIP); Akima 1970. Everything
-is a composition: differentiable by the points, the values and where it is evaluated.
+De Boor, A Practical Guide to Splines, 1978; Fritsch & Carlson 1980 (PCHIP); Akima 1970. All are
+compositions, differentiable by the points, the values and the points of evaluation.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class PPoly:
 
     Args:
       c: coefficients, shape (k, m, ...), the highest power first, of x - x[i]. x: the m + 1 ends of
-        the pieces, ascending. axis: where k and m stand in c, and x in the result. extrapolate:
-        whether the outer pieces go on outside (else NaN), or "periodic".
+        the pieces, ascending. axis: the position of k and m in c, and of x in the result.
+      extrapolate: whether the outer pieces extend outside (else NaN), or "periodic".
 
     A tree, so that it can be returned from and passed to transformed functions.
 
@@ -65,7 +65,7 @@ class PPoly:
             raise ValueError("Coefficients array must be at least 2-dimensional.")
         if not 0 <= axis < len(shape_of(self.c)) - 1:
             raise ValueError(f"axis={axis} must be between 0 and {len(shape_of(self.c)) - 2}")
-        if axis:  # as they stand from now on: the power, the piece, the others
+        if axis:  # from now on: power, piece, others
             self.c = np.moveaxis(self.c, (axis, axis + 1), (0, 1))
         if shape_of(self.c)[1] != shape_of(self.x)[0] - 1:
             raise ValueError("number of coefficients != len(x)-1")
@@ -160,7 +160,7 @@ class PPoly:
             raise UnsupportedArgumentError(
                 f"{type(self).__name__}.{name} was called{user_line()} under a transform, where "
                 "the number of roots is not known. Find a root without derivatives, and use "
-                "fg.custom_root for how it moves."
+                "fg.custom_root for its derivative."
             )
         made = scipy_module("scipy.interpolate").PPoly(self.c, self.x, self.extrapolate, self.axis)
         return getattr(made, name)
@@ -175,7 +175,7 @@ class PPoly:
 
 
 def prepared(x: Any, y: Any, axis: int, dydx: Any = None) -> tuple[Any, Any, int, Any]:
-    """x, y with its axis first, that axis, and the slopes likewise; SciPy's checks."""
+    """x, y with its axis first, that axis, and dydx like y; makes SciPy's checks."""
     x, y = _real(x), _double(y)
     if dydx is not None:
         dydx = _double(dydx)
@@ -199,7 +199,7 @@ def prepared(x: Any, y: Any, axis: int, dydx: Any = None) -> tuple[Any, Any, int
 
 
 class CubicHermiteSpline(PPoly):
-    """The cubic pieces with given values and slopes, as scipy.interpolate.CubicHermiteSpline.
+    """Cubic pieces with given values and slopes, as scipy.interpolate.CubicHermiteSpline.
 
     >>> float(CubicHermiteSpline([0.0, 1.0], [0.0, 1.0], [0.0, 3.0])(0.5))
     0.125
@@ -226,8 +226,7 @@ def _real_values(name: str, y: Any) -> None:
 
 
 class PchipInterpolator(CubicHermiteSpline):
-    """The cubic pieces that are monotonic where the values are, as
-    scipy.interpolate.PchipInterpolator.
+    """Cubic pieces, monotonic where the values are, as scipy.interpolate.PchipInterpolator.
 
     Where neighbouring slopes have opposite signs the slope between is 0, and so is its derivative.
 
@@ -258,7 +257,7 @@ class PchipInterpolator(CubicHermiteSpline):
 
 
 def _pchip_end(h0: Any, h1: Any, m0: Any, m1: Any) -> Any:
-    """The slope at an end by three points, kept in shape (Moler 2004, section 3.6)."""
+    """The slope at an end by three points, limited to keep the shape (Moler 2004, section 3.6)."""
     slope = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
     steep = np.logical_and(np.sign(m0) != np.sign(m1), np.abs(slope) > 3.0 * np.abs(m0))
     return np.where(np.sign(slope) != np.sign(m0), 0.0, np.where(steep, 3.0 * m0, slope))

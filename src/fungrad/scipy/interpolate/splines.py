@@ -1,11 +1,8 @@
-"""B-splines: values by de Boor's recursion, and the interpolating spline, as in scipy.interpolate.
+"""B-splines, interpolating splines and CubicSpline, as in scipy.interpolate.
 
-De Boor, A Practical Guide to Splines, 1978, chapters IX to XIII.
-
-CubicSpline: cubic pieces with two continuous derivatives, as in scipy.interpolate.
-
-Its slopes solve a tridiagonal system (de Boor, A Practical Guide to Splines, 1978, chapter IV),
-which depends on the points, and is differentiated with them.
+B-splines are evaluated by de Boor's recursion (A Practical Guide to Splines, 1978, chapters IX to
+XIII). The slopes of a CubicSpline solve a tridiagonal system (chapter IV), which is differentiated
+by the points, too.
 """
 
 from __future__ import annotations
@@ -34,11 +31,11 @@ _FLOAT = np.dtype(np.float64)
 class BSpline:
     """A spline by its knots and coefficients, as scipy.interpolate.BSpline.
 
-    Differentiable by the knots, the coefficients and where it is evaluated. A tree.
+    Differentiable by the knots, the coefficients and the points of evaluation. A tree.
 
     Args:
       t: knots, ascending, shape (n + k + 1,). c: coefficients, shape (n, ...). k: the degree.
-      extrapolate: whether the outer pieces go on outside (else NaN), or "periodic".
+      extrapolate: whether the outer pieces extend outside (else NaN), or "periodic".
 
     >>> spline = BSpline([0.0, 1.0, 2.0, 3.0], [1.0, 1.0], 1)
     >>> float(spline(1.5))
@@ -118,7 +115,7 @@ class BSpline:
 
 
 def range_of(count: int, start: int = 0) -> tuple[int, ...]:
-    """`count` axes from one on."""
+    """`count` axes from `start` on."""
     return tuple(range(start, start + count))
 
 
@@ -137,7 +134,7 @@ def make_interp_spline(
 
     Args:
       x: the points, ascending. y: the values. k: odd, or any with t. t: knots; by default those of
-        the not-a-knot spline. bc_type: None; CubicSpline knows others for k = 3.
+        the not-a-knot spline. bc_type: None; CubicSpline has others for k = 3.
 
     >>> x = np.arange(6.0)
     >>> round(float(make_interp_spline(x, x**3)(2.5)), 9)
@@ -146,7 +143,7 @@ def make_interp_spline(
     if bc_type not in (None, "not-a-knot"):
         raise UnsupportedArgumentError(
             f"make_interp_spline(bc_type={bc_type!r}){user_line()}: only the not-a-knot spline is "
-            "known; CubicSpline takes other conditions."
+            "supported; CubicSpline takes other conditions."
         )
     x, y = cast(array_of(x), _FLOAT), array_of(y)
     axis = axis_index(axis, len(shape_of(y)))
@@ -177,10 +174,10 @@ def make_interp_spline(
 class CubicSpline(CubicHermiteSpline):
     """The cubic spline through points, as scipy.interpolate.CubicSpline.
 
-    Differentiable by x, y, the values of boundary conditions, and where it is evaluated.
+    Differentiable by x, y, the values of boundary conditions, and the points of evaluation.
 
     Args:
-      x: the points, ascending. y: real or complex values; axis: which axis of them goes along x.
+      x: the points, ascending. y: real or complex values; axis: their axis along x.
       bc_type: "not-a-knot", "natural", "clamped", "periodic"; or a pair for both ends, whose
         entries may be (1, slope) or (2, second derivative).
       extrapolate: as in PPoly; "periodic" by default for a periodic spline.
@@ -274,14 +271,14 @@ def _slopes(x: Any, y: Any, ends: list[Condition]) -> Any:
 
 
 def _solved(above: Any, diagonal: Any, below: Any, right: Any) -> Any:
-    """The solution of a tridiagonal system with the columns of `right` behind the first axis."""
+    """The solution of a tridiagonal system; the columns of `right` are its later axes."""
     flat = np.reshape(right, (shape_of(right)[0], -1))
     found = solve_banded((1, 1), np.stack([above, diagonal, below]), flat)
     return np.reshape(found, shape_of(right))
 
 
 def _end(bc: Condition, x: Any, y: Any, h: Any, m: Any, at: int) -> tuple[Any, Any, Any]:
-    """The row of an end: (its diagonal, the element beside it, the right side); at is 0 or -1."""
+    """The row of an end: (diagonal, its neighbour, right side); at is 0 or -1."""
     near, far = (h[0], h[1] if shape_of(h)[0] > 1 else h[0]) if at == 0 else (
         h[-1], h[-2] if shape_of(h)[0] > 1 else h[-1]
     )  # fmt: skip

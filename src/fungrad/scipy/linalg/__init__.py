@@ -1,8 +1,8 @@
 # ruff: noqa: F403 - every file lists its public names in __all__
 """scipy.linalg for traced values (`fungrad.scipy.linalg`), with SciPy's signatures.
 
-Outside of transforms SciPy computes; `overwrite_a` and its like have no meaning for traced values.
-All names that are not written here are SciPy's. Needs SciPy when it is imported.
+Outside of transforms SciPy computes; traced values ignore `overwrite_a` and similar arguments. All
+names that are not written here are SciPy's. Needs SciPy when it is imported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""scipy.linalg's eigenvalues, singular values, and what is made of them.
+"""scipy.linalg's eigenvalues, singular values, and functions of them.
 
-For equal eigenvalues see docs/linalg.md. Left eigenvectors are the rows of the
-inverse of the right ones; a generalised problem is reduced by Cholesky factors (G. Golub and C. Van
-Loan, "Matrix Computations", section 8.7.2).
+For equal eigenvalues see docs/linalg.md. Left eigenvectors are the rows of the inverse of the right
+ones; a generalised problem is reduced by Cholesky factors (G. Golub and C. Van Loan, "Matrix
+Computations", section 8.7.2).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ left_vectors: Primitive = general(
     batch=lambda args, batched, size: left_vectors(args[0]),
     cuts=True,
 )
-"""`left_vectors(a)`: the left eigenvectors as LAPACK scales them; asked for their phases alone."""
+"""`left_vectors(a)`: LAPACK's left eigenvectors, used only for their phases."""
 
 
 def _empty(a: Any) -> Any:
@@ -51,7 +51,7 @@ def _empty(a: Any) -> Any:
 
 
 def _left(a: Any, v: Any) -> Any:
-    """The left eigenvectors, of length 1 and with a real largest element, as LAPACK's."""
+    """The left eigenvectors, of length 1 and with a real largest element, as in LAPACK."""
     u = adjoint(inv(v))
     u = u / np.sqrt(np.sum(np.abs(u) ** 2, axis=-2, keepdims=True))
     reference = left_vectors(stop_gradient(a))
@@ -248,7 +248,7 @@ def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any
 
 
 def _rank(a: Any, atol: Any, rtol: Any) -> tuple[Any, Any, Any]:
-    """The singular values, which of them count, and how many."""
+    """The singular values, flags of those above the tolerance, and their number."""
     s = singular_values(a)
     if rtol is None:
         rtol = max(a.shape[-2:]) * np.finfo(s.dtype).eps if not atol else 0.0
@@ -284,10 +284,10 @@ def orth(A: Any, rcond: Any = None) -> Any:
     """An orthonormal basis of the range, as scipy.linalg.orth; the rank has to be known.
 
     Raises:
-      AbstractValueError: under jit and vmap, where it is not.
+      AbstractValueError: under jit and vmap.
     """
     (A,) = read("orth", A, square=False)
-    rank = int(known(_rank(A, None, rcond)[2], "the rank, which orth's shape depends on"))
+    rank = int(known(_rank(A, None, rcond)[2], "the rank, which determines orth's shape"))
     return spectra.svd(A, full=False)[0][..., :rank]
 
 
@@ -311,7 +311,7 @@ full_rank: Primitive = general(
     jvp=lambda primals, tangents: (full_rank(*primals), tangents[0]),
     batch=lambda args, batched, size: full_rank(args[0]),
 )
-"""`full_rank(p)`: a positive definite matrix as it is; LinAlgError where it is singular."""
+"""`full_rank(p)`: p itself if positive definite; LinAlgError if singular."""
 
 
 def _jvp_unitary(primals: Any, tangents: Any) -> tuple[Any, Any]:
@@ -350,7 +350,7 @@ unitary_factor: Primitive = general(
     batch=lambda args, batched, size: unitary_factor(args[0]),
 )
 """`unitary_factor(a)`: the U of a = U P, for matrices with at least as many rows as columns; also
-where singular values are equal. N. Higham, "Functions of Matrices" (2008), section 8."""
+for equal singular values. N. Higham, "Functions of Matrices" (2008), section 8."""
 
 
 @stands_for
@@ -358,7 +358,7 @@ def polar(a: Any, side: str = "right") -> Any:
     """u and p with a = u @ p (or p @ u), as scipy.linalg.polar.
 
     Raises:
-      numpy.linalg.LinAlgError: where the derivative is asked for at a matrix without full rank.
+      numpy.linalg.LinAlgError: if differentiated at a matrix without full rank.
     """
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")

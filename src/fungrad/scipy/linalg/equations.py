@@ -61,7 +61,7 @@ _HERMITIAN = ("her", "hermitian", "pos", "positive definite")
 
 
 def _structured(a: Any, assume_a: Any, lower: bool) -> tuple[Any, str]:
-    """The matrix that a stands for, and its triangle for `solve`."""
+    """The matrix represented by a, and its triangle for `solve`."""
     if assume_a in _PLAIN:
         return a, ""
     if assume_a == "diagonal":
@@ -143,7 +143,7 @@ def solve_triangular(
 
 
 def _shifted(row: Any, offset: int) -> Any:
-    """row[j + offset], and 0 where there is none."""
+    """row[j + offset], and 0 outside."""
     axis, n = len(shape_of(row)) - 1, shape_of(row)[-1]
     count = min(abs(offset), n)
     start, stop = (count, n) if offset > 0 else (0, n - count)
@@ -235,8 +235,8 @@ banded: Primitive = general(
     ),
 )
 """`solve_banded(ab, b, u=, definite=)`: x with a @ x = b for the band matrix a with u diagonals
-above the main one; Hermitian and positive definite where `definite`. Elements of ab outside of a
-have the derivative 0."""
+above the main one, Hermitian and positive definite if `definite`. Elements of ab outside a have
+derivative 0."""
 
 
 @stands_for
@@ -307,7 +307,7 @@ def solve_circulant(
     """x with circulant(c) @ x = b, as scipy.linalg.solve_circulant; by Fourier transforms.
 
     Raises:
-      numpy.linalg.LinAlgError: where the matrix is singular.
+      numpy.linalg.LinAlgError: if the matrix is singular.
       UnsupportedArgumentError: for singular="lstsq", and a tolerance.
     """
     refuse("solve_circulant", "Use pinv(circulant(c)) @ b.", singular=singular != "raise", tol=tol)

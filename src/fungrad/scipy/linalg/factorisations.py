@@ -1,6 +1,6 @@
-"""scipy.linalg's factorisations without a spectrum: cholesky, lu, qr, and solving by them.
+"""scipy.linalg's cholesky, lu and qr, and solving by them.
 
-The derivative of an LU factorisation with pivots at rest: with W = L^-1 P^T dA U^-1, dL = L low(W)
+The derivative of an LU factorisation with fixed pivots: with W = L^-1 P^T dA U^-1, dL = L low(W)
 and dU = up(W) U (S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions
 with application in optimum experimental design", 2010).
 """
@@ -99,8 +99,8 @@ lu_factors: Primitive = general(
     batch=lambda args, batched, size: lu_factors(args[0]),
     multiple=True,
 )
-"""`lu(a)`: indices p, a unit lower and an upper triangular matrix with a[i] = (l @ u)[p[i]]. Where
-the first min(m, n) columns are dependent there is no derivative: solve raises."""
+"""`lu(a)`: indices p, a unit lower and an upper triangular matrix with a[i] = (l @ u)[p[i]]. If the
+first min(m, n) columns are dependent, there is no derivative: solve raises."""
 
 
 def _pivots_of_one(a: Any) -> Any:
@@ -120,7 +120,7 @@ pivots: Primitive = general(
     batch=lambda args, batched, size: pivots(args[0]),
     cuts=True,
 )
-"""`lu_pivots(a)`: LAPACK's exchanges of rows: row i with row piv[i], in turn."""
+"""`lu_pivots(a)`: LAPACK's row exchanges: row i with row piv[i], in turn."""
 
 
 def _eval_permutation(piv: Any, *, size: int) -> Any:
@@ -139,7 +139,7 @@ permutation: Primitive = general(
     batch=lambda args, batched, size_, *, size: permutation(args[0], size=size),
     cuts=True,
 )
-"""`permutation_of_pivots(piv, size=)`: the order in which LAPACK's exchanges leave the rows."""
+"""`permutation_of_pivots(piv, size=)`: the order of the rows after LAPACK's exchanges."""
 
 
 @stands_for
@@ -251,14 +251,14 @@ def qr(
     """The QR factorisation in the modes "full", "r" and "economic", as scipy.linalg.qr.
 
     Raises:
-      UnsupportedArgumentError: for the mode "raw", LAPACK's own layout, and for pivoting, whose
-        columns change their order where the matrix changes.
+      UnsupportedArgumentError: for the mode "raw", LAPACK's own layout, and for pivoting, where the
+        order of columns depends on the matrix.
     """
     refuse("qr", "Order the columns by plain numbers first: qr(a[:, order]).", pivoting=pivoting)
     if mode == "raw":
         raise UnsupportedArgumentError(
-            f"scipy.linalg.qr was called with mode='raw' on a traced value{user_line()}: it gives "
-            "LAPACK's own layout of reflectors, which has no derivative here. Use 'full', "
+            f"scipy.linalg.qr was called with mode='raw' on a traced value{user_line()}. It "
+            "returns LAPACK's own layout of reflectors, which has no derivative here. Use 'full', "
             "'economic' or 'r'."
         )
     if mode not in _MODES:
@@ -280,7 +280,7 @@ def rq(
     mode: str = "full",
     check_finite: bool = True,
 ) -> Any:
-    """r and q with a = r @ q, as scipy.linalg.rq: the QR factors of a turned by half a turn."""
+    """r and q with a = r @ q, as scipy.linalg.rq: by the QR factors of a reversed."""
     if mode not in ("full", "r", "economic"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic']")
     (a,) = read("rq", a, check_finite=check_finite, square=False)

@@ -5,11 +5,9 @@ Higham, "Functions of Matrices", 2008, theorem 3.6), and L of such blocks holds 
 Higham and S. Relton, "Higher order Frechet derivatives of matrix functions and the level-2
 condition number", 2014). No eigenvector is needed, so degenerate spectra do no harm.
 
-Functions of Hermitian matrices by their eigenvalues, with all derivatives.
-
-The k-th derivative of V f(w) V^H along k matrices is a sum of products with the divided
-differences f[w_i0, ..., w_ik] (Y. Daleckii and S. Krein, 1951; R. Bhatia, "Matrix Analysis", 1997,
-section V.3). Where eigenvalues are equal these are derivatives of f, so nothing is lost there.
+For Hermitian matrices the k-th derivative of V f(w) V^H along k matrices is a sum of products with
+the divided differences f[w_i0, ..., w_ik] (Y. Daleckii and S. Krein, 1951; R. Bhatia, "Matrix
+Analysis", 1997, section V.3). For equal eigenvalues these are derivatives of f.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from fungrad.tracing.trace import EVAL, shape_of, typeof
 from fungrad.transforms.jacobian import elementwise_grad
 
 _EPS = 1e-14
-"""Eigenvalues of this size, next to the largest, count as zero: f is not smooth there."""
+"""Eigenvalues of this size relative to the largest count as zero, where f is not smooth."""
 
 # --- blocks ---------------------------------------------------------------------------------------
 
@@ -66,7 +64,7 @@ def _corner(x: Any) -> Any:
 
 
 def _principal(name: str, a: Any) -> Any:
-    """SciPy's function of one matrix, real where the matrix is."""
+    """SciPy's function of one matrix, real for a real matrix."""
     found = np.asarray(getattr(la, name)(a))
     if found.dtype.kind == "c" and a.dtype.kind != "c":
         if np.abs(found.imag).max() > 1e3 * np.finfo(a.dtype).eps * np.abs(found).max():
@@ -86,7 +84,7 @@ def _eval_function(a: Any, *, name: str) -> Any:
 
 
 def _smooth(name: str, a: Any) -> None:
-    """Asks for a matrix at which the function has a derivative."""
+    """Refuses a matrix at which the function has no derivative."""
     w = np.linalg.eigvals(a)
     size = np.abs(w.real) if name == "signm" else np.abs(w)
     if np.any(size <= _EPS * np.abs(w).max()):
@@ -95,7 +93,7 @@ def _smooth(name: str, a: Any) -> None:
 
 
 def _sign(a: Any) -> Any:
-    """The matrix sign by Newton's iteration, which no repeated eigenvalue disturbs."""
+    """The matrix sign by Newton's iteration, robust to repeated eigenvalues."""
     x = a
     for _ in range(100):
         inverse = np.linalg.inv(x)
@@ -181,7 +179,7 @@ matrix_function: Primitive = general(
     batch=lambda args, batched, size, *, name: matrix_function(args[0], name=name),
 )
 """`matrix_function(a, name=)`: expm, logm, sqrtm or signm of square matrices, as SciPy's; real
-where a is."""
+for real a."""
 
 # --- SciPy's names --------------------------------------------------------------------------------
 
@@ -217,8 +215,8 @@ def logm(A: Any, disp: Any = None) -> Any:
     """The principal logarithm of square matrices, as scipy.linalg.logm; real for real matrices.
 
     Raises:
-      numpy.linalg.LinAlgError: where the logarithm of a real matrix is complex, and where the
-        derivative is asked for at a singular matrix.
+      numpy.linalg.LinAlgError: if the logarithm of a real matrix is complex, or if differentiated
+        at a singular matrix.
     """
     return _one("logm", A)
 
@@ -228,8 +226,8 @@ def sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
     """The principal square root of square matrices, as scipy.linalg.sqrtm; real for real matrices.
 
     Raises:
-      numpy.linalg.LinAlgError: where the root of a real matrix is complex, and where the derivative
-        is asked for at a singular matrix.
+      numpy.linalg.LinAlgError: if the root of a real matrix is complex, or if differentiated at a
+        singular matrix.
     """
     return _one("sqrtm", A)
 
@@ -293,7 +291,7 @@ def tanhm(A: Any) -> Any:
 
 @stands_for
 def fractional_matrix_power(A: Any, t: Any) -> Any:
-    """exp(t log(A)), as scipy.linalg.fractional_matrix_power; by products for a whole number t."""
+    """exp(t log(A)), as scipy.linalg.fractional_matrix_power; by products for an integer t."""
     (A,) = read("fractional_matrix_power", A)
     if isinstance(t, (int, float)) and t == math.floor(t):
         return matrix_power(A, int(t)) if t >= 0 else inv(matrix_power(A, -int(t)))
@@ -309,8 +307,8 @@ def _derivative(f: Callable[..., Any], order: int) -> Callable[..., Any]:
 def _divided(f: Callable[..., Any], points: Any) -> Any:
     """f[x_0, ..., x_k] along the last axis of points, which are in ascending order.
 
-    Where the points are close it is the Taylor expansion about their mean, of which the next term
-    is kept: the first one vanishes there.
+    For close points it is the Taylor expansion about their mean to second order; the first order
+    vanishes there.
     """
     k = points.shape[-1] - 1
     if k == 0:
@@ -362,7 +360,7 @@ def _type_hermitian(a: Type, *along: Type, f: Any) -> Type:
 
 
 def _vjp_hermitian(ct: Any, y: Any, args: Any, wanted: Any, *, f: Any) -> list[Any]:
-    # It is symmetric in what it is taken along, and its transpose is that of the transposed matrix.
+    # The derivative is symmetric in its directions; its transpose is that of the transposed matrix.
     a, *along = [swap(x) for x in args]
     found = [None] * len(args)
     if wanted[0]:
@@ -394,24 +392,24 @@ hermitian_function: Primitive = general(
     jvp=_jvp_hermitian,
     batch=lambda args, batched, size, *, f: hermitian_function(*aligned(args, batched), f=f),
 )
-"""`hermitian_function(a, *along, f=)`: the derivative of f(a) along matrices, as many as are given;
-f(a) itself where none is. It reads the Hermitian part of each."""
+"""`hermitian_function(a, *along, f=)`: the derivative of f(a) along the given matrices, or f(a)
+itself without any. It reads the Hermitian part of each."""
 
 
 def funm_hermitian(a: Any, func: Callable[..., Any], lower: bool = True) -> Any:
-    """func of the eigenvalues of Hermitian matrices, put back: V func(w) V^H.
+    """A function of Hermitian matrices by their eigenvalues: V func(w) V^H.
 
-    Its derivatives of all orders are right where eigenvalues are equal too, where those of eigh are
-    not determined. Not in SciPy, whose funm takes any matrix and has no derivative.
+    Its derivatives of all orders are also right for equal eigenvalues, where those of eigh are
+    undetermined. Not in SciPy, whose funm takes any matrix and has no derivative.
 
     Args:
       a: Hermitian matrices (..., n, n), of which one triangle is read.
-      func: an elementwise function of real numbers that can be traced, closed over plain numbers
-        alone.
+      func: an elementwise function of real numbers that can be traced and closes over plain numbers
+        only.
       lower: whether the lower triangle is read, or the upper.
 
     Raises:
-      numpy.linalg.LinAlgError: where a is not square.
+      numpy.linalg.LinAlgError: if a is not square.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda a: np.trace(funm_hermitian(a, np.exp)))(np.zeros((2, 2)))

@@ -1,9 +1,8 @@
-"""scipy.linalg's matrices made of vectors (toeplitz, block_diag, ...) and products.
+"""scipy.linalg's structured matrices (toeplitz, block_diag, ...) and the matrix equations of
+Sylvester and Lyapunov.
 
-All move elements, or multiply them; a batch of vectors makes a batch of matrices, as in SciPy 1.17
-(of hankel: 1.19).
-
-scipy.linalg's matrix equations, of Sylvester and Lyapunov.
+Structured matrices move or multiply elements; a batch of vectors makes a batch of matrices, as in
+SciPy 1.17 (hankel: 1.19).
 
 The derivative of a solution solves the same equation, that of its cotangent the transposed one (M.
 Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
@@ -35,7 +34,7 @@ def _vector(x: Any) -> Any:
 
 
 def _joined(*parts: Any) -> Any:
-    """Vectors joined along their last axis, after their leading axes are broadcast."""
+    """Vectors joined along their last axis, with broadcast leading axes."""
     leading = np.broadcast_shapes(*[p.shape[:-1] for p in parts])
     return np.concatenate(
         [broadcast_to(p, shape=(*leading, p.shape[-1])) for p in promoted(parts)], axis=-1
@@ -56,8 +55,8 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 def hankel(c: Any, r: Any = None) -> Any:
     """The matrix with first column c and last row r (zeros), as scipy.linalg.hankel.
 
-    Of several vectors SciPy 1.17 makes one matrix, SciPy 1.19 a batch: SciPy itself is asked where
-    the elements go.
+    For several vectors SciPy 1.17 makes one matrix, SciPy 1.19 a batch: the positions of elements
+    are computed by SciPy itself.
     """
     c = array_of(c)
     parts = [np.zeros(1, c.dtype), np.ravel(c)]
@@ -71,7 +70,7 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 @stands_for
 def circulant(c: Any) -> Any:
-    """The matrices whose columns are c, rotated further each time, as scipy.linalg.circulant."""
+    """The matrices whose columns are the rotations of c, as scipy.linalg.circulant."""
     c = _vector(c)
     n = c.shape[-1]
     return c[..., (np.arange(n)[:, None] - np.arange(n)) % max(n, 1)]
@@ -182,7 +181,7 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
     """x with a @ x + x @ b = q, as scipy.linalg.solve_sylvester.
 
     Raises:
-      numpy.linalg.LinAlgError: where a and -b have an eigenvalue in common.
+      numpy.linalg.LinAlgError: if a and -b have an eigenvalue in common.
     """
     a, b = read("solve_sylvester", a, b, check_finite=False)
     (q,) = read("solve_sylvester", q, check_finite=False, square=False)
@@ -200,7 +199,7 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
 def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Any:
     """x with a @ x @ a^H - x + q = 0, as scipy.linalg.solve_discrete_lyapunov.
 
-    "direct" (for less than 10 rows) solves for all elements of x at once; "bilinear" maps to the
+    "direct" (for fewer than 10 rows) solves for all elements of x at once; "bilinear" maps to the
     continuous equation (S. Barnett, "Introduction to Mathematical Control Theory", 1985).
     """
     a, q = read("solve_discrete_lyapunov", a, q)

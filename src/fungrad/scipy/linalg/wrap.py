@@ -1,6 +1,6 @@
-"""How functions of ours stand for those of scipy.linalg, and how arguments are read.
+"""Wrappers of functions for those of scipy.linalg, and checks of arguments.
 
-Outside of transforms SciPy's own are called.
+Outside of transforms SciPy's own functions are called.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ la = scipy_module("scipy.linalg")
 
 
 def stands_for(function: F) -> F:
-    """The function for traced values; outside of transforms SciPy's of the same name."""
+    """A function for traced values, or outside of transforms SciPy's of the same name."""
     original = getattr(la, function.__name__)
 
     @functools.wraps(function)
@@ -42,7 +42,7 @@ def refuse(function: str, advice: str, **arguments: Any) -> None:
     """Refuses arguments that are not None, False or empty.
 
     Raises:
-      UnsupportedArgumentError: naming the function, the argument and what to do.
+      UnsupportedArgumentError: with the function, the argument and the advice.
     """
     for name, value in arguments.items():
         if value is not None and value is not False:
@@ -68,16 +68,16 @@ finite: Primitive = general(
     jvp=lambda primals, tangents, **options: (finite(*primals, **options), tangents[0]),
     batch=lambda args, batched, size, **options: finite(args[0], **options),
 )
-"""`finite(x, solution=False)`: x as it is; ValueError where it holds infinities or NaN, as SciPy's
-check_finite; LinAlgError where it is the solution of an equation."""
+"""`finite(x, solution=False)`: x unchanged; ValueError if it holds infinities or NaN, as SciPy's
+check_finite; LinAlgError for the solution of an equation."""
 
 
 def read(name: str, *arrays: Any, check_finite: bool = True, square: bool = True) -> list[Any]:
-    """Matrices in the dtype that they are computed in, as SciPy reads them.
+    """Matrices cast to the dtype of the computation, as in SciPy.
 
     Raises:
-      ValueError: where check_finite holds and a number is not finite.
-      numpy.linalg.LinAlgError: where a matrix is not square, or there are too few axes.
+      ValueError: if check_finite, and a number is not finite.
+      numpy.linalg.LinAlgError: if a matrix is not square, or has too few axes.
     """
     found = squares(name, *arrays) if square else matrices(name, *arrays)
     found = common(found)
@@ -88,7 +88,7 @@ def right_side(a: Any, b: Any, check_finite: bool = True) -> tuple[Any, Any, boo
     """A matrix and a right-hand side of its dtype, as columns, and whether it was a vector.
 
     Raises:
-      ValueError: where they have not as many rows.
+      ValueError: if their numbers of rows differ.
     """
     b = array_of(b)
     a, b = common([a, b])
@@ -101,7 +101,7 @@ def right_side(a: Any, b: Any, check_finite: bool = True) -> tuple[Any, Any, boo
 
 
 def each(function: Callable[..., Any], outputs: int, *arrays: Any) -> Any:
-    """A function of single matrices over the leading axes of arrays, which are broadcast.
+    """Applies a function of single matrices over the broadcast leading axes of arrays.
 
     Returns:
       A list of `outputs` arrays.

@@ -1,7 +1,7 @@
 """scipy.ndimage for traced values (`fungrad.scipy.ndimage`).
 
-The differentiable functions stand in the modules beside this one; all other names are SciPy's,
-which is only imported for those.
+The differentiable functions are in this package; all other names are SciPy's, which is only
+imported for those.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Filters of scipy.ndimage: padded as SciPy says, and summed over windows.
+"""Filters of scipy.ndimage: compositions of pads and convolutions.
 
-Computed in double precision and given back in the dtype of the input, as in SciPy. All are
-compositions of pads and convolutions; Gaussian kernels are differentiable by their width too.
+Computed in double precision and returned in the dtype of the input, as in SciPy. Gaussian filters
+are differentiable by their width too.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def prepared(function: str, input: Any, output: Any) -> tuple[Any, Any]:
     """(the input in double precision, the dtype of the result).
 
     Raises:
-      UnsupportedArgumentError: where the output is an array to write into.
+      UnsupportedArgumentError: if the output is an array to write into.
     """
     x = array_of(input)
     if output is not None and (type(output) is Tracer or isinstance(output, np.ndarray)):
         raise UnsupportedArgumentError(
-            f"ndimage.{function} was called with an array as output{user_line()}. Arrays are "
-            "values here: give a dtype, or nothing, and use the result."
+            f"ndimage.{function} was called with an array as output{user_line()}. Give a dtype, or "
+            "nothing, and use the result."
         )
     wide = cast(x, np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64))
     dtype = x.dtype if output is None else np.dtype(output)
@@ -64,10 +64,10 @@ def _padded(x: Any, widths: Sequence[tuple[int, int]], mode: Any, cval: Any) -> 
 
 
 def _window(size: int, origin: int) -> tuple[int, int]:
-    """How far a window reaches before and behind its place.
+    """The extent of a window before and after its position.
 
     Raises:
-      ValueError: where its place lies outside of it.
+      ValueError: if its position lies outside it.
     """
     if not -(size // 2) <= origin <= (size - 1) // 2:
         raise ValueError(
@@ -79,7 +79,7 @@ def _window(size: int, origin: int) -> tuple[int, int]:
 
 
 def _per_axis(value: Any, count: int, name: str) -> list[Any]:
-    """One value for each axis, where one was given for all, or a sequence."""
+    """One value for each axis, from a common value or a sequence."""
     if isinstance(value, (str, numbers.Number)) or value is None or np.ndim(value) == 0:
         return [value] * count
     found = list(value)
@@ -127,8 +127,8 @@ def correlate1d(
     """The correlation with a vector along an axis, as scipy.ndimage.correlate1d.
 
     Args:
-      input: an array. weights: a vector. output: a dtype. mode: what stands outside: "reflect",
-        "constant" (cval), "nearest", "mirror" or "wrap". origin: how far the window is moved back.
+      input: an array. weights: a vector. output: a dtype. mode: the values outside: "reflect",
+        "constant" (cval), "nearest", "mirror" or "wrap". origin: the shift of the window backwards.
 
     >>> correlate1d([1.0, 2.0, 4.0], [-1.0, 1.0])
     array([0., 1., 2.])
@@ -177,12 +177,13 @@ def gaussian_filter1d(
     input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None,
     mode: str = "reflect", cval: Any = 0.0, truncate: float = 4.0, *, radius: Any = None,
 ) -> Any:  # fmt: skip
-    """A Gaussian along an axis, or its derivative of an order, as scipy.ndimage.gaussian_filter1d.
+    """A Gaussian filter along an axis, or its derivative of order `order`, as
+    scipy.ndimage.gaussian_filter1d.
 
-    Differentiable by sigma too; under jit and vmap a sigma that is traced needs `radius`.
+    Differentiable by sigma too; under jit and vmap a traced sigma needs `radius`.
 
     Args:
-      sigma: the standard deviation in elements. truncate: where the kernel ends, in sigmas;
+      sigma: the standard deviation in elements. truncate: the end of the kernel in sigmas;
         radius: or in elements. Others as in correlate1d.
 
     >>> np.round(gaussian_filter1d([0.0, 0.0, 1.0, 0.0, 0.0], 0.5), 2)
@@ -198,9 +199,10 @@ def gaussian_filter(
     input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect",
     cval: Any = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None,
 ) -> Any:  # fmt: skip
-    """A Gaussian along several axes, as scipy.ndimage.gaussian_filter: see gaussian_filter1d.
+    """A Gaussian filter along several axes, as scipy.ndimage.gaussian_filter: see
+    gaussian_filter1d.
 
-    sigma, order, mode and radius are one for all axes, or one for each.
+    sigma, order, mode and radius are common to all axes, or one for each.
 
     >>> bool(np.isclose(np.sum(gaussian_filter(np.eye(3), 0.5)), 3.0))
     True
@@ -213,7 +215,7 @@ def gaussian_filter(
     for axis, (s, n, m, r) in zip(places, rows, strict=True):
         if r is None and float(known(stop_gradient(s), "the radius of a Gaussian kernel")) <= 1e-15:
             continue
-        # SciPy keeps what is between two axes in the dtype of the result.
+        # SciPy keeps intermediate results in the dtype of the result.
         x = cast(gaussian_filter1d(x, s, axis, n, None, m, cval, truncate, radius=r), x.dtype)
         if dtype.kind in "iu":
             x = cast(cast(x, dtype), x.dtype)
@@ -240,7 +242,7 @@ def uniform_filter(
     input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
     origin: Any = 0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
-    """The mean of a window of several axes, as scipy.ndimage.uniform_filter.
+    """The mean of a window over several axes, as scipy.ndimage.uniform_filter.
 
     >>> float(uniform_filter(9.0 * np.eye(3))[1, 1])
     3.0
@@ -262,7 +264,7 @@ def correlate(
     input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
     origin: Any = 0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
-    """The correlation of arrays of as many axes, as scipy.ndimage.correlate: see correlate1d.
+    """The correlation with weights of the same ndim, as scipy.ndimage.correlate: see correlate1d.
 
     >>> correlate(np.eye(2), np.ones((2, 2)), mode="constant")
     array([[1., 1.],
@@ -275,7 +277,7 @@ def convolve(
     input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
     origin: Any = 0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
-    """The convolution of arrays of as many axes, as scipy.ndimage.convolve: see correlate1d.
+    """The convolution with weights of the same ndim, as scipy.ndimage.convolve: see correlate1d.
 
     >>> convolve(np.eye(2), np.ones((2, 2)), mode="constant")
     array([[2., 1.],
@@ -339,7 +341,7 @@ def _ranked(name: str, reduced: Callable[..., Any], what: str) -> Callable[..., 
     ranked.__name__ = ranked.__qualname__ = name
     ranked.__doc__ = (
         f"The {what} of a box of `size` around each element, as scipy.ndimage.{name}.\n\n    Ties "
-        "share the derivative equally. Each element's window is held, so memory is size times\n"
+        "share the derivative equally. All windows are kept, so memory is size times\n"
         "    that of the input.\n    "
     )
     return ranked

@@ -1,11 +1,11 @@
 """Images at other coordinates, as in scipy.ndimage: map_coordinates, affine_transform, shift,
 zoom, rotate.
 
-Differentiable by the image and by what moves the coordinates. Where the coordinates are those of
-each axis alone, one axis is sampled after the other.
+Differentiable by the image and the coordinates. If the coordinates of each axis do not depend on
+the others, one axis is sampled after the other.
 
-Derivatives of images by small filters, as scipy.ndimage has them: sobel, laplace and others.
-Compositions of the filters along one axis.
+Also derivatives of images by small filters (sobel, laplace and others), as compositions of filters
+along one axis.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fungrad.tracing.trace import EVAL, shape_of
 
 
 def _stored(x: Any, dtype: Any) -> Any:
-    """x in the dtype of the result; SciPy rounds to integers, halves away from zero."""
+    """x cast to the dtype of the result; to integers with halves away from zero, as in SciPy."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         x = np.clip(np.trunc(x + np.copysign(0.5, x)), limits.min, limits.max)
@@ -59,9 +59,9 @@ def map_coordinates(
 
     Args:
       input: an array of n axes. coordinates: n rows of coordinates, shape (n, ...), in elements.
-      output: a dtype; that of the input by default, integers being rounded. order: 0 to 5.
-      mode: what stands outside: "constant" (cval), "nearest", "mirror", "reflect", "wrap", and
-        SciPy's "grid-" modes. prefilter: False where input holds spline coefficients.
+      output: a dtype, by default that of the input (integers are rounded). order: 0 to 5.
+      mode: the values outside: "constant" (cval), "nearest", "mirror", "reflect", "wrap", and
+        SciPy's "grid-" modes. prefilter: False if input holds spline coefficients.
 
     >>> x = np.array([[0.0, 1.0], [2.0, 3.0]])
     >>> map_coordinates(x, [[0.5], [0.5]], order=1)
@@ -142,7 +142,7 @@ def shift(
     """An image moved along its axes, as scipy.ndimage.shift; differentiable by shift.
 
     Args:
-      shift: how far, in elements: one number, or one for each axis. Others as in map_coordinates.
+      shift: the distance in elements, one for all axes or each. Others as in map_coordinates.
 
     >>> shift(np.arange(4.0), 0.5, order=1, cval=-1.0)
     array([-1. ,  0.5,  1.5,  2.5])
@@ -160,8 +160,8 @@ def zoom(
     """An image with more or fewer elements, as scipy.ndimage.zoom.
 
     Args:
-      zoom: the factor, one or one for each axis, a constant. grid_mode: whether elements are areas,
-        and not points. Others as in map_coordinates.
+      zoom: the factor, one for all axes or each, a constant. grid_mode: whether elements are areas
+        instead of points. Others as in map_coordinates.
 
     >>> zoom(np.array([0.0, 1.0]), 2, order=1)
     array([0.        , 0.33333333, 0.66666667, 1.        ])
@@ -179,7 +179,7 @@ def zoom(
 
 
 def _rotation(angle: Any) -> Any:
-    """The matrix that turns by an angle in degrees, exact for quarters of a turn."""
+    """The matrix of a rotation by an angle in degrees, exact for quarter turns."""
     quarters = stop_gradient(np.rint(angle / 90.0))
     rest = (angle - 90.0 * quarters) * (np.pi / 180.0)
     c, s = np.cos(rest), np.sin(rest)
@@ -193,12 +193,11 @@ def rotate(
     input: Any, angle: Any, axes: Any = (1, 0), reshape: bool = True, output: Any = None,
     order: int = 3, mode: str = "constant", cval: Any = 0.0, prefilter: bool = True,
 ) -> Any:  # fmt: skip
-    """An image turned in a plane, as scipy.ndimage.rotate; differentiable by angle.
+    """An image rotated in a plane, as scipy.ndimage.rotate; differentiable by angle.
 
     Args:
-      angle: in degrees. axes: the plane. reshape: whether the result holds all of the turned image;
-        its shape is then a constant, and the angle has to be known: not under jit and vmap. Others
-        as in map_coordinates.
+      angle: in degrees. axes: the plane. reshape: whether the result holds the whole rotated image;
+        the angle has to be known then, which excludes jit and vmap. Others as in map_coordinates.
 
     >>> rotate(np.array([[0.0, 1.0], [2.0, 3.0]]), 90.0, order=1)
     array([[1., 3.],
@@ -247,7 +246,7 @@ def _difference(
 
 
 def _rounded(x: Any, dtype: Any) -> Any:
-    """x as SciPy keeps it between two axes: in the dtype of the result where that is integer."""
+    """x between two axes, as in SciPy: cast to the dtype of the result if that is integer."""
     return cast(cast(x, dtype), x.dtype) if dtype.kind in "iu" else x
 
 
@@ -315,7 +314,7 @@ def gaussian_gradient_magnitude(
 ) -> Any:  # fmt: skip
     """The length of the Gaussian gradient, as scipy.ndimage.gaussian_gradient_magnitude.
 
-    Where the gradient is zero the derivative of its length is 0.
+    Where the gradient is zero, the derivative of its length is 0.
 
     >>> round(float(gaussian_gradient_magnitude(np.arange(9.0), 1.0)[4]), 3)
     1.0

@@ -1,9 +1,9 @@
-"""Splines on regular grids, as scipy.ndimage has them: the filter that finds their
-coefficients, and their values at coordinates.
+"""Splines on regular grids, as in scipy.ndimage: the filter that computes their coefficients, and
+their values at coordinates.
 
-The filter is a recursion in both directions (Unser, Splines: a perfect fit for signal and image
-processing, 1999; Briand & Monasse, Theory and practice of image B-spline interpolation, 2018), so
-it is linear and differentiable.
+The filter is a linear recursion in both directions (Unser, Splines: a perfect fit for signal and
+image processing, 1999; Briand & Monasse, Theory and practice of image B-spline interpolation,
+2018).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fungrad.scipy.optional import picked
 from fungrad.tracing.trace import shape_of
 
 _PREPADDING = 12
-"""Elements that SciPy adds where a boundary has no exact filter."""
+"""The number of elements that SciPy adds if a boundary has no exact filter."""
 
 
 def _poles(order: int) -> list[float]:
@@ -40,14 +40,14 @@ def _poles(order: int) -> list[float]:
 
 
 def check_order(order: int, least: int = 0) -> None:
-    """Raises RuntimeError, as SciPy does, where the order of a spline is none."""
+    """Raises SciPy's RuntimeError if the order of a spline is invalid."""
     if not least <= order <= 5:
         raise RuntimeError("spline order not supported")
 
 
 def _ends(kind: str, n: int, z: float) -> tuple[Any, Any, Any]:
-    """Weights of the elements for the first of the causal filter; of the causal results for the
-    last coefficient; and the number that this is scaled by.
+    """The weights of elements for the first causal result, those of causal results for the last
+    coefficient, and the scale of the latter.
     """
     powers: Any = z ** np.arange(n)
     last = np.zeros(n)
@@ -106,7 +106,7 @@ def spline_filter1d(
     """The coefficients of a spline along an axis, as scipy.ndimage.spline_filter1d.
 
     Args:
-      order: 2 to 5; 0 and 1 change nothing. mode: how the spline goes on outside.
+      order: 2 to 5; 0 and 1 change nothing. mode: the continuation of the spline outside.
 
     >>> np.round(spline_filter1d(np.array([0.0, 1.0, 0.0])), 6)
     array([-1.,  2., -1.])
@@ -138,7 +138,7 @@ def spline_filter(
 def coefficients(
     x: Any, order: int, mode: str, cval: Any, prefilter: bool, axes: int
 ) -> tuple[Any, int]:
-    """(the coefficients along the first axes, how many elements were added before each)."""
+    """(the coefficients along the first axes, the number of elements added before each)."""
     if not prefilter or order < 2:
         return x, 0
     added = 0
@@ -156,7 +156,7 @@ def coefficients(
 
 
 def _mapped(at: Any, n: int, mode: str) -> Any:
-    """Coordinates moved into the grid of n elements, as the boundary goes on."""
+    """Coordinates mapped into the grid of n elements, as the boundary continues."""
     if mode in ("constant", "grid-constant", "nearest"):
         return at
     if n < 2:
@@ -167,7 +167,7 @@ def _mapped(at: Any, n: int, mode: str) -> Any:
     if mode in ("reflect", "grid-mirror"):
         inside = np.mod(at + 0.5, 2.0 * n) - 0.5
         return np.where(inside <= n - 0.5, inside, 2.0 * n - 1.0 - inside)
-    if mode == "wrap":  # where both ends are one element
+    if mode == "wrap":  # both ends are one element
         below = at + (n - 1.0) * (np.floor(-at / (n - 1.0)) + 1.0)
         above = at - (n - 1.0) * np.floor(at / (n - 1.0))
         return np.where(at < 0, below, np.where(at > n - 1, above, at))
@@ -175,7 +175,7 @@ def _mapped(at: Any, n: int, mode: str) -> Any:
 
 
 def _indices(places: Any, n: int, mode: str) -> Any:
-    """Whole places inside the grid, as the spline's coefficients go on."""
+    """Integer positions mapped into the grid, as the spline's coefficients continue."""
     if n < 2:
         return places * 0
     if mode == "grid-wrap":
@@ -203,7 +203,7 @@ def basis(t: Any, order: int) -> list[Any]:
 
 
 def along_axis(at: Any, n: int, order: int, mode: str) -> tuple[Any, Any, Any]:
-    """The data for coordinates along an axis of n elements: (places, weights, what is inside).
+    """(places, weights, flags of places inside) for coordinates along an axis of n elements.
 
     places and weights have one more axis, the first, of order + 1 entries.
     """
@@ -225,7 +225,7 @@ def along_axis(at: Any, n: int, order: int, mode: str) -> tuple[Any, Any, Any]:
 def sampled(
     x: Any, coordinates: Sequence[Any], order: int, mode: str, cval: Any, added: int
 ) -> Any:
-    """The spline with the coefficients x at coordinates of its first axes, one array for each."""
+    """The spline with coefficients x at coordinates, one array for each of its first axes."""
     count = len(coordinates)
     shape, points = shape_of(x), len(shape_of(coordinates[0]))
     rest = len(shape) - count

@@ -1,7 +1,7 @@
 """scipy.signal for traced values (`fungrad.scipy.signal`).
 
-The differentiable functions stand in the modules beside this one; all other names are SciPy's:
-designs of filters and window functions, which are constants.
+The differentiable functions are in this package; all other names are SciPy's: designs of filters
+and window functions, which are constants.
 """
 
 from __future__ import annotations

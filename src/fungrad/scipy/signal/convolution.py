@@ -1,6 +1,6 @@
 """Convolutions and correlations of scipy.signal.
 
-Directly by the primitive convolve_nd, or by way of Fourier transforms; both give SciPy's numbers to
+Directly by the primitive convolve_nd, or by Fourier transforms; both equal SciPy's results up to
 rounding. Integers are summed directly, and so exactly.
 """
 
@@ -43,8 +43,8 @@ def _swapped(mode: str, s1: Sizes, s2: Sizes, axes: Any) -> bool:
 
 
 def _cropped(full: Any, s1: Sizes, s2: Sizes, mode: str, axes: Any, later: int = 0) -> Any:
-    """The part of a full convolution that a mode keeps; `later` is 1 where the centre of an even
-    number of elements is the one behind the middle.
+    """The part of a full convolution that a mode keeps; `later` is 1 if the centre of an even
+    number of elements is the one after the middle.
     """
     index = [slice(None)] * len(s1)
     for i in axes:
@@ -57,7 +57,7 @@ def _cropped(full: Any, s1: Sizes, s2: Sizes, mode: str, axes: Any, later: int =
 
 
 def next_fast_len(target: int) -> int:
-    """The least number from target on whose prime factors are 2, 3 and 5."""
+    """The least number >= target with no prime factors but 2, 3 and 5."""
     best = 1 << max(target - 1, 0).bit_length()
     five = 1
     while five < best:
@@ -81,8 +81,8 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     """The convolution by Fourier transforms, as scipy.signal.fftconvolve.
 
     Args:
-      in1, in2: arrays of as many axes. mode: "full", "same" (centred, of the shape of in1) or
-        "valid". axes: those to convolve along, all by default; the others broadcast.
+      in1, in2: arrays of the same ndim. mode: "full", "same" (centred, of the shape of in1) or
+        "valid". axes: those to convolve along, by default all; the others broadcast.
 
     >>> np.round(fftconvolve([1.0, 2.0, 3.0], [0.0, 1.0, 0.5]), 12) + 0.0
     array([0. , 1. , 2.5, 4. , 1.5])
@@ -124,8 +124,8 @@ def _by_transforms(in1: Any, in2: Any, axes: list[int]) -> Any:
 
 
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
-    """The convolution that scipy.signal.oaconvolve finds piece by piece, found here in one
-    transform: see fftconvolve.
+    """The convolution as scipy.signal.oaconvolve, but by one transform instead of pieces: see
+    fftconvolve.
 
     >>> np.round(oaconvolve([1.0, 2.0, 3.0], [0.0, 1.0, 0.5], "same"), 12)
     array([1. , 2.5, 4. ])
@@ -143,15 +143,14 @@ def _prefers_transforms(in1: Any, in2: Any) -> bool:
 
 
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
-    """The convolution of two arrays of as many axes, as scipy.signal.convolve.
+    """The convolution of two arrays of the same ndim, as scipy.signal.convolve.
 
     Args:
       mode: "full", "same" (centred, of the shape of in1) or "valid". method: "direct", "fft", or
-        "auto" for the one that is faster.
+        "auto" for the faster one.
 
     Raises:
-      ValueError: where the numbers of axes differ, or neither array fits into the other for
-        "valid".
+      ValueError: if the numbers of axes differ, or for "valid" neither array fits into the other.
 
     >>> convolve([1.0, 2.0, 3.0], [0.0, 1.0, 0.5])
     array([0. , 1. , 2.5, 4. , 1.5])
@@ -185,7 +184,7 @@ def _reversed(x: Any) -> Any:
 
 
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
-    """The correlation of two arrays of as many axes, as scipy.signal.correlate: z[k] is the sum
+    """The correlation of two arrays of the same ndim, as scipy.signal.correlate: z[k] is the sum
     over l of in1[l] conj(in2[l - k + len(in2) - 1]).
 
     >>> correlate([1.0, 2.0, 3.0], [0.0, 1.0, 0.5])
@@ -203,7 +202,7 @@ def convolve2d(
     """The convolution of two matrices, as scipy.signal.convolve2d.
 
     Args:
-      mode: "full", "same" or "valid". boundary: what stands outside of in1: "fill" (fillvalue),
+      mode: "full", "same" or "valid". boundary: the values outside in1: "fill" (fillvalue),
         "wrap" or "symm".
 
     >>> convolve2d(np.ones((2, 2)), np.ones((2, 2)), boundary="wrap", mode="same")
@@ -226,8 +225,8 @@ def correlate2d(
     if len(shape_of(in1)) != 2 or len(shape_of(in2)) != 2:
         raise ValueError("correlate2d inputs must both be 2-D arrays")
     if _swapped(mode, shape_of(in1), shape_of(in2), (0, 1)):
-        in1, in2 = np.conj(in1), np.conj(in2)  # SciPy conjugates the one that slides: here in1
-    # Of an even number of elements the one behind the middle is the centre, not the one before.
+        in1, in2 = np.conj(in1), np.conj(in2)  # SciPy conjugates the sliding array: here in1
+    # The centre of an even number of elements is the one after the middle.
     return _two_dimensional("correlate2d", in1, _reversed(in2), mode, boundary, fillvalue, 1)
 
 

@@ -1,7 +1,7 @@
-"""Recursive filters of scipy.signal, and what is made of them.
+"""Recursive filters of scipy.signal, and functions based on them.
 
-A filter is a convolution with b followed by the primitive `all_pole`, SciPy's lfilter of a alone,
-whose derivatives are filters again: forwards for tangents, backwards in time for cotangents.
+A filter is a convolution with b followed by the primitive `all_pole`, SciPy's lfilter with only a.
+Its derivatives are filters again: forwards for tangents, backwards in time for cotangents.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _type_all_pole(a: Type, u: Type) -> Type:
 
 
 def _delayed(y: Any, count: int) -> Any:
-    """y behind `count` zeros along the last axis."""
+    """y after `count` zeros along the last axis."""
     type_ = typeof(y)
     return concatenate(zeros(Type((*type_.shape[:-1], count), type_.dtype)), y, axis=type_.ndim - 1)
 
@@ -71,7 +71,7 @@ def _vjp_all_pole(ct: Any, y: Any, args: Any, wanted: Any) -> list[Any]:
     if not shape_of(w)[-1] or not count:
         lead = shape_of(w)[:-1]
         return [zeros(Type((*lead, count), typeof(w).dtype)), w]
-    # Over lags 0 ... count of y before w; the first of them is not one of a's.
+    # Over lags 0 ... count of y before w; lag 0 does not belong to a.
     lags = convolve_nd(_delayed(y, count), flip(w, axes=(last,)), axes=1, mode="valid")
     lags = slice_axis(lags, axis=last, start=0, stop=count)
     return [-flip(lags, axes=(last,)), w]
@@ -106,8 +106,8 @@ all_pole: Primitive = Primitive(
     vjp=_vjp_all_pole,
     batch=_batch_all_pole,
 )
-"""`all_pole(a, u)`: y[n] = u[n] - sum over k >= 1 of a[k - 1] y[n - k], along the last axes; those
-before broadcast."""
+"""`all_pole(a, u)`: y[n] = u[n] - sum over k >= 1 of a[k - 1] y[n - k], along the last axes; the
+others broadcast."""
 
 # --- filters --------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ def _coefficients(name: str, x: Any) -> Any:
 
 
 def _extended(x: Any, length: int) -> Any:
-    """x with zeros behind it along the last axis."""
+    """x with zeros appended along the last axis."""
     missing = length - shape_of(x)[-1]
     if missing <= 0:
         return x
@@ -136,7 +136,7 @@ def _extended(x: Any, length: int) -> Any:
 
 
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """The filter of numerator b and denominator a along an axis, as scipy.signal.lfilter.
+    """Filters along an axis by numerator b and denominator a, as scipy.signal.lfilter.
 
     Differentiable by b, a, x and zi.
 
@@ -145,7 +145,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         with max(len(a), len(b)) - 1 elements along axis.
 
     Returns:
-      y, or (y, the final conditions) where zi is given.
+      y, or with zi (y, the final conditions).
 
     >>> import fungrad as fg
     >>> lfilter([1.0], [1.0, -0.5], [1.0, 0.0, 0.0])
@@ -200,7 +200,7 @@ def _conditions(zi: Any, axis: int, shape: tuple[int, ...]) -> Any:
 
 
 def lfilter_zi(b: Any, a: Any) -> Any:
-    """The initial conditions of the steady state of a filter, as scipy.signal.lfilter_zi.
+    """The initial conditions of a filter's steady state, as scipy.signal.lfilter_zi.
 
     >>> lfilter_zi([1.0], [1.0, -0.5])
     array([1.])
@@ -243,7 +243,7 @@ def edge_extension(x: Any, kind: Any, edge: int) -> Any:
 
 
 def _both_ways(x: Any, edge: int, filtered: Any) -> Any:
-    """A filter forwards and backwards along the last axis, each begun in its steady state."""
+    """A filter forwards and backwards along the last axis, each starting in its steady state."""
     y = filtered(x, x[..., :1])
     y = filtered(y[..., ::-1], y[..., -1:])[..., ::-1]
     return y[..., edge : shape_of(y)[-1] - edge]
@@ -253,11 +253,11 @@ def filtfilt(
     b: Any, a: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None,
     method: str = "pad", irlen: Any = None,
 ) -> Any:  # fmt: skip
-    """A filter forwards and backwards, without a shift of phase, as scipy.signal.filtfilt.
+    """A filter forwards and backwards, without phase shift, as scipy.signal.filtfilt.
 
     Args:
-      b, a, x, axis: as in lfilter. padtype, padlen: how the signal goes on beyond its ends.
-        method: "pad"; SciPy's "gust" on plain arrays alone.
+      b, a, x, axis: as in lfilter. padtype, padlen: the continuation of the signal beyond its ends.
+        method: "pad"; SciPy's "gust" only for plain arrays.
 
     >>> bool(np.allclose(filtfilt([0.5], [1.0, -0.5], np.ones(8)), 1.0))
     True
@@ -266,7 +266,7 @@ def filtfilt(
         return scipy_module("scipy.signal").filtfilt(b, a, x, axis, padtype, padlen, method, irlen)
     if method != "pad":
         raise UnsupportedArgumentError(
-            f"filtfilt(method={method!r}){user_line()} under a transform: only 'pad' is known."
+            f"filtfilt(method={method!r}){user_line()} under a transform: only 'pad' is supported."
         )
     b, a, x = np.atleast_1d(array_of(b)), np.atleast_1d(array_of(a)), array_of(x)
     axis = axis_index(axis, len(shape_of(x)))
@@ -298,7 +298,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         x with 2 elements along axis, for each section.
 
     Returns:
-      y, or (y, the final conditions) where zi is given.
+      y, or with zi (y, the final conditions).
 
     >>> sosfilt([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]], [1.0, 0.0, 0.0])
     array([1.  , 0.5 , 0.25])
@@ -345,8 +345,8 @@ def sosfilt_zi(sos: Any) -> Any:
 def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None) -> Any:
     """Sections forwards and backwards, as scipy.signal.sosfiltfilt: see filtfilt.
 
-    The length of the padding is SciPy's, which counts how many coefficients of sos are zero; under
-    jit and vmap, where that is not known, none is taken for zero.
+    The length of the padding is SciPy's, which depends on the number of zeros in sos; under jit and
+    vmap it is not known, and taken as 0.
 
     >>> bool(np.allclose(sosfiltfilt([[0.5, 0, 0, 1, -0.5, 0]], np.ones(12)), 1.0))
     True

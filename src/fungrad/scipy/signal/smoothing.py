@@ -1,7 +1,6 @@
-"""Functions of scipy.signal of a signal as a whole: detrend, hilbert, resample,
-savgol_filter.
+"""detrend, hilbert, resample and savgol_filter of scipy.signal.
 
-Each is a fixed linear map, made of products and Fourier transforms.
+Each is a fixed linear map, composed of products and Fourier transforms.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ def _floating(x: Any) -> Any:
 def detrend(
     data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: bool = False
 ) -> Any:
-    """A signal less its mean or its linear trend, as scipy.signal.detrend.
+    """A signal minus its mean or its linear trend, as scipy.signal.detrend.
 
     Args:
-      type: "constant" or "linear". bp: where one line ends and the next begins. overwrite_data:
-        taken and ignored.
+      type: "constant" or "linear". bp: the ends of lines. overwrite_data: ignored.
 
     >>> np.round(detrend([1.0, 3.0, 5.0]), 12) + 0.0
     array([0., 0., 0.])
@@ -92,9 +90,9 @@ def resample(
     """A signal at another number of points by Fourier's method, as scipy.signal.resample.
 
     Args:
-      num: the new number of samples. t: the times of the old ones; then the new times are returned
-        too. window: a window in the frequency domain, by name or as a vector, in the order
-        of np.fft.fftfreq. domain: "time"; SciPy's "freq" on plain arrays alone.
+      num: the new number of samples. t: the times of the old ones; with it the new times are also
+        returned. window: a window in the frequency domain, by name or as a vector, in the order
+        of np.fft.fftfreq. domain: "time"; SciPy's "freq" only for plain arrays.
 
     >>> np.round(resample(np.cos(np.arange(4) * np.pi / 2), 8)[::2], 12) + 0.0
     array([ 1.,  0., -1.,  0.])
@@ -116,7 +114,7 @@ def resample(
     half = low // 2 + 1
     positive, negative = transformed[..., :half], transformed[..., length - (low - half) :]
     if low % 2 == 0 and num != length:
-        # The frequency in the middle stands for two, or takes both of them up.
+        # The middle frequency stands for two, or is the sum of two.
         middle = positive[..., -1:]
         if num < length:
             middle = middle + transformed[..., length - low // 2 : length - low // 2 + 1]
@@ -177,9 +175,9 @@ def savgol_filter(
     """Polynomials fitted to sliding windows, or their derivatives, as scipy.signal.savgol_filter.
 
     Args:
-      window_length, polyorder, deriv, delta: the points and the degree of a fit, which derivative,
-        and the distance of the points. mode: what stands outside: "mirror", "nearest", "wrap",
-        "constant" (cval), or "interp" for the fits of the first and the last window.
+      window_length, polyorder, deriv, delta: the points and the degree of a fit, the order of the
+        derivative, and the distance of the points. mode: the values outside: "mirror", "nearest",
+        "wrap", "constant" (cval), or "interp" for the fits of the first and the last window.
 
     >>> np.round(savgol_filter([1.0, 4.0, 9.0, 16.0], 3, 2), 12)
     array([ 1.,  4.,  9., 16.])
@@ -191,7 +189,7 @@ def savgol_filter(
     coefficients = savgol_coeffs(window_length, polyorder, deriv, delta)
     length = shape_of(x)[-1]
     half = window_length // 2
-    before = (window_length - 1) // 2  # of an even window the centre is the earlier point
+    before = (window_length - 1) // 2  # the centre of an even window is the earlier point
     if mode == "interp" and window_length > length:
         raise ValueError(
             "If mode is 'interp', window_length must be less than or equal to the size of x."

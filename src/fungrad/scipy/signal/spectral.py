@@ -1,8 +1,8 @@
-"""Spectra of signals and what Fourier transforms make of them, as in scipy.signal.
+"""Spectra and short-time Fourier transforms of signals, as in scipy.signal.
 
-Windows that slide (the primitive `windows`), scaled and transformed; back by overlapping sums.
-Window functions are constants, and SciPy's. Follows Welch 1967, The use of fast Fourier transform
-for the estimation of power spectra.
+Sliding windows (the primitive `windows`) are scaled and transformed; the inverse adds overlapping
+segments. Window functions are constants, and SciPy's. Follows Welch 1967, The use of fast Fourier
+transform for the estimation of power spectra.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BOUNDARIES = ("even", "odd", "constant", "zeros", None)
 
 
 class Segments(NamedTuple):
-    """How a signal is cut and scaled."""
+    """The segments of a signal and their scale."""
 
     window: Any
     length: int
@@ -35,7 +35,7 @@ class Segments(NamedTuple):
 
 
 def _window(window: Any, length: int | None, signal: int | None) -> tuple[Any, int]:
-    """(the window, its length); `signal` is the length that it has to fit in."""
+    """(the window, its length); `signal` is the largest allowed length."""
     if isinstance(window, (str, tuple)):
         length = 256 if length is None else length
         if signal is not None and length > signal:
@@ -137,7 +137,7 @@ def stft(
         or "psd". Others as SciPy's.
 
     Returns:
-      (frequencies, times, the transform), whose last axis are the times.
+      (frequencies, times, the transform); the last axis of the transform is time.
 
     >>> f, t, z = stft(np.ones(8), nperseg=4)
     >>> z.shape, z.dtype
@@ -165,7 +165,7 @@ def istft(
     nfft: Any = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
     freq_axis: int = -2, scaling: str = "spectrum",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The signal of a short-time Fourier transform, as scipy.signal.istft: see stft.
+    """The signal with a given short-time Fourier transform, as scipy.signal.istft: see stft.
 
     >>> t, x = istft(stft(np.arange(8.0), nperseg=4)[2], nperseg=4)
     >>> np.round(x, 12) + 0.0
@@ -216,7 +216,7 @@ def csd(
     """The cross power spectral density by Welch's method, as scipy.signal.csd.
 
     Args:
-      x, y: the signals, the shorter one filled up with zeros. scaling: "density" or "spectrum".
+      x, y: the signals; the shorter one is padded with zeros. scaling: "density" or "spectrum".
         average: "mean" or "median" of the segments. Others as in stft.
 
     Returns:
@@ -252,7 +252,7 @@ def csd(
 
 
 def _averaged(power: Any, average: str) -> Any:
-    """The mean or the median, free of bias, of the segments in the last axis but one."""
+    """The mean or the bias-corrected median of the segments in the last axis but one."""
     if average not in ("mean", "median"):
         raise ValueError(f"Parameter average={average!r} must be 'median' or 'mean'!")
     if average == "mean" or shape_of(power)[-2] == 1:

@@ -1,7 +1,7 @@
 """scipy.spatial.distance for traced values: distances between all pairs of vectors.
 
-A metric is a function of differences or of two stacks of vectors, written in NumPy; formulas as in
-the documentation of scipy.spatial.distance. All other names are SciPy's.
+A metric is a NumPy function of two stacks of vectors; formulas as in the documentation of
+scipy.spatial.distance. All other names are SciPy's.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ WEIGHTED = {"chebyshev", "minkowski"}
 
 
 def _metric(function: str, name: Any, data: Any, options: dict[str, Any]) -> Callable[..., Any]:
-    """The metric of a name, with what it takes from all vectors where that is not given."""
+    """The metric of a name; parameters not given are computed from all vectors."""
     if callable(name):
         return lambda u, v: _called(name, u, v, options)
     found = str(name).lower()
@@ -102,7 +102,7 @@ def _metric(function: str, name: Any, data: Any, options: dict[str, Any]) -> Cal
     if metric is None or (options.get("w") is not None and found not in WEIGHTED):
         raise UnsupportedArgumentError(
             f"{function} was called with metric={name!r} and {sorted(options)} on traced "
-            f"vectors{user_line()}. There are {', '.join(sorted(METRICS))}, weighted are "
+            f"vectors{user_line()}. Supported are {', '.join(sorted(METRICS))}, with weights "
             f"{' and '.join(sorted(WEIGHTED))}; or give a function of two vectors as the metric."
         )
     given = {k: v for k, v in options.items() if v is not None}
@@ -114,7 +114,7 @@ def _metric(function: str, name: Any, data: Any, options: dict[str, Any]) -> Cal
 
 
 def _called(metric: Callable[..., Any], u: Any, v: Any, options: dict[str, Any]) -> Any:
-    """A function of two vectors, for all pairs of two broadcast stacks."""
+    """Applies a function of two vectors to all pairs of two broadcast stacks."""
     u, v = np.broadcast_arrays(u, v)
     shape = shape_of(u)
     pairs = [metric(u[place], v[place], **options) for place in np.ndindex(*shape[:-1])]
@@ -144,7 +144,7 @@ def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwa
     Args:
       XA: vectors along its rows, shape (m, k). XB: shape (n, k).
       metric: a name of METRICS or a function of two vectors. kwargs: p and w of minkowski, w of
-        chebyshev, V of seuclidean, VI of mahalanobis; what a function of your own takes.
+        chebyshev, V of seuclidean, VI of mahalanobis; arguments of your own function.
 
     Returns:
       The distances, float64[m, n]. The derivative of a norm is 0 where two vectors are equal.
@@ -186,12 +186,12 @@ def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) 
 
 
 def squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
-    """A matrix of distances of those of its pairs, and back, as scipy.spatial.distance.squareform.
+    """Converts a vector of distances to a matrix, or back, as scipy.spatial.distance.squareform.
 
     Args:
-      X: distances as `pdist` gives them, or a symmetric matrix of them with zeros on its diagonal,
-        which is not checked where it is traced.
-      force: "tovector" or "tomatrix", if X shall be of the other kind.
+      X: distances as from `pdist`, or a symmetric matrix of them with zeros on its diagonal, which
+        is not checked if traced.
+      force: "tovector" or "tomatrix", to require the other kind of X.
 
     >>> squareform(np.array([5.0, 3.0, 4.0]))
     array([[0., 5., 3.],

@@ -1,9 +1,9 @@
 """scipy.special for traced values (`fungrad.scipy.special`).
 
-SciPy's own ufuncs work on traced values, so `scipy.special.gammaln(x)` is all that a function
-needs. The functions that SciPy writes in Python (logsumexp, softmax, zeta, ...) take traced values
-from here; all other names are SciPy's. Functions that need no SciPy stand here, and the
-error functions, which find it where they need it; lazy_functions.py has the others.
+SciPy's own ufuncs take traced values, so a function can call `scipy.special.gammaln(x)`. This
+package has versions for traced values of the functions that SciPy writes in Python (logsumexp,
+softmax, zeta, ...); all other names are SciPy's. Functions without SciPy, and the error functions,
+which import it when needed, are imported here; lazy_functions.py has the others.
 """
 
 from __future__ import annotations

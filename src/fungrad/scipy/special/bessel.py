@@ -1,13 +1,9 @@
 """The Bessel functions of scipy.special, the hypergeometric ones, and their relatives.
 
-Formulas: DLMF 10.6 and 10.29 (Bessel), 13.3 and 15.5 (hypergeometric), 19.4 and 4.13. No
-derivative in the order or a parameter. The functions scaled by exp(-|x|) have a kink at 0, where
-the mean of both sides is taken. Needs SciPy when it is imported.
-
-The orthogonal polynomials of scipy.special (eval_*), by x.
-
-The derivative of a polynomial of degree n is one of degree n - 1 of a neighbouring family (DLMF
-18.9). Degrees and parameters have no derivative.
+Formulas: DLMF 10.6 and 10.29 (Bessel), 13.3 and 15.5 (hypergeometric), 19.4 and 4.13. Functions
+scaled by exp(-|x|) have a kink at 0, where the derivative is the mean of both sides. The derivative
+of an orthogonal polynomial (eval_*) of degree n is one of degree n - 1 of a neighbouring family
+(DLMF 18.9). Orders, degrees and parameters have no derivative. Needs SciPy when it is imported.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
 """The distribution functions of scipy.special (bdtr, chdtr, fdtr, ...) and their inverses.
 
-In its variable a distribution's derivative is its density; that of an inverse is given by the
-implicit function theorem. Formulas: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous
+The derivative of a distribution function in its variable is the density; that of an inverse follows
+by the implicit function theorem. Formulas: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous
 Univariate Distributions" (1994). Needs SciPy when it is imported.
 
-The noncentral distribution functions of scipy.special (chndtr, ncfdtr, nctdtr).
+The noncentral distribution functions (chndtr, ncfdtr, nctdtr) are mixtures over a Poisson number,
+so a derivative is a difference of two of them (volume 2, 1995, chapters 29-31).
 
-They are mixtures over a Poisson number, so that a derivative is a difference of two of them.
-Formulas: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions", volume 2
-(1995), chapters 29-31.
-
-The integral of Student's density in scipy.special, and its inverse.
-
-The derivative in the degrees of freedom is that of the incomplete beta function (DLMF 8.17), and
-at t = 0, where that has a corner, of the density.
+The derivative of Student's integral (stdtr) in the degrees of freedom is that of the incomplete
+beta function (DLMF 8.17), and at t = 0, where that has a corner, that of the density.
 """
 
 from __future__ import annotations
@@ -48,9 +43,7 @@ def _density(df: Any, t: Any) -> Any:
 
 
 def _by_freedom(df: Any, t: Any) -> Any:
-    """The derivative of stdtr in df: I_z(df / 2, 1 / 2) / 2 at z = df / (df + t^2) is either
-    tail.
-    """
+    """The derivative of stdtr in df; I_z(df / 2, 1 / 2) / 2 at z = df / (df + t^2) is a tail."""
     middle = t == 0
     half = df * 0.5
     away = select(middle, 1.0, t)
@@ -78,7 +71,7 @@ stdtrit = elementwise(
 
 
 Slopes = Mapping[str, Callable[..., Any]]
-"""Functions of the output and the arguments: the partials, by the names of the arguments."""
+"""Partials as functions of the output and the arguments, by the names of the arguments."""
 
 
 def slopes_of(primitive: Primitive, arguments: str) -> dict[str, Callable[..., Any]]:
@@ -92,7 +85,7 @@ def slopes_of(primitive: Primitive, arguments: str) -> dict[str, Callable[..., A
 
 
 def declare(name: str, arguments: str, slopes: Slopes) -> dict[str, Callable[..., Any]]:
-    """Declares a ufunc of the arguments named in a string; what has no slope is refused."""
+    """Declares a ufunc of the arguments named in a string; those without a slope are refused."""
     partials = [slopes.get(a) or unknown(name, a) for a in arguments.split()]
     return slopes_of(elementwise(name, getattr(sp, name), partials=partials), arguments)
 
@@ -102,10 +95,10 @@ def declare_inverse(name: str, arguments: str, of: Slopes, order: str, found: st
 
     Args:
       name: its name in SciPy.
-      arguments: the names of its arguments; the one that `order` lacks is the probability.
+      arguments: the names of its arguments; the one missing in `order` is the probability.
       of: the partials of the distribution function.
       order: the names of that function's arguments.
-      found: which of these the inverse gives.
+      found: the argument that the inverse returns.
     """
     names, places = arguments.split(), order.split()
     (probability,) = set(names) - set(places)
@@ -149,7 +142,7 @@ def _f_density(y: Any, dfn: Any, dfd: Any, x: Any) -> Any:
 
 
 def _f_by(parameter: str, sign: float) -> Callable[..., Any]:
-    """By degrees of freedom: those of the beta function, and what the share of them moves."""
+    """The partial in a degree of freedom: directly by the beta function, and by its argument."""
 
     def slope(y: Any, dfn: Any, dfd: Any, x: Any) -> Any:
         share = dfn * x / (dfd + dfn * x)
@@ -249,7 +242,7 @@ declare_inverse("stdtridf", "p t", slopes_of(stdtr, "df t"), "df t", "df")
 
 
 def _kolmogorov_slope(p: Any, y: Any) -> Any:
-    """The series in exp(-2 y^2), and its theta transform where that converges slowly."""
+    """The series in exp(-2 y^2), or its theta transform where that converges slowly."""
     near = y < 1.0
     inside = np.logical_and(near, y > 0.04)
     at = select(inside, y, 0.5)
@@ -284,7 +277,7 @@ elementwise(
 
 
 def _chi_density(y: Any, x: Any, df: Any, nc: Any) -> Any:
-    """By 0F1, and where that overflows by the scaled Bessel function (equation 29.4)."""
+    """The density by 0F1, or where that overflows by the scaled Bessel function (equation 29.4)."""
     z = nc * x * 0.25
     far = z > 1e4
     half = df * 0.5
@@ -313,12 +306,12 @@ declare("chndtridf", "x p nc", {})
 
 
 def _more(dfn: Any, dfd: Any, nc: Any, f: Any, count: float) -> Any:
-    """With more degrees of freedom in the numerator, at the same share of it."""
+    """ncfdtr with more degrees of freedom in the numerator, at the same share."""
     return ncfdtr(dfn + count, dfd, nc, f * dfn / (dfn + count))
 
 
 def _noncentral_f_density(y: Any, dfn: Any, dfd: Any, nc: Any, f: Any) -> Any:
-    """From I_w(a, b) - I_w(a + 1, b) = w^a (1 - w)^b / (a B(a, b)), with w the share."""
+    """The density, by I_w(a, b) - I_w(a + 1, b) = w^a (1 - w)^b / (a B(a, b)), with w the share."""
     more, most = _more(dfn, dfd, nc, f, 2.0), _more(dfn, dfd, nc, f, 4.0)
     return (dfn * (y - more) + nc * (more - most)) / (f * 2.0)
 
@@ -347,7 +340,7 @@ declare("ncfdtridfn", "p dfd nc f", {})
 
 
 def _t_density(y: Any, df: Any, nc: Any, t: Any) -> Any:
-    """Equation 31.5; at t = 0 its limit."""
+    """The density, equation 31.5; at t = 0 its limit."""
     zero = t == 0
     at = select(zero, 1.0, t)
     moved = nctdtr(df + 2.0, nc, at * np.sqrt(1.0 + 2.0 / df)) - nctdtr(df, nc, at)

@@ -1,11 +1,8 @@
-"""scipy.special's powers, transforms of Box and Cox, and functions of degrees.
+"""scipy.special's powers, transforms of Box and Cox, functions of degrees, x log y, and losses.
 
-Every derivative is elementary; where the power's logarithm would cancel it is Kummer's function.
-Needs SciPy when it is imported.
-
-The functions of scipy.special made of x log y, and the losses.
-
-At x = 0 and y = 0 the derivative of x log y in y is 0, as at every other y.
+Every derivative is elementary; where the power's logarithm would cancel it is Kummer's function. At
+x = 0 and y = 0 the derivative of x log y in y is 0, as at every other y. Needs SciPy when it is
+imported.
 """
 
 from __future__ import annotations
@@ -152,7 +149,7 @@ kl_div = elementwise(
 
 
 def _excess(delta: Any, r: Any) -> Any:
-    """How far |r| lies beyond delta."""
+    """The excess of |r| over delta."""
     size = np.abs(r)
     return select(size > delta, size - delta, 0.0)
 

@@ -1,8 +1,8 @@
 """The elliptic integrals and functions of scipy.special, and agm.
 
 Every derivative of one of Carlson's symmetric integrals (DLMF 19.16) is such an integral again,
-with larger exponents: `carlson` sums it, also where arguments coincide. Legendre's are written with
-them (DLMF 19.25). Needs SciPy when it is imported.
+with larger exponents: `carlson` computes it, also for equal arguments. Legendre's integrals are
+expressed by them (DLMF 19.25). Needs SciPy when it is imported.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ elliprj = elementwise(
 
 
 def _rc_slope(r: Any, x: Any, y: Any, by_first: bool) -> Any:
-    """Where y < 0 (Cauchy's principal value) from the elementary form, else one of R_D."""
+    """A partial of R_C: for y < 0 (Cauchy's principal value) by an elementary form, else by R_D."""
     negative = np.real(y) < 0
     safe = select(negative, 1.0, y)
     known = elliprd(safe, safe, x) / -6.0 if by_first else elliprd(x, safe, safe) / -3.0
@@ -137,7 +137,7 @@ elliprc = elementwise(
 
 
 def _quarters(phi: Any) -> tuple[Any, Any]:
-    """How many half turns phi is away from [-pi/2, pi/2], and what is left."""
+    """The number of half turns from [-pi/2, pi/2] to phi, and the rest."""
     turns = np.rint(phi / math.pi)
     return turns, phi - turns * math.pi
 
@@ -155,7 +155,7 @@ def _square_over_delta(phi: Any, m: Any, cubed: bool) -> Any:
 
 
 def _unless(turns: Any, m: Any) -> Any:
-    """1 - m where a whole quarter is passed; elsewhere 1, so that nothing is infinite there."""
+    """1 - m if a whole quarter is passed; else 1, so that nothing is infinite there."""
     return select(turns == 0, 1.0, 1.0 - m)
 
 

@@ -3,10 +3,8 @@
 Formulas: DLMF chapters 5 (gamma), 8 (incomplete) and 25.11 (zeta). Digamma's derivatives are those
 of the Hurwitz zeta function. Needs SciPy when it is imported.
 
-Elementwise functions that scipy.special writes in Python, for traced values: spherical Bessel
-functions, combinations, factorials, diric, softplus.
-
-Formulas: DLMF 10.51 (spherical Bessel functions), 18.5.2 (diric by a Chebyshev polynomial, which
+Also elementwise functions that scipy.special writes in Python: spherical Bessel functions (DLMF
+10.51), combinations, factorials, softplus, and diric (by a Chebyshev polynomial, DLMF 18.5.2, which
 is smooth at multiples of 2 pi).
 """
 
@@ -46,7 +44,7 @@ gamma = elementwise("gamma", sp.gamma, partials=[lambda y, x: y * digamma(x)])
 
 
 def _rgamma_slope(y: Any, x: Any) -> Any:
-    """Left of 1/2 by reflection (DLMF 5.5.3), which is smooth at the poles of gamma, too."""
+    """The derivative of 1/gamma; below 1/2 by reflection (DLMF 5.5.3), smooth at gamma's poles."""
     left = real("rgamma", x) < 0.5
     at = select(left, 1.0 - x, 1.0)
     turn = math.pi * x
@@ -102,7 +100,7 @@ def beta_density(a: Any, b: Any, x: Any) -> Any:
 
 
 def _gamma_height(a: Any, x: Any) -> Any:
-    """The density of log x, whose power of x does not overflow near 0."""
+    """The density of log x, which does not overflow near 0."""
     return np.exp(xlogy(a, x) - x - gammaln(a))
 
 
@@ -126,7 +124,7 @@ def _beta_by(a: Any, b: Any, x: Any, m: int, n: int, height: Any = _beta_height)
 
 
 def _gamma_inverse_by_a(a: Any, x: Any) -> Any:
-    """The derivative by a of the x that has a given probability: the density cancels."""
+    """The derivative by a of the x with a given probability: the density cancels."""
     return -_gamma_by_a(a, x, lambda a, x: x)
 
 
@@ -217,7 +215,7 @@ def _public(name: str, primitive: Primitive) -> Callable[..., Any]:
         return primitive.partials[1](1.0, None, (n, z))
 
     spherical.__name__ = spherical.__qualname__ = name
-    spherical.__doc__ = f"As scipy.special.{name}; the order n is a whole number."
+    spherical.__doc__ = f"As scipy.special.{name}; the order n is an integer."
     return spherical
 
 
@@ -238,7 +236,7 @@ def _inexact(name: str, exact: bool) -> None:
 
 
 def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Any:
-    """How many ways there are to choose k of N, as scipy.special.comb; by the gamma function.
+    """The number of combinations of k of N, as scipy.special.comb; by the gamma function.
 
     >>> comb(5, 2).item()
     10.0
@@ -254,7 +252,7 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> An
 
 
 def perm(N: Any, k: Any, exact: bool = False) -> Any:
-    """How many ordered choices of k of N there are, as scipy.special.perm.
+    """The number of ordered choices of k of N, as scipy.special.perm.
 
     >>> perm(5, 2).item()
     20.0
@@ -287,7 +285,7 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
 
 
 def diric(x: Any, n: int) -> Any:
-    """sin(n x / 2) / (n sin(x / 2)), as scipy.special.diric, for one whole number n.
+    """sin(n x / 2) / (n sin(x / 2)), as scipy.special.diric, for one integer n.
 
     >>> round(float(diric(0.5, 3)), 12) == round((1 + 2 * float(np.cos(0.5))) / 3, 12)
     True
@@ -298,7 +296,7 @@ def diric(x: Any, n: int) -> Any:
 
 
 def softplus(x: Any, **kwargs: Any) -> Any:
-    """log(1 + exp(x)), as scipy.special.softplus, which came with SciPy 1.17.
+    """log(1 + exp(x)), as scipy.special.softplus of SciPy 1.17.
 
     >>> bool(softplus(0.0) == np.log(2.0))
     True

@@ -1,14 +1,12 @@
 """The integrals of scipy.special (sine, exponential, Fresnel, of Bessel functions), the Faddeeva
 function, Voigt's profile and Owen's T.
 
-Formulas: DLMF chapters 6, 7 and 10.43. A derivative is the integrand; where that is a quotient
-with a limit at 0 it is a hypergeometric function. Needs SciPy when it is imported.
+Formulas: DLMF chapters 6, 7 and 10.43. A derivative is the integrand; a quotient with a limit at 0
+is computed by a hypergeometric function. Needs SciPy when it is imported.
 
-The functions of scipy.special that solve an equation y'' = p(x) y' + q(x) y.
-
-SciPy gives y and y'; the equation gives the derivative of y', and so all that follow. Formulas:
-DLMF chapters 9 (Airy), 10.61 (Kelvin), 12.2 (parabolic cylinder), 28 (Mathieu) and 30
-(spheroidal).
+Also the solutions of equations y'' = p(x) y' + q(x) y: SciPy computes y and y'; the derivative of
+y', and so all others, follow from the equation. Formulas: DLMF chapters 9 (Airy), 10.61 (Kelvin),
+12.2 (parabolic cylinder), 28 (Mathieu) and 30 (spheroidal).
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ declare_parts(
 
 
 def _modified_fresnel(name: str, sign: float) -> None:
-    """F(x), the integral of exp(+-i t^2) from x on, and K = exp(-+i (x^2 + pi/4)) F / sqrt(pi)."""
+    """F(x), the integral of exp(+-i t^2) over t > x; K = exp(-+i (x^2 + pi/4)) F / sqrt(pi)."""
     constant = cmath.exp(-0.25j * math.pi * sign) / math.sqrt(math.pi)
     declare_parts(
         name,
@@ -150,7 +148,7 @@ it2struve0 = elementwise("it2struve0", sp.it2struve0, partials=[lambda y, x: -st
 
 
 def _wofz_slope(w: Any, z: Any) -> Any:
-    """-2 z w + 2i / sqrt(pi); far out in the upper half plane by the asymptotic series."""
+    """-2 z w + 2i / sqrt(pi); for large z in the upper half plane by the asymptotic series."""
     constant = 2j / math.sqrt(math.pi)
     far = np.logical_and(np.abs(z) > FAR, np.imag(z) >= 0)
     return select(far, tail(select(far, z, FAR), 1.0) * -constant, w * z * -2.0 + constant)
@@ -160,7 +158,7 @@ wofz: Primitive = elementwise("wofz", sp.wofz, partials=[_wofz_slope])
 
 
 def _voigt(x: Any, sigma: Any, gamma: Any) -> tuple[Any, Any, Any, Any]:
-    """Where sigma is 0, a sigma that is not, w'(z) there, and what w is divided by."""
+    """Flags where sigma is 0, sigma without zeros, w'(z) there, and the divisor of w."""
     narrow = sigma == 0
     sigma = select(narrow, 1.0, sigma)
     z = (x + gamma * 1j) / (sigma * math.sqrt(2.0))
@@ -173,7 +171,7 @@ def _voigt_by_x(y: Any, x: Any, sigma: Any, gamma: Any) -> Any:
 
 
 def _voigt_by_sigma(y: Any, x: Any, sigma: Any, gamma: Any) -> Any:
-    """Of Re w((x + i gamma) / (sigma sqrt 2)) / sigma; 0 at sigma = 0, in which it is even."""
+    """By Re w((x + i gamma) / (sigma sqrt 2)) / sigma, even in sigma; 0 at sigma = 0."""
     narrow, width, slope, _ = _voigt(x, sigma, gamma)
     z = (x + gamma * 1j) / (width * math.sqrt(2.0))
     moved = np.real(slope * z) / (width * math.sqrt(2.0 * math.pi))
@@ -224,7 +222,7 @@ registry.ufuncs[sp.airy] = lambda z: (airy_ai(z), airy_aip(z), airy_bi(z), airy_
 
 
 def _root(z: Any) -> Any:
-    """The derivative of 2/3 z^(3/2), by which airye scales, where that is real."""
+    """The derivative of airye's exponent 2/3 z^(3/2), where that is real."""
     z = real("airye", z)
     return np.sqrt(select(z > 0, z, 0.0))
 
@@ -315,7 +313,7 @@ def _solution(
 ) -> None:
     """Declares y and y', both of (*parameters, x), by y'' = slope(y, y', *parameters, x).
 
-    `unit` is the length of SciPy's unit of x in that of its y'.
+    `unit` is SciPy's unit of x in the unit of its y'.
     """
     ufunc = getattr(sp, name)
     lost = [unknown(name, argument) for argument in parameters]
@@ -363,7 +361,7 @@ _mathieu("modsem2", mathieu_b, True)
 
 
 def _spheroidal(kind: str, radial: bool, characteristic: Any) -> Callable[..., Any]:
-    """y'' of prolate and oblate functions; the oblate ones turn c, and the radial ones x, by i."""
+    """y'' of prolate and oblate functions; oblate ones have i c for c, their radial ones i x."""
     oblate = kind == "obl"
 
     def slope(y: Any, d: Any, m: Any, n: Any, c: Any, *rest: Any) -> Any:

@@ -1,8 +1,6 @@
 # ruff: noqa: F401 - a ufunc of SciPy reaches its primitive once the module that declares it is there
-"""scipy.special for traced values, but for what special.py has: imported when one of its
-functions is asked for, or a ufunc of SciPy's meets a traced value.
-
-Needs SciPy when it is imported.
+"""The functions of scipy.special that need SciPy at import, loaded at the first use of one of them,
+or of a SciPy ufunc on a traced value.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ for _later in vars(logsumexp_erf.sp).values():
 
 
 def zeta(x: Any, q: Any = None) -> Any:
-    """The Hurwitz zeta function, as scipy.special.zeta; its derivative is that in q.
+    """The Hurwitz zeta function, as scipy.special.zeta; it has a derivative in q only.
 
     >>> import fungrad as fg
     >>> float(fg.grad(lambda q: zeta(2.0, q))(1.0)) == float(-2 * zeta(3.0, 1.0))
@@ -65,8 +63,8 @@ def zeta(x: Any, q: Any = None) -> Any:
 
 
 def polygamma(n: Any, x: Any) -> Any:
-    """The derivative of order n of digamma, as scipy.special.polygamma; n holds whole numbers,
-    also as floats. It has no derivative by n.
+    """The derivative of order n of digamma, as scipy.special.polygamma; n holds integers, also as
+    floats, and has no derivative.
 
     >>> float(polygamma(0, 1.0)) == float(_special.psi(1.0))
     True

@@ -1,9 +1,8 @@
-"""Sums and shares of exponentials: logsumexp, softmax, log_softmax.
-
-The error functions of scipy.special, the normal distribution's, and the logistic ones.
+"""logsumexp, softmax and log_softmax, the error functions of scipy.special, the normal
+distribution's, and the logistic ones.
 
 Formulas: DLMF chapter 7. Where 1 - 2x F(x) would lose all digits the asymptotic series is summed.
-SciPy is imported when one is evaluated; large blocks of erf have a kernel, and numbers math.erf.
+SciPy is imported when one is evaluated; erf of large blocks is a kernel, and of numbers math.erf.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _special = scipy_special()
 
 
 def _shifted(a: Any, axis: Any) -> tuple[Any, Any]:
-    """a less its largest element along axes, which are kept, and that element; a - inf is never
-    taken.
+    """a minus its largest element along axes, and that element, with the axes kept; infinite ones
+    are not subtracted.
     """
     top = stop_gradient(np.max(np.real(a), axis=axis, keepdims=True, initial=-np.inf))
     top = np.where(np.isfinite(top), top, 0.0)
@@ -46,7 +45,7 @@ def logsumexp(
 ) -> Any:
     """log(sum(b exp(a))), as scipy.special.logsumexp, without overflow.
 
-    Where all elements are -inf the result is -inf and its derivative 0.
+    If all elements are -inf, the result is -inf and its derivative 0.
 
     >>> import fungrad as fg
     >>> fg.grad(logsumexp)(np.array([1000.0, 1000.0]))
@@ -84,7 +83,7 @@ def softmax(x: Any, axis: Any = None) -> Any:
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    """log(softmax(x)), as scipy.special.log_softmax, without loss where it is large and negative.
+    """log(softmax(x)), as scipy.special.log_softmax, accurate for small probabilities.
 
     >>> log_softmax(np.array([1000.0, 0.0]))
     array([    0., -1000.])
@@ -146,7 +145,7 @@ dawsn = elementwise("dawsn", sp.dawsn, partials=[_dawsn_slope])
 
 
 def _log_ndtr_slope(y: Any, x: Any) -> Any:
-    """The normal density over its integral, by erfcx where both are tiny."""
+    """The normal density divided by its integral, by erfcx where both are tiny."""
     left = real("log_ndtr", x) < 0
     low = erfcx(select(left, x, 0.0) / -math.sqrt(2.0))
     high = np.exp(np.square(select(left, 0.0, x)) * -0.5 - select(left, 0.0, y))

@@ -55,7 +55,7 @@ loguniform = Continuous(
 
 
 def _beta_sf(x: Any, a: Any, b: Any) -> Any:
-    """1 - I_x(a, b), or I_{1 - x}(b, a) where that is small (DLMF 8.17.4)."""
+    """1 - I_x(a, b), by I_{1 - x}(b, a) if that is small (DLMF 8.17.4)."""
     below = betainc(a, b, x)
     return select(below < 0.5, 1.0 - below, betainc(b, a, 1.0 - x))
 
@@ -98,8 +98,8 @@ def _log_ndtr(x: Any) -> Any:
 
 
 def _lower_tail(a: Any, b: Any) -> tuple[Any, Any]:
-    """log_ndtr of the upper bound of (a, b), or of its mirror image if that is lower; and what
-    log_ndtr of the lower one is less.
+    """log_ndtr of the upper bound of (a, b), mirrored if a > 0, and the difference of log_ndtr from
+    it to the lower bound.
     """
     right = a > 0
     low, high = _log_ndtr(select(right, -b, a)), _log_ndtr(select(right, -a, b))
@@ -119,14 +119,14 @@ def _share(x: Any, y: Any, a: Any, b: Any) -> Any:
 
 
 def _truncnorm_logcdf(x: Any, a: Any, b: Any) -> Any:
-    """By the mass below x, or where that is almost all by the mass above."""
+    """The log cdf by the mass below x, or if that is almost all by the mass above."""
     total = _log_mass(a, b)
     below = _log_mass(a, x) - total
     return select(below > -0.1, log1mexp(np.minimum(_log_mass(x, b) - total, 0.0)), below)
 
 
 def _truncnorm_ppf(q: Any, a: Any, b: Any) -> Any:
-    """By the mass in the lower tail, or where all is above 0 in the upper."""
+    """The quantile by the mass in the lower tail, or for a >= 0 in the upper."""
     left = a < 0
     part = select(left, np.log(q), np.log1p(-q))
     rest = np.logaddexp(_log_ndtr(select(left, a, -b)), part + _log_mass(a, b))
@@ -135,7 +135,7 @@ def _truncnorm_ppf(q: Any, a: Any, b: Any) -> Any:
 
 
 def _edges(a: Any, b: Any) -> tuple[Any, ...]:
-    """The densities of the truncated distribution at both bounds, and their products with them."""
+    """The densities of the truncated distribution at both bounds, each also times its bound."""
     total = _log_mass(a, b)
     found: list[Any] = []
     for bound in (a, b):
@@ -182,7 +182,7 @@ truncnorm = Continuous(
 
 
 def _log_i0e(kappa: Any) -> Any:
-    """log(I_0(kappa) exp(-kappa)) of kappa >= 0, smooth at 0."""
+    """log(I_0(kappa) exp(-kappa)) for kappa >= 0, smooth at 0."""
     small = kappa < 1
     near = select(small, kappa, 0.0)
     return select(small, np.log(i0(near)) - near, np.log(i0e(select(small, 1.0, kappa))))

@@ -1,6 +1,6 @@
 """The common part of continuous distributions (density and its integral at (x - loc) / scale,
-quantiles, moments), and those of scipy.stats on the whole line, by the formulas of their
-standard forms.
+quantiles, moments), and those of scipy.stats on the whole line, by the formulas of their standard
+forms.
 
 Source: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994).
 """
@@ -30,11 +30,11 @@ from fungrad.scipy.stats.distribution import LIMITS, Distribution, is_infinite, 
 from fungrad.tracing.trace import typeof
 
 _SIDES = {"cdf": 1.0, "sf": -1.0, "logcdf": 1.0, "logsf": -1.0}
-"""Whether they rise with x, or fall."""
+"""The sign of each function's slope in x."""
 
 
 class Continuous(Distribution):
-    """A continuous distribution: location, scale, and density."""
+    """A continuous distribution, with location, scale, and density."""
 
     _parameters_of_place = ("loc", "scale")
     _densities = ("logpdf", "pdf")
@@ -42,7 +42,7 @@ class Continuous(Distribution):
     def _at(self, method: str, x: Any, args: Any, kwargs: Any, everywhere: bool = False) -> Any:
         """The standard form's function at (x - loc) / scale; a density also divided by scale.
 
-        Its formula alone, without a look at the support, where it is right `everywhere`.
+        If its formula is valid `everywhere`, the support is not checked.
         """
         with np.errstate(all="ignore"):
             y, shapes, loc, scale = self._prepared(method, x, args, kwargs)
@@ -62,8 +62,8 @@ class Continuous(Distribution):
             return cast(found if less is None else found - less, dtype)
 
     def _ends(self, shapes: list[Any], power: int) -> list[tuple[Any, Any]]:
-        """Both ends of the support, with the density there to a power: a constant, 0 where the
-        density is infinite or the end does not belong to the support.
+        """Both ends of the support, with a power of the density there: a constant, 0 if the density
+        is infinite or the end does not belong to the support.
         """
         lower, upper = self._support(*shapes)
         outside = self._open or is_infinite(lower), is_infinite(upper)
@@ -80,7 +80,7 @@ class Continuous(Distribution):
         return stop_gradient(select(beyond | np.isnan(density), 0.0, density))
 
     def _with_slopes(self, found: Any, method: str, y: Any, shapes: list[Any]) -> Any:
-        """A probability at y; at an end of the support with the density there as its slope."""
+        """A probability at y; its slope at an end of the support is the density there."""
         for (bound, density), limit in zip(self._ends(shapes, 1), LIMITS[method], strict=True):
             if np.isfinite(limit) and type(density) is not float:
                 end = (y == bound) & (np.abs(y) < np.inf)
@@ -181,7 +181,7 @@ def _t_ppf(q: Any, df: Any) -> Any:
 
 
 def _t_entropy(df: Any) -> Any:
-    """The closed form, or from df = 100 on, where it cancels, its expansion in r = 1 / df."""
+    """The closed form, or for df >= 100, where it cancels, its expansion in r = 1 / df."""
     large = df >= 100
     half = select(large, 1.0, df) * 0.5
     closed = (
@@ -297,14 +297,14 @@ gumbel_l = Continuous(
 
 
 def _gennorm_logpdf(x: Any, beta: Any) -> Any:
-    """With the slope 0 at x = 0, by its symmetry also where beta is less than 1."""
+    """The log density, with slope 0 at x = 0 by symmetry, also for beta < 1."""
     cusp = (x == 0) & (beta < 1)
     power = np.abs(select(cusp, 1.0, x)) ** beta
     return np.log(beta * 0.5) - gammaln(1.0 / beta) - select(cusp, 0.0, power)
 
 
 def _gennorm_cdf(x: Any, beta: Any) -> Any:
-    """Of an incomplete gamma function, which has a corner at x = 0: there by its tangent."""
+    """The cdf by an incomplete gamma function; at its corner x = 0 by the tangent."""
     power = np.abs(x) ** beta
     small, large = power == 0, power == np.inf
     at = select(small | large, 1.0, x)

@@ -1,7 +1,7 @@
 """The discrete distributions of scipy.stats, by the formulas of their standard forms.
 
-Values k (and loc, and whole numbers among the parameters) have the derivative 0, on purpose, and so
-have quantiles, which SciPy computes.
+Values k (and loc, and integer parameters) have derivative 0 on purpose, and so have quantiles,
+which SciPy computes.
 
 Source: N. Johnson, A. Kemp and S. Kotz, "Univariate Discrete Distributions" (2005).
 """
@@ -24,7 +24,7 @@ from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 
 class Discrete(Distribution):
-    """A discrete distribution: location, and probabilities of whole numbers."""
+    """A discrete distribution, with location and probabilities of integers."""
 
     _parameters_of_place = ("loc",)
     _densities = ("logpmf", "pmf")
@@ -40,7 +40,7 @@ class Discrete(Distribution):
             return self._on_support(method, whole * self._validity(shapes), shapes, broken)
 
     def logpmf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
-        """The logarithm of the probability of k; -inf where it is 0, and where k is not whole.
+        """The logarithm of the probability of k; -inf where it is 0, as for k not an integer.
 
         Args:
           k: real numbers, integers or not. The derivative in them is 0, on purpose.
@@ -53,7 +53,7 @@ class Discrete(Distribution):
         return np.exp(self.logpmf(k, *args, **kwargs))
 
     def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:
-        """SciPy's, called back where values are traced."""
+        """SciPy's quantile, by a callback if values are traced."""
         lead, shapes, loc = self._prepared(method, q, args, kwargs)
         values = [lead, *shapes, *(() if loc is None else (loc,))]
         type_ = Type(np.broadcast_shapes(*map(shape_of, values)), typeof(lead).dtype)
@@ -100,7 +100,7 @@ bernoulli = Discrete(
 
 
 def _binom_tail(k: Any, n: Any, p: Any, above: bool) -> Any:
-    """The integral (DLMF 8.17.5), which is not defined at k = n, where nothing is above."""
+    """A tail by the incomplete beta function (DLMF 8.17.5), which is undefined at k = n."""
     last = k >= n
     i, j = select(last, 0.0, k) + 1.0, select(last, 1.0, n - k)
     tail = betainc(i, j, p) if above else betainc(j, i, 1.0 - p)

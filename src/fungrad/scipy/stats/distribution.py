@@ -1,8 +1,5 @@
-"""The base of all objects named like a distribution of SciPy's, whether of numbers or of arrays;
-arguments as real arrays; what is exact in the logarithm.
-
-The common part of all distributions: arguments, loc and scale, the support, and each function that
-follows from another.
+"""The common part of all distributions: arguments, loc and scale, the support, functions that
+follow from others, and accurate logarithms.
 
 A distribution is declared by the formulas of its standard form (loc 0, scale 1).
 """
@@ -26,11 +23,10 @@ from fungrad.tracing.trace import Tracer, typeof
 
 
 def floating(function: str, *values: Any) -> list[Any]:
-    """Array-like arguments as arrays of the one real dtype that NumPy promotes them to; integers
-    count as float64.
+    """Array-like arguments as arrays of their promoted real dtype; integers count as float64.
 
     Raises:
-      ArgumentError: where one is complex.
+      ArgumentError: if one is complex.
     """
     arrays = [as_array(value) for value in values]
     dtype = np.result_type(*arrays)
@@ -43,7 +39,7 @@ def floating(function: str, *values: Any) -> list[Any]:
 
 
 def log1mexp(v: Any) -> Any:
-    """log(1 - exp(v)) of v <= 0, to full precision.
+    """log(1 - exp(v)) for v <= 0, to full precision.
 
     Maechler, Accurately computing log(1 - exp(-|a|)) (2012).
     """
@@ -53,13 +49,13 @@ def log1mexp(v: Any) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """The value, with derivatives 0 where it is infinite."""
+    """The value, with derivative 0 where it is infinite."""
     return select(np.abs(value) == np.inf, stop_gradient(value), value)
 
 
 class Family:
-    """An object with a name of SciPy's: gives frozen distributions, and SciPy's own methods (rvs,
-    fit, ...) where there are none here, which take plain arrays.
+    """A distribution object of SciPy's: makes frozen distributions, and has SciPy's own methods
+    (rvs, fit, ...), for plain arrays, where none is defined here.
 
     Attributes:
       name: SciPy's.
@@ -87,7 +83,7 @@ class Family:
 
 
 class Frozen:
-    """A distribution with its parameters, as SciPy's frozen ones; x, k or q is given by place."""
+    """A distribution with its parameters, as SciPy's frozen ones; x, k or q is positional."""
 
     def __init__(self, distribution: Family, args: Any, kwargs: dict[str, Any]) -> None:
         self.dist = distribution
@@ -117,11 +113,11 @@ LIMITS = {
     "logcdf": (-np.inf, 0.0),
     "logsf": (0.0, -np.inf),
 }
-"""The value of each function below and above the support."""
+"""The values of each function below and above the support."""
 
 
 def _log(p: Any) -> Any:
-    """log(p), and -inf with the derivative 0 where p is 0."""
+    """log(p), and -inf with derivative 0 where p is 0."""
     return select(p == 0, -np.inf, np.log(select(p == 0, 1.0, p)))
 
 
@@ -133,10 +129,10 @@ def _positive(*shapes: Any) -> Any:
 
 
 def _derived(formulas: dict[str, Formula], symmetric: bool) -> dict[str, Formula]:
-    """The formulas that were declared, and those that follow from them.
+    """The declared formulas, and those that follow from them.
 
-    Where logsf or logcdf is declared (and its inverse), all others are made of it, without loss in
-    either tail.
+    If logsf or logcdf is declared (and its inverse), all others are derived from it, without loss
+    in either tail.
     """
     known = dict(formulas)
     inverse = known.pop("inverse", None)
@@ -172,20 +168,20 @@ def _derived(formulas: dict[str, Formula], symmetric: bool) -> dict[str, Formula
 
 
 class Distribution(Family):
-    """A family of distributions, as SciPy's instances are: its methods take the parameters last.
+    """A family of distributions, as an instance in SciPy: its methods take the parameters last.
 
     Args:
       name: SciPy's.
-      shapes: the names of the shape parameters, with blanks between them.
-      support: the ends of the support, or a function of the shapes that gives them.
-      open: whether the lower end, where the density is 0, is left out.
-      inner: a point inside of the support, for all parameters.
-      everywhere: whether logpdf is right for infinite x as it is.
-      valid: a function of the shapes that says whether they are; if None all have to be positive.
+      shapes: the names of the shape parameters, separated by blanks.
+      support: the ends of the support, or a function from the shapes to them.
+      open: whether the lower end, where the density is 0, is excluded.
+      inner: a point inside the support, for all parameters.
+      everywhere: whether the formula of logpdf also holds for infinite x.
+      valid: a function that checks the shapes; None if all have to be positive.
       symmetric: whether the density is even.
-      integers: the names of shapes that are whole numbers, and so constants.
+      integers: the names of integer shapes, which are constants.
       formulas: functions of the standard form, of (x, *shapes), (q, *shapes) or (*shapes);
-        `inverse` is the inverse of logsf, or logcdf, whichever is given.
+        `inverse` is the inverse of logsf or logcdf, the declared one.
 
     Attributes:
       shapes: the names of the shape parameters.
@@ -201,7 +197,7 @@ class Distribution(Family):
     _parameters_of_place: tuple[str, ...]
     _densities: tuple[str, ...]
     _by_scipy: tuple[str, ...] = ()
-    """Methods that SciPy computes, on traced values, too."""
+    """Methods that SciPy computes, also for traced values."""
 
     def __init__(
         self,
@@ -255,8 +251,8 @@ class Distribution(Family):
         return [f"{name}={int(name == 'scale')}" for name in self._parameters_of_place]
 
     def _prepared(self, method: str, lead: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
-        """lead (None where a method has none), the list of shapes, and the parameters of place, all
-        of one dtype.
+        """lead (None if a method has none), the list of shapes, and the parameters of place, all of
+        one dtype.
         """
         values = [lead, *self._read(method, args, kwargs)]
         given = [v for v in values if v is not None]
@@ -272,14 +268,14 @@ class Distribution(Family):
         """The formula of a method.
 
         Raises:
-          UnsupportedFunctionError: where there is none.
+          UnsupportedFunctionError: if there is none.
         """
         formula = self._formulas.get(method)
         if formula is None:
             raise UnsupportedFunctionError(
                 f"scipy.stats.{self.name}.{method} was called on a traced value{user_line()}, but "
-                f"there is no formula for it here; there are {', '.join(self.methods)}. Call it on "
-                "fg.stop_gradient(x) where no gradient is wanted, or wrap SciPy's by fg.external, "
+                f"fungrad has no formula for it, only for {', '.join(self.methods)}. Call it on "
+                "fg.stop_gradient(x) if you need no gradient, or wrap SciPy's by fg.external, "
                 "which takes finite differences."
             )
         return formula
@@ -287,7 +283,7 @@ class Distribution(Family):
     def _call(
         self, how: Formula, method: str, lead: tuple[Any, ...], args: Any, kwargs: Any
     ) -> Any:
-        """A method's value; of one without a formula, for plain values, SciPy's."""
+        """A method's value; without a formula SciPy's, for plain values."""
         traced = any(type(leaf) is Tracer for leaf in pytree.leaves((lead, args, kwargs)))
         if traced or method in self._formulas or method in self._by_scipy:
             return how(method, *lead, args, kwargs)
@@ -313,12 +309,12 @@ class Distribution(Family):
         less: Any = None,
         closed: bool = True,
     ) -> Any:
-        """The formula of a method at y, less a number, and its limits beyond the support and where
+        """The formula of a method at y, minus `less`, and its limits beyond the support and where
         `outside`.
 
-        The formula is evaluated at an inner point there, so that neither values nor derivatives of
-        it are seen; nor are they where its logarithm is infinite. The ends of the support belong
-        to it where it is `closed`. NaN counts as inside, and passes through every formula.
+        There the formula is evaluated at an inner point, so that its values and derivatives do not
+        matter; likewise where its logarithm is infinite. The ends belong to the support if it is
+        `closed`. NaN counts as inside, and passes through every formula.
         """
         lower, upper = self._support(*shapes)
         low = _beyond(y, lower, -1.0, self._open or not closed)
@@ -344,11 +340,11 @@ class Distribution(Family):
         raise NotImplementedError
 
     def cdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of values up to x; for continuous ones its derivative is the density."""
+        """The probability of values up to x; its derivative is the density if continuous."""
         return self._call(self._at, "cdf", (x,), args, kwargs)
 
     def sf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of values above x, 1 - cdf without loss."""
+        """The probability of values above x: 1 - cdf without cancellation."""
         return self._call(self._at, "sf", (x,), args, kwargs)
 
     def logcdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -360,15 +356,15 @@ class Distribution(Family):
         return self._call(self._at, "logsf", (x,), args, kwargs)
 
     def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
-        """The (least) x at which cdf is q (or more), of [0, 1]."""
+        """The (least) x with cdf(x) = q (or more), for q in [0, 1]."""
         return self._call(self._quantile, "ppf", (q,), args, kwargs)
 
     def isf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
-        """The (least) x at which sf is q (or less), of [0, 1]."""
+        """The (least) x with sf(x) = q (or less), for q in [0, 1]."""
         return self._call(self._quantile, "isf", (q,), args, kwargs)
 
     def median(self, *args: Any, **kwargs: Any) -> Any:
-        """The x at which cdf is 1/2."""
+        """The x with cdf(x) = 1/2."""
         return self.ppf(0.5, *args, **kwargs)
 
     def entropy(self, *args: Any, **kwargs: Any) -> Any:

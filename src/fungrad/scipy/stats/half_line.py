@@ -1,5 +1,4 @@
-"""The distributions of scipy.stats on half of the line, by the formulas of their standard
-forms.
+"""The distributions of scipy.stats on the half line, by the formulas of their standard forms.
 
 Source: N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions" (1994).
 """
@@ -37,7 +36,7 @@ _ROOT_HALF = math.sqrt(0.5)
 
 
 def _above(x: Any, bound: float, formula: Any) -> Any:
-    """The formula where x is above a bound, and inf below."""
+    """The formula for x above a bound, inf below."""
     return select(x > bound, formula(select(x > bound, x, bound + 1.0)), np.inf)
 
 
@@ -182,7 +181,7 @@ def _f_logpdf(x: Any, dfn: Any, dfd: Any) -> Any:
 
 
 def _f_sf(x: Any, dfn: Any, dfd: Any) -> Any:
-    """The incomplete beta function of either share, whichever does not cancel."""
+    """The incomplete beta function of the share that does not cancel."""
     share = dfn * x / (dfn * x + dfd)
     below = betainc(dfn * 0.5, dfd * 0.5, share)
     rest = dfd / (dfn * x + dfd)
@@ -271,7 +270,7 @@ halfnorm = Continuous(
 
 
 def _halfcauchy_quantile(p: Any, rest: Any) -> Any:
-    """tan(pi p / 2), of p and 1 - p."""
+    """tan(pi p / 2), from p and 1 - p."""
     left = p < 0.5
     slope = np.tan(select(left, p, rest) * (math.pi / 2.0))
     return select(left, slope, 1.0 / slope)

@@ -1,5 +1,5 @@
-"""The distributions of vectors and matrices of scipy.stats: multivariate_normal,
-dirichlet, multinomial and wishart.
+"""The distributions of vectors and matrices of scipy.stats: multivariate_normal, dirichlet,
+multinomial and wishart.
 
 Methods without a formula here are SciPy's own, for plain arrays.
 
@@ -34,7 +34,7 @@ def _row_sum(x: Any) -> Any:
 class MultivariateNormal(Family):
     """The normal distribution of vectors.
 
-    Beyond SciPy's, mean and cov may have leading axes, which broadcast against those of x.
+    Unlike in SciPy, mean and cov may have leading axes, which broadcast against those of x.
 
     >>> import numpy as np, fungrad as fg
     >>> fg.grad(multivariate_normal.logpdf)(np.array([1.0, 2.0]), None, np.eye(2))
@@ -48,7 +48,7 @@ class MultivariateNormal(Family):
         """Points (with the components last), means and matrices.
 
         Raises:
-          ShapeError: where they do not fit.
+          ShapeError: if they do not fit.
         """
         given = [v for v in (*lead, cov, mean) if v is not None]
         *rest, cov = (ready := floating(f"multivariate_normal.{method}", *given))[: len(lead) + 1]
@@ -84,11 +84,11 @@ class MultivariateNormal(Family):
           mean: vectors; zero if None.
           cov: symmetric matrices, of which the lower triangle is read; or a vector, the diagonal;
             or a number, times the identity.
-          allow_singular: takes singular matrices too, by their pseudoinverse, and is -inf outside
-            of their range. Their derivative is that among matrices of the same rank.
+          allow_singular: whether to take singular matrices too, by their pseudoinverse, with -inf
+            outside their range. Their derivative is that among matrices of the same rank.
 
         Raises:
-          numpy.linalg.LinAlgError: where cov is not positive definite.
+          numpy.linalg.LinAlgError: if cov is not positive definite.
         """
         x, mean, cov = self._read("logpdf", mean, cov, x)
         with np.errstate(all="ignore"):
@@ -100,7 +100,7 @@ class MultivariateNormal(Family):
         return np.exp(self.logpdf(x, mean, cov, allow_singular))
 
     def entropy(self, mean: Any = None, cov: Any = 1, allow_singular: bool = True) -> Any:
-        """The differential entropy, in nats; of a singular one, within its range."""
+        """The differential entropy, in nats; of a singular distribution, within its range."""
         _, cov = self._read("entropy", mean, cov)
         _, log_det, rank, _ = _pseudo(cov)
         return ((_LOG_TWO_PI + 1.0) * rank + log_det) * 0.5
@@ -117,7 +117,7 @@ def _definite(deviation: Any, cov: Any) -> Any:
         if np.any(least <= _tolerance(cov) * np.square(np.max(pivots, axis=-1))):
             raise _not_definite()
     dim = cov.shape[-1]
-    if cov.ndim == 2:  # all points are right-hand sides of one matrix
+    if cov.ndim == 2:  # all points are right-hand sides for one matrix
         columns = np.reshape(deviation, (-1, dim)).T
         white = np.reshape(np.linalg.solve(factor, columns).T, deviation.shape)
     else:
@@ -129,23 +129,22 @@ def _definite(deviation: Any, cov: Any) -> Any:
 def _not_definite() -> np.linalg.LinAlgError:
     return np.linalg.LinAlgError(
         f"scipy.stats.multivariate_normal got a matrix cov{user_line()} that is not positive "
-        "definite, to rounding. With allow_singular=True a singular one is taken, by its "
-        "pseudoinverse."
+        "definite up to rounding. allow_singular=True takes a singular one, by its pseudoinverse."
     )
 
 
 def _tolerance(matrix: Any) -> float:
-    """Below which share of the largest an eigenvalue counts as 0, as in SciPy."""
+    """The share of the largest eigenvalue below which one counts as 0, as in SciPy."""
     digits = 1e3 if matrix.dtype == np.float32 else 1e6
     return digits * float(np.finfo(matrix.dtype).eps)
 
 
 def _pseudo(cov: Any) -> tuple[Any, Any, Any, Any]:
-    """The pseudoinverse, the logarithm of the product of the eigenvalues that are not 0, how many
-    these are, and the size below which one is 0.
+    """The pseudoinverse, the logarithm of the product of the nonzero eigenvalues, their number, and
+    the size below which one is 0.
 
-    The product is a determinant with ones (times the largest) in place of the zeros, so that equal
-    eigenvalues do no harm.
+    The product is a determinant with ones (times the largest eigenvalue) for the zeros, so that
+    derivatives hold for equal eigenvalues.
     """
     lower = np.tril(cov)
     cov = lower + np.swapaxes(np.tril(cov, -1), -1, -2)
@@ -189,7 +188,7 @@ class Dirichlet(Family):
     methods = ("cov", "entropy", "logpdf", "mean", "pdf", "var")
 
     def _alpha(self, method: str, alpha: Any, *lead: Any) -> list[Any]:
-        """The arguments, and alpha, which is NaN where it is not positive."""
+        """The arguments, and alpha, with NaN where it is not positive."""
         *rest, alpha = floating(f"dirichlet.{method}", *lead, alpha)
         if alpha.ndim != 1:
             raise ShapeError(f"dirichlet.{method} takes a vector alpha, not shape {alpha.shape}.")
@@ -203,8 +202,8 @@ class Dirichlet(Family):
           alpha: a vector of positive numbers.
 
         Returns:
-          -inf, with the derivative 0, outside of the simplex (where SciPy raises). Inside, the
-          components are taken as independent variables.
+          -inf, with derivative 0, outside the simplex (where SciPy raises). Inside, the components
+          are independent variables.
         """
         with np.errstate(all="ignore"):
             x, alpha = self._alpha("logpdf", alpha, x)
@@ -269,8 +268,8 @@ class Multinomial(Family):
     methods = ("logpmf", "mean", "pmf")
 
     def _read(self, method: str, n: Any, p: Any, *lead: Any) -> list[Any]:
-        """The arguments; n and x are constants. Where p does not sum to 1 its last element is what
-        is missing, as in SciPy.
+        """The arguments; n and x are constants. If p does not sum to 1, its last element is
+        replaced by the rest, as in SciPy.
         """
         *rest, n, p = floating(f"multinomial.{method}", *lead, n, p)
         missing = 1.0 - np.sum(p[..., :-1], axis=-1, keepdims=True)
@@ -280,8 +279,8 @@ class Multinomial(Family):
         return [*stop_gradient(rest), stop_gradient(n), p, _one_or_nan(valid, p)]
 
     def logpmf(self, x: Any, n: Any, p: Any) -> Any:
-        """The logarithm of the probability of x, with the counts on the last axis; -inf where these
-        are not whole, or do not sum to n.
+        """The logarithm of the probability of x, with the counts on the last axis; -inf if these
+        are not integers, or do not sum to n.
 
         Args:
           x, n: counts; the derivative in them is 0, on purpose.
@@ -326,7 +325,7 @@ class Wishart(Family):
           scale: a symmetric positive definite matrix; or a vector, the diagonal; or a number.
 
         Raises:
-          numpy.linalg.LinAlgError: where x or scale is not positive definite.
+          numpy.linalg.LinAlgError: if x or scale is not positive definite.
         """
         x, df, scale = floating("wishart.logpdf", x, df, scale)
         scale = np.diag(scale) if scale.ndim == 1 else np.reshape(scale, scale.shape or (1, 1))
@@ -346,7 +345,7 @@ class Wishart(Family):
 
 
 def _log_det(matrix: Any) -> Any:
-    """Of a positive definite matrix."""
+    """The log determinant of a positive definite matrix."""
     factor = np.linalg.cholesky(matrix)
     return _row_sum(np.log(np.diagonal(factor, axis1=-2, axis2=-1))) * 2.0
 

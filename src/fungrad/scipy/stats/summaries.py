@@ -1,13 +1,8 @@
-"""Functions of samples of scipy.stats: entropy, mode, rankdata and sem.
+"""Functions of samples of scipy.stats: entropy, mode, rankdata, sem and gaussian_kde.
 
-Ranks have the derivative 0, on purpose; that of a mode is shared by the elements that are equal to
-it. Outside of transforms these are SciPy's own.
-
-gaussian_kde, the density of a sample smoothed by normal kernels.
-
-Differentiable in the sample, the weights, the bandwidth and the points.
-
-Source: D. Scott, "Multivariate Density Estimation" (1992).
+Ranks have derivative 0, on purpose; that of a mode is shared by the elements equal to it. Outside
+of transforms these are SciPy's own. gaussian_kde is differentiable in the sample, the weights, the
+bandwidth and the points (D. Scott, "Multivariate Density Estimation", 1992).
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ from fungrad.tracing.trace import EVAL, current, typeof
 
 
 class ModeResult(NamedTuple):
-    """The result of `mode`: the most common values, and how often they occur."""
+    """The result of `mode`: the most common values, and their counts."""
 
     mode: Any
     count: Any
@@ -45,19 +40,19 @@ def _only_propagate(function: str, nan_policy: str) -> None:
     if nan_policy != "propagate":
         raise ArgumentError(
             f"scipy.stats.{function}(nan_policy={nan_policy!r}) was called on a traced "
-            f"value{user_line()}, whose NaN are not known. Take them out before, and leave "
+            f"value{user_line()}, whose NaN are not known. Remove them before, and leave "
             "nan_policy at 'propagate'."
         )
 
 
 def _last(a: Any, axis: int | None) -> Any:
-    """The array with an axis last; all of it as a vector for None."""
+    """The array with an axis moved last; the raveled array for None."""
     return np.reshape(a, (-1,)) if axis is None else np.moveaxis(a, axis, -1)
 
 
 def _entropy(values: list[Any], axis: int, keepdims: bool) -> Any:
-    """Of numbers that are divided by their sum first as a constant, and then by the sum of these,
-    after the logarithm: a number that is 0 has an infinite derivative alone.
+    """The entropy of numbers, divided by their sum as a constant, and after the logarithm by the
+    sum of these: so a 0 makes only its own derivative infinite.
     """
     shares = [v / stop_gradient(np.sum(v, axis=axis, keepdims=True)) for v in values]
     sums = [np.sum(share, axis=axis, keepdims=keepdims) for share in shares]
@@ -80,7 +75,7 @@ def entropy(
     """The entropy of probabilities pk, or relative to qk, as scipy.stats.entropy.
 
     Args:
-      pk, qk: numbers that are made to sum to 1 along the axis.
+      pk, qk: numbers, normalised to sum 1 along the axis.
       base: of the logarithm; e if None.
       axis: the axis; all elements for None.
       nan_policy: "propagate", on traced values.
@@ -120,7 +115,7 @@ def sem(
     Args:
       a: real numbers.
       axis: the axis; all elements for None.
-      ddof: what is taken from the number of elements in the divisor of the variance.
+      ddof: the number subtracted from that of elements in the divisor of the variance.
       nan_policy: "propagate", on traced values.
       keepdims: whether the axis is kept, with the length 1.
 
@@ -148,8 +143,8 @@ def rankdata(
 
     Args:
       a: real numbers.
-      method: what equal elements get: "average", "min", "max", "dense" or "ordinal".
-      axis: the axis along which they are ranked; all elements, as a vector, for None.
+      method: the rank of equal elements: "average", "min", "max", "dense" or "ordinal".
+      axis: the axis to rank along; all elements, as a vector, for None.
       nan_policy: "propagate", on traced values.
 
     >>> rankdata(np.array([3.0, 1.0, 1.0]))
@@ -172,7 +167,7 @@ def rankdata(
 def mode(
     a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
 ) -> Any:
-    """The most common value along an axis (of several, the least), as scipy.stats.mode.
+    """The most common value along an axis (the least if several), as scipy.stats.mode.
 
     Args:
       a: numbers.
@@ -181,7 +176,7 @@ def mode(
       keepdims: whether the axis is kept, with the length 1.
 
     Returns:
-      (mode, count); the derivative of the mode is shared by the elements that are equal to it.
+      (mode, count); the derivative of the mode is shared by the elements equal to it.
 
     >>> float(mode(np.array([1.0, 2.0, 2.0])).mode)
     2.0
@@ -193,7 +188,7 @@ def mode(
     a = array_of(a)
     last = _last(a, axis)
     shape = last.shape[:-1]
-    if not last.shape[-1]:  # nothing to count: NaN, whatever the dtype
+    if not last.shape[-1]:  # no elements: NaN for any dtype
         return modes(np.empty(a.shape, a.dtype), axis, keepdims=keepdims)
 
     def along_last(x: Any) -> Any:
@@ -215,17 +210,17 @@ def mode(
 class gaussian_kde:
     """The density of a sample, smoothed by normal kernels, as scipy.stats.gaussian_kde.
 
-    `resample` is not here: drawing is no function of traced values.
+    `resample` is missing: it is not a function of traced values.
 
     Args:
       dataset: a sample of n points in d dimensions, shape (d, n) or (n,).
       bw_method: the factor of the bandwidth: "scott" (or None), "silverman", a number, or a
         function of this object.
-      weights: n weights, which are made to sum to 1; equal ones if None.
+      weights: n weights, normalised to sum 1; None for equal ones.
 
     Raises:
-      ShapeError: where the shapes do not fit.
-      ValueError: where there are fewer points than dimensions.
+      ShapeError: if the shapes do not fit.
+      ValueError: if there are fewer points than dimensions.
 
     >>> import numpy as np, fungrad as fg
     >>> sample = np.array([0.0, 1.0, 4.0])
@@ -249,8 +244,8 @@ class gaussian_kde:
         if self.d > self.n or self.n < 2:
             raise ValueError(
                 f"gaussian_kde got {self.n} points in {self.d} dimensions, one in each column of "
-                "dataset: it needs as many points as dimensions, and two. Transpose the dataset, "
-                "if its points are in the rows."
+                "dataset: it needs at least as many points as dimensions, and two. Transpose the "
+                "dataset, if its points are in the rows."
             )
         if weights is None:
             self.weights = np.full(self.n, 1.0 / self.n, self.dataset.dtype)
@@ -268,7 +263,7 @@ class gaussian_kde:
         """Sets the factor of the bandwidth: see the class.
 
         Raises:
-          ValueError: where the method is not known.
+          ValueError: if the method is unknown.
         """
         if bw_method is None or isinstance(bw_method, str):
             known = {None: self.scotts_factor, "scott": self.scotts_factor,
@@ -304,7 +299,7 @@ class gaussian_kde:
         """Points in columns.
 
         Raises:
-          ShapeError: where they have another dimension than the sample.
+          ShapeError: if their dimension is not that of the sample.
         """
         points = np.atleast_2d(floating("gaussian_kde", points)[0])
         if points.shape[0] == self.d:
@@ -317,12 +312,12 @@ class gaussian_kde:
         )
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at points, in columns: an array of one number for each."""
+        """The logarithm of the density at each point, in columns."""
         points = self._points(x)
         return logsumexp(_log_kernels(self._root, points, self.dataset), axis=1, b=self.weights)
 
     def evaluate(self, points: Any) -> Any:
-        """The density at points, in columns: an array of one number for each."""
+        """The density at each point, in columns."""
         return np.exp(_log_kernels(self._root, self._points(points), self.dataset)) @ self.weights
 
     def pdf(self, x: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Spellings of other systems, for people who arrive from them."""
+"""The interfaces of other systems, for programs written for them."""

@@ -1,8 +1,8 @@
-"""TensorFlow's spellings: `stop_gradient(input, name=None)`, and building a graph by hand.
+"""TensorFlow's interface: `stop_gradient(input, name=None)`, and building a graph by hand.
 
 In the graph-building form a `Scope` belongs to a graph under construction;
-`StopGradient.create(scope, input)` adds the operation under the scope's name and hands back an
-operation whose `output()` feeds the next one. The finished Graph is fungrad's own: it prints,
+`StopGradient.create(scope, input)` adds the operation under the scope's name and returns it; its
+`output()` is an input of the next operation. The finished Graph is fungrad's own: it prints,
 checks, pickles, evaluates and differentiates.
 """
 
@@ -24,7 +24,7 @@ from fungrad.tracing.trace import EVAL, Tracer
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:
-    """`tf.stop_gradient`: passes a tree on as it is, a constant to every derivative.
+    """`tf.stop_gradient`: returns a tree unchanged, a constant to every derivative.
 
     >>> import fungrad as fg
     >>> float(fg.grad(lambda x: x * stop_gradient(x, name="target"))(3.0))
@@ -57,13 +57,11 @@ class Scope:
         return Scope(self._trace, f"{self.name}/{name}" if self.name else name)
 
     def placeholder(self, name: str, shape: tuple[int, ...], dtype: Any = np.float64) -> Tracer:
-        """A new input of the graph; the handle of its value."""
+        """Adds an input to the graph; returns the handle of its value."""
         return self._trace.input(Type(tuple(shape), dtype), name)
 
     def apply(self, f: Callable[..., Any], *inputs: Any) -> Any:
-        """Adds the operations of a function of handles; the handle, or tree of handles, of its
-        output.
-        """
+        """Adds the operations of a function of handles; returns the handles of its output."""
 
         def scoped() -> Any:
             if not self.name:
@@ -78,7 +76,7 @@ class Scope:
         return check_graph(self._trace.graph(outputs))
 
     def last(self) -> Equation:
-        """The operation that was added last."""
+        """The last operation added."""
         return self._trace.equations[-1]
 
 
@@ -93,10 +91,10 @@ class StopGradient:
 
     @classmethod
     def create(cls, scope: Scope, input: Any) -> StopGradient:
-        """Adds the operation under the scope and hands it back.
+        """Adds the operation under the scope and returns it.
 
         Raises:
-          ArgumentError: where the input is no handle of a floating or complex value of this graph.
+          ArgumentError: if the input is not a handle of a floating or complex value of this graph.
         """
         if not isinstance(input, Tracer) or not input.type.inexact:
             raise ArgumentError(

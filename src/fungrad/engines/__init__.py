@@ -1,6 +1,6 @@
-"""Other engines that run what fungrad traced: `fg.to_jax` and the way back, `fg.from_jax`.
+"""Traced functions on JAX, `fg.to_jax`, and JAX's functions in fungrad, `fg.from_jax`.
 
-JAX is imported when they are called.
+JAX is imported at the first call.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ def to_jax(
     max_steps: int | None = None,
     precision: str = "require",
 ) -> Callable[..., Any]:
-    """A function of JAX's arrays that computes what f, written with NumPy, computes.
+    """The function f, written with NumPy, as a function of JAX's arrays.
 
-    It is traced by fungrad once for each types of the arguments, and runs under jax.jit, jax.vmap,
-    jax.grad, shardings and jax.export: on a CPU, a GPU, a TPU, or many of them.
+    fungrad traces it once for each combination of argument types. The result runs under jax.jit,
+    jax.vmap, jax.grad, shardings and jax.export: on a CPU, a GPU, a TPU, or many of them.
 
     Args:
       f: a pure function of trees of arrays, also one made by `fg.grad`, `fg.vmap` or `fg.jit`.
-      derivatives: "fungrad": jax.grad of the result gives fungrad's derivative, with custom rules,
-        stops and what it says at kinks, at every order (reverse mode only: JAX's forward mode
-        refuses it; take `to_jax(fg.jvp...)`, `to_jax(fg.hessian(f))`). "jax": JAX differentiates
-        the translated operations by its own rules. None: jax.grad of it raises.
+      derivatives: "fungrad": jax.grad of the result is fungrad's derivative, with its custom rules,
+        stops and values at kinks, at every order (reverse mode only; for forward mode use
+        `to_jax(fg.jvp...)`, `to_jax(fg.hessian(f))`). "jax": JAX differentiates the translated
+        operations by its own rules. None: jax.grad of it raises.
       callbacks: whether primitives without a JAX rule are computed by NumPy on the host.
-      max_steps: the most steps of a `while_loop` that is differentiated in reverse; more give NaN.
+      max_steps: the most steps of a `while_loop` differentiated in reverse; beyond them it is NaN.
       precision: "require": 64-bit arguments and constants raise where JAX would make them 32-bit
         (jax_enable_x64 is off); "convert": they become 32-bit.
 
     Raises:
       MissingExtraError: without JAX.
-      ArgumentError: for 64-bit values without jax_enable_x64, and for a while loop that is
-        differentiated without max_steps.
+      ArgumentError: for 64-bit values without jax_enable_x64, and for a while loop differentiated
+        without max_steps.
       UnsupportedFunctionError: for a primitive without a rule.
 
-    Errors that depend on values, of an index out of bounds or a matrix that is not positive
-    definite, become NaN, as JAX cannot raise them.
+    Errors that depend on values, such as an index out of bounds or a matrix that is not positive
+    definite, become NaN, since JAX cannot raise them.
 
     >>> import jax, numpy as np  # doctest: +SKIP
     >>> g = to_jax(lambda x: np.sum(np.sin(x) ** 2))  # doctest: +SKIP
@@ -60,14 +60,14 @@ def to_jax(
 
 
 def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable[..., Any]:
-    """A function of NumPy arrays that runs a function of JAX's, with JAX's derivatives.
+    """A JAX function as a function of NumPy arrays, with JAX's derivatives.
 
-    It is one opaque operation for fungrad. Its derivative is another one, made by jax.vjp, and so
-    on for every order. Each is compiled by jax.jit.
+    It is one opaque operation of fungrad. Its derivative, by jax.vjp, is another one, and so on for
+    every order. jax.jit compiles each.
 
     Args:
       jax_f: a pure function of trees of JAX's arrays that JAX can differentiate.
-      vectorized: whether it takes further leading axes, equal ones on all arguments: then `vmap`
+      vectorized: whether it takes further leading axes, the same on all arguments: then `vmap`
         calls it once.
 
     Raises:

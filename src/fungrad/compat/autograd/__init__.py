@@ -1,6 +1,6 @@
 """Autograd's public names, on fungrad (`fungrad.compat.autograd`).
 
-`install()` puts it under the name `autograd`, so that packages written for that run on fungrad.
+`install()` makes it importable as `autograd`, so that packages written for that run on fungrad.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Python's containers and questions of type, as autograd's clients ask them.
+"""Autograd's replacements of Python's containers, isinstance and type.
 
-Containers of traced values are Python's own here, so list, tuple and dict are what they are.
+Containers of traced values are Python's own here, so list, tuple and dict are Python's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fungrad.tracing.trace import Tracer
 
 
 def isinstance(x: Any, kind: Any) -> bool:
-    """Whether a value, or the value that a traced one has, is of a class.
+    """Whether a value, or the value of a traced one, is of a class.
 
     >>> isinstance(1.0, float)
     True
@@ -27,7 +27,7 @@ def isinstance(x: Any, kind: Any) -> bool:
 
 
 def type(x: Any) -> builtins.type:
-    """The class of a value; of a traced one that of its value.
+    """The class of a value; for a traced one that of its value.
 
     >>> type(1.0)
     <class 'float'>
@@ -36,7 +36,7 @@ def type(x: Any) -> builtins.type:
 
 
 class _OfTraced(builtins.type):
-    """The class of classes whose members are Python's containers with a traced value in them."""
+    """The metaclass of classes whose instances are Python's containers of traced values."""
 
     container: Any = ()
 

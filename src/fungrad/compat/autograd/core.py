@@ -1,6 +1,6 @@
 """The names of autograd's module core that clients use.
 
-Here make_vjp and make_jvp take a function of one argument, and the argument.
+make_vjp and make_jvp take here a function of one argument, and that argument.
 """
 
 from __future__ import annotations

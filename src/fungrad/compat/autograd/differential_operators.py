@@ -1,7 +1,7 @@
-"""Autograd's operators on functions, made of fungrad's.
+"""Autograd's operators on functions, composed of fungrad's.
 
-All but make_jvp and deriv work in reverse mode, as autograd's: rules that a client gives to
-primitives of its own are reverse rules.
+All except make_jvp and deriv work in reverse mode, as in autograd, since clients define reverse
+rules for their primitives.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Function = Callable[..., Any]
 
 
 def _number(out: Any) -> Any:
-    """An array of one number as that number; anything else as it is."""
+    """An array of one number as that number; other values unchanged."""
     if (type(out) is Tracer or type(out) is np.ndarray) and out.ndim and out.size == 1:
         return np.reshape(out, ())
     return out
 
 
 def _dressed(run: Function, fun: Function) -> Function:
-    """A function under the name, and with the signature, of the one that it is made of."""
+    """`run` with the name and signature of `fun`."""
     return functools.update_wrapper(run, fun, updated=())
 
 
 def _named(run: Function, fun: Function) -> Function:
-    """The same where it takes a further argument."""
+    """`run` with the name of `fun`; it takes a further argument."""
     run.__name__ = getattr(fun, "__name__", type(fun).__name__)
     return run
 
@@ -57,7 +57,7 @@ def value_and_grad(fun: Function, argnum: Argnum = 0) -> Function:
       depend on the argument; for complex x = a + ib it is df/da - i df/db.
 
     Raises:
-      TypeError: where fun returns something else, or the argument holds other things than numbers.
+      TypeError: if fun returns something else, or the argument holds other things than numbers.
 
     >>> value, slope = value_and_grad(lambda x, y: x * y**2, 1)(2.0, 3.0)
     >>> float(value), float(slope)
@@ -81,7 +81,7 @@ def grad(fun: Function, argnum: Argnum = 0) -> Function:
 
 
 def elementwise_grad(fun: Function, argnum: Argnum = 0, initial_grad: Any = None) -> Function:
-    """The gradient of the sum of `fun`'s outputs: of an elementwise function each derivative.
+    """The gradient of the sum of `fun`'s outputs: the derivatives of an elementwise function.
 
     Args:
       fun: a function that returns a real array, or a tree of them.
@@ -115,7 +115,7 @@ def holomorphic_grad(fun: Function, argnum: Argnum = 0) -> Function:
 
 
 def grad_and_aux(fun: Function, argnum: Argnum = 0) -> Function:
-    """The gradient of the first of a function's two outputs, and the second as it is.
+    """The gradient of the first of a function's two outputs, and the second output.
 
     >>> slope, aux = grad_and_aux(lambda x: (x**2, "square"))(3.0)
     >>> float(slope), aux
@@ -133,7 +133,7 @@ def grad_and_aux(fun: Function, argnum: Argnum = 0) -> Function:
 
 
 def grad_named(fun: Function, argname: str) -> Function:
-    """The gradient by the argument of a name.
+    """The gradient by the argument with the given name.
 
     >>> float(grad_named(lambda x, y: x * y, "y")(2.0, 3.0))
     2.0
@@ -268,7 +268,7 @@ def make_jvp(fun: Function, argnum: Argnum = 0) -> Function:
 
 
 def make_jvp_reversemode(fun: Function, argnum: Argnum = 0) -> Function:
-    """Tangents pushed forward by reverse mode alone, as the pullback of the pullback.
+    """Forward products by reverse mode only: the pullback of the pullback.
 
     Returns:
       A function with fun's arguments that returns `jvp`, from a tangent like the argument to that
@@ -286,7 +286,7 @@ def make_jvp_reversemode(fun: Function, argnum: Argnum = 0) -> Function:
 
 
 def deriv(fun: Function, argnum: Argnum = 0) -> Function:
-    """The derivative by one number, in forward mode: of all outputs at once.
+    """The derivative of all outputs by one number, in forward mode.
 
     >>> deriv(lambda x: np.array([1.0, 2.0]) * x**2)(3.0)
     array([ 6., 12.])

@@ -1,4 +1,4 @@
-"""Autograd's `primitive`, and the rules that are given to one: defvjp, defjvp."""
+"""Autograd's `primitive`, and the functions that define its rules: defvjp, defjvp."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fungrad.tracing.trace import typeof
 
 
 def primitive(f: Callable[..., Any]) -> Function:
-    """Makes a function one that transforms do not look into. Rules give its derivative.
+    """Makes a function opaque to transforms; rules define its derivative.
 
     Args:
-      f: a function of arrays, or trees of them, that returns such. It gets plain ones.
+      f: a function from arrays, or trees of them, to the same. It is called with plain arrays.
 
     Returns:
-      The function, to be given rules by `defvjp` and `defjvp`. Keyword arguments have no
+      The function, for which `defvjp` and `defjvp` define rules. Keyword arguments have no
       derivative.
 
     >>> import numpy as np
@@ -40,26 +40,26 @@ def primitive(f: Callable[..., Any]) -> Function:
 
 
 def _owned(f: Any) -> Function | None:
-    """The primitive that rules are for; None, with a warning, where fungrad has rules for f."""
+    """The primitive f; None, with a warning, if fungrad has its own rule for f."""
     if isinstance(f, Function):
         return f
     warnings.warn(
         f"A rule was given for {getattr(f, '__name__', f)}, which fungrad differentiates itself: "
-        "its own rule stays. Make a function of your own with primitive(f), and give it the rule.",
+        "its own rule stays. Make your own function by primitive(f), and give it the rule.",
         stacklevel=3,
     )
     return None
 
 
 def defvjp(f: Any, *vjpmakers: Any, argnums: Sequence[int] | None = None) -> None:
-    """Gives a primitive its reverse rules, one for each argument.
+    """Defines the reverse rules of a primitive, one for each argument.
 
     Args:
-      f: what `primitive` returned. For a function that fungrad differentiates itself its own rule
-        stays, and a warning says so.
+      f: the result of `primitive`. For a function that fungrad differentiates itself its own rule
+        stays, with a warning.
       *vjpmakers: `vjpmaker(ans, *args, **kwargs)` returns the function from the cotangent of the
-        output to that of the argument; None stands for a derivative of zero.
-      argnums: the positions that the makers are for; by default 0, 1, ...
+        output to that of the argument; None means a derivative of zero.
+      argnums: the positions of the arguments; by default 0, 1, ...
     """
     function = _owned(f)
     if function is None:
@@ -80,10 +80,10 @@ def defvjp(f: Any, *vjpmakers: Any, argnums: Sequence[int] | None = None) -> Non
 
 
 def defvjp_argnum(f: Any, vjpmaker: Callable[..., Any]) -> None:
-    """Gives a primitive one reverse rule for all positions.
+    """Defines one reverse rule of a primitive for all positions.
 
     Args:
-      f: what `primitive` returned.
+      f: the result of `primitive`.
       vjpmaker: `vjpmaker(argnum, ans, args, kwargs)` returns the function from the cotangent of the
         output to that of the argument.
     """
@@ -98,12 +98,12 @@ def defvjp_argnum(f: Any, vjpmaker: Callable[..., Any]) -> None:
 
 
 def defvjp_argnums(f: Any, vjpmaker: Callable[..., Any]) -> None:
-    """Gives a primitive one reverse rule for several positions at once.
+    """Defines one reverse rule of a primitive for several positions at once.
 
     Args:
-      f: what `primitive` returned.
+      f: the result of `primitive`.
       vjpmaker: `vjpmaker(argnums, ans, args, kwargs)` returns the function from the cotangent of
-        the output to a sequence of those of the arguments.
+        the output to the sequence of those of the arguments.
     """
     function = _owned(f)
     if function is not None:
@@ -117,7 +117,7 @@ def _put(args: Sequence[Any], position: int, value: Any) -> list[Any]:
 
 
 def _sum(terms: Sequence[Any], ans: Any) -> Any:
-    """The sum of trees like the output; zeros where there is none of them."""
+    """The sum of trees like the output; zeros if there are none."""
     total = None
     for term in terms:
         total = term if total is None else pytree.map(lambda x, y: x + y, total, term)
@@ -125,13 +125,13 @@ def _sum(terms: Sequence[Any], ans: Any) -> Any:
 
 
 def defjvp(f: Any, *jvpfuns: Any, argnums: Sequence[int] | None = None) -> None:
-    """Gives a primitive its forward rules, one for each argument.
+    """Defines the forward rules of a primitive, one for each argument.
 
     Args:
-      f: what `primitive` returned.
+      f: the result of `primitive`.
       *jvpfuns: `jvpfun(tangent, ans, *args, **kwargs)` returns the tangent of the output; "same"
         says that f is linear in the argument, None that the derivative is zero.
-      argnums: the positions that they are for; by default 0, 1, ...
+      argnums: the positions of the arguments; by default 0, 1, ...
     """
     function = _owned(f)
     if function is None:
@@ -159,10 +159,10 @@ def defjvp(f: Any, *jvpfuns: Any, argnums: Sequence[int] | None = None) -> None:
 
 
 def defjvp_argnum(f: Any, jvpmaker: Callable[..., Any]) -> None:
-    """Gives a primitive one forward rule for all positions.
+    """Defines one forward rule of a primitive for all positions.
 
     Args:
-      f: what `primitive` returned.
+      f: the result of `primitive`.
       jvpmaker: `jvpmaker(argnum, tangent, ans, args, kwargs)` returns the tangent of the output.
     """
     function = _owned(f)
@@ -174,10 +174,10 @@ def defjvp_argnum(f: Any, jvpmaker: Callable[..., Any]) -> None:
 
 
 def defjvp_argnums(f: Any, jvpmaker: Callable[..., Any]) -> None:
-    """Gives a primitive one forward rule for several positions at once.
+    """Defines one forward rule of a primitive for several positions at once.
 
     Args:
-      f: what `primitive` returned.
+      f: the result of `primitive`.
       jvpmaker: `jvpmaker(argnums, tangents, ans, args, kwargs)` returns the tangent of the output.
     """
     function = _owned(f)
@@ -188,7 +188,7 @@ def defjvp_argnums(f: Any, jvpmaker: Callable[..., Any]) -> None:
 
 
 def def_linear(f: Any) -> None:
-    """Says that a primitive is linear in each of its arguments: its forward rule is itself."""
+    """Declares a primitive linear in each argument: its forward rule is itself."""
     function = _owned(f)
     if function is not None:
         defjvp_argnum(

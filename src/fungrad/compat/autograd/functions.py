@@ -1,8 +1,8 @@
-"""Functions that are made primitives, and `opaque`, the primitive of fungrad's they are.
+"""Autograd's primitives as one primitive of fungrad, `opaque`.
 
-A function made a primitive is called with plain arrays; its derivative is what the rules say. All
-such functions are one primitive of fungrad, `opaque`, whose parameter is the call. Rules are run
-for one example after the other where a transform maps over many, since they may hold any Python.
+A function made a primitive is called with plain arrays, and its rules define its derivative. In
+fungrad all of them are the primitive `opaque`, whose parameter is the call. Under vmap rules run
+for one example after the other, since they may be any Python code.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, shape_
 from fungrad.transforms.engine.batching import BatchTrace, take_first
 
 ARRAYS = {*PLAIN, np.ndarray}
-"""The classes of arguments that are inputs of the primitive; all else it gets as it is."""
+"""The classes of arguments that are inputs of the primitive; others are passed unchanged."""
 
 
 class Function:
-    """A function that transforms do not look into: see `primitive`."""
+    """A function opaque to transforms: see `primitive`."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
         self.f = f
@@ -64,13 +64,13 @@ class Function:
 
 
 class Passive(Record):
-    """A leaf of the arguments that is no array, such as a name: the function gets it as it is."""
+    """A leaf of the arguments that is not an array, such as a name: passed unchanged."""
 
     leaf: Any
 
 
 class Call:
-    """One call of a function: how inputs make its arguments, and leaves its output."""
+    """One call of a function: maps inputs to its arguments, and leaves to its output."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Call:
     ) -> None:
         self.function = function
         self.structure = structure
-        """The tree of the arguments; None where the inputs are the arguments."""
+        """The tree of the arguments; None if the inputs are the arguments."""
         self.passive = passive
         self.kwargs = kwargs
         self.out: pytree.TreeDef = pytree.LEAF
@@ -90,7 +90,7 @@ class Call:
         return repr(self.function)
 
     def args(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments that are made of the inputs."""
+        """The arguments built from the inputs."""
         if self.structure is None:
             return tuple(inputs)
         rest = iter(inputs)
@@ -99,7 +99,7 @@ class Call:
         return made
 
     def parts(self, of_inputs: Sequence[Any]) -> list[list[Any]]:
-        """For each argument what belongs to its inputs."""
+        """The values of the inputs, grouped by argument."""
         if self.structure is None:
             return [[x] for x in of_inputs]
         rest = iter(of_inputs)
@@ -114,7 +114,7 @@ class Call:
         return [i for i, part in enumerate(self.parts(wanted)) if any(part)]
 
     def inputs(self, position: int, tree: Any) -> list[Any]:
-        """The cotangents of the inputs in one argument, out of a tree like that."""
+        """The cotangents of the inputs in one argument, from a tree like the argument."""
         assert self.structure is not None
         children = self.structure.children
         start = sum(child.leaf_count for child in children[:position])
@@ -123,11 +123,11 @@ class Call:
         return [x for x, p in zip(leaves, flags, strict=True) if p is None]
 
     def output(self, leaves: Sequence[Any]) -> Any:
-        """The function's result, made of its leaves."""
+        """The function's result, built from its leaves."""
         return leaves[0] if self.out is pytree.LEAF else pytree.unflatten(self.out, leaves)
 
     def run(self, *inputs: Any) -> tuple[Any, ...]:
-        """The leaves of what the function returns."""
+        """The leaves of the function's result."""
         found = self.function.f(*self.args(inputs), **self.kwargs)
         if type(found) in ARRAYS:
             return (found,)
@@ -136,9 +136,9 @@ class Call:
 
 
 def _examples(f: Callable[..., Sequence[Any]], values: Sequence[Any]) -> list[Any] | None:
-    """f of one example after the other, stacked, where the current trace maps over many; else None.
+    """The stacked results of f for one example after the other, if the current trace is vmap's.
 
-    The results are tracers of that trace again; None where f has None for all examples.
+    They are tracers of that trace; None where f returns None for all examples.
     """
     trace = current()
     mapped = [type(v) is Tracer and v.owner is trace for v in values]
@@ -207,10 +207,10 @@ def _pulled(
     cotangents: Sequence[Any], outputs: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any],
     call: Call,
 ) -> list[Any]:  # fmt: skip
-    """A cotangent, or None, for each leaf of the arguments."""
+    """The cotangent, or None, of each leaf of the arguments."""
     if call.function.vjps is None:
         raise missing_rule(call, "VJP", call.positions(wanted))
-    own = [c.copy("K") if type(c) is np.ndarray else c for c in cotangents]  # others hold them, too
+    own = [c.copy("K") if type(c) is np.ndarray else c for c in cotangents]  # others hold them
     args = call.args(leaves)
     positions = call.positions(wanted)
     pullback = call.function.vjps(positions, call.output(outputs), args, call.kwargs)

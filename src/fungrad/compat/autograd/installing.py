@@ -1,7 +1,7 @@
 """The package under the name `autograd`, for clients that import that.
 
-A finder in front of Python's own hands out modules of this package for `autograd` and its
-submodules, as long as it is installed.
+While installed, a finder before Python's own returns modules of this package for `autograd` and its
+submodules.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ELSEWHERE = {
     "numpy.numpy_jvps": "numpy.numpy_vjps",
     "numpy.numpy_wrapper": "numpy",
 }
-"""Modules of autograd whose names are in another one here."""
+"""Modules of autograd whose names are in another module here."""
 
 
 class Finder:
-    """Finds `autograd` and its submodules: a loader, too."""
+    """The finder and loader of `autograd` and its submodules."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -39,7 +39,7 @@ class Finder:
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Python's own: it is replaced at once."""
+        """None for Python's default module, which exec_module replaces."""
         return None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -51,7 +51,7 @@ class Finder:
             sys.modules.setdefault(NAME + loaded.removeprefix(PACKAGE), sys.modules[loaded])
 
     def _attribute(self, name: str) -> Any:
-        """An object that is no module here, such as a distribution of scipy.stats."""
+        """An object that is not a module here, such as a distribution of scipy.stats."""
         parent, _, last = _ours(name).rpartition(".")
         return getattr(importlib.import_module(parent), last, None) if _is_module(parent) else None
 
@@ -69,7 +69,7 @@ def _is_module(name: str) -> bool:
     try:
         # the import of its parent may have made it, without a file
         return importlib.util.find_spec(name) is not None or name in sys.modules
-    except ModuleNotFoundError:  # its parent is no package
+    except ModuleNotFoundError:  # its parent is not a package
         return False
 
 
@@ -77,7 +77,7 @@ _finder = Finder()
 
 
 class Installed:
-    """The name `autograd` as long as this package has it: `undo()`, or a with block, ends that."""
+    """The result of `install`: `undo()`, or the end of a with block, uninstalls."""
 
     def undo(self) -> None:
         """Takes the name `autograd` back; see `uninstall`."""
@@ -96,17 +96,17 @@ class Installed:
 
 
 def install() -> Installed:
-    """Makes `import autograd` give this package, for packages that are written for autograd.
+    """Makes `import autograd` import this package, for packages written for autograd.
 
-    Call it before such a package is imported. Nothing of the real autograd is loaded, and it need
-    not be there.
+    Call it before importing such a package. The real autograd is not loaded, and need not be
+    installed.
 
     Returns:
-      An object whose `undo()` ends it; as a context manager it ends with the block. Modules
-      imported meanwhile keep what they have imported.
+      An object whose `undo()` uninstalls; as a context manager it does so at the end of the block.
+      Modules imported meanwhile keep their imports.
 
     Raises:
-      FungradError: where the real autograd was imported before.
+      FungradError: if the real autograd was imported before.
 
     >>> with install():
     ...     import autograd
@@ -128,7 +128,7 @@ def install() -> Installed:
 def uninstall() -> None:
     """Ends `install`: `import autograd` finds the real one again, or nothing.
 
-    Packages that were imported meanwhile keep the functions that they have.
+    Packages imported meanwhile keep their functions.
     """
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)

@@ -1,4 +1,4 @@
-"""Modules that have the names of others, found when they are first asked for."""
+"""Modules with the names of other modules, looked up at first use."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def names_of(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions `__getattr__` and `__dir__` of a module with the names of another.
 
-    Where another function takes the place of the original module's under transforms, that one is
-    found: it takes traced values, and hands on all others. It is put into the module.
+    A function that transforms replace is found as its replacement, which takes traced values and
+    passes others on. Names found are stored in the module.
 
     Args:
       into: the names of the module.
       original: the module whose names it has.
-      taken: submodules of its own, which are imported when asked for.
+      taken: its own submodules, imported at first use.
     """
     package: str = into["__name__"]
 
@@ -47,12 +47,12 @@ def names_of(
 def add_modules(package: str, originals: Mapping[str, str]) -> None:
     """Adds modules without a file to a package: each has the names of another module.
 
-    An import of `package.name` finds it, once the package is imported. It is a package, too: a name
-    in it can be imported as a module under `install()`.
+    An import of `package.name` finds it, once the package is imported. It is a package itself:
+    under `install()` a name in it can be imported as a module.
 
     Args:
       package: the full name of the package, which is being imported.
-      originals: by the names of the modules those whose names they have.
+      originals: the names of the new modules, with the module whose names each has.
     """
     for name, original in originals.items():
         full = f"{package}.{name}"

@@ -1,7 +1,4 @@
-"""Autograd's checks of derivatives, made by `fungrad.testing`.
-
-That is loaded when one runs.
-"""
+"""Autograd's checks of derivatives, by `fungrad.testing`, which is imported when one runs."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ def check_jvp(f: Callable[[Any], Any], x: Any) -> None:
 
 
 def combo_check(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., None]:
-    """`check_grads(f, *args, **kwargs)` for each combination of arguments out of lists of them.
+    """`check_grads(f, *args, **kwargs)` for each combination from lists of arguments.
 
     >>> combo_check(lambda x, y: x * y, [0])([1.0, 2.0], [3.0])
     """

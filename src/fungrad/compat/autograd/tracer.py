@@ -1,4 +1,4 @@
-"""Questions of autograd's clients about a value: is it traced, and which value does it have.
+"""Autograd's functions for traced values: whether a value is one, and its value.
 
 A `Box` is fungrad's Tracer. Containers of traced values are plain lists, tuples and dicts.
 """
@@ -18,7 +18,7 @@ Box = Tracer
 
 
 def isbox(x: Any) -> bool:
-    """Whether a value is a traced one.
+    """Whether a value is traced.
 
     >>> isbox(1.0)
     False
@@ -29,11 +29,11 @@ def isbox(x: Any) -> bool:
 def getval(x: Any) -> Any:
     """The value of a traced number or array, as a constant to every derivative.
 
-    It is a plain one where `grad` and its kind trace; under `vmap` and `jit`, where one value
-    stands for many, it stays traced, without a derivative.
+    The result is plain under `grad` and other derivatives; under `vmap` and `jit`, where a tracer
+    stands for many values, it stays traced, without a derivative.
 
     Args:
-      x: anything; what is not traced comes back as it is.
+      x: any value; one that is not traced is returned unchanged.
 
     >>> from fungrad.compat.autograd import grad
     >>> float(grad(lambda x: getval(x) * x)(3.0))
@@ -44,10 +44,10 @@ def getval(x: Any) -> Any:
 
 def _value(tracer: Tracer) -> Any:
     value = getval(tracer)
-    if type(value) is Tracer:  # who unwraps a value in a loop would never come to an end
+    if type(value) is Tracer:  # a client that unwraps in a loop would never end
         raise AbstractValueError(
-            f"The value of a traced {value.type} was asked for{user_line()}, but under vmap and "
-            "jit it stands for many. Use autograd.tracer.getval(x): it cuts the derivative alone."
+            f"The value of a traced {value.type} was requested{user_line()}, but under vmap and "
+            "jit it stands for many. Use autograd.tracer.getval(x), which only cuts the derivative."
         )
     return value
 
@@ -56,10 +56,10 @@ setattr(Tracer, "_value", property(_value))  # noqa: B010 - for clients of autog
 
 
 def notrace_primitive(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that gets the values of traced arguments, so that its derivative is zero.
+    """A function called with the values of traced arguments, so that its derivative is zero.
 
     Args:
-      f: a function of arrays. It is called with plain ones wherever the values are known.
+      f: a function of arrays, called with plain ones where the values are known.
 
     >>> from fungrad.compat.autograd import grad
     >>> half = notrace_primitive(lambda x: x // 2.0)
@@ -76,7 +76,7 @@ def notrace_primitive(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "primitive":  # which is made of what stands here
+    if name == "primitive":  # it imports this module
         return importlib.import_module("fungrad.compat.autograd.extend").primitive
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

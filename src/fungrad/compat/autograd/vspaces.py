@@ -1,4 +1,4 @@
-"""`vspace`, the space of arrays, or of trees of them, that a value is an element of."""
+"""`vspace`, the vector space of a value: of arrays, or of trees of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fungrad.transforms.arguments import leaf_type
 
 
 class VSpace:
-    """The vector space of a value: arrays of one shape and dtype, or trees of such.
+    """The vector space of a value: arrays of one shape and dtype, or trees of them.
 
     Attributes:
       shape, dtype, iscomplex: of an array.
@@ -30,7 +30,7 @@ class VSpace:
             type_ = leaf_type(leaf)
             if type_ is None:
                 raise TypeError(
-                    f"A {type(leaf).__name__} is no element of a vector space: {leaf!r}."
+                    f"A {type(leaf).__name__} is not an element of a vector space: {leaf!r}."
                 )
             self.types.append(type_)
         self.size = sum(t.size * (2 if t.dtype.kind == "c" else 1) for t in self.types)
@@ -85,11 +85,11 @@ class VSpace:
         return pytree.map(lambda a: a * scale, x)
 
     def covector(self, x: Any) -> Any:
-        """The element of the dual space that x stands for: its complex conjugate."""
+        """The element of the dual space for x: its complex conjugate."""
         return pytree.map(np.conj, x)
 
     def inner_prod(self, x: Any, y: Any) -> Any:
-        """The sum of the products of x and y, number by number, conjugated; a real number."""
+        """The real inner product: the sum of x times y, elementwise, one conjugated."""
         products = pytree.map(lambda a, b: np.real(np.sum(np.conj(a) * b)), x, y)
         return sum(pytree.leaves(products))
 
@@ -109,10 +109,10 @@ class VSpace:
 
 
 def vspace(value: Any) -> VSpace:
-    """The vector space that an array, a number or a tree of them belongs to.
+    """The vector space of an array, a number or a tree of them.
 
     Raises:
-      TypeError: where a leaf is no array and no number.
+      TypeError: if a leaf is not an array or a number.
     """
     return VSpace(value)
 

@@ -1,4 +1,4 @@
-"""Functions of one argument made of those of many, as autograd's operators take them."""
+"""Conversions between functions of one argument, for autograd's operators, and of many."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Argnum = int | Sequence[int]
 
 
 def subval(values: Sequence[Any], index: int, value: Any) -> tuple[Any, ...]:
-    """The values, with another one at an index."""
+    """The values with that at an index replaced."""
     return subvals(values, [(index, value)])
 
 
 def subvals(values: Sequence[Any], pairs: Sequence[tuple[int, Any]]) -> tuple[Any, ...]:
-    """The values, with others at the indices of (index, value) pairs."""
+    """The values with those of (index, value) pairs replaced."""
     new = list(values)
     for index, value in pairs:
         new[index] = value
@@ -28,7 +28,7 @@ def subvals(values: Sequence[Any], pairs: Sequence[tuple[int, Any]]) -> tuple[An
 
 
 def floats(args: Sequence[Any], argnum: Argnum) -> list[Any]:
-    """The arguments, those that are differentiated with floats in the place of integers."""
+    """The arguments, with integers in the differentiated ones converted to floats."""
     new = list(args)
     for i in (argnum,) if isinstance(argnum, int) else argnum:
         kind = type(new[i])
@@ -40,7 +40,7 @@ def floats(args: Sequence[Any], argnum: Argnum) -> list[Any]:
 
 
 def floating(leaf: Any) -> Any:
-    """A leaf with floats in the place of integers."""
+    """A leaf with integers converted to floats."""
     type_ = leaf_type(leaf)
     if type_ is None or type_.dtype.kind not in "biu":
         return leaf
@@ -48,14 +48,14 @@ def floating(leaf: Any) -> Any:
 
 
 def chosen(args: Sequence[Any], argnum: Argnum) -> Any:
-    """The argument at a position, or a tuple of those at several."""
+    """The argument at a position, or the tuple of those at several."""
     return args[argnum] if isinstance(argnum, int) else tuple([args[i] for i in argnum])
 
 
 def unary_of(
     fun: Callable[..., Any], argnum: Argnum, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Callable[[Any], Any], Any]:
-    """fun as a function of the argument (or the tuple of arguments) at argnum, and that."""
+    """fun as a function of the argument (or tuple of arguments) at argnum, and its value."""
     args = floats(args, argnum)
 
     def unary(x: Any) -> Any:
@@ -67,7 +67,7 @@ def unary_of(
 
 
 def unary_to_nary(unary_operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator on functions of many arguments, made of one on functions of one.
+    """An operator on functions of many arguments, from one on functions of one.
 
     Args:
       unary_operator: `unary_operator(f, x, *options)`, with a function f of one argument.

@@ -1,4 +1,4 @@
-"""JAX rules of what makes, moves, reduces, reads and writes arrays, sorts and transforms them."""
+"""JAX rules of primitives that make, move, reduce, index, sort and transform arrays."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def _dot_general(x: Any, y: Any, *, contract: Any, batch: Any) -> Any:
 
 
 def _mapped(function: Callable[..., Any], x: Any, y: Any, axes: int) -> Any:
-    """A function of the last axes of two arrays, for all leading axes broadcast together."""
+    """Applies a function of the last axes of two arrays over their broadcast leading axes."""
     lead = np.broadcast_shapes(x.shape[: x.ndim - axes], y.shape[: y.ndim - axes])
     dtype = jnp.result_type(x, y)
     flat = [
@@ -250,7 +250,7 @@ def _irfft(x: Any, *, axis: int, length: int, norm: str) -> Any:
 
 @rule(getitem)
 def _getitem(x: Any, *arrays: Any, index: Any) -> Any:
-    """Elements outside of the array are NaN (0 of integers): JAX cannot raise."""
+    """Elements out of bounds are NaN (0 for integers), since JAX cannot raise."""
     if not arrays:
         return x[index.fill(arrays)]
     return x.at[index.fill(arrays)].get(mode="fill", fill_value=None if x.dtype.kind in "fc" else 0)

@@ -1,6 +1,6 @@
-"""`to_jax`: a function of plain NumPy as a function of JAX's arrays, derivatives included.
+"""`to_jax`: a NumPy function as a function of JAX's arrays, derivatives included.
 
-`from_jax`: a function of jax.numpy that every transform of fungrad understands.
+`from_jax`: a function of jax.numpy under fungrad's transforms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.trace import typeof
 
 PLANS = 128
-"""How many Graphs, for arguments of different types, one function keeps."""
+"""The most Graphs, for arguments of different types, that one function keeps."""
 
 
 def to_jax(
@@ -83,7 +83,7 @@ def _function(graph: Graph, options: Options, derivatives: str | None) -> Callab
 
 
 def _type_of(f: Callable[..., Any], leaf: Any) -> Type:
-    """The Type of an argument: a number of Python's is weak, as in fungrad."""
+    """The Type of an argument; that of a Python number is weak."""
     if type(leaf) in PYTHON_SCALARS:
         return Type((), PYTHON_DTYPES[type(leaf)], True)
     dtype = getattr(leaf, "dtype", None)
@@ -96,7 +96,7 @@ def _type_of(f: Callable[..., Any], leaf: Any) -> Type:
 
 
 def _check_precision(f: Callable[..., Any], graph: Graph, types: Sequence[Type]) -> None:
-    """Refuses 64-bit numbers that JAX would make 32-bit without a word."""
+    """Refuses 64-bit numbers that JAX would silently make 32-bit."""
     if jax.config.jax_enable_x64:
         return
     held = [v.type for v, _ in graph.constants] + [
@@ -116,7 +116,7 @@ def _check_precision(f: Callable[..., Any], graph: Graph, types: Sequence[Type])
 
 
 STRUCTURES = 32
-"""How many structures of arguments one function keeps compiled functions for."""
+"""The most structures of arguments for which one function keeps compiled functions."""
 
 
 def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable[..., Any]:
@@ -126,7 +126,7 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
 
     @functools.lru_cache(STRUCTURES)
     def flattened(treedef: pytree.TreeDef) -> tuple[_Flat, dict[Any, Any]]:
-        """The function of flat arguments, and by their shapes the structure of its results."""
+        """The function of flat arguments, and the structures of its results by shapes."""
         outs: dict[Any, Any] = {}
 
         def flat(*values: Any) -> Any:
@@ -153,7 +153,7 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
 
 
 class _Flat(External):
-    """A function of JAX's, of flat arguments and results. Its pullback is another one."""
+    """A JAX function of flat arguments and results. Its pullback is another one."""
 
     def __init__(self, f: Callable[..., Sequence[Any]], vectorized: bool) -> None:
         compiled = jax.jit(f)
@@ -171,7 +171,7 @@ class _Flat(External):
         super().__init__(plain, self._pullback, None, shape, vectorized)
 
     def _pullback(self, cotangents: Sequence[Any], outputs: Any, *args: Any) -> Any:
-        """Cotangents of the arguments, by another function of JAX's, so of every order."""
+        """Cotangents of the arguments, by another JAX function, so at every order."""
         moving = [i for i, x in enumerate(args) if typeof(x).inexact]
         counted = [i for i, c in enumerate(cotangents) if c is not None and typeof(c).inexact]
 

@@ -1,14 +1,12 @@
-"""JAX rules of elementwise primitives.
+"""The table of JAX rules, with those of elementwise primitives and linear algebra.
 
-A primitive that applies a ufunc of NumPy's has the function of that name in jax.numpy; the others
-are written out. Arguments come in the dtypes of the ufunc's loop, since JAX promotes differently.
+The rule of a primitive is a function of jax.numpy with the same result. It gets arrays of the types
+of the equation's inputs, and the parameters; its result is cast to the type of the output. Other
+packages add rules by `fungrad.extend.jax_rule`.
 
-JAX rules of linear algebra. LAPACK's errors become NaN, as JAX has it.
-
-The table of JAX rules: for a primitive, a function of jax.numpy that computes what it does.
-
-A rule gets arrays of the types that the equation's inputs have, and the parameters; its result is
-cast to the type of the output. Primitives of others are entered by `fungrad.extend.jax_rule`.
+A primitive that applies a ufunc of NumPy has the function of that name in jax.numpy; arguments are
+cast to the dtypes of the ufunc's loop, since JAX promotes differently. LAPACK's errors become NaN,
+as in JAX.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ Rule = Callable[..., Any]
 
 
 class Options:
-    """How one function is translated: what stands for primitives without a rule, and bounds."""
+    """The options of a translation: callbacks for primitives without a rule, and loop bounds."""
 
     __slots__ = ("callbacks", "max_steps")
 
@@ -61,7 +59,7 @@ STRUCTURAL: dict[Primitive, Rule] = {}
 
 
 def rule(*primitives: Primitive) -> Callable[[Rule], Rule]:
-    """Enters a function as the rule of some primitives."""
+    """Makes a function the rule of some primitives."""
 
     def enter(function: Rule) -> Rule:
         for primitive in primitives:
@@ -72,7 +70,7 @@ def rule(*primitives: Primitive) -> Callable[[Rule], Rule]:
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """An array in a dtype; of a complex one that becomes real, the real part."""
+    """An array cast to a dtype; the real part if that makes it real."""
     x = jnp.asarray(x)
     if x.dtype == dtype:
         return x
@@ -80,7 +78,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def of_ufunc(primitive: Any) -> Any:
-    """The function of jax.numpy for a primitive that applies a ufunc of NumPy's, or None."""
+    """The function of jax.numpy for a primitive that applies a ufunc, or None."""
     ufunc = primitive.ufunc
     return None if ufunc is None else getattr(jnp, ufunc.__name__, None)
 
@@ -173,7 +171,7 @@ def _quantile(p: Any) -> Any:
     return jnp.where(jnp.abs(q) <= random_bits._CENTRE, _central(q), outer)
 
 
-# The words of Philox are operators on 64-bit integers, which JAX's arrays have as well.
+# Philox uses operators on 64-bit integers, which JAX's arrays also have.
 rule(high_product)(philox.high_product)
 
 
@@ -238,7 +236,7 @@ rule(spectra.trusted)(lambda inverse: inverse)
 
 
 def _hermitian(a: Any, lower: bool) -> Any:
-    """The Hermitian matrix that one triangle stands for."""
+    """The Hermitian matrix with the given triangle."""
     side = jnp.tril(a, -1) if lower else jnp.triu(a, 1)
     middle = jnp.real(jnp.diagonal(a, 0, -2, -1))
     whole = side + jnp.conj(jnp.swapaxes(side, -1, -2))
@@ -300,7 +298,7 @@ def _anchors(v: Any) -> Any:
 
 
 def matrix_exponential(a: Any, *, name: str) -> Any:
-    """The matrix function of SciPy's that JAX has as well, by name."""
+    """The matrix function `name`, if JAX has it."""
     return jlinalg.expm(a, max_squarings=48) if name == "expm" else None
 
 

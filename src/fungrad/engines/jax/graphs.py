@@ -1,8 +1,8 @@
-"""A Graph as a function of jax.numpy: equation by equation, or behind fungrad's derivatives.
+"""A Graph as a function of jax.numpy: equation by equation, or with fungrad's derivatives.
 
-JAX must not differentiate what it is given: it knows no custom rules and no erased stops, and its
-derivatives of `where` and `abs` differ. So `differentiable` puts a Graph behind `jax.custom_vjp`,
-whose backward pass is the Graph of fungrad's, and so on for every order.
+JAX must not differentiate the translated operations: it knows no custom rules and no erased stops,
+and its derivatives of `where` and `abs` differ. So `differentiable` wraps a Graph in
+`jax.custom_vjp` with fungrad's backward Graph, which is wrapped in turn, for every order.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def differentiable(graph: Graph, options: Options) -> Function:
 
 
 def opaque(graph: Graph, options: Options) -> Any:
-    """A Graph behind `jax.custom_vjp`, whose rule is still to be given.
+    """A Graph in a `jax.custom_vjp` without its rule yet.
 
-    JAX does not look into it to differentiate, so what runs is the optimised Graph, stops erased.
+    JAX does not differentiate inside, so the optimised Graph runs, with stops erased.
     """
     return jax.custom_vjp(lambda *args: run(optimised(graph), args, options))
 
@@ -133,7 +133,7 @@ def _differentiable(graph: Graph, options: Options) -> Function:
             for c, t in zip(cotangents, graph.output_types, strict=True)
             if t.inexact
         ]
-        if again:  # records of loops are no arrays of JAX's: the loop is run once more
+        if again:  # a loop's record is not an array of JAX: the loop runs again
             whole, reached = joint(graph, wanted)
             pullback = _only(whole, len(graph.outputs))
         else:
@@ -151,7 +151,7 @@ def _differentiable(graph: Graph, options: Options) -> Function:
 
 
 def _only(whole: Graph, first: int) -> Graph:
-    """A joint Graph with the outputs after the first ones alone."""
+    """A joint Graph without its `first` outputs."""
     result: Graph = kept(
         whole, ("jax", first), lambda: pruned(whole.replace(outputs=whole.outputs[first:]))
     )

@@ -1,7 +1,7 @@
-"""JAX rules of what runs Graphs: calls, custom rules, branches, loops, and their reverse mode.
+"""JAX rules of calls, custom rules, branches, loops, and their reverse mode.
 
-The steps of a loop stand behind fungrad's derivatives, so the reverse mode of a loop is that which
-JAX makes of these. A `while_loop` that is differentiated keeps the carries of `max_steps` steps.
+The steps of a loop have fungrad's derivatives, and JAX makes the reverse mode of the loop from
+them. A differentiated `while_loop` keeps the carries of `max_steps` steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Structural = Callable[[Equation, Sequence[Any], Options], Sequence[Any]]
 
 
 def structural(primitive: Any) -> Callable[[Structural], Structural]:
-    """Enters the rule of a primitive that runs Graphs."""
+    """Makes a function the rule of a primitive that runs Graphs."""
 
     def enter(function: Structural) -> Structural:
         STRUCTURAL[primitive] = function
@@ -105,7 +105,7 @@ def _scan_of(params: Any, args: Sequence[Any], options: Options) -> Sequence[Any
 
 
 class _While:
-    """A while loop's constants, its carry, and its condition and step as functions of a carry."""
+    """A while loop's constants and carry, and its condition and step as functions of a carry."""
 
     def __init__(self, params: Any, args: Sequence[Any], options: Options) -> None:
         asked, fixed = params["counts"]
@@ -137,7 +137,7 @@ def _while_of(params: Any, args: Sequence[Any], options: Options) -> Sequence[An
 
 @structural(iteration)
 def _fixed_point(equation: Equation, args: Sequence[Any], options: Options) -> Sequence[Any]:
-    """NaN where the steps do not settle."""
+    """The fixed point; NaN where the steps do not converge."""
     params = equation.params
     graph, count = params["graph"], params["constants"]
     types = graph.output_types
@@ -166,7 +166,7 @@ FORWARD: dict[str, Callable[[Any, Sequence[Any], Options], Sequence[Any]]] = {
 
 
 def _pulled(name: str) -> Structural:
-    """The pullback of a loop or branch: that of its forward rule, by JAX."""
+    """The pullback of a loop or branch, by JAX from its forward rule."""
 
     def pull(equation: Equation, values: Sequence[Any], options: Options) -> Sequence[Any]:
         params = dict(equation.params)
@@ -193,7 +193,7 @@ def _pulled(name: str) -> Structural:
 
 
 def _recorded(name: str) -> Structural:
-    """The results of a loop, and a number in place of its trail: the pullback runs it again."""
+    """The results of a loop, and a number for its trail: the pullback runs the loop again."""
 
     def record(equation: Equation, args: Sequence[Any], options: Options) -> Sequence[Any]:
         params = {k: v for k, v in equation.params.items() if k != "wanted"}
@@ -205,12 +205,12 @@ def _recorded(name: str) -> Structural:
 def _while_pullback(
     params: Any, args: Sequence[Any], cotangents: Sequence[Any], wanted: Any, options: Options
 ) -> Sequence[Any]:
-    """Runs the loop with a buffer of carries, then its steps backwards; NaN if it is too short."""
+    """Runs the loop with a buffer of carries, then back; NaN if the buffer is too short."""
     most = options.max_steps
     if most is None:
         raise ArgumentError(
             "fg.to_jax needs max_steps= to differentiate a while_loop in reverse: XLA has to know "
-            "how many carries it keeps. Pass the most steps that the loop can take."
+            "the number of carries to keep. Pass the most steps that the loop can take."
         )
     one = _While(params, args, options)
     kept = tuple(jnp.zeros((most, *t.shape), t.dtype) for t in one.types)

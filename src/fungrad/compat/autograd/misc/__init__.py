@@ -1,4 +1,4 @@
-"""`flatten`, and modules of autograd.misc that are imported when they are asked for."""
+"""`flatten`, and modules of autograd.misc, imported at first use."""
 
 import functools
 import importlib
@@ -7,7 +7,7 @@ from typing import Any
 from fungrad.compat.autograd.misc.flatten import flatten as flatten
 
 const_graph = functools.partial
-"""`const_graph(f, *args)`: f with some of its arguments given. Nothing is recorded for reuse."""
+"""`const_graph(f, *args)`: f with its first arguments fixed. No graph is recorded for reuse."""
 
 _SUBMODULES = ("fixed_points", "optimizers")
 

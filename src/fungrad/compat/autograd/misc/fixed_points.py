@@ -1,4 +1,4 @@
-"""Fixed points of functions with a parameter, differentiated by that.
+"""Fixed points of functions with a parameter, differentiated by the parameter.
 
 The cotangent is a fixed point, too: w = g + (df/dx)' w (Christianson, Reverse accumulation and
 attractive fixed points, 1994).
@@ -22,14 +22,14 @@ def fixed_point(
     distance: Callable[[Any, Any], Any],
     tol: float,
 ) -> Any:
-    """The fixed point of f(a), found by applying it again and again.
+    """The fixed point of f(a), by iteration.
 
     Args:
       f: takes a parameter, and returns a function that is a contraction near the fixed point.
-      a: the parameter, a tree of arrays; the result is differentiated by it.
-      x0: where the iteration begins.
-      distance: of two points, a number.
-      tol: the iteration ends where a point and the next are closer than that.
+      a: the parameter, a tree of arrays; the result is differentiable by it.
+      x0: the start of the iteration.
+      distance: a function of two points that returns a number.
+      tol: the iteration ends when two successive points are closer than this.
 
     >>> import fungrad.compat.autograd as autograd
     >>> def square_root(a):                             # Heron's method

@@ -11,7 +11,7 @@ from fungrad.tree_parts import ravel_pytree
 
 
 def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The numbers of a tree as one vector, and the function that makes a tree of such a vector.
+    """The numbers of a tree as one vector, and the function from such a vector to the tree.
 
     Args:
       value: lists, tuples and dicts of arrays and numbers; dicts are taken by their sorted keys.
@@ -28,7 +28,7 @@ def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
 def flatten_func(
     func: Callable[..., Any], example: Any
 ) -> tuple[Callable[..., Any], Callable[[Any], Any], Any]:
-    """A function of a tree as one of a vector that returns one: (function, unflatten, vector)."""
+    """A function of trees as a function of vectors: (function, unflatten, vector)."""
     vector, unflatten = flatten(example)
 
     def flat(x: Any, *args: Any) -> Any:

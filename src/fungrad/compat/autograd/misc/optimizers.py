@@ -15,7 +15,7 @@ Callback = Callable[[Any, int, Any], Any] | None
 
 
 def unflatten_optimizer(optimize: Callable[..., Any]) -> Callable[..., Any]:
-    """An optimiser of trees, made of one of vectors.
+    """An optimiser of trees, from one of vectors.
 
     Args:
       optimize: `optimize(grad, x0, callback, ...)`, where `grad(x, i)` is the gradient at step i
@@ -44,7 +44,7 @@ def unflatten_optimizer(optimize: Callable[..., Any]) -> Callable[..., Any]:
 def _descend(
     grad: Gradient, x: Any, callback: Callback, count: int, step: Callable[[int, Any], Any]
 ) -> Any:
-    """The point after a number of steps, each made of its number and the gradient there."""
+    """The point after `num_iters` steps; each depends on its number and gradient."""
     for i in range(count):
         g = grad(x, i)
         if callback:
@@ -66,11 +66,11 @@ def sgd(
 
     Args:
       grad: `grad(x, i)`, the gradient at step i.
-      x: where it begins: a tree of arrays.
+      x: the start, a tree of arrays.
       callback: called with (x, i, gradient) before each step.
       num_iters: the number of steps.
       step_size: the length of a step, in units of the velocity.
-      mass: how much of the velocity is kept; the rest comes from the gradient.
+      mass: the share of the velocity that is kept; the rest comes from the gradient.
 
     >>> round(float(sgd(lambda x, i: 2.0 * (x - 1.0), 0.0)), 3)
     1.0
@@ -99,8 +99,8 @@ def rmsprop(
 
     Args:
       grad, x, callback, num_iters, step_size: as of `sgd`.
-      gamma: how much of the mean is kept in a step.
-      eps: what is added to the root.
+      gamma: the share of the mean that is kept in a step.
+      eps: the number added to the root.
 
     >>> round(float(rmsprop(lambda x, i: 2.0 * (x - 1.0), 0.0, step_size=0.05)), 2)
     1.0
@@ -130,8 +130,8 @@ def adam(
 
     Args:
       grad, x, callback, num_iters, step_size: as of `sgd`.
-      b1, b2: how much of the means of gradients and of their squares is kept in a step.
-      eps: what is added to the root.
+      b1, b2: the shares of the means of gradients and of their squares that are kept in a step.
+      eps: the number added to the root.
 
     >>> round(float(adam(lambda x, i: 2.0 * (x - 1.0), 0.0, num_iters=500, step_size=0.05)), 2)
     1.0

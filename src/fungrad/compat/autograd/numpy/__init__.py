@@ -1,7 +1,7 @@
 """NumPy's names (`autograd.numpy`).
 
-They are NumPy's own functions, which reach fungrad's rules through NumPy's protocols, and where
-NumPy has no protocol those that take traced values under transforms.
+Most are NumPy's own functions, which reach fungrad's rules through NumPy's protocols; where NumPy
+has no protocol, functions that take traced values under transforms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEQUENCES = (_numpy.ndarray, _Tracer, list, tuple)
 
 
 def _of_any_iterable(join: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that joins arrays, of which NumPy's takes a list or a tuple only."""
+    """A function that joins the arrays of any iterable; NumPy's takes a list or a tuple only."""
 
     @functools.wraps(join)
     def joined(arrays: Any, *args: Any, **kwargs: Any) -> Any:
@@ -53,7 +53,7 @@ column_stack = _of_any_iterable(_numpy.column_stack)
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """NumPy's `where`, of which the arguments have names.
+    """NumPy's `where`, with named arguments.
 
     >>> where(condition=[True, False], x=1.0, y=2.0)
     array([1., 2.])
@@ -78,7 +78,7 @@ def make_diagonal(D: Any, offset: int = 0, axis1: int = -1, axis2: int = -2) -> 
 
 
 def metadata(x: Any) -> tuple[tuple[int, ...], int, Any, bool]:
-    """Shape, number of axes, dtype, and whether it is complex, of an array or a number.
+    """The shape, number of axes, dtype, and whether it is complex, of an array or a number.
 
     >>> import numpy as np
     >>> metadata(np.ones((2, 3)))

@@ -12,12 +12,12 @@ from fungrad.tracing.trace import registry, shape_of
 
 
 def unbroadcast(x: Any, target_meta: Any, broadcast_idx: int = 0) -> Any:
-    """A cotangent of what an array was broadcast to, as that of the array: sums over the axes.
+    """The cotangent of an array from that of the broadcast array: sums over broadcast axes.
 
     Args:
       x: the cotangent.
-      target_meta: what `autograd.numpy.metadata` says of the array.
-      broadcast_idx: where further axes of x stand: 0 before, -1 behind those of the array.
+      target_meta: the result of `autograd.numpy.metadata` for the array.
+      broadcast_idx: the place of further axes of x: 0 before, -1 behind those of the array.
 
     >>> unbroadcast(np.ones((2, 3)), ((3,), 1, np.dtype(float), False))
     array([2., 2., 2.])

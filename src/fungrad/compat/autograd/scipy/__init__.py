@@ -1,4 +1,4 @@
-"""The names of SciPy's modules (`autograd.scipy`), which are imported when asked for."""
+"""The names of SciPy's modules (`autograd.scipy`), imported at first use."""
 
 from fungrad.compat.autograd.namespaces import add_modules as _add_modules
 from fungrad.compat.autograd.namespaces import names_of as _names_of
@@ -10,7 +10,7 @@ _add_modules(
     {
         "integrate": "fungrad.scipy.integrate",
         "linalg": "fungrad.scipy.linalg",
-        "misc": "fungrad.scipy.special",  # where older clients find logsumexp
+        "misc": "fungrad.scipy.special",  # older clients import logsumexp from it
         "special": "fungrad.scipy.special",
         "stats": "fungrad.scipy.stats",
     },

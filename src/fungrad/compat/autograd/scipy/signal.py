@@ -22,11 +22,11 @@ def convolve(
 
     Args:
       A, B: arrays.
-      axes: the axes of A, and those of B, along which they are convolved; by default all that are
-        not in dot_axes, in their order.
-      dot_axes: the axes of A, and those of B, over whose products is summed.
-      mode: "full"; "same", the middle of that, as long as A; or "valid", for which B is no longer
-        than A, or A no longer than B.
+      axes: the axes of A, and those of B, along which to convolve; by default all that are not in
+        dot_axes, in order.
+      dot_axes: the axes of A, and those of B, of a sum of products.
+      mode: "full"; "same", its middle part, as long as A; or "valid", for which B is no longer than
+        A, or A no longer than B.
 
     Returns:
       An array with the remaining axes of A, those of B, and those of the convolution.
@@ -35,7 +35,7 @@ def convolve(
     array([1., 3., 5., 3.])
     """
     if mode not in ("full", "valid", "same"):
-        raise ArgumentError(f"mode={mode!r} is none of 'full', 'valid' and 'same'.")
+        raise ArgumentError(f"mode={mode!r} is not 'full', 'valid' or 'same'.")
     ranks = (np.ndim(A), np.ndim(B))
     dots = [[i % n for i in given] for given, n in zip(dot_axes, ranks, strict=True)]
     if axes is None:
@@ -43,7 +43,7 @@ def convolve(
     else:
         along = [[i % n for i in given] for given, n in zip(axes, ranks, strict=True)]
     if len(along[0]) != len(along[1]) or len(dots[0]) != len(dots[1]):
-        raise ArgumentError(f"The arrays have {along} and {dots} as their axes: not as many.")
+        raise ArgumentError(f"Both arrays need the same number of axes={along}, dot_axes={dots}.")
     rest = [
         [i for i in range(n) if i not in a and i not in d]
         for n, a, d in zip(ranks, along, dots, strict=True)

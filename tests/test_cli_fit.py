@@ -155,7 +155,7 @@ def test_parameters_that_the_data_do_not_determine(run, run_json):
         (["FUNC:decay", "--data", "data.csv:t,y", "--p0", "two"], "--p0: 'two' is not a Python"),
         (["FUNC:decay", "--data", "data.csv:t,y", "--p0", "'a'"], "--p0"),
         (["FUNC:decay", "--data", "data.csv:t,y", "--sigma", "[1, 2]"], "sigma has shape (2,)"),
-        (["FUNC:total", "--data", "data.csv:t,y"], "gives an array of shape ()"),
+        (["FUNC:total", "--data", "data.csv:t,y"], "returns an array of shape ()"),
         (["FUNC:logarithm", "--data", "data.csv:t,y", "--p0", "[-1]"], "not finite at the start"),
         (["FUNC:raises", "--data", "data.csv:t,y"], "KeyError: 'lost'"),
         (["FUNC:plane", "--data", "data.csv", "--plot", "fit.svg"], "single column x"),

@@ -352,7 +352,7 @@ def test_carries_that_differ():
         lax.scan(lambda c, x: c, 1.0, XS)
     with pytest.raises(StructureMismatchError, match="returned 1 values"):
         lax.scan(lambda c, x: (c,), 0.0, np.ones(3))
-    with pytest.raises(ArgumentError, match=r"no axis to go along at .*test_control\.py"):
+    with pytest.raises(ArgumentError, match=r"no axis to scan over at .*test_control\.py"):
         lax.scan(lambda c, x: (c, x), 0.0, 1.0)
     with pytest.raises(ArgumentError, match=r"one number of steps at .*test_control\.py"):
         lax.scan(lambda c, x: (c, x), 0.0)

@@ -1,6 +1,6 @@
 """fungrad: grad, vjp, jvp, vmap, jit and make_jaxpr for plain NumPy functions.
 
-The public names, and nothing else. Those below TYPE_CHECKING are imported when they are first used.
+The public names only. Those below TYPE_CHECKING are imported at first use.
 """
 
 import importlib
@@ -223,7 +223,7 @@ _HIDDEN = ("Any", "TYPE_CHECKING", "ModuleType")
 
 
 def __dir__() -> list[str]:
-    """The public names: of modules those alone that are imported by name."""
+    """The public names, with modules only if imported by name."""
     names = {"errors", "trees", "__doc__", "__name__", "__path__", "__version__", *_LATER}
     for name, value in globals().items():
         if not name.startswith("_") and name not in _HIDDEN and not isinstance(value, ModuleType):

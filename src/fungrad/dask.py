@@ -2,8 +2,8 @@
 
 The loss of many rows is a sum over chunks of rows, and so are its derivatives. Each task computes
 one chunk's part, or the parts of all chunks that a worker holds, and the parts are added in an
-order that is fixed when the arrays are first seen: results repeat to the bit, also where a worker
-dies and its tasks run elsewhere. Needs dask (the extra `dask`).
+order fixed at the first call: results repeat to the bit, even if a worker dies and its tasks run
+elsewhere. Needs dask (the extra `dask`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fungrad.transforms.jacobian import hessian as _hessian
 from fungrad.transforms.jacobian import hvp as _hvp
 
 FAN_IN = 8
-"""How many parts one task adds up."""
+"""The number of parts that one task adds."""
 
 LARGE = 1 << 20
-"""The bytes from which on parameters are sent to the workers once, and closures are warned of."""
+"""The bytes above which parameters are sent to the workers once, and closures warn."""
 
 PROGRAMS = 32
-"""How many compiled losses a worker keeps."""
+"""The most compiled losses that a worker keeps."""
 
 
 def _dask() -> Any:
-    """The module dask with dask.array; an error that names the extra where it is missing."""
+    """The module dask with dask.array; without Dask an error that names the extra."""
     try:
         import dask
         import dask.array
@@ -62,8 +62,8 @@ class DataParallel:
         self.data = (data,) if isinstance(data, int) else tuple(data)
         if not self.data or min(self.data) < 1:
             raise ArgumentError(
-                f"data={data!r} are the positions of the Dask arrays among the arguments; position "
-                "0 is that of the parameters."
+                f"data={data!r} must be positions of Dask arrays among the arguments; position 0 "
+                "is that of the parameters."
             )
         self.loss = loss
         self.reduce = reduce
@@ -77,16 +77,16 @@ class DataParallel:
         return f"<value_and_grad of {describe(self.loss)} over Dask arrays>"
 
     def __call__(self, params: Any, *args: Any) -> tuple[Any, Any]:
-        """The value of the loss, and its gradient in the form of the parameters."""
+        """The value of the loss, and its gradient, a tree like the parameters."""
         return self._computed("value_and_grad", params, (), args)
 
     def delayed(self, params: Any, *args: Any) -> Any:
-        """The pair (value, gradient) as one Dask value, computed when it is asked for."""
+        """The pair (value, gradient) as one lazy Dask value."""
         whole = self._whole("value_and_grad", params, (), args)
         return _dask().delayed(_value_and_tree, pure=True)(whole)
 
     def hvp(self, params: Any, vector: Any, *args: Any) -> Any:
-        """The Hessian of the loss at the parameters, times a vector of their form."""
+        """The Hessian of the loss at the parameters, times a vector, a tree like them."""
         return self._computed("hvp", params, (vector,), args)[1]
 
     def hessian(self, params: Any, *args: Any) -> Any:
@@ -123,7 +123,7 @@ class DataParallel:
         return parts[0]
 
     def _chunks(self, args: Sequence[Any]) -> tuple[list[list[Any]], Any]:
-        """For each data argument its chunks, as Dask values, and the first of the arrays."""
+        """The chunks of each data argument, as Dask values, and the first array."""
         chunks = []
         first: Any = None
         for position in self.data:
@@ -146,7 +146,7 @@ class DataParallel:
         return chunks, first
 
     def _grouped(self, array: Any) -> list[tuple[list[int], str | None]]:
-        """Which chunks one task takes, and on which worker it had best run."""
+        """The chunks of each task, and its preferred worker."""
         places = None if self.by == "chunk" else _places(array)
         if places is None:
             if self.by == "worker":
@@ -178,26 +178,26 @@ def value_and_grad(
         called with one chunk of each data argument at a time.
       data: the position, or positions, of the arguments that are Dask arrays (or xarray's
         DataArrays of them), chunked alike along axis 0.
-      reduce: "sum" where the loss of all rows is the sum of that of the chunks; "mean" where it is
-        a mean over rows, so that chunks count by their rows.
-      by: "chunk": one task for each chunk, good for data that are read when needed; "worker": one
-        task for all chunks that a worker holds in memory, which costs the scheduler less; "auto":
-        the latter where all chunks are in memory.
+      reduce: "sum" if the loss is a sum over rows; "mean" if it is a mean over rows, so that chunks
+        are weighted by their rows.
+      by: "chunk": one task for each chunk, for data that are read when needed; "worker": one task
+        for all chunks that a worker holds in memory, which costs the scheduler less; "auto": by
+        worker if all chunks are in memory.
 
     Returns:
-      A function of (params, *args) that computes (value, gradient), with `delayed` (the same as a
-      Dask value), `hvp(params, vector, *args)` and `hessian(params, *args)`. Each worker compiles
+      A function from (params, *args) to (value, gradient), with the methods `delayed` (the same as
+      a Dask value), `hvp(params, vector, *args)` and `hessian(params, *args)`. Each worker compiles
       the loss once for each shape of a chunk. SciPy's optimisers take it with `jac=True`.
 
     Raises:
       MissingExtraError: without Dask.
-      ArgumentError: where the arrays' chunks do not fit, or are of unknown sizes.
+      ArgumentError: if the arrays' chunks do not fit, or have unknown sizes.
     """
     return DataParallel(loss, data, reduce, by)
 
 
 class _Program:
-    """A derivative of a loss, compiled once in each process that runs it."""
+    """A derivative of a loss, compiled once in each process."""
 
     __slots__ = ("loss", "token", "what")
 
@@ -254,12 +254,12 @@ def _part(
     params, vectors, rest = given
     threads = config.num_threads
     if threads > 1:
-        config.num_threads = 1  # the workers are what runs side by side
+        config.num_threads = 1  # the workers run in parallel
     total = None
     for held, weight in zip(chunks, weights, strict=True):
         args = list(rest)
         for position, chunk in zip(data, held, strict=True):
-            # what another worker sent may lie at any byte, where NumPy sums in another order
+            # a chunk from another worker may be unaligned, and NumPy sums that in another order
             args[position - 1] = np.require(chunk, requirements="A")
         value, derivative = program(params, vectors, args)
         leaves, structure = pytree.flatten(derivative)
@@ -286,7 +286,7 @@ def _value_and_tree(whole: Any) -> tuple[Any, Any]:
 
 
 def _dask_array(value: Any, position: int) -> Any:
-    """The Dask array that an argument is, or holds; checked."""
+    """The Dask array of an argument, checked."""
     dask = _dask()
     array = getattr(value, "variable", value) if not isinstance(value, dask.array.Array) else value
     array = getattr(array, "data", array) if not isinstance(array, dask.array.Array) else array
@@ -311,7 +311,7 @@ def _dask_array(value: Any, position: int) -> Any:
 
 
 def _sent(given: Any) -> Any:
-    """Arguments that go with every task; large ones are sent to the workers once."""
+    """The arguments of every task; large ones are sent to the workers once."""
     size = sum(np.asarray(x).nbytes for x in pytree.leaves(given) if x is not None)
     client = _client()
     if client is not None and size > LARGE:
@@ -332,7 +332,7 @@ def _client() -> Any:
 
 
 def _held(array: Any) -> list[Any] | None:
-    """The futures of an array's chunks; None where workers do not hold all of them."""
+    """The futures of an array's chunks; None if workers do not hold all of them."""
     if _client() is None:
         return None
     import distributed
@@ -346,7 +346,7 @@ def _held(array: Any) -> list[Any] | None:
 
 
 def _places(array: Any) -> list[str] | None:
-    """For each chunk the worker that holds it; None where one is not in any worker's memory."""
+    """The worker that holds each chunk; None if a chunk is not in any worker's memory."""
     futures = _held(array)
     if futures is None:
         return None
@@ -356,7 +356,7 @@ def _places(array: Any) -> list[str] | None:
 
 
 def _on(worker: str | None) -> Any:
-    """The scope in which tasks prefer a worker."""
+    """A context in which tasks prefer a worker."""
     dask = _dask()
     if worker is None:
         return dask.annotate()
@@ -364,7 +364,7 @@ def _on(worker: str | None) -> Any:
 
 
 def _warn_of_closure(loss: Callable[..., Any]) -> None:
-    """Warns of large arrays that would be sent to the workers with the loss."""
+    """Warns of large arrays in the loss, which are sent to the workers with it."""
     cells = [cell.cell_contents for cell in getattr(loss, "__closure__", None) or ()]
     defaults = [*(getattr(loss, "__defaults__", None) or ())]
     values = itertools.chain(cells, defaults, getattr(loss, "args", ()))

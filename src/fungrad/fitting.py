@@ -1,7 +1,7 @@
 """Fits: `minimize` a function of a tree, `curve_fit` a model to data.
 
-The methods are SciPy's; fungrad gives them derivatives of compiled functions. Results print what
-was found. Needs the extra `scipy`.
+The methods are SciPy's, with derivatives by fungrad. Results print as tables. Needs the extra
+`scipy`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Minimum:
     Attributes:
       x: the parameters, a tree as x0.
       fun: the value there.
-      jac: the gradient there, a tree as x0; None where the method uses none.
-      success: whether the method says that it converged.
-      message: what it says.
-      iterations: how many it took; None where the method does not count them.
-      evaluations: how often the function was called.
+      jac: the gradient there, a tree as x0; None if the method uses none.
+      success: whether the method reports convergence.
+      message: its message.
+      iterations: their number; None if the method does not count them.
+      evaluations: the number of calls of the function.
       scipy: SciPy's own result.
     """
 
@@ -88,29 +88,29 @@ def minimize(
     options: dict[str, Any] | None = None,
     compiled: bool = True,
 ) -> Minimum:
-    """The arguments at which a function is smallest, near a start: scipy.optimize.minimize.
+    """A local minimum of a function, from a start: scipy.optimize.minimize.
 
     Args:
       f: `f(x, *args)`, one real number, written with NumPy.
-      x0: where to start: an array of any shape, a number, or a tree of them.
-      args: more arguments of f, which are not varied.
-      method: one of SciPy's; it gets the gradient, products with the Hessian, or the Hessian, as it
-        can use them. By default BFGS; L-BFGS-B with bounds, SLSQP with constraints.
+      x0: the start: an array of any shape, a number, or a tree of them.
+      args: more arguments of f, which are fixed.
+      method: one of SciPy's; it gets the derivatives that it can use: the gradient, the Hessian, or
+        products with it. By default BFGS; L-BFGS-B with bounds, SLSQP with constraints.
       bounds: a pair (low, high) for each parameter, in a tree as x0 or in one list in the order of
         the raveled parameters; None in a pair is no bound. Or a scipy.optimize.Bounds.
       constraints: as SciPy's; functions of the tree.
       tol, options: as SciPy's.
       callback: `callback(x)` after each iteration.
-      progress: True prints the value as the iterations go on (each of the first ten, each tenth up
-        to a hundred, and so on); a function is called with that line instead.
-      compiled: whether f is compiled (`fg.jit`); branches on values are followed. False for what
-        only runs on values, not traced.
+      progress: True prints the value at iterations 1 to 10, 20, 30, ... 100, 200 and so on; a
+        function is called with that line instead.
+      compiled: whether f is compiled (`fg.jit`), with branches on values followed. False for a
+        function that cannot be staged.
 
     Returns:
       A Minimum, which prints.
 
     Raises:
-      ArgumentError: where f returns no single real number, or bounds do not fit x0.
+      ArgumentError: if f does not return one real number, or bounds do not fit x0.
       MissingExtraError: without SciPy.
 
     >>> def rosenbrock(p):
@@ -154,7 +154,7 @@ class _Progress:
 
 
 def _bounds(bounds: Any, x0: Any) -> Any:
-    """Bounds as SciPy's: Bounds, or a list of pairs for the raveled parameters."""
+    """Bounds for SciPy: Bounds, or a list of pairs for the raveled parameters."""
     if bounds is None or isinstance(bounds, _scipy_optimize.Bounds):
         return bounds
     leaves, treedef = pytree.flatten(x0)
@@ -182,17 +182,17 @@ def _is_pair(x: Any) -> bool:
 
 
 class CurveFit(tuple[Any, Any]):
-    """The result of `curve_fit`: `parameters, covariance = fit`, as SciPy's, and more.
+    """The result of `curve_fit`: `parameters, covariance = fit` as in SciPy, and more.
 
     Attributes:
       parameters: the best ones: an array, or a tree as p0.
       covariance: float64[n, n], in the order of the raveled parameters.
       standard_errors: the roots of its diagonal, shaped as the parameters.
       names: of the parameters.
-      residuals: (model - y), divided by sigma where it is given; an array.
+      residuals: (model - y), divided by sigma if given; an array.
       sum_of_squares: of the residuals.
-      degrees_of_freedom: how many more residuals than parameters there are.
-      evaluations: how often the model was called.
+      degrees_of_freedom: the number of residuals minus that of parameters.
+      evaluations: the number of calls of the model.
     """
 
     parameters: Any
@@ -272,30 +272,30 @@ def curve_fit(
 ) -> CurveFit:
     """Fits a model to data by least squares, with its exact Jacobian: scipy.optimize.curve_fit.
 
-    SciPy's least_squares finds the parameters, scaled by the Jacobian and to the last digits; where
-    no bound holds, Gauss-Newton steps follow as long as they get shorter.
+    SciPy's least_squares finds the parameters, scaled by the Jacobian; then Gauss-Newton steps
+    improve the last digits, as long as they get shorter and stay within the bounds.
 
     Args:
       f: the model, `f(x, a, b, ...)`, or `f(x, parameters)` where p0 is a dict or another tree with
-        names. It gives an array of the shape of ydata.
-      xdata: handed to the model as it is.
-      ydata: what it shall give; real numbers.
+        names. It returns an array of the shape of ydata.
+      xdata: passed to the model unchanged.
+      ydata: the data to fit; real numbers.
       p0: the start: numbers, or a tree. By default ones, as many as f takes.
       sigma: the standard deviations of ydata, or their covariance matrix.
-      absolute_sigma: whether sigma is in the units of ydata; otherwise only its ratios count, and
-        the covariance is scaled so that the residuals have variance 1.
+      absolute_sigma: whether sigma is absolute; otherwise only its ratios matter, and the
+        covariance is scaled so that the residuals have variance 1.
       bounds: (low, high): numbers or arrays in the order of the raveled parameters.
       method: "trf", "dogbox" or "lm".
       compiled: whether the model is compiled (`fg.jit`).
       options: more arguments of scipy.optimize.least_squares (loss, max_nfev, ...).
 
     Returns:
-      A CurveFit: `parameters, covariance = curve_fit(...)` works as with SciPy's. It prints, knows
-      standard errors and confidence bands, and is called like the model.
+      A CurveFit: `parameters, covariance = curve_fit(...)` works as in SciPy. It prints, has
+      standard errors and confidence bands, and can be called with x.
 
     Raises:
-      ArgumentError: where model and data do not fit together, or data are not finite.
-      RuntimeError: where no minimum is found, as SciPy's.
+      ArgumentError: if model and data do not fit together, or data are not finite.
+      RuntimeError: if no minimum is found, as in SciPy.
 
     >>> def model(t, amplitude, rate):
     ...     return amplitude * np.exp(-rate * t)
@@ -340,7 +340,7 @@ class _Residuals:
     """model(p, xdata) - y in units of their deviations, as a float64 vector of the vector p.
 
     Attributes:
-      evaluations: how often they were computed.
+      evaluations: the number of computations.
     """
 
     def __init__(self, f: Any, model: Any, xdata: Any, y: Any, sigma: Any, compiled: bool) -> None:
@@ -350,8 +350,8 @@ class _Residuals:
             value = model(p, xdata)
             if np.shape(value) != y.shape:
                 raise ArgumentError(
-                    f"{describe(f)} gives an array of shape {np.shape(value)}, but ydata has shape "
-                    f"{y.shape}. A model gives one number for each number of ydata."
+                    f"{describe(f)} returns an array of shape {np.shape(value)}, but ydata has "
+                    f"shape {y.shape}. A model returns one number for each number of ydata."
                 )
             return whiten(np.ravel(value) - y.ravel())
 
@@ -369,7 +369,7 @@ class _Residuals:
         return np.asarray(self._slopes(p), np.float64)
 
     def smallest(self, start: Any, bounds: Any, method: str, options: dict[str, Any]) -> Any:
-        """The vector at which the sum of squares is smallest: SciPy's, polished."""
+        """The vector with the smallest sum of squares: SciPy's, polished."""
         tight = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 2000 * max(start.size, 1)}
         found = _scipy_optimize.least_squares(
             self, start, self.jacobian, bounds, method, **{"x_scale": "jac", **tight, **options}
@@ -383,8 +383,8 @@ class _Residuals:
     def _polished(self, p: Any, bounds: Any) -> Any:
         """Gauss-Newton steps from a minimum, as long as they get shorter.
 
-        SciPy's methods stop where the sum of squares no longer falls, which is at half of the
-        digits; these steps end where the rounding errors of the residuals decide.
+        SciPy's methods stop when the sum of squares no longer falls, with half of the digits
+        correct; these steps end at the rounding errors of the residuals.
         """
         low, high = _ends(bounds)
         last = np.inf
@@ -414,7 +414,7 @@ def _parameters(f: Any, p0: Any, bounds: Any) -> tuple[Any, tuple[str, ...], Cal
     if p0 is None:
         if not taken or len(taken) < len(found):
             raise ArgumentError(
-                f"The number of parameters of {describe(f)} cannot be told from its signature: "
+                f"The number of parameters of {describe(f)} does not follow from its signature: "
                 "give p0."
             )
         p0 = _between(*_ends(bounds), len(taken))
@@ -431,7 +431,7 @@ def _ends(bounds: Any) -> tuple[Any, Any]:
 
 
 def _between(low: Any, high: Any, count: int) -> Any:
-    """SciPy's start: the middle of two bounds, 1 from a single one, 1 without any."""
+    """SciPy's start: the middle of two bounds, a distance of 1 from one, 1 without bounds."""
     low, high = np.broadcast_to(low, count), np.broadcast_to(high, count)
     one_sided = np.where(np.isfinite(low), low + 1.0, np.where(np.isfinite(high), high - 1.0, 1.0))
     both = np.isfinite(low) & np.isfinite(high)
@@ -470,7 +470,7 @@ def _whitening(sigma: Any, y: Any) -> Callable[[Any], Any]:
 
 
 def _covariance(j: Any) -> Any:
-    """(J'J)^-1 by the singular values of J; infinite where the data do not tell a parameter."""
+    """(J'J)^-1 by the singular values of J; infinite if the data do not determine a parameter."""
     scale = np.linalg.norm(j, axis=0)
     if j.shape[0] < j.shape[1] or not np.all(scale > 0):
         return np.full((j.shape[1], j.shape[1]), np.inf)

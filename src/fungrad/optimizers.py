@@ -1,9 +1,8 @@
-"""Gradient descent and its kin as pairs of plain functions over trees: `fungrad.optimizers`.
+"""Gradient descent methods as pairs of plain functions over trees: `fungrad.optimizers`.
 
-An optimizer has `init(params)`, which gives its state, and `update(grads, state, params)`, which
-gives what is added to the parameters, and the next state. Nothing is changed in place and nothing
-is random, so a whole training step compiles (`fg.jit`), batches and differentiates. Names,
-arguments and formulas are optax's.
+An optimizer has `init(params)`, which returns its state, and `update(grads, state, params)`, which
+returns the updates to add to the parameters, and the next state. Both are pure, so a whole training
+step compiles (`fg.jit`), batches and differentiates. Names, arguments and formulas are optax's.
 
 >>> import fungrad as fg
 >>> def loss(params, x, y):
@@ -35,7 +34,7 @@ from fungrad.support import pytree
 from fungrad.support.lazy import Record
 
 Schedule = Callable[[Any], Any]
-"""A learning rate as a function of the number of updates made so far."""
+"""A learning rate as a function of the number of updates so far."""
 
 
 class Optimizer(Record):
@@ -61,7 +60,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
 
 
 def _as(x: Any, like: Any) -> Any:
-    """x in the dtype of a parameter: that of a state or rate must not widen single precision."""
+    """x in the dtype of a parameter: the dtypes of states and rates must not widen it."""
     return np.asarray(x, np.result_type(like))
 
 
@@ -83,7 +82,7 @@ def _average(averages: Any, values: Any, decay: float) -> Any:
 
 
 def _unbiased(averages: Any, decay: float, count: Any) -> Any:
-    """Averages that began at zero, divided by the sum of their weights."""
+    """Averages that started at zero, divided by the sum of their weights."""
     weight = 1 - decay**count
     return pytree.map(lambda a: a / _as(weight, a), averages)
 
@@ -92,7 +91,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
     """Applies transformations of gradients one after the other.
 
     Args:
-      *optimizers: the first one gets the gradients, each other one the updates of the one before.
+      *optimizers: the first one gets the gradients, the others the updates of the one before.
 
     >>> optimizer = chain(clip_by_global_norm(1.0), sgd(0.5))
     >>> updates, _ = optimizer.update([np.array([3.0, 4.0])], optimizer.init([np.zeros(2)]))
@@ -144,7 +143,7 @@ def global_norm(tree: Any) -> Any:
 
 
 def clip_by_global_norm(max_norm: float) -> Optimizer:
-    """Scales gradients down to a norm of at most `max_norm`, that of all leaves together.
+    """Scales gradients down to a norm, over all leaves, of at most `max_norm`.
 
     >>> clip_by_global_norm(1.0).update([np.array([3.0, 4.0])], ())[0]
     [array([0.6, 0.8])]
@@ -159,7 +158,7 @@ def clip_by_global_norm(max_norm: float) -> Optimizer:
 
 
 def clip(max_delta: float) -> Optimizer:
-    """Cuts every element of the gradients to [-max_delta, max_delta].
+    """Clips every element of the gradients to [-max_delta, max_delta].
 
     >>> clip(1.0).update([np.array([-3.0, 0.5])], ())[0]
     [array([-1. ,  0.5])]
@@ -174,8 +173,8 @@ def add_decayed_weights(weight_decay: float, mask: Any = None) -> Optimizer:
 
     Args:
       weight_decay: the factor.
-      mask: a tree of booleans, like the parameters or a prefix of them: where it is False nothing
-        is added (biases, for instance).
+      mask: a tree of booleans, like the parameters or a prefix of their tree; where it is False
+        (for biases, say) nothing is added.
     """
 
     def decayed(grads: Any, params: Any) -> Any:
@@ -201,7 +200,7 @@ def add_decayed_weights(weight_decay: float, mask: Any = None) -> Optimizer:
 
 
 def trace(decay: float, nesterov: bool = False) -> Optimizer:
-    """Momentum: the sum of all gradients so far, each step weighted by `decay` again.
+    """Momentum: the sum of all gradients so far, weighted by `decay` ** age.
 
     Args:
       decay: between 0 and 1.
@@ -251,7 +250,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
 def sgd(
     learning_rate: float | Schedule, momentum: float | None = None, nesterov: bool = False
 ) -> Optimizer:
-    """Stochastic gradient descent: params - learning_rate * grads, with momentum if wished.
+    """Stochastic gradient descent: params - learning_rate * grads, optionally with momentum.
 
     Args:
       learning_rate: a number, or a function of the number of updates.
@@ -293,11 +292,11 @@ def adamw(
     weight_decay: float = 1e-4,
     mask: Any = None,
 ) -> Optimizer:
-    """Adam with weight decay apart from the averages, after Loshchilov and Hutter (2019).
+    """Adam with decoupled weight decay, after Loshchilov and Hutter (2019).
 
     Args:
       learning_rate, b1, b2, eps: as `adam`'s.
-      weight_decay: learning_rate * weight_decay * params is taken from the parameters.
+      weight_decay: learning_rate * weight_decay * params is subtracted from the parameters.
       mask: a tree of booleans: which parameters decay; all by default.
 
     >>> step = adamw(0.1, weight_decay=0.5)
@@ -345,7 +344,7 @@ def constant_schedule(value: float) -> Schedule:
 
 
 def linear_schedule(init_value: float, end_value: float, transition_steps: int) -> Schedule:
-    """A straight line from one rate to another, which stays.
+    """A straight line from one rate to another, constant afterwards.
 
     Args:
       init_value, end_value: the first and the last rate.
@@ -365,7 +364,8 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int) 
 def exponential_decay(
     init_value: float, transition_steps: int, decay_rate: float, staircase: bool = False
 ) -> Schedule:
-    """init_value * decay_rate ** (count / transition_steps), in whole steps if `staircase`.
+    """init_value * decay_rate ** (count / transition_steps), the exponent rounded down if
+    `staircase`.
 
     >>> float(exponential_decay(1.0, 10, 0.5)(20))
     0.25
@@ -406,7 +406,7 @@ def warmup_cosine_decay_schedule(
     """A straight line up to peak_value, then half a cosine down to end_value.
 
     Args:
-      init_value, peak_value, end_value: rates at the begin, after the line, at the end.
+      init_value, peak_value, end_value: rates at the start, after the line, and at the end.
       warmup_steps: updates of the line.
       decay_steps: updates of both together.
 
@@ -423,11 +423,11 @@ def warmup_cosine_decay_schedule(
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float]
 ) -> Schedule:
-    """A rate that is multiplied by a factor from each of some counts on.
+    """A rate that is multiplied by a factor at given counts.
 
     Args:
       init_value: the first rate.
-      boundaries_and_scales: from each count on, the factor.
+      boundaries_and_scales: a dict from counts to factors.
 
     >>> float(piecewise_constant_schedule(1.0, {10: 0.1, 20: 0.5})(20))
     0.05

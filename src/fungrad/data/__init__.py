@@ -20,22 +20,21 @@ from fungrad.support import pytree
 def minibatches(
     data: Any, size: int, *, rng: Any = None, epochs: int = 1, drop_last: bool = True
 ) -> Iterator[Any]:
-    """Parts of arrays along their first axis, each row once an epoch.
+    """Batches of arrays along their first axis, each row once an epoch.
 
     Args:
-      data: a tree of arrays whose first axes are equally long.
-      size: rows of a batch.
-      rng: a numpy.random.Generator, or a seed, by which each epoch is shuffled; without one rows
-        come in order.
-      epochs: how often all rows are gone through.
-      drop_last: whether an incomplete batch at the end of an epoch is left out: a compiled function
-        then sees one shape.
+      data: a tree of arrays with the same length of the first axis.
+      size: the rows of a batch.
+      rng: a numpy.random.Generator, or a seed, that shuffles each epoch; None keeps the order.
+      epochs: the number of passes over all rows.
+      drop_last: whether to leave out an incomplete batch at the end of an epoch: a compiled
+        function then sees one shape.
 
     Returns:
       An iterator of trees as `data`.
 
     Raises:
-      ArgumentError: where the arrays differ in length, or hold less than one batch.
+      ArgumentError: if the arrays differ in length, or hold less than one batch.
 
     >>> x, y = np.arange(5.0), np.arange(5)
     >>> for batch in minibatches((x, y), 2, drop_last=False):

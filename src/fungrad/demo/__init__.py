@@ -1,7 +1,7 @@
-"""`fungrad demo`: four uses of stop_gradient at work, each gradient checked against a hand formula.
+"""`fungrad demo`: four uses of stop_gradient, each gradient checked against a hand-derived formula.
 
-Written as a user of fungrad would: knows the public functions only. The formulas are derived in the
-docstrings; every claim is a number compared with a number.
+The demos use public functions only. The formulas are derived in the docstrings; every claim
+compares two numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEMOS: tuple[Callable[[int], Result], ...] = (
 
 
 def run_all(seed: int = 0, advance: Callable[[], None] = lambda: None) -> list[Result]:
-    """Runs the four demos, with the time that each took; `advance` is called after each."""
+    """Runs and times the four demos; `advance` is called after each."""
     results = []
     for run in DEMOS:
         start = time.perf_counter()

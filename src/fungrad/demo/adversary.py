@@ -53,7 +53,7 @@ def robust_loss(weights: Weights, images: Array, labels: Array, direction: Any =
 def robust_loss_unstopped(
     weights: Weights, images: Array, labels: Array, direction: Any = signs
 ) -> Any:
-    """The same with a gradient that flows through the attack, back into the weights."""
+    """The robust loss without the stop: its gradient flows through the attack."""
     return loss(weights, attacked(weights, images, labels, direction), labels)
 
 
@@ -69,7 +69,7 @@ def accuracy(weights: Weights, images: Array, labels: Array) -> float:
 
 
 def trained(objective: Any, images: Array, labels: Array) -> Weights:
-    """Gradient descent from zero (where the attack has no direction yet, and so does nothing)."""
+    """Gradient descent from zero (where the attack has no direction yet, so it does nothing)."""
     weights: Weights = {"slope": np.zeros(PIXELS), "bias": 0.0}
     gradient_of = fg.grad(objective)
     for _ in range(STEPS):

@@ -5,7 +5,7 @@ mean F(data) - mean F(v'), where v' is one step of Gibbs sampling from the data,
 h = sigmoid(b + v W), the gradients by hand are mean(v' h'^T) - mean(v h^T) by W, mean(v') - mean(v)
 by a, mean(h') - mean(h) by b. Hinton (2002), Training products of experts, Neural Computation 14,
 eq. 5. v' is the reconstruction's probabilities (Hinton 2010, A practical guide, 3.2): smooth in the
-weights, so that without the stop the gradient is another one.
+weights, so that the gradient without the stop differs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def free_energy(weights: Weights, visible: Any) -> Any:
 
 
 def reconstruction(weights: Weights, visible: Array, uniform: Array) -> Any:
-    """One step of Gibbs sampling: hidden units are drawn, visible ones are their probabilities."""
+    """One step of Gibbs sampling: hidden units are sampled, visible ones are probabilities."""
     on = uniform < sigmoid(weights["hidden"] + visible @ weights["pairs"])
     return sigmoid(weights["visible"] + on.astype(np.float64) @ weights["pairs"].T)
 
@@ -57,7 +57,7 @@ def contrastive(weights: Weights, data: Array, uniform: Array) -> Any:
 
 
 def contrastive_unstopped(weights: Weights, data: Array, uniform: Array) -> Any:
-    """The same objective with the mistake: its gradient flows into the samples."""
+    """The objective without the stop: its gradient flows into the samples, which is wrong."""
     fantasy = reconstruction(weights, data, uniform)
     return np.mean(free_energy(weights, data)) - np.mean(free_energy(weights, fantasy))
 

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class Claim:
-    """A statement, how far the numbers are from it, and how far they may be."""
+    """A statement, the error of its numbers, and the tolerance."""
 
     text: str
     error: float

@@ -36,7 +36,7 @@ def log_joint(parameters: Any, x: Array) -> Any:
 
 
 def responsibilities(parameters: Any, x: Array) -> Any:
-    """The E-step: how probable it is that component k made observation i."""
+    """The E-step: the probability that observation i comes from component k."""
     joint = log_joint(parameters, x)
     return np.exp(joint - np.logaddexp.reduce(joint, axis=1)[:, None])
 
@@ -54,7 +54,7 @@ def expected(parameters: Any, x: Array) -> Any:
 
 
 def expected_unstopped(parameters: Any, x: Array) -> Any:
-    """Q with the mistake: the gradient flows through the E-step as well."""
+    """Q without the stop: its gradient also flows through the E-step, which is wrong."""
     joint = log_joint(parameters, x)
     return np.mean(np.sum(responsibilities(parameters, x) * joint, axis=1))
 

@@ -1,8 +1,8 @@
-"""The stable softmax: the largest logit is subtracted, stopped, also where several are the largest.
+"""The stable softmax: the largest logit is subtracted, stopped, also if several are the largest.
 
 The cross entropy of logits z with label k is log(sum(exp(z))) - z[k]. With p = softmax(z), its
-gradient is p - e_k and its Hessian diag(p) - p p^T. Subtracting a constant leaves all three as they
-are, so the shift may be stopped: its own gradient cancels exactly and need not be computed.
+gradient is p - e_k and its Hessian diag(p) - p p^T. Subtracting a constant changes none of the
+three, so the shift may be stopped: its gradient cancels exactly and need not be computed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def cross_entropy(logits: Any, label: int) -> Any:
 
 
 def unstopped(logits: Any, label: int) -> Any:
-    """The same with a maximum that takes part in the gradient."""
+    """The cross entropy with a differentiated maximum."""
     shifted = logits - np.max(logits)
     return np.log(np.sum(np.exp(shifted))) - shifted[label]
 
 
 def naive(logits: Any, label: int) -> Any:
-    """The formula as in the book, which overflows."""
+    """The textbook formula, which overflows."""
     return np.log(np.sum(np.exp(logits))) - logits[label]
 
 

@@ -1,5 +1,5 @@
 """jax.nn's functions for networks, as compositions: activations, softmax and losses,
-convolution, pooling, attention, initializers (`fungrad.nn`). Keeps no parameters.
+convolution, pooling, attention, initializers (`fungrad.nn`). All are pure functions.
 """
 
 from fungrad.nn import initializers as initializers

@@ -1,5 +1,4 @@
-"""Activation functions, with jax.nn's names and signatures. Compositions of NumPy's
-functions, which know the transforms; this file knows none of them.
+"""Activation functions, with jax.nn's names and signatures, composed of NumPy's functions.
 
 All are stable: no overflow, no NaN and no cancellation at large arguments, in values and in
 derivatives. Formulas without a source are those of the JAX documentation of jax.nn.
@@ -22,7 +21,7 @@ from fungrad.tracing.trace import shape_of
 
 
 def _floats(x: Any) -> Any:
-    """An array-like as floats: integers become doubles, as NumPy's ufuncs make them."""
+    """An array-like as floats: integers become doubles, as in NumPy's ufuncs."""
     found = array_of(x)
     return cast(found, np.float64) if found.dtype.kind in "iub" else found
 
@@ -57,7 +56,7 @@ def relu6(x: Any) -> Any:
 
 
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
-    """x where it is at least 0, else negative_slope x (so at 0 the derivative is 1).
+    """x where x >= 0, else negative_slope x (so the derivative at 0 is 1).
 
     >>> leaky_relu(np.array([-1.0, 2.0]))
     array([-0.01,  2.  ])
@@ -167,8 +166,8 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
     Args:
       x: an array of any shape.
-      approximate: whether by tanh (section 2 there; within 5e-4). The exact form takes about 0.1 us
-        an element, as NumPy has no error function.
+      approximate: whether to use tanh (section 2 there; within 5e-4). The exact form takes about
+        0.1 us an element, since NumPy has no error function.
 
     >>> gelu(np.array([-1.0, 1.0])), gelu(np.array([-1.0, 1.0]), approximate=False)
     (array([-0.15880801,  0.84119199]), array([-0.15865525,  0.84134475]))
@@ -182,7 +181,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 def hard_tanh(x: Any) -> Any:
-    """x, but at least -1 and at most 1, with the derivative 0 there.
+    """x limited to [-1, 1], with the derivative 0 at the limits.
 
     >>> hard_tanh(np.array([-3.0, 0.5, 2.0]))
     array([-1. ,  0.5,  1. ])
@@ -216,7 +215,7 @@ hard_swish = hard_silu
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x^2 + b)) / 2, a softplus without exponentials. Barron 2021.
 
-    Written with the larger of both roots, so that nothing cancels for negative x.
+    Computed from the larger root, so that nothing cancels for negative x.
 
     >>> squareplus(np.array([-1e9, 0.0]))
     array([1.e-09, 1.e+00])
@@ -231,10 +230,10 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
 
 def glu(x: Any, axis: int = -1) -> Any:
-    """The first half of an axis, times the sigmoid of the second. Dauphin et al. 2016.
+    """The first half along an axis, times the sigmoid of the second. Dauphin et al. 2016.
 
     Raises:
-      ShapeError: where the length of the axis is odd.
+      ShapeError: if the length of the axis is odd.
 
     >>> glu(np.array([1.0, 2.0, 0.0, 0.0]))
     array([0.5, 1. ])
@@ -258,19 +257,19 @@ def tanh(x: Any) -> Any:
 
 
 def sparse_plus(x: Any) -> Any:
-    """0 up to -1, x from 1 on, and (x + 1)^2 / 4 between: softplus with a finite support.
+    """0 for x <= -1, x for x >= 1, and (x + 1)^2 / 4 between: softplus with a finite support.
 
     >>> sparse_plus(np.array([-2.0, 0.0, 3.0]))
     array([0.  , 0.25, 3.  ])
     """
     x = _floats(x)
-    inner = np.where((x <= -1) | (x >= 1), 0, x)  # whose square does not overflow
+    inner = np.where((x <= -1) | (x >= 1), 0, x)  # its square must not overflow
     return np.where(x <= -1, 0, np.where(x >= 1, x, (inner + 1) ** 2 / 4))[()]
 
 
 def sparse_sigmoid(x: Any) -> Any:
-    """0 up to -1, 1 from 1 on, and (x + 1) / 2 between: the derivative of sparse_plus (Blondel,
-    Martins and Niculae 2019, section 6.2), with the derivative 0 at -1 and at 1.
+    """0 for x <= -1, 1 for x >= 1, and (x + 1) / 2 between: the derivative of sparse_plus (Blondel,
+    Martins and Niculae 2019, section 6.2), itself with the derivative 0 at -1 and 1.
 
     >>> sparse_sigmoid(np.array([-2.0, 0.0, 3.0]))
     array([0. , 0.5, 1. ])
@@ -280,7 +279,7 @@ def sparse_sigmoid(x: Any) -> Any:
 
 
 def log1mexp(x: Any) -> Any:
-    """log(1 - e^-x) of x >= 0, precise for small and for large x; NaN below 0. Maechler 2012.
+    """log(1 - e^-x) for x >= 0, precise for small and for large x; NaN below 0. Maechler 2012.
 
     >>> log1mexp(np.array([1e-20, 50.0]))
     array([-4.60517019e+01, -1.92874985e-22])

@@ -1,8 +1,7 @@
-"""First values of parameters, with the names of jax.nn.initializers.
+"""Initial values of parameters, with the names of jax.nn.initializers.
 
-They take a key of fungrad.random, as JAX's do, or a numpy.random.Generator, which advances: two
-calls with one generator give different values, and a new generator of the same seed gives the first
-again.
+They take a key of fungrad.random, as JAX's, or a numpy.random.Generator, which advances: two calls
+with the same generator return different values.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Initializer = Callable[..., Any]
 
 
 def _generator(rng: Any) -> bool:
-    """Whether numbers come from a generator, and not of a key."""
+    """Whether `rng` is a generator, not a key."""
     if isinstance(rng, (np.random.Generator, np.ndarray, Tracer)):
         return isinstance(rng, np.random.Generator)
     raise ArgumentError(
@@ -42,7 +41,7 @@ def _normal(rng: Any, shape: tuple[int, ...]) -> Any:
 
 
 def zeros(rng: Any, shape: Sequence[int], dtype: Any = np.float64) -> np.ndarray[Any, Any]:
-    """Zeros; the generator is not used.
+    """Zeros; `rng` is not used.
 
     >>> zeros(None, (2,))
     array([0., 0.])
@@ -51,7 +50,7 @@ def zeros(rng: Any, shape: Sequence[int], dtype: Any = np.float64) -> np.ndarray
 
 
 def ones(rng: Any, shape: Sequence[int], dtype: Any = np.float64) -> np.ndarray[Any, Any]:
-    """Ones; the generator is not used.
+    """Ones; `rng` is not used.
 
     >>> ones(None, (2,))
     array([1., 1.])
@@ -60,7 +59,7 @@ def ones(rng: Any, shape: Sequence[int], dtype: Any = np.float64) -> np.ndarray[
 
 
 def constant(value: Any, dtype: Any = np.float64) -> Initializer:
-    """An initializer of one value, or of an array that broadcasts.
+    """An initializer with a constant, a number or an array that broadcasts.
 
     >>> constant(3.0)(None, (2,))
     array([3., 3.])
@@ -73,7 +72,7 @@ def constant(value: Any, dtype: Any = np.float64) -> Initializer:
 
 
 def uniform(scale: float = 1e-2, dtype: Any = np.float64) -> Initializer:
-    """An initializer, uniform between 0 and scale.
+    """An initializer with uniform numbers between 0 and scale.
 
     >>> uniform(1.0)(np.random.default_rng(0), (2, 3)).shape
     (2, 3)
@@ -86,7 +85,7 @@ def uniform(scale: float = 1e-2, dtype: Any = np.float64) -> Initializer:
 
 
 def normal(stddev: float = 1e-2, dtype: Any = np.float64) -> Initializer:
-    """An initializer, normal around 0.
+    """An initializer with normal numbers of mean 0 and deviation `stddev`.
 
     >>> normal()(np.random.default_rng(0), (2, 3)).shape
     (2, 3)
@@ -103,14 +102,13 @@ def truncated_normal(
 ) -> Initializer:
     """An initializer: stddev times a standard normal variable between lower and upper.
 
-    The values outside are drawn again; as in JAX, the deviation of what is left is less than
-    stddev.
+    As in JAX, the deviation of the result is less than stddev.
 
     >>> bool(np.all(np.abs(truncated_normal(1.0)(np.random.default_rng(0), (100,))) <= 2))
     True
     """
     if not math.erf(upper / math.sqrt(2)) - math.erf(lower / math.sqrt(2)) > 1e-3:
-        raise ArgumentError(f"truncated_normal between {lower} and {upper}: hardly any value.")
+        raise ArgumentError(f"truncated_normal between {lower} and {upper}: improbable values.")
 
     def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
         return cast(_truncated(rng, tuple(shape), lower, upper) * stddev, dtype)
@@ -130,7 +128,7 @@ def _truncated(rng: Any, shape: tuple[int, ...], lower: float, upper: float) -> 
 
 
 def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[int, int]:
-    """How many inputs reach an output, and how many outputs an input reaches."""
+    """The number of inputs of an output, and of outputs of an input."""
 
     def lengths(axes: Any) -> int:
         return math.prod([shape[a] for a in (axes if np.ndim(axes) else [axes])])
@@ -148,12 +146,14 @@ def variance_scaling(
     scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1,
     batch_axis: Any = (), dtype: Any = np.float64,
 ) -> Initializer:  # fmt: skip
-    """An initializer of the variance scale / n, n being the inputs, the outputs or their mean.
+    """An initializer of variance scale / n, where n counts inputs, outputs or their mean.
 
     Args:
-      scale: the factor. mode: "fan_in", "fan_out", "fan_avg", or "fan_geo_avg", their geometric
-      mean. distribution: "truncated_normal", "normal" or "uniform". in_axis, out_axis, batch_axis:
-      which axes are which (kernels of `conv` have in_axis=1, out_axis=0).
+      scale: the factor.
+      mode: n: "fan_in", "fan_out", "fan_avg", or "fan_geo_avg", their geometric mean.
+      distribution: "truncated_normal", "normal" or "uniform".
+      in_axis, out_axis, batch_axis: the axes of inputs, outputs and batches (kernels of `conv` have
+        in_axis=1, out_axis=0).
 
     >>> variance_scaling(1.0, "fan_in", "normal")(np.random.default_rng(0), (3, 2)).shape
     (3, 2)
@@ -213,8 +213,8 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = np.float64) -> Initializer:
-    """An initializer of orthogonal matrices, evenly distributed: the columns, or where there are
-    fewer rows, those, have the length scale and right angles. Saxe et al. 2013; Mezzadri 2006.
+    """An initializer of uniformly distributed orthogonal matrices: the columns, or the rows if they
+    are fewer, are orthogonal and have the length `scale`. Saxe et al. 2013; Mezzadri 2006.
 
     >>> q = orthogonal()(np.random.default_rng(0), (4, 2))
     >>> bool(np.allclose(q.T @ q, np.eye(2)))
@@ -240,8 +240,8 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = np.float6
 def delta_orthogonal(
     scale: float = 1.0, column_axis: int = -1, dtype: Any = np.float64
 ) -> Initializer:
-    """An initializer of kernels of 1 to 3 axes of space, (..., inputs, outputs): orthogonal at the
-    centre, zero elsewhere, so that a convolution keeps lengths. Xiao et al. 2018, arXiv:1806.05393.
+    """An initializer of kernels with 1 to 3 spatial axes, (..., inputs, outputs): orthogonal at the
+    centre, zero elsewhere, so that a convolution keeps norms. Xiao et al. 2018, arXiv:1806.05393.
 
     >>> kernel = delta_orthogonal()(np.random.default_rng(0), (3, 2, 2))
     >>> bool(np.allclose(kernel[1].T @ kernel[1], np.eye(2))), float(np.sum(np.abs(kernel[::2])))
@@ -251,7 +251,7 @@ def delta_orthogonal(
     def init(rng: Any, shape: Sequence[int], dtype: Any = dtype) -> Any:
         if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
             raise ArgumentError(
-                "delta_orthogonal needs 1 to 3 axes of space and no fewer outputs than inputs, not "
+                "delta_orthogonal needs 1 to 3 spatial axes and no fewer outputs than inputs, not "
                 f"shape {tuple(shape)}."
             )
         centre = tuple([(n - 1) // 2 for n in shape[:-2]])

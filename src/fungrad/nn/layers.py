@@ -1,12 +1,11 @@
-"""Layers of networks as functions of their parameters: convolution, pooling, attention.
+"""Layers of networks as functions of their parameters: convolution, pooling, attention; softmax
+and its relatives, standardisation, one-hot codes, and losses.
 
-Compositions of fungrad.lax and NumPy's functions; keeps no parameters and no state.
-
-Softmax and its kin, standardisation, one-hot codes, and the losses made of them.
+Compositions of fungrad.lax and NumPy's functions; they keep no parameters and no state.
 
 Exponentials are taken relative to the largest element, which is a constant to every derivative.
-The elements that attain an infinite maximum share: softmax of a row of -inf is uniform, and its
-gradient is finite.
+The elements with an infinite maximum share: softmax of a row of -inf is uniform, and its gradient
+is finite.
 """
 
 from __future__ import annotations
@@ -43,8 +42,9 @@ def softmax(x: Any, axis: Any = -1, where: Any = None, initial: Any = -np.inf) -
 
     Args:
       x: an array. axis: one axis, several, or None for all.
-      where: booleans that broadcast to x; what is False counts as absent, and is 0 in the result.
-      initial: taken, as JAX takes it, and not needed.
+      where: booleans that broadcast to x; elements where it is False are ignored, and 0 in the
+        result.
+      initial: ignored; a parameter of JAX's.
 
     >>> softmax(np.array([1e9, 1e9, -np.inf]))
     array([0.5, 0.5, 0. ])
@@ -55,7 +55,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None, initial: Any = -np.inf) -
 
 
 def log_softmax(x: Any, axis: Any = -1, where: Any = None, initial: Any = -np.inf) -> Any:
-    """The logarithm of `softmax`, without loss of small probabilities; arguments as there.
+    """The logarithm of `softmax`, accurate for small probabilities; arguments as there.
 
     >>> log_softmax(np.array([0.0, -1000.0]))
     array([    0., -1000.])
@@ -63,7 +63,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None, initial: Any = -np.in
     x = _floats(x)
     largest, terms, x = _exponentials(x, axis, where)
     finite = np.isfinite(largest)
-    # Infinities of one sign share; their difference is 0 and not NaN.
+    # Infinities of one sign share; their difference is 0, not NaN.
     both = np.where(eq(stop_gradient(x), largest), 0, -np.inf)
     shifted = np.where(finite, x - np.where(finite, largest, 0), both)
     total = np.sum(terms, axis=axis, keepdims=True)
@@ -77,13 +77,13 @@ def logsumexp(
 ) -> Any:  # fmt: skip
     """log of the sum of b e^a over axes (all by default).
 
-    Where all of a is -inf the result is -inf, and its derivative 0.
+    If all of a is -inf, the result is -inf, and its derivative 0.
 
     Args:
       a: an array. axis: one axis, several, or None. b: weights that broadcast to a, of any sign.
-      keepdims: whether the axes stay, with length 1. return_sign: whether to return also the sign
-        of the sum, and the logarithm of its absolute value; without it a negative sum gives NaN.
-      where: booleans that broadcast to a; what is False counts as absent.
+      keepdims: whether the axes stay, with length 1. return_sign: whether to return the logarithm
+        of the absolute value of the sum, and its sign; otherwise a negative sum is NaN.
+      where: booleans that broadcast to a; elements where it is False are ignored.
 
     >>> float(np.round(logsumexp(np.array([1000.0, 1000.0])), 9))
     1000.693147181
@@ -137,7 +137,7 @@ def standardize(
 
     Args:
       x: an array. axis: one axis, several, or None for all. mean, variance: of x by default.
-      epsilon: keeps constant rows finite. where: booleans; only what is True enters the moments.
+      epsilon: keeps constant rows finite. where: booleans that select elements for the moments.
 
     >>> standardize(np.array([1.0, 2.0, 3.0]), epsilon=0.0)
     array([-1.22474487,  0.        ,  1.22474487])
@@ -152,11 +152,11 @@ def standardize(
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = np.float64, axis: int = -1) -> Any:
-    """For each integer a row of zeros with a one at its place; all zeros where it is no class.
+    """For each integer a row of zeros with a one at its position; all zeros out of range.
 
     Args:
       x: integers of any shape. num_classes: the length of the new axis. dtype: of the result.
-      axis: where the new axis stands in the result.
+      axis: the position of the new axis in the result.
 
     >>> one_hot(np.array([2, 0, 5]), 3)
     array([[0., 0., 1.], [1., 0., 0.], [0., 0., 0.]])
@@ -172,13 +172,13 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = np.float64, axis: int = -1
 
 
 def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1, where: Any = None) -> Any:
-    """-sum labels log softmax(logits) over an axis: the loss of probabilities, one for each row.
+    """-sum labels log softmax(logits) over an axis: the cross entropy of each row.
 
     Args:
-      logits, labels: arrays of one shape (they broadcast). axis: the axis of the classes.
-      where: booleans; classes that are False count as absent.
+      logits, labels: arrays of one shape (they broadcast); labels are probabilities.
+      axis: the axis of the classes. where: booleans; classes where it is False are ignored.
 
-    A class of label 0 costs nothing, also where its logit is -inf.
+    A class of label 0 costs nothing, even if its logit is -inf.
 
     >>> softmax_cross_entropy(np.array([[0.0, 0.0]]), np.array([[0.5, 0.5]]))
     array([0.69314718])
@@ -197,7 +197,7 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: in
       axis: the axis of the classes.
 
     Raises:
-      ArgumentError: where labels are no integers. ShapeError: where the shapes do not fit.
+      ArgumentError: if labels are not integers. ShapeError: if the shapes do not fit.
 
     >>> softmax_cross_entropy_with_integer_labels(np.array([[0.0, 0.0]]), np.array([1]))
     array([0.69314718])
@@ -206,8 +206,8 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: in
     axis = axis_index(axis, len(shape_of(x)))
     if labels.dtype.kind not in "iu":
         raise ArgumentError(
-            f"Labels of dtype {labels.dtype}{user_line()} are no integers; for probabilities there "
-            "is softmax_cross_entropy."
+            f"Labels of dtype {labels.dtype}{user_line()} are not integers; use "
+            "softmax_cross_entropy for probabilities."
         )
     if shape_of(labels) != (*shape_of(x)[:axis], *shape_of(x)[axis + 1 :]):
         raise ShapeError(
@@ -219,7 +219,7 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: in
 
 
 def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
-    """-labels log sigmoid(logits) - (1 - labels) log sigmoid(-logits), element by element.
+    """-labels log sigmoid(logits) - (1 - labels) log sigmoid(-logits), elementwise.
 
     Args:
       logits, labels: arrays that broadcast; labels are probabilities.
@@ -244,7 +244,7 @@ def conv(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Any:
-    """A convolution of channels, in one, two or more spatial axes.
+    """A convolution over one or more spatial axes, summed over channels.
 
     Args:
       x: shape (N, C, *lengths). kernel: (O, C // groups, *sizes). bias: (O,), or None.
@@ -285,8 +285,8 @@ def max_pool(x: Any, window: Any, strides: Any = None, padding: Any = "VALID") -
 
     Args:
       x: an array, as (N, C, *lengths). window: the shape of a window, one length for each of the
-        last axes. strides: steps between windows, their lengths by default.
-      padding: "VALID", "SAME", or a pair (before, after) for each; it is never the largest.
+        last axes. strides: steps between windows, by default the window's lengths.
+      padding: "VALID", "SAME", or a pair (before, after) for each; it counts as -inf.
 
     >>> max_pool(np.arange(4.0), 2)
     array([1., 3.])
@@ -313,7 +313,7 @@ def avg_pool(
 ) -> Any:  # fmt: skip
     """The mean of each window; arguments as in `max_pool`.
 
-    count_include_pad: whether padding counts as zeros, and not as absent.
+    count_include_pad: whether padding counts as zeros; otherwise it is ignored.
 
     >>> avg_pool(np.arange(4.0), 2)
     array([0.5, 2.5])
@@ -341,17 +341,17 @@ def dot_product_attention(
     """softmax(scale query key' + bias) value, head by head. Vaswani et al. 2017, equation 1.
 
     Args:
-      query: shape (B, T, N, H): examples, places, heads, features; or (T, N, H).
-      key, value: (B, S, K, H) or (S, K, H), N being a multiple of K (heads in groups share them).
+      query: shape (B, T, N, H): examples, positions, heads, features; or (T, N, H).
+      key, value: (B, S, K, H) or (S, K, H), with N a multiple of K (groups of heads share them).
       bias: added to the logits; broadcasts to (B, N, T, S). mask: booleans that broadcast to
-        (B, N, T, S); what is False is not looked at. A place that may look at nothing gives zeros.
-      scale: 1 / sqrt(H) by default. is_causal: whether a place looks at no later ones.
+        (B, N, T, S); pairs where it is False are excluded. A position without any is zero.
+      scale: 1 / sqrt(H) by default. is_causal: whether positions attend to no later ones.
 
     Returns:
       An array of the shape of query (with value's features).
 
     Raises:
-      ShapeError: where the shapes do not fit.
+      ShapeError: if the shapes do not fit.
 
     >>> x = np.zeros((5, 1, 2))
     >>> dot_product_attention(x, x, x).shape
@@ -370,7 +370,7 @@ def dot_product_attention(
     batch, places, heads, features = shapes[0]
     looked, groups = shapes[1][1], shapes[1][2]
     shared = (batch, groups, heads // groups, places, looked)
-    # Axes: example, group, head of the group, place, feature.
+    # Axes: example, group, head of the group, position, feature.
     q = np.reshape(q, (batch, places, groups, heads // groups, features)).transpose(0, 2, 3, 1, 4)
     k = np.expand_dims(k.transpose(0, 2, 3, 1), 2)
     v = np.expand_dims(v.transpose(0, 2, 1, 3), 2)

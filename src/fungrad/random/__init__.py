@@ -1,5 +1,5 @@
-"""jax.random's functions over NumPy's Philox (`fungrad.random`): keys, and samples that
-are functions of a key and parameters, differentiable where the distribution is continuous.
+"""jax.random's functions over NumPy's Philox (`fungrad.random`): keys, and samples as functions of
+a key and parameters, differentiable if the distribution is continuous.
 """
 
 from fungrad.random.continuous import cauchy as cauchy

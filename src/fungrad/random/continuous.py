@@ -1,7 +1,7 @@
-"""Samples of continuous distributions that are a formula of uniform or normal numbers.
+"""Samples of continuous distributions by a formula of uniform or normal numbers.
 
-Each is differentiable in its parameters, as the formula is. Where a formula has no source it is the
-inverse of the distribution function.
+Each is differentiable in its parameters. A formula without a source is the inverse of the
+distribution function.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def uniform(
 
     Args:
       key: a key. shape: of the result. dtype: float64, float32 or float16.
-      minval, maxval: numbers or arrays that broadcast to the shape. Where the last bit of
-        minval + u (maxval - minval) is rounded up, the result may be maxval.
+      minval, maxval: numbers or arrays that broadcast to the shape. By rounding the result may be
+        maxval.
 
     >>> from fungrad import random
     >>> uniform(random.key(0), (2,))
@@ -74,8 +74,8 @@ def truncated_normal(
     """Standard normal numbers between lower and upper, exact in both tails, up to 37 deviations.
 
     Args:
-      key: a key. lower, upper: numbers or arrays, which may be infinite. shape: of the result, that
-        of lower and upper together where it is left out. dtype: a floating one.
+      key: a key. lower, upper: numbers or arrays, which may be infinite. shape: of the result, by
+        default the broadcast shape of lower and upper. dtype: a floating one.
 
     >>> from fungrad import random
     >>> truncated_normal(random.key(0), 10.0, 11.0, (2,))
@@ -85,7 +85,7 @@ def truncated_normal(
     low, high = parameter(lower, np.float64), parameter(upper, np.float64)
     shape = fitting("truncated_normal", shape, low, high)
     u = cast(open_uniforms(key, shape, dtype), np.float64)
-    # The right tail is the left one turned round, where probabilities keep their digits.
+    # The right tail is computed as the mirrored left one, where probabilities keep their digits.
     right = np.greater(low, 0.0)
     left_end = np.where(right, -high, low)
     right_end = np.where(right, -low, high)
@@ -107,12 +107,12 @@ def exponential(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
 
 def _centred(key: Any, shape: Any, dtype: Any) -> Any:
-    """Uniform numbers in (-1, 1), none of them 0, without a rounding."""
+    """Uniform numbers in (-1, 1), never 0, without rounding."""
     return open_uniforms(key, sizes(shape), dtype) * 2.0 - 1.0
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
-    """Laplace numbers: their distance from 0 is exponential.
+    """Laplace numbers: exponential ones with a random sign.
 
     >>> from fungrad import random
     >>> laplace(random.key(0), (2,))
@@ -170,7 +170,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = np.flo
 
 
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
-    """Numbers from 1 on with the density b / x^(b + 1).
+    """Pareto numbers: the density is b / x^(b + 1) for x >= 1.
 
     >>> from fungrad import random
     >>> bool(pareto(random.key(0), 3.0) >= 1)
@@ -211,7 +211,7 @@ def weibull_min(
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = np.float64
 ) -> Any:
-    """Numbers whose density rises from left to mode and falls from there to right.
+    """Numbers whose density rises linearly from left to mode, and falls to right.
 
     >>> from fungrad import random
     >>> triangular(random.key(0), 0.0, 1.0, 4.0, (2,))
@@ -240,7 +240,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = np.float64
 ) -> Any:
-    """loc plus scale times a Maxwell number of either sign.
+    """loc plus scale times a Maxwell number with a random sign.
 
     >>> from fungrad import random
     >>> double_sided_maxwell(random.key(0), 0.0, np.ones(2), (3, 2)).shape
@@ -255,7 +255,7 @@ def double_sided_maxwell(
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
-    """Inverse Gaussian numbers of that mean and scale 1. Michael, Schucany and Haas 1976.
+    """Inverse Gaussian numbers of the given mean and scale 1. Michael, Schucany and Haas 1976.
 
     >>> from fungrad import random
     >>> bool(wald(random.key(0), 2.0) > 0)
@@ -266,7 +266,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = np.float64) -> Any
     shape = fitting("wald", shape, mean)
     mean = spread(mean, shape)
     first, second = split(key)
-    # The smaller root of its equation, mean (1 + w - sqrt(2 w + w^2)), written without cancelling.
+    # The smaller root, mean (1 + w - sqrt(2 w + w^2)), without cancellation.
     w = normals(first, shape, dtype) ** 2 * mean * 0.5
     small = mean / (1.0 + w + np.sqrt(w * (w + 2.0)))
     taken = uniforms(second, shape, dtype) * (mean + small) <= mean

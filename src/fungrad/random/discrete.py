@@ -1,8 +1,7 @@
-"""Samples that are integers or booleans: they have no derivatives.
+"""Samples that are integers or booleans, without derivatives: counts, indices, permutations,
+choices.
 
-Where a parameter is no possible one, a count is -1.
-
-Samples that are taken out of something: indices, permutations, choices.
+Where a parameter is invalid, a count is -1.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
         shape. dtype: an integer one that holds them.
 
     Raises:
-      ArgumentError: where they are no integers, do not fit the dtype, or leave no integer between
-        them (known numbers; traced ones then give minval).
+      ArgumentError: if they are not integers, do not fit the dtype, or leave no integer between
+        them (if known; for traced ones the result is minval then).
 
     >>> from fungrad import random
     >>> randint(random.key(0), (4,), 0, 10)
@@ -62,7 +61,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
     if type(low) is not Tracer and type(high) is not Tracer:
         _check_range(low, high, found)
     shape = fitting("randint", shape, low, high)
-    # Modulo 2^64, so that a difference is right for all integers; NumPy's scalars would warn.
+    # Modulo 2^64, so that differences are right for all integers; NumPy's scalars would warn.
     start, end = (cast(np.reshape(v, shape_of(v) or (1,)), WORD) for v in (low, high))
     span = np.maximum(end - start, np.uint64(1))
     offset = high_product(bits_of(key, shape or (1,), WORD), span)
@@ -72,13 +71,13 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
 def _check_range(low: Any, high: Any, dtype: np.dtype[Any]) -> None:
     limits = np.iinfo(dtype)
     if np.any(low >= high):
-        raise ArgumentError(f"randint{user_line()} has no integer from {low} up to below {high}.")
+        raise ArgumentError(f"randint{user_line()}: no integer is at least {low} and below {high}.")
     if np.any(low < limits.min) or np.any(high - 1 > limits.max):
         raise ArgumentError(f"randint{user_line()}: {low} to {high} do not fit into {dtype}.")
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
-    """Booleans that are true with the probability p.
+    """Booleans that are true with probability p.
 
     >>> from fungrad import random
     >>> bernoulli(random.key(0), 0.5, (4,))
@@ -106,7 +105,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any
 
     Args:
       key: a key. lam: a number or an array; the count is -1 where it is negative. shape: of the
-        result, that of lam where it is left out. dtype: of the counts.
+        result, by default that of lam. dtype: of the counts.
 
     >>> from fungrad import random
     >>> poisson(random.key(0), 3.0, (4,))
@@ -119,15 +118,14 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
-    """How many of n trials succeed, each with the probability p. Inversion, and BTRS (Hoermann
-    1993).
+    """Numbers of successes in n trials of probability p. Inversion, and BTRS (Hoermann 1993).
 
     Args:
-      key: a key. n: a number or an array, whole. p: a number or an array. shape: of the result,
-        that of n and p together where it is left out. dtype: of the counts; JAX's are floats.
+      key: a key. n: integers, a number or an array. p: a number or an array. shape: of the result,
+        by default the broadcast shape of n and p. dtype: of the counts; JAX's are floats.
 
     Returns:
-      The counts; -1 where there are none: p is no probability, or n none of 0 ... 2**63 - 1.
+      The counts; -1 where p is not a probability, or n not within 0 ... 2**63 - 1.
 
     >>> from fungrad import random
     >>> binomial(random.key(0), 10, 0.5, (4,))
@@ -141,7 +139,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64)
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
-    """How many trials it takes until one succeeds, each with the probability p; 1 or more.
+    """Numbers of trials of probability p until the first success, 1 or more.
 
     >>> from fungrad import random
     >>> geometric(random.key(0), 0.5, (4,))
@@ -159,15 +157,15 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any
 
 
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = np.int64) -> Any:
-    """How n trials are spread among categories.
+    """The numbers of n trials that fall into each category.
 
     Args:
-      key: a key. n: a number or an array, whole. p: the probabilities, along the last axis; they
+      key: a key. n: integers, a number or an array. p: the probabilities, along the last axis; they
         are divided by their sum. shape: of the result, with its last axis. dtype: of the counts;
         JAX's are floats.
 
     Raises:
-      ArgumentError: where p is a number.
+      ArgumentError: if p is a number.
 
     >>> from fungrad import random
     >>> int(multinomial(random.key(0), 100, np.array([0.2, 0.3, 0.5])).sum())
@@ -198,13 +196,13 @@ def categorical(
     """Indices along an axis, each with a probability proportional to exp of its logit.
 
     Args:
-      key: a key. logits: an array; -inf for what cannot be. axis: that of the categories.
-      shape: of the result: the shape of the logits without the axis, with others before it, over
-        which samples are independent.
-      replace: whether an index may be drawn again; if not, those of the axes before differ.
+      key: a key. logits: an array; -inf for impossible categories. axis: that of the categories.
+      shape: of the result: the shape of the logits without the axis, after further axes of
+        independent samples.
+      replace: whether an index may be drawn again; if not, indices differ along the further axes.
 
     Raises:
-      ArgumentError: where more indices are wanted than there are.
+      ArgumentError: if there are fewer indices than samples without replacement.
 
     >>> from fungrad import random
     >>> categorical(random.key(0), np.log(np.array([0.1, 0.9])), shape=(5,))
@@ -236,7 +234,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
 
     Args:
       key: a key. x: an array, or an integer n for np.arange(n). axis: the axis.
-      independent: whether each row along the axis gets an order of its own.
+      independent: whether each row along the axis gets its own order.
 
     >>> from fungrad import random
     >>> permutation(random.key(0), 5)
@@ -245,9 +243,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     values = np.arange(x) if isinstance(x, (int, np.integer)) else array_of(x)
     shape = shape_of(values)
     if not shape:
-        raise ArgumentError(
-            f"permutation{user_line()} takes an array, or an integer that is known."
-        )
+        raise ArgumentError(f"permutation{user_line()} takes an array, or a known integer.")
     axis = axis_index(axis, len(shape))
     if independent:
         order = np.argsort(bits_of(key, shape, WORD), axis=axis)
@@ -262,13 +258,13 @@ def choice(
     """Elements along an axis of an array, at random.
 
     Args:
-      key: a key. a: an array, or an integer n for np.arange(n). shape: how many, in what shape.
-      replace: whether one may be taken again. p: weights of the elements, which need not add up to
-        1; equal ones where they are left out. axis: the axis.
+      key: a key. a: an array, or an integer n for np.arange(n). shape: the shape of the sample.
+      replace: whether an element may be taken again. p: weights of the elements, which need not add
+        up to 1; by default equal. axis: the axis.
 
     Raises:
-      ArgumentError: where there are not as many elements.
-      ShapeError: where p has not one weight for each.
+      ArgumentError: if there are not enough elements.
+      ShapeError: if p does not have one weight for each.
 
     >>> from fungrad import random
     >>> choice(random.key(0), np.array([10.0, 20.0, 30.0]), (4,))

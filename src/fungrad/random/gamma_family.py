@@ -1,10 +1,7 @@
-"""Samples of the gamma distribution and of those that are made of it.
+"""Samples of the gamma distribution and those derived from it; normal vectors, orthogonal matrices.
 
-Gamma numbers are drawn by rejection, and have the derivatives by implicit reparameterisation that
-their quantiles have (Figurnov, Mohamed and Mnih 2018), of all orders; the others are formulas of
-them.
-
-Samples of normal vectors and orthogonal matrices.
+Gamma numbers are drawn by rejection, and have derivatives of all orders by implicit
+reparameterisation (Figurnov, Mohamed and Mnih 2018); the others are formulas of them.
 """
 
 from __future__ import annotations
@@ -28,11 +25,11 @@ from fungrad.tracing.trace import shape_of
 
 
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
-    """The logarithms of gamma numbers, exact where these are too small for a float.
+    """The logarithms of gamma numbers, also of those too small for a float.
 
     Args:
       key: a key. a: the shape parameter, a number or an array; NaN results where it is negative.
-      shape: of the result, that of a where it is left out. dtype: a floating one.
+      shape: of the result, by default that of a. dtype: a floating one.
 
     >>> import fungrad as fg
     >>> bool(loggamma(fg.random.key(0), 1e-3) < -300)
@@ -50,7 +47,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
 
     Args:
       key: a key. a: a number or an array; NaN results where it is negative. shape: of the result,
-        that of a where it is left out. dtype: a floating one.
+        by default that of a. dtype: a floating one.
 
     >>> import fungrad as fg
     >>> key = fg.random.key(0)
@@ -84,7 +81,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = np.float64) 
         last axis. dtype: a floating one.
 
     Raises:
-      ShapeError: where alpha is a number.
+      ShapeError: if alpha is a number.
 
     >>> from fungrad import random
     >>> bool(np.isclose(dirichlet(random.key(0), np.ones(3)).sum(), 1.0))
@@ -112,7 +109,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> 
 
 
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
-    """Student's numbers: a normal one over the root of a chi-square one's mean square.
+    """Student's numbers: a normal one over the root of a chi-square one divided by df.
 
     >>> from fungrad import random
     >>> t(random.key(0), 5.0, (2,)).shape
@@ -157,7 +154,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = np.float6
 
 
 def ball(key: Any, d: int, p: Any = 2.0, shape: Any = (), dtype: Any = np.float64) -> Any:
-    """Points spread evenly in the unit ball of d dimensions, where sum of |x|^p is at most 1.
+    """Uniformly distributed points of the unit ball of d dimensions, where sum |x|^p <= 1.
 
     Args:
       key: a key. d: dimensions. p: the power. shape: of the result without its last axis.
@@ -187,12 +184,12 @@ def multivariate_normal(
 
     Args:
       key: a key. mean: of shape (..., n). cov: of shape (..., n, n), positive definite; for "eigh"
-        and "svd" semidefinite will do. shape: of the result without its last axis.
-      dtype: a floating one. method: how F is found: "cholesky", "eigh" or "svd".
+        and "svd" semidefinite suffices. shape: of the result without its last axis.
+      dtype: a floating one. method: the factorization for F: "cholesky", "eigh" or "svd".
 
     Raises:
-      ArgumentError: where the method is another.
-      ShapeError: where mean is no vector, or cov no square matrix of its size.
+      ArgumentError: for another method.
+      ShapeError: if mean is not a vector, or cov not a square matrix of its size.
 
     >>> from fungrad import random
     >>> multivariate_normal(random.key(0), np.zeros(2), np.eye(2), (3,)).shape
@@ -220,7 +217,7 @@ def multivariate_normal(
 
 
 def _product(matrices: Any, vectors: Any) -> Any:
-    """Matrices times vectors, by the primitive, so that it is rounded alike traced and untraced."""
+    """Matrices times vectors, by the primitive, so that rounding is the same traced or not."""
     lead = len(shape_of(vectors)) - 1
     if len(shape_of(matrices)) == 2:
         return dot_general(vectors, matrices, contract=((lead,), (1,)), batch=((), ()))
@@ -232,11 +229,11 @@ def _product(matrices: Any, vectors: Any) -> Any:
 def orthogonal(
     key: Any, n: int, shape: Any = (), dtype: Any = np.float64, m: int | None = None
 ) -> Any:
-    """Orthogonal matrices, evenly distributed. Mezzadri 2007.
+    """Uniformly distributed orthogonal matrices. Mezzadri 2007.
 
     Args:
       key: a key. n: rows. shape: of the result without its last two axes. dtype: a floating one.
-      m: columns, n where it is left out: the shorter of rows and columns are orthonormal.
+      m: columns, by default n; the shorter of rows and columns are orthonormal.
 
     >>> from fungrad import random
     >>> q = orthogonal(random.key(0), 3)

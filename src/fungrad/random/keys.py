@@ -1,7 +1,7 @@
-"""Keys: made of a seed, split, folded. A key is an array of two words, u64[2].
+"""Keys, made from seeds and other keys; a key is an array of two words, u64[2].
 
-Keys, shapes, dtypes and parameters of random functions, made ready, and the uniform and normal
-numbers that the distributions are made of.
+Also checks of keys, shapes, dtypes and parameters, and the uniform and normal numbers from which
+the distributions are computed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 WORD = np.dtype(np.uint64)
 _FLOATS: dict[str, np.dtype[Any]] = {"e": np.dtype(np.uint32), "f": np.dtype(np.uint32), "d": WORD}
-"""The bits that a number of a floating dtype is made of."""
+"""The dtype of random bits for a number of each floating dtype."""
 _HIGHEST = np.uint32(0xFFE00000)
 _LOWEST: dict[np.dtype[Any], Any] = {
     WORD: np.uint64(1 << 11),
@@ -30,10 +30,10 @@ _LOWEST: dict[np.dtype[Any], Any] = {
 
 
 def checked(key: Any) -> Any:
-    """A key, which has to be one: two words.
+    """A key, checked to be two words.
 
     Raises:
-      ArgumentError: where it is a number, a generator, several keys, or another array.
+      ArgumentError: for a number, a generator, several keys, or another array.
     """
     if isinstance(key, (np.ndarray, Tracer)):
         if key.dtype == WORD and key.shape == (2,):
@@ -49,7 +49,7 @@ def checked(key: Any) -> Any:
         )
     if isinstance(key, (int, np.integer)):
         raise ArgumentError(
-            f"The number {key} was given as a key{user_line()}. Make a key of it: "
+            f"The number {key} was given as a key{user_line()}. Make a key from it: "
             f"fg.random.key({key})."
         )
     raise ArgumentError(
@@ -62,7 +62,7 @@ def floating(dtype: Any) -> np.dtype[Any]:
     """A dtype of random numbers: float64, float32 or float16.
 
     Raises:
-      ArgumentError: where it is another.
+      ArgumentError: for another dtype.
     """
     found: np.dtype[Any] = np.dtype(dtype)
     if found.char not in _FLOATS:
@@ -77,7 +77,7 @@ def integral(dtype: Any) -> np.dtype[Any]:
     """A dtype of counts: integers, or floats that hold them.
 
     Raises:
-      ArgumentError: where it is another.
+      ArgumentError: for another dtype.
     """
     found: np.dtype[Any] = np.dtype(dtype)
     if found.kind not in "iuf":
@@ -89,7 +89,7 @@ def parameter(value: Any, dtype: Any) -> Any:
     """A parameter of a distribution, as an array of the sample's dtype.
 
     Raises:
-      ArgumentError: where it is complex.
+      ArgumentError: if it is complex.
     """
     found = array_of(value)
     if found.dtype.kind not in "fiub":
@@ -101,10 +101,10 @@ def parameter(value: Any, dtype: Any) -> Any:
 
 
 def fitting(function: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
-    """The shape of a sample: the one that is given, or that of the parameters together.
+    """The shape of a sample: the given one, or the broadcast shape of the parameters.
 
     Raises:
-      ShapeError: where the parameters do not broadcast to the shape.
+      ShapeError: if the parameters do not broadcast to the given shape.
     """
     shapes = [shape_of(p) for p in parameters]
     try:
@@ -133,7 +133,7 @@ def spread(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def bits_of(key: Any, shape: tuple[int, ...], dtype: np.dtype[Any], purpose: int = 0) -> Any:
-    """Unsigned integers of the stream of a key."""
+    """Unsigned integers from the stream of a key."""
     if min(shape, default=0) < 0:
         raise ShapeError(f"A sample of shape {shape}{user_line()}.")
     return random_bits(checked(key), 0, shape=shape, dtype=dtype, purpose=purpose)
@@ -142,14 +142,14 @@ def bits_of(key: Any, shape: tuple[int, ...], dtype: np.dtype[Any], purpose: int
 def uniforms(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Uniform numbers in [0, 1): multiples of 2^-53, 2^-24 or 2^-11."""
     bits = bits_of(key, shape, _FLOATS[np.dtype(dtype).char], philox.BITS)
-    if np.dtype(dtype).char == "e":  # as many bits as it holds, so that none is rounded up to 1
+    if np.dtype(dtype).char == "e":  # 11 bits, so that none is rounded up to 1
         bits = np.bitwise_and(bits, _HIGHEST)
     return cast(uniform_of_bits(bits), dtype)
 
 
 def open_uniforms(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Uniform numbers in (0, 1): odd multiples of 2^-53, or for float32 and float16 of 2^-24, which
-    are float32.
+    """Uniform numbers in (0, 1): odd multiples of 2^-53, or for float32 and float16 of 2^-24, in
+    float32.
     """
     kind = _FLOATS[np.dtype(dtype).char]
     bits = bits_of(key, shape, kind, philox.BITS)
@@ -166,16 +166,16 @@ _MASK = 2**64 - 1
 
 
 def key(seed: Any) -> Any:
-    """A key of a seed.
+    """A key from a seed.
 
     Args:
-      seed: an integer: of up to 128 bits, or traced. A negative one is read as two's complement.
+      seed: an integer of up to 128 bits, or traced. A negative one means its two's complement.
 
     Returns:
       An array of two uint64: the low and the high word of the seed.
 
     Raises:
-      ArgumentError: where the seed is no integer.
+      ArgumentError: if the seed is not an integer.
 
     >>> key(42)
     array([42,  0], dtype=uint64)
@@ -203,11 +203,11 @@ PRNGKey = key
 
 
 def split(key: Any, num: Any = 2) -> Any:
-    """New keys, whose streams have nothing in common with each other or with that of the key.
+    """New keys, with streams independent of each other and of that of the key.
 
     Args:
       key: a key, not to be used again.
-      num: how many; or the shape of the array of keys.
+      num: their number, or the shape of the array of keys.
 
     Returns:
       Keys, of shape (num, 2).
@@ -220,7 +220,7 @@ def split(key: Any, num: Any = 2) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """A new key of a key and an integer, as the number of a step.
+    """A new key from a key and an integer, such as the number of a step.
 
     Args:
       key: a key, which may be folded with other integers, but not used otherwise.
@@ -230,7 +230,7 @@ def fold_in(key: Any, data: Any) -> Any:
       A key.
 
     Raises:
-      ArgumentError: where `data` is not one integer.
+      ArgumentError: if `data` is not one integer.
 
     >>> keys = [fold_in(key(0), step) for step in range(3)]
     """
@@ -254,13 +254,13 @@ def key_data(keys: Any) -> Any:
 
 
 def wrap_key_data(data: Any) -> Any:
-    """Keys of their words, such as were saved.
+    """Keys from their words, as saved.
 
     Args:
       data: integers; the last axis has length 2.
 
     Raises:
-      ArgumentError: where they are none.
+      ArgumentError: for other arrays.
 
     >>> wrap_key_data([7, 0])
     array([7, 0], dtype=uint64)
@@ -275,7 +275,7 @@ def wrap_key_data(data: Any) -> Any:
 
 
 def clone(key: Any) -> Any:
-    """The key again, for those who mean to use it twice.
+    """The key unchanged, to mark an intended second use.
 
     >>> bool(np.all(clone(key(7)) == key(7)))
     True
@@ -290,7 +290,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint64) -> Any:
       key: a key. shape: of the result. dtype: uint64, uint32, uint16 or uint8.
 
     Raises:
-      ArgumentError: where the dtype is another.
+      ArgumentError: for another dtype.
 
     >>> bits(key(0), (3,), np.uint8)
     array([155, 216, 228], dtype=uint8)

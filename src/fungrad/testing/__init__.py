@@ -1,6 +1,6 @@
 """Tests of gradients for users (`fungrad.testing`).
 
-`check_grads` and `missing_rules` stand on NumPy alone; the strategies need Hypothesis, which is
+`check_grads` and `missing_rules` need only NumPy; the strategies need Hypothesis, which is
 imported when one of them is called.
 """
 

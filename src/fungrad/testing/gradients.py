@@ -1,12 +1,8 @@
 """`check_grads`, the comparison of derivatives with finite differences.
 
 Forward mode is compared with central differences along random directions, reverse mode by the
-identity <J t, g> = <t, J' g>, and both again on the derivatives themselves, up to the order asked
-for.
-
-Slopes by central differences, and how far they can be trusted.
-
-What `check_grads` and the command `fungrad check` compare derivatives with.
+identity <J t, g> = <t, J' g>, and both again on the derivatives themselves, up to the given order.
+The slopes by central differences, with bounds of their errors, also serve `fungrad check`.
 """
 
 from __future__ import annotations
@@ -24,18 +20,18 @@ from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type
 from fungrad.transforms.grad import jvp, vjp
 
 ROUNDINGS = 16
-"""How many units of the last place of a function's largest value its rounding may come to."""
+"""The assumed rounding error of a function, in units of the last place of its largest value."""
 ROUGH = 1e-2
-"""Where two steps differ by more than this share of the slope, neither of them is trusted."""
+"""If two steps differ by more than this share of the slope, neither is trusted."""
 CLOSE = 1e-4
-"""As far as this share of the slope, the difference of two steps may be an error of the slope."""
+"""The largest error of the slope allowed for the difference of two steps, relative to it."""
 
 
 class Slope(Record):
     """A derivative by differences, with its size and the bounds of its errors.
 
-    `doubt` is the disagreement of two steps, `noise` what rounding may come to, and `bend` how much
-    the slopes to the two sides differ, where that does not shrink with the step: at a kink.
+    `doubt` is the disagreement of two steps, `noise` the possible rounding error, and `bend` the
+    difference of the two one-sided slopes if it does not shrink with the step, as at a kink.
     """
 
     value: Any
@@ -46,22 +42,22 @@ class Slope(Record):
 
     @property
     def slack(self) -> float:
-        """By how much a right derivative may differ from the value."""
+        """The largest difference of a correct derivative from the value."""
         return self.noise + min(self.doubt, CLOSE * self.size)
 
     @property
     def trusted(self) -> bool:
-        """Whether the value says something about a derivative."""
+        """Whether the value can judge a derivative."""
         return self.doubt <= ROUGH * self.size + self.noise and self.noise <= ROUGH * self.size
 
 
 def slopes(at: Callable[[float], list[Any]], step: float, epsilon: float) -> list[Slope]:
-    """The derivatives at 0 of a function of one number that gives arrays of floats.
+    """The derivatives at 0 of a function from one number to arrays of floats.
 
     Args:
       at: the function.
       step: the larger of the two steps.
-      epsilon: the rounding of the function's arithmetic, relative.
+      epsilon: the relative rounding error of the function's arithmetic.
 
     Richardson's extrapolation (1911) of steps h and h/2, (4 D(h/2) - D(h)) / 3: error h**4.
     """
@@ -87,10 +83,9 @@ def _slope(values: tuple[Any, ...], step: float, epsilon: float) -> Slope:
 
 
 def spreads(at: Callable[[float], list[Any]], step: float, value: Any, position: int) -> Any:
-    """How far the differences of one output with several steps are from a slope, entry by entry.
+    """The largest distance of differences of one output, with several steps, from a slope.
 
-    The steps have no simple ratio, so that values rounded to multiples of a unit far larger than
-    their own last place do not agree by chance.
+    The steps have no simple ratio, so that values rounded to a coarse unit do not agree by chance.
     """
     found = []
     for share in (1.0, 0.73, 0.41, 0.29):
@@ -105,7 +100,7 @@ def _largest(values: Any) -> float:
 
 Flat = Callable[..., list[Any]]
 
-# By the bytes of one real number: the step of the differences, and the tolerance of the comparison.
+# By bytes of a real number: the step of the differences, and the tolerance of the comparison.
 _STEPS = {2: 2.0**-4, 4: 2.0**-9, 8: 1e-5}
 _EPSILONS = {2: 2.0**-10, 4: 2.0**-23, 8: 2.0**-52}
 _TOLERANCES = {2: 0.15, 4: 1e-2, 8: 2e-6}
@@ -125,22 +120,23 @@ def check_grads(
 
     Args:
       f: a function of trees of arrays and numbers that returns a tree; smooth near args.
-      args: its arguments, as a sequence. Integer, boolean and other leaves are held fixed. Complex
+      args: its arguments, as a sequence. Integer, boolean and other leaves are fixed. Complex
         arguments are moved in both directions of the plane.
-      order: how often to differentiate; every mixture of the modes is checked.
+      order: the highest order of derivatives; every mixture of the modes is checked.
       modes: "fwd", "rev" or both.
-      atol: absolute tolerance of each number; by default what rounding the output or the arguments,
-        and the error of the differences, may come to.
+      atol: absolute tolerance of each number; by default the estimated error of the differences
+        and of rounding in the output and the arguments.
       rtol: relative tolerance; by default 2e-6 for doubles, 1e-2 for single and 0.15 for half
         precision. It is relative to the largest entry of an output's derivative, and with `atol` to
-        each entry. Without `atol` forward mode at order 1 refuses smaller entries, too, that are
-        wrong by a hundredth (or rtol, if that is more), where differences with four steps agree.
-      eps: the step of the differences; by default 1e-5 for doubles, 2**-9 for single precision.
-        Where that says nothing because the arguments are much smaller, it is relative to them.
+        each entry. Without `atol` forward mode at order 1 also refuses smaller entries that are
+        wrong by a hundredth (or rtol, if larger), where differences with four steps agree.
+      eps: the step of the differences; by default 1e-5 for doubles, 2**-9 for single precision. If
+        the arguments are too small for it, it is relative to them.
 
     Raises:
-      GradientCheckError: naming the mode, the order, the worst place and the error there.
-      ArgumentError: where no argument can be differentiated, or a mode is unknown.
+      GradientCheckError: if a derivative is wrong; it names the mode, the order, the worst entry
+        and the error there.
+      ArgumentError: if no argument can be differentiated, or a mode is unknown.
 
     >>> import numpy as np
     >>> check_grads(lambda p: np.sum(np.sin(p["x"]) * p["y"]), [{"x": np.ones(3), "y": 2.0}])
@@ -220,7 +216,7 @@ class _Check:
         self.random = np.random.default_rng(0)
 
     def run(self, f: Flat, args: Sequence[Any], order: int, path: tuple[str, ...]) -> None:
-        """Checks f; `path` holds the modes that made it of the user's function, innermost first."""
+        """Checks f, the derivative of the user's function by the modes of `path` in turn."""
         directions = [self.direction(x) for x in args]
         numeric = self.differences(f, args, directions)
         if not all(slope.trusted for slope in numeric):
@@ -228,7 +224,7 @@ class _Check:
             closer = self.differences(f, args, own)
             if all(slope.trusted for slope in closer):
                 directions, numeric = own, closer
-        if path:  # parts of one derivative: what is small may be a difference of what is not
+        if path:  # outputs of one derivative: a small one may be a difference of large terms
             size, noise = max(s.size for s in numeric), max(s.noise for s in numeric)
             numeric = [slope._replace(size=size, noise=noise) for slope in numeric]
         if "fwd" in self.modes:
@@ -242,7 +238,7 @@ class _Check:
         _, pushed = jvp(f, args, directions)
 
         def rounding(position: int) -> float:
-            """How far rounding the arguments moves the tangent of an output."""
+            """The change of an output's tangent by rounding of the arguments."""
             here = _double(pushed[position])
             beside = [_double(jvp(f, xs, directions)[1][position]) for xs in self.nudged(args)]
             return min(float(np.max(np.abs(there - here), initial=0.0)) for there in beside)
@@ -280,7 +276,7 @@ class _Check:
                 beside = [vjp(f, *xs)[1](cotangents) for xs in self.nudged(args)]
                 there = [_inner(directions, pulled)[0] for pulled in beside]
                 slack += ROUNDINGS * min(abs(number - right) for number in there)
-        # Written so that NaN fails.
+        # NaN has to fail.
         if not error <= slack + limit:
             raise self.failure(
                 (*path, "rev"),
@@ -307,7 +303,7 @@ class _Check:
         return result.item() if type_.weak else result
 
     def differences(self, f: Flat, args: Sequence[Any], directions: Sequence[Any]) -> list[Slope]:
-        """Central differences of f along the directions, as doubles."""
+        """The slopes of f along the directions by central differences, as doubles."""
         return slopes(self.moved(f, args, directions), self.eps, self.epsilon)
 
     def moved(
@@ -322,8 +318,8 @@ class _Check:
         return at
 
     def nudged(self, args: Sequence[Any]) -> list[list[Any]]:
-        """The arguments moved by a rounding to either side, of which a jump is on one alone: where
-        f is smooth its derivatives there are as good as here.
+        """The arguments moved by a rounding error to either side. A jump lies on one side only, so
+        one of them has a derivative like that here.
         """
         nudges = [_scaled(x, self.epsilon * self.direction(x)) for x in args]
         return [
@@ -356,8 +352,8 @@ class _Check:
         self, found: Any, slope: Slope, position: int, at: Callable[[float], list[Any]],
         rounding: Callable[[int], float],
     ) -> None:  # fmt: skip
-        """Finds wrong entries that are small beside the largest one, on which rounding elsewhere in
-        f may weigh: those where the differences with several steps agree with each other alone.
+        """Finds wrong entries that are small relative to the largest one, where rounding elsewhere
+        in f may dominate: only entries whose differences with several steps agree are judged.
         """
         expected = np.abs(slope.value)
         error = np.abs(found - slope.value)
@@ -373,7 +369,7 @@ class _Check:
     def wrong(
         self, error: Any, found: Any, slope: Slope, position: int, path: tuple[str, ...]
     ) -> GradientCheckError:
-        """The error for the entry of an output that is wrong by the most."""
+        """The exception for the worst entry of an output."""
         place = tuple(int(i) for i in np.unravel_index(np.argmax(error), error.shape))
         return self.failure(
             path,
@@ -394,14 +390,14 @@ class _Check:
 
 
 def _scaled(x: Any, direction: Any) -> Any:
-    """A direction in units of each number, or of its neighbours where that is 0."""
+    """A direction times each number's size, or for 0 times the root mean square of all."""
     sizes = np.abs(x)
     usual = float(np.sqrt(np.mean(np.square(_double(sizes).real)))) if np.size(x) else 1.0
     return _kind_of(direction, np.where(sizes == 0, usual or 1.0, sizes) * direction)
 
 
 def _kind_of(x: Any, moved: Any) -> Any:
-    """The moved value in the dtype of x, and a Python number where x is one."""
+    """The moved value in the dtype of x, or a Python number if x is one."""
     return np.asarray(moved, x.dtype)[()] if hasattr(x, "dtype") else moved
 
 

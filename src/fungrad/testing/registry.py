@@ -12,11 +12,11 @@ from fungrad.serialisation.declared_primitives import all_primitives
 def missing_rules(package: str = "") -> list[tuple[str, str]]:
     """The rules that declared primitives lack: pairs (primitive, "batch" or "derivative").
 
-    A primitive without a batch rule is looped over by `vmap`; one without a derivative, that was
-    not said to be cut, raises MissingRuleError when it is differentiated.
+    `vmap` loops over a primitive without a batch rule; one without a derivative, if not declared
+    cut, raises MissingRuleError when it is differentiated.
 
     Args:
-      package: only primitives whose module's name begins with this.
+      package: the beginning of the modules' names to include.
 
     >>> missing_rules("fungrad.primitives.elementwise.ufuncs")
     []
@@ -38,6 +38,6 @@ def _missing(primitive: Primitive) -> Iterator[str]:
 
 
 def _takes_arrays(primitive: Primitive) -> bool:
-    """Whether it has arguments that could be batched at all (`full` has parameters only)."""
+    """Whether a primitive has arguments to batch (`full` has parameters only)."""
     kinds = [p.kind for p in inspect.signature(primitive.type).parameters.values()]
     return any(kind is not inspect.Parameter.KEYWORD_ONLY for kind in kinds)

@@ -67,7 +67,7 @@ def arrays(
 
 
 class Program:
-    """A random function made of NumPy calls, with arguments to call it on. Prints as its source.
+    """A random function of NumPy calls, with arguments for it. Prints as its source.
 
     Attributes:
       args: a tuple of float64 arrays.
@@ -110,7 +110,7 @@ _BINARY = (
 
 
 def _shape_operations(name: str, shape: tuple[int, ...]) -> Iterator[str]:
-    """The expressions that move or reduce the elements of an array of a shape."""
+    """Expressions that move or reduce the elements of an array of a shape."""
     size = int(np.prod(shape))
     yield f"np.sum({name})"
     yield f"np.reshape({name}, ({size},))"
@@ -198,7 +198,7 @@ def programs(
 
 
 def _choices(x: str, values: dict[str, Any]) -> list[str]:
-    """The expressions that can be made of a variable and the others."""
+    """The possible expressions of a variable and the others."""
     result = [template.format(x=x) for template in _UNARY]
     shape = np.shape(values[x])
     result += _shape_operations(x, shape)

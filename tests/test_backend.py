@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import build, source
-from fungrad.compiler.lowering.fusion import clustering, tiling
 from fungrad.compiler.lowering.fusion import tiling as columns
-from fungrad.compiler.lowering.fusion.clustering import LARGE, FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.region_codegen import written
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.lowering.fusion.tile_lowering import build as built_cluster
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
 from fungrad.primitives.elementwise.family import eq
@@ -36,6 +36,7 @@ from fungrad.testing import programs
 # Both sides compute the same infinities and NaN; NumPy warns on each.
 
 RNG = np.random.default_rng(0)
+LARGE = costs.fused_array
 N = 3 * LARGE + 17
 
 
@@ -183,8 +184,8 @@ def test_regions_are_found_and_their_intermediates_are_not_kept():
     found = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
     assert len(found) == 1
     assert len(found[0].equations) > 30 and len(found[0].outputs) == 1
-    _, namespace = written(found[0])
-    assert namespace["size"] <= 12 * 8 * namespace["step"]
+    plan = built_cluster(found[0]).plan
+    assert plan.size <= 12 * 8 * plan.step
     small = optimised(fg.make_jaxpr(chain)(np.zeros(10)))
     assert not any(isinstance(step, FusionCluster) for step in cluster_and_schedule(small))
     assert "tanh(" in source(small)
@@ -206,8 +207,7 @@ def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
     (region,) = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
     large = [v for v in region.outputs if v.type.shape]
     assert [v.type.shape for v in large] == [(204, 304)]
-    _, namespace = written(region)
-    assert len(namespace["layout"]) <= 3
+    assert len(built_cluster(region).plan.layout) <= 3
 
 
 def test_parts_with_steps_meet_at_the_rows_of_two_threads(monkeypatch):
@@ -219,8 +219,27 @@ def test_parts_with_steps_meet_at_the_rows_of_two_threads(monkeypatch):
 
     x = np.linspace(0.1, 1.0, n)
     compiled = fg.jit(fg.grad(f))
-    assert "share(" in compiled.lower(x).source
+    (cluster,) = compiled.lower(x).clusters
+    assert built_cluster(cluster).plan.shared
     np.testing.assert_allclose(compiled(x), fg.grad(f)(x), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_neighbouring_tiles_of_two_threads_add_to_the_same_rows(threads, monkeypatch):
+    monkeypatch.setattr(fg.config, "num_threads", threads)
+    monkeypatch.setattr(costs, "tile_elements", 700)
+    monkeypatch.setattr(costs, "shared_work", 1)
+
+    def f(x):
+        return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + np.sin(x[:-1]))
+
+    for n in (20_011, 30_000):
+        x = np.linspace(-1.0, 1.0, n)
+        compiled = fg.jit(fg.value_and_grad(f))
+        plans = [built_cluster(cluster).plan for cluster in compiled.lower(x).clusters]
+        assert any(plan.shared and plan.overlap for plan in plans)
+        for found, expected in zip(compiled(x), fg.value_and_grad(f)(x), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
 def test_an_output_that_others_read_is_made_before_more_is_added():
@@ -285,7 +304,7 @@ def test_pools_of_images_and_their_gradients_agree():
 @pytest.mark.parametrize("shape", [(300, 90), (90, 300, 3), (40_000,)])
 def test_arrays_are_rolled_between_regions(shape, shift, thread_count, monkeypatch):
     monkeypatch.setattr(fg.config, "num_threads", thread_count)
-    monkeypatch.setattr(tiling, "BLOCK", 1_000)
+    monkeypatch.setattr(costs, "tile_elements", 1_000)
     x = np.random.default_rng(0).normal(size=shape)
 
     def f(x):
@@ -463,10 +482,10 @@ def test_number_of_threads_is_checked():
 def test_random_programs_in_tiny_blocks(program):
     """Every elementwise equation of two elements or more is in a region, in blocks of three."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(tiling, "BLOCK", 3)
-        patch.setattr(columns, "LOOP", 1_000)
-        patch.setattr(tiling, "SHARED", 1)
+        patch.setattr(costs, "fused_array", 2)
+        patch.setattr(costs, "tile_elements", 3)
+        patch.setattr(costs, "ufunc_loop", 1_000)
+        patch.setattr(costs, "shared_work", 1)
         functions = [
             program,
             fg.grad(lambda *xs: np.sum(program(*xs)), tuple(range(len(program.args)))),
@@ -484,11 +503,11 @@ def test_the_cases_in_tiny_blocks(name, thread_count):
     f, args = CASES[name]
     cut = tuple(a[..., :23] if a.shape[-1] > 23 else a for a in args)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(clustering, "ALONE", 1)
-        patch.setattr(tiling, "BLOCK", 5)
-        patch.setattr(columns, "LOOP", 1_000)
-        patch.setattr(tiling, "SHARED", 1)
+        patch.setattr(costs, "fused_array", 2)
+        patch.setattr(costs, "lone_array", 1)
+        patch.setattr(costs, "tile_elements", 5)
+        patch.setattr(costs, "ufunc_loop", 1_000)
+        patch.setattr(costs, "shared_work", 1)
         for want, got in zip(*run_all(fg.make_jaxpr(f)(*cut), cut), strict=True):
             rtol, atol = (1e-6, 0.0) if got.dtype.itemsize == 4 else (1e-13, 1e-15)
             np.testing.assert_allclose(
@@ -539,13 +558,13 @@ def test_short_axes_come_first_in_memory():
     f, args = CASES["pairs"]
     steps = cluster_and_schedule(optimised(fg.make_jaxpr(f)(*args)))
     (region,) = [step for step in steps if isinstance(step, FusionCluster)]
-    _, namespace = written(region)
-    orders = {shape[1:]: order for _, (shape, _, order) in namespace["layout"]}
+    layout = built_cluster(region).plan.layout
+    orders = {shape[1:]: order for _, (shape, _, order) in layout}
     assert orders[160, 3] == (2, 0, 1) and orders[160,] == (0, 1)
 
 
 def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count):
-    large = RNG.normal(size=clustering.ALONE)
+    large = RNG.normal(size=costs.lone_array)
     for f in (np.exp, np.max, lambda x: 2.0 * x):
         graph = optimised(fg.make_jaxpr(f)(large))
         assert [isinstance(step, FusionCluster) for step in cluster_and_schedule(graph)] == [True]
@@ -557,7 +576,7 @@ def test_large_equations_that_stand_alone_are_shared_among_threads(thread_count)
 def test_threads_share_what_takes_long_enough():
     def shared(f, size):
         (region,) = cluster_and_schedule(optimised(fg.make_jaxpr(f)(RNG.normal(size=size))))
-        return "num_threads()" in written(region)[0]
+        return built_cluster(region).plan.shared
 
     def polynomial(x):
         return ((x * 2.0 + 1.0) * x + 3.0) * x
@@ -578,8 +597,8 @@ ELEMENTWISE = [name for name in SAMPLES if OURS[name].partials is not None]
 def test_every_elementwise_primitive_in_tiny_blocks(name):
     primitive = OURS[name]
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(tiling, "BLOCK", 3)
+        patch.setattr(costs, "fused_array", 2)
+        patch.setattr(costs, "tile_elements", 3)
         for sample in SAMPLES[name]:
 
             def f(*args, params=sample.params):

@@ -13,8 +13,8 @@ import pytest
 from fake_blas import FakeBlas
 
 import fungrad as fg
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import source
-from fungrad.compiler.lowering.fusion import tiling
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.runtime import blas_threads, thread_pool
@@ -143,7 +143,7 @@ def test_left_for_a_while_it_is_as_users_set_it():
 @pytest.mark.parametrize("count", [1, 2])
 def test_regions_multiply_with_one_thread_and_nothing_else_does(count, fake, monkeypatch):
     monkeypatch.setattr(thread_pool._state, "count", count)
-    monkeypatch.setattr(tiling, "SHARED", 1)
+    monkeypatch.setattr(costs, "shared_work", 1)
     w, x = RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))
     f = fg.jit(fg.value_and_grad(loss))
     value, slope = f(w, x)
@@ -189,7 +189,7 @@ def test_heavy_products_are_ours_where_threads_of_ours_share_a_region(fake, monk
         return program.count("by_threads")
 
     assert shared() == 0
-    monkeypatch.setattr(tiling, "SHARED", 100_000)
+    monkeypatch.setattr(costs, "shared_work", 100_000)
     assert shared() == 3
     expected = fg.grad(f, (0, 1))(w, x)
     for got, want in zip(fg.jit(fg.grad(f, (0, 1)))(w, x), expected, strict=True):
@@ -229,7 +229,7 @@ def test_the_library_that_numpy_calls(real):
 
 
 def test_real_products_from_two_threads_at_once(real, monkeypatch):
-    monkeypatch.setattr(tiling, "SHARED", 1)
+    monkeypatch.setattr(costs, "shared_work", 1)
     args = [(RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))) for _ in range(2)]
     functions = [fg.jit(fg.value_and_grad(loss)), fg.jit(fg.grad(loss))]
     expected = [[fg.tree_leaves(f(*a)) for f in functions] for a in args]

@@ -11,7 +11,7 @@ from single import graphs
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.compiler.lowering.fusion import tiling
+from fungrad.compiler.cost_model import costs
 from fungrad.extend import elementwise, general
 from fungrad.inspect.cost import cost
 
@@ -186,7 +186,7 @@ def test_blocks_are_counted_for_each_thread(one_thread):
     one = cost_of(f, np.ones(200_000)).peak
     fg.config.num_threads = 2
     two = cost_of(f, np.ones(200_000)).peak
-    most = 2 * tiling.SIDE_BY_SIDE * one.intermediates  # blocks that threads share are larger
+    most = 2 * costs.shared_tile * one.intermediates  # blocks that threads share are larger
     assert 1.5 * one.intermediates < two.intermediates <= most
 
 

@@ -11,8 +11,10 @@ import pytest
 import scipy.special
 
 import fungrad as fg
-from fungrad.compiler.lowering.fusion import clustering, region_codegen, tile_codegen
+from fungrad.compiler.cost_model import costs
+from fungrad.compiler.lowering.fusion import tile_lowering
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.lowering.printer import written_out
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime.kernels import elementwise
 from fungrad.runtime.kernels.elementwise import SCRATCH
@@ -50,20 +52,6 @@ def angles():
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_extrema(dtype):
-    for shape in ((300, 20), (7, 5, 9), (3, 2000), (1, 8)):
-        x = np.round(RNG.normal(size=shape) * 3.0).astype(dtype)
-        x[..., ::3] = np.where(RNG.random(x[..., ::3].shape) < 0.1, np.nan, x[..., ::3])
-        for ufunc, kernel in elementwise.EXTREMA.items():
-            for given in (x, np.asfortranarray(x)):
-                out = np.empty(shape[:-1], dtype)
-                places = kernel(given, out)
-                np.testing.assert_array_equal(out, ufunc.reduce(x, -1))
-                if places is not None:
-                    np.testing.assert_array_equal(x.reshape(-1)[places], out.reshape(-1))
-
-
 def check(kernel, x, limit):
     sine, cosine = call(kernel, x, outputs=2)
     with mpmath.workdps(60):
@@ -99,7 +87,7 @@ def test_signs_next_to_quarter_turns(quarter):
     ("setting", "called"), [("auto", "sincos("), ("fast", "sincos_by_tangent(")]
 )
 def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
-    monkeypatch.setattr(tile_codegen, "fast_tangent", lambda: True)
+    monkeypatch.setattr(elementwise, "fast_tangent", lambda: True)
     before, fg.config.kernels = fg.config.kernels, setting
     try:
         x = RNG.normal(size=40_000)
@@ -107,7 +95,7 @@ def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
         np.testing.assert_allclose(fg.jit(g)(x), np.cos(2.0 * x), rtol=0, atol=1e-14)
         steps = cluster_and_schedule(optimised(fg.make_jaxpr(g)(x)))
         (region,) = [step for step in steps if isinstance(step, FusionCluster)]
-        assert called in region_codegen.written(region)[0]
+        assert called in written_out(tile_lowering.build(region))
     finally:
         fg.config.kernels = before
 
@@ -220,7 +208,7 @@ def test_kernels_of_both_precisions_in_regions(dtype):
         for s in cluster_and_schedule(optimised(fg.make_jaxpr(f)(x, y)))
         if isinstance(s, FusionCluster)
     ]
-    _, namespace = region_codegen.written(region)
+    namespace = tile_lowering.build(region).__globals__
     assert elementwise.logaddexp in namespace.values() and elementwise.hypot in namespace.values()
     found = fg.jit(f)(x, y)
     assert found.dtype == dtype
@@ -423,23 +411,13 @@ def test_a_sine_and_a_cosine_take_five_arrays_of_which_one_is_their_argument():
         return np.sin(y) * np.cos(y)
 
     (region,) = cluster_and_schedule(optimised(fg.make_jaxpr(f)(RNG.normal(size=40_000))))
-    _, namespace = region_codegen.written(region)
-    assert len(namespace["layout"]) == 5
+    assert len(tile_lowering.build(region).plan.layout) == 5
 
 
 def test_only_pairs_of_sine_and_cosine_are_replaced():
     x = RNG.normal(size=40_000)
     graph = optimised(fg.make_jaxpr(lambda x: (np.sin(x) + np.cos(x), np.sin(x * 2.0)))(x))
     (region,) = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
-    text, _ = region_codegen.written(region)
+    text = written_out(tile_lowering.build(region))
     assert text.count("sincos(") == 1 and text.count("sin(") == 1 and " cos(" not in text
-    assert clustering.LARGE <= x.size
-
-
-def test_extrema_of_rows_are_written_into_a_view():
-    x = np.random.default_rng(0).normal(size=(4, 5, 100))
-    for kernel, want in ((elementwise.maxima, x.max(-1)), (elementwise.minima, x.min(-1))):
-        whole = np.full((4, 8), 7.0)  # no zeros, which would be looked at once more
-        kernel(x, whole[:, :5])
-        np.testing.assert_array_equal(whole[:, :5], want)
-        assert np.all(whole[:, 5:] == 7.0)
+    assert costs.fused_array <= x.size

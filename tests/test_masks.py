@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import fungrad as fg
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import build
-from fungrad.compiler.lowering.fusion import clustering, tiling
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.region_codegen import written
+from fungrad.compiler.lowering.fusion.tile_lowering import build as built_cluster
+from fungrad.compiler.lowering.printer import written_out
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime.kernels import elementwise
 
@@ -78,8 +79,8 @@ def test_gradients(name, function):
     x, f = INPUTS[name], FUNCTIONS[function]
     same(fg.value_and_grad(f), x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clustering, "LARGE", 2)
-        patch.setattr(tiling, "BLOCK", 7 * ROWS[1])
+        patch.setattr(costs, "fused_array", 2)
+        patch.setattr(costs, "tile_elements", 7 * ROWS[1])
         same(fg.value_and_grad(f), x[:40])
 
 
@@ -209,7 +210,7 @@ def test_rows_are_laid_out_in_columns_where_most_are_narrow():
     args = RNG.normal(size=(100, 16)), RNG.normal(size=(500, 16))
     graph = optimised(fg.make_jaxpr(fg.grad(cost))(*args))
     found = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
-    assert found and not any("arranged(x" in written(region)[0] for region in found)
+    assert found and not any("arranged(x" in written_out(built_cluster(region)) for region in found)
     same(fg.value_and_grad(cost), *args)
 
 

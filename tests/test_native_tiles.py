@@ -162,7 +162,7 @@ def test_the_graph_of_a_tile_does_the_work_of_some_rows(native: None) -> None:
     outputs = tuple([part.value for (part,) in region.made])
     whole = Graph(tuple(region.inputs), (), tuple(region.equations), outputs)
     parts = [[x if axis is None else np.take(x, rows, axis)
-              for x, axis in zip(given, region.slices, strict=True)]
+              for x, axis in zip(given, [region.axes[v] for v in region.body.inputs], strict=True)]
              for rows in (range(100), range(100, 256))]  # fmt: skip
     found = [evaluate(tile_graph(region, len(x[0])), x) for x in parts]
     for (part,), y, pieces in zip(

@@ -74,8 +74,8 @@ class Lowered:
     @property
     def program(self) -> str:
         """The loop IR of the program that is run: its nodes (Alloc, View, Call, Copy, For, While,
-        Move, Free, Return), one a line, as they stand in `source`. Without what runs on Python's
-        numbers, and without the tiles of clusters, which `source` shows.
+        Move, Free, Return), one a line, as they stand in `source`; clusters are loops over tiles.
+        Without what runs on Python's numbers, which `source` shows.
 
         >>> import numpy as np, fungrad as fg
         >>> def decay(x, rates):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.region_codegen import written
+from fungrad.compiler.lowering.fusion.tile_lowering import build
 from fungrad.compiler.passes.pipeline import PASSES, optimised
 from fungrad.control_flow.scan_reverse import plan
 from fungrad.control_flow.while_loop import halves_of
@@ -22,6 +22,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
 from fungrad.retracing.graph_transforms import differentiate
 from fungrad.runtime.thread_pool import num_threads
+from fungrad.runtime.tiles import Plan
 
 
 class Body(NamedTuple):
@@ -232,10 +233,10 @@ def _most(inner: Bodies) -> int:
 
 def _blocks(region: FusionCluster) -> int:
     """The bytes of a region's block buffers, over all threads that share it."""
-    _, names = written(region)
-    shared = num_threads() if names["shared"] else 1
-    size: int = names["size"] * min(shared, -(-region.length // names["step"]))
-    return size
+    built: Any = build(region)
+    plan: Plan = built.plan
+    shared = num_threads() if plan.shared else 1
+    return plan.size * min(shared, -(-region.length // plan.step))
 
 
 class PrimitiveCost(NamedTuple):

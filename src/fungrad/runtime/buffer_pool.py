@@ -17,11 +17,7 @@ import numpy as np
 LIMIT = 1 << 26
 """Bytes that are held for later at most."""
 PAGE = 4096
-"""Buffers begin at one place of a page: processors tell what was written from what is read next by
-the last 12 bits of their places, and where those are a line or two apart, wait: up to four times as
-long."""
-PLACE = 2048
-"""That place, half a page from where large arrays of NumPy begin."""
+"""Bytes of a page: buffers take whole ones."""
 CARVED = 64
 """How many ways of cutting itself up an arena remembers."""
 
@@ -38,8 +34,7 @@ class Arena:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        memory = np.empty(size + PAGE, np.uint8)
-        self._memory = memory[(PLACE - memory.ctypes.data) % PAGE :][:size]
+        self._memory = np.empty(size, np.uint8)
         self._cut: dict[Hashable, tuple[Any, ...]] = {}
 
     def arrays(self, key: Hashable, layout: Layout) -> tuple[Any, ...]:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.region_codegen import build as build_region
 from fungrad.compiler.lowering.fusion.tiling import heavy, shared
 from fungrad.compiler.lowering.numpy_expressions import expressed
 from fungrad.compiler.lowering.printer import defined, printed
@@ -39,9 +38,9 @@ from fungrad.runtime.kernels.reductions import by_threads
 Runner = Callable[..., Any]
 Operand = Value | str
 """An operand of a node: a value, or the name of a constant."""
-LowerLoop = Callable[[Equation, bool], Runner | None]
-"""The function of a loop on arrays: of its equation, and whether its outputs may be views of one
-array. None where there is none.
+LowerLoop = Callable[[Equation | FusionCluster, bool], Runner | None]
+"""The function of a loop on arrays: of its equation or cluster, and whether its outputs may be
+views of one array. None where there is none.
 """
 
 
@@ -187,7 +186,7 @@ class ArrayLowering:
 
     def cluster(self, cluster: FusionCluster) -> None:
         """Adds the call of a fusion cluster."""
-        called = self.constant("region", build_region(cluster))
+        called = self.constant("region", self.lower_loop(cluster, True))
         fields, inputs = placed([self.value(v) for v in cluster.inputs])
         outputs = [self.value(v) for v in cluster.outputs]
         self._own.update(cluster.outputs)

@@ -64,7 +64,7 @@ def source(graph: Graph) -> str:
 
 def programs(graph: Graph) -> str:
     """The loop IR of the program that runs a Graph, and of what it calls, as far as it runs on
-    arrays outside of clusters.
+    arrays.
     """
     found = [c for c in callees(in_python(compiled(graph))) if hasattr(c.function, "program")]
     return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in found])
@@ -82,15 +82,19 @@ def build(graph: Graph) -> Runner:
 
 
 loop_codegen: Any = Module("fungrad.compiler.lowering.loop_codegen")
+tile_lowering: Any = Module("fungrad.compiler.lowering.fusion.tile_lowering")
 
 
-def lower_loop(equation: Equation, shared: bool) -> Runner | None:
+def lower_loop(equation: Equation | FusionCluster, shared: bool) -> Runner | None:
     """The program of a loop on arrays; None where running its steps is as fast.
 
     Args:
-      equation: of any primitive.
+      equation: of any primitive; or a cluster, which is a loop over tiles.
       shared: whether outputs may be views of one array.
     """
+    if isinstance(equation, FusionCluster):
+        region: Runner = tile_lowering.build(equation)
+        return region
     if equation.primitive.module != "fungrad.control_flow.scan":
         return None  # imported with the first scan
     runner: Runner | None = loop_codegen.lower(equation, shared, lower_loop)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.array_lowering import LowerLoop, Runner
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.tiling import BLOCK
 from fungrad.compiler.lowering.loop_memory import TRANSPOSED
 from fungrad.compiler.lowering.numpy_expressions import expressed
 from fungrad.compiler.lowering.output_placement import OutputPlacement, out_call
@@ -36,9 +36,6 @@ from fungrad.ir.graph import Atom, Equation, Variable, last_uses
 from fungrad.primitives.facts import is_view
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
 from fungrad.primitives.movement.scatter import index_add
-
-DROPPED = 1 << 10
-"""Values of fewer elements are not dropped before the next iteration replaces them."""
 
 
 def lower(equation: Equation, shared: bool, lower_loop: LowerLoop) -> Runner | None:
@@ -67,7 +64,7 @@ class _ScanLowering(OutputPlacement):
 
     def cluster_and_schedule(self) -> Sequence[Equation | FusionCluster]:
         """Clusters are for arrays of several tiles: buffers are used again here, too."""
-        if all(v.type.size <= BLOCK for e in self.graph.equations for v in e.outputs):
+        if all(v.type.size <= costs.tile_elements for e in self.graph.equations for v in e.outputs):
             return self.graph.equations
         return super().cluster_and_schedule()
 
@@ -93,9 +90,8 @@ class _ScanLowering(OutputPlacement):
     def freed(self, moves: Sequence[tuple[Value, Value]]) -> list[Any]:
         """The nodes of the body, with large arrays freed after their last use."""
         made = {v for node in self.nodes for v in node.outputs}
-        large = {
-            found for v, found in self.values.items() if v.type.size >= DROPPED and found in made
-        }
+        values = [found for v, found in self.values.items() if v.type.size >= costs.freed_array]
+        large = made.intersection(values)
         if not large:
             return self.nodes
         nodes: list[Any] = []

@@ -1,4 +1,4 @@
-"""Memory of a loop's iteration: buffers, rows of stacks, and views of them.
+"""Memory of a loop's iteration, a step or a tile: buffers, rows of arrays, and views of them.
 
 A buffer is reused when its value is dead. Views of loop-invariant memory are hoisted; for views of
 rows, the loop iterates over a view of the stack. Values may share memory, so that liveness is that
@@ -120,14 +120,18 @@ class LoopMemory(ArrayLowering):
         self.preheader.append(Alloc(self.empty(type_), (), [value]))
         return value
 
-    def buffer(self, type_: Type) -> Value:
-        """A new buffer."""
-        return self.allocate(Value("b_", BUFFER), type_)
+    def kind(self, variable: Variable) -> Any:
+        """What the buffers of values are told apart by."""
+        return variable.type.shape, variable.type.dtype
+
+    def buffer(self, variable: Variable) -> Value:
+        """A new buffer for values of a variable's kind."""
+        return self.allocate(Value("b_", BUFFER), variable.type)
 
     def assign(self, variable: Variable) -> Value:
         """A buffer for a value, until its last use."""
-        kind = variable.type.shape, variable.type.dtype
-        found = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable.type)
+        kind = self.kind(variable)
+        found = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable)
         self.assigned[variable] = kind, found
         return found
 

@@ -164,7 +164,7 @@ class OutCall(Record):
 OutForm = Callable[[Equation, LoopMemory], OutCall]
 
 
-def _ufunc(equation: Equation, memory: LoopMemory) -> OutCall:
+def ufunc_call(equation: Equation, memory: LoopMemory) -> OutCall:
     ufunc, operands = as_ufunc(equation, memory.operands(equation))
     called = memory.constant(ufunc.__name__, ufunc)
     keyword = "out=" if ufunc.__name__ in _KEYWORD else ""
@@ -249,7 +249,7 @@ def out_call(equation: Equation) -> OutForm | None:
     """The OutCall maker of an equation; None where there is none."""
     primitive: Any = equation.primitive
     if by_ufunc(equation):
-        return _ufunc
+        return ufunc_call
     types = [atom.type for atom in equation.inputs]
     if primitive is dot_general:
         return _form_of_product(equation)
@@ -277,4 +277,4 @@ def _form_of_product(equation: Equation) -> OutForm | None:
     return _outer if count == 0 and dims == [1, 1] else None
 
 
-__all__ = ["OutCall", "OutputPlacement", "out_call"]
+__all__ = ["OutCall", "OutputPlacement", "out_call", "ufunc_call"]

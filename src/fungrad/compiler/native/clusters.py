@@ -72,8 +72,8 @@ def with_tiles(graph: Graph, make: MakeTile) -> Graph:
         runner = tiled(region, make)
         if runner is not None:
             found.append(_call(region.equations[0], runner, region.inputs, region.outputs))
-            gone.update(map(id, region.equations))
-    left = [e for e in graph.equations if id(e) not in gone]
+            gone.update(id(e.outputs[0]) for e in region.equations)
+    left = [e for e in graph.equations if gone.isdisjoint(map(id, e.outputs))]
     return graph.replace(equations=tuple(_in_order([*left, *found], graph))) if found else graph
 
 

@@ -40,13 +40,14 @@ is NumPy's. The programs write arrays into their last arguments, and return numb
 
 def tileable(graph: Graph) -> list[FusionCluster]:
     """The clusters of a Graph that have products, and are long enough for tiles."""
-    known, found = set(map(id, graph.equations)), []
+    known = {id(v): e.primitive for e in graph.equations for v in e.outputs}
+    found = []
     for region in cluster_and_schedule(graph):
         if (
             isinstance(region, FusionCluster)
             and any(map(multiplies, region.equations))
             and any(map(elementwise, region.equations))
-            and all(id(e) in known for e in region.equations)
+            and all(known[id(e.outputs[0])] is e.primitive for e in region.equations)
             and all(len(parts) == 1 and parts[0].place is None for parts in region.made)
             and _rows(region) < region.length
         ):
@@ -77,33 +78,26 @@ def _rows(region: FusionCluster) -> int:
 
 def tile_graph(region: FusionCluster, rows: int) -> Graph:
     """The equations of a cluster for a tile of so many rows."""
-    new: dict[tuple[int, int | None], Variable] = {}
-
-    def variable(old: Variable, type_: Any, axis: int | None) -> Variable:
-        found = new[id(old), axis] = Variable(type_)
-        return found
-
-    inputs = []
-    for old, axis in zip(region.inputs, region.slices, strict=True):
-        shape = [rows if i == axis else n for i, n in enumerate(old.type.shape)]
-        inputs.append(variable(old, old.type.with_shape(tuple(shape)), axis))
-    equations = []
-    for equation, how in zip(region.equations, region.forms, strict=True):
-        read = zip(equation.inputs, how.inputs, strict=True)
-        given = tuple([a if isinstance(a, Literal) else new[id(a), axis] for a, axis in read])
+    new: dict[Variable, Variable] = {}
+    for old in region.body.inputs:
+        shape = [rows if i == region.axes[old] else n for i, n in enumerate(old.type.shape)]
+        new[old] = Variable(old.type.with_shape(tuple(shape)))
+    inputs, equations = tuple(new.values()), []
+    for equation in region.equations:
+        given = tuple([a if isinstance(a, Literal) else new[a] for a in equation.inputs])
         params, (old,) = equation.params, equation.outputs
         if "shape" in params:
             wanted = params["shape"]
-            shape = [rows if i == how.output else n for i, n in enumerate(wanted)]
+            shape = [rows if i == region.axes[old] else n for i, n in enumerate(wanted)]
             params = {**params, "shape": tuple(shape)}
         (type_,) = equation.primitive.infer([a.type for a in given], params)
-        out = variable(old, type_, how.output)
+        out = new[old] = Variable(type_)
         equations.append(
             Equation(equation.primitive, given, (out,), params, equation.source, equation.scope,
                      equation.backward)
         )  # fmt: skip
-    outputs = [new[id(part.value), part.axis] for (part,) in region.made]
-    return Graph(tuple(inputs), (), tuple(equations), tuple(outputs))
+    outputs = tuple([new[part.value] for (part,) in region.made])
+    return Graph(inputs, (), tuple(equations), outputs)
 
 
 class _Program:
@@ -184,8 +178,9 @@ def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args:
              for (part,) in region.made]  # fmt: skip
     outputs: list[Any] = [None if join else np.empty(v.type.shape, v.type.dtype)
                for v, join in zip(region.outputs, joins, strict=True)]  # fmt: skip
+    slices = [region.axes[v] for v in region.body.inputs]
     arguments = [x if axis is not None else np.ascontiguousarray(x)
-                 for x, axis in zip(args, region.slices, strict=True)]  # fmt: skip
+                 for x, axis in zip(args, slices, strict=True)]  # fmt: skip
     tiles = -(-region.length // rows)
     groups, size = min(GROUPS, tiles), max(program.size for program in programs.values())
 
@@ -202,7 +197,7 @@ def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args:
             begin, end = tile * rows, min((tile + 1) * rows, region.length)
             given = [
                 x if axis is None else x[(slice(None),) * axis + (slice(begin, end),)]
-                for x, axis in zip(arguments, region.slices, strict=True)
+                for x, axis in zip(arguments, slices, strict=True)
             ]
             found = programs[end - begin].run(arena, given)
             for k, (axis, join, y) in enumerate(zip(axes, joins, found, strict=True)):

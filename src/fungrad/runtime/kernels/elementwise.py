@@ -2,7 +2,7 @@
 
 Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
 14, here 3 (of singles here 1.6); hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs
-SciPy 11 to 35 ns, here 9 to 13, without its import; the maximum of a row of 100 130 ns, here 70.
+SciPy 11 to 35 ns, here 9 to 13, without its import.
 Functions are within 2 ulp of the right value (tests/test_kernels.py), and what is taken where the
 setting is "fast" within 3; special results are NumPy's, signs of zeros among them. Where the short
 way does not hold, NumPy's own is called.
@@ -304,29 +304,6 @@ def dot(x: Any, y: Any) -> Any:
     return total
 
 
-def maxima(x: Any, out: Any) -> None:
-    """Writes the maxima along the last axis."""
-    _extrema(np.maximum, np.argmax, x, out)
-
-
-def minima(x: Any, out: Any) -> None:
-    """Writes the minima along the last axis."""
-    _extrema(np.minimum, np.argmin, x, out)
-
-
-def _extrema(ufunc: np.ufunc, places_of: Any, x: Any, out: Any) -> None:
-    """By the places in rows of a good length, which NumPy finds in half the time of the values."""
-    width = x.shape[-1]
-    if not SHORT <= width <= LONG or not (x.flags.c_contiguous and out.flags.c_contiguous):
-        ufunc.reduce(x, -1, None, out)
-        return
-    places = places_of(x, -1).reshape(-1)
-    places += np.arange(0, x.size, width)
-    x.reshape(-1).take(places, out=out.reshape(-1), mode="clip")
-    if not out.all():  # of 0.0 and -0.0 NumPy takes another than the first
-        ufunc.reduce(x, -1, None, out)
-
-
 def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
     """Writes x where the mask is true, else y, by all bits of an element or none; t is scratch.
 
@@ -342,9 +319,6 @@ def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
     np.bitwise_xor(bits, y, bits)
 
 
-SHORT, LONG = 8, 1_024
-"""The lengths of rows whose extrema are found by their places."""
-EXTREMA = {np.maximum: maxima, np.minimum: minima}
 SCRATCH = {
     sincos: (1, 2), sincos_by_tangent: (0, 1), logaddexp: (0, 1), hypot: (1, 0), erf: (3, 1),
     chosen: (1, 0),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.tile_codegen import KERNELS
+from fungrad.compiler.lowering.fusion.tile_lowering import KERNELS
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import Kind, Kinds, Over, elementwise, select
 from fungrad.primitives.primitive import Primitive

@@ -8,9 +8,10 @@ graph of clusters acyclic.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.fusion.output_slices import Part, Readers, put_together
 from fungrad.compiler.lowering.fusion.row_access import (
     REDUCED,
@@ -26,17 +27,8 @@ from fungrad.compiler.lowering.fusion.row_access import (
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.retracing.graph_transforms import effectful
+from fungrad.retracing.inlining import copied
 from fungrad.support.lazy import Record
-
-LARGE = 8_192
-"""The smallest number of elements for which blocks pay (measured: benchmarks/fusion.py)."""
-ROW = 4_096
-"""The largest number of elements of a row."""
-LEAD = 8
-"""The largest number of pieces that a row may lie in."""
-
-ALONE = 400_000
-"""Elements of an array from which on one equation that reads it is a region."""
 
 Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
@@ -45,29 +37,26 @@ Key = tuple[int, int]
 class FusionCluster(Record):
     """Fused equations, the values they read from outside, and those read from outside of them.
 
-    `forms` are the row accesses of the equations; `slices` gives for each input the axis that is
-    read tile by tile, None where the whole input is read; `made` gives for each output the slices
-    that it is the sum of.
+    `body` is the Graph of the equations; `axes` gives for each value the axis along which its rows
+    lie, None where all of it is read for each tile, REDUCED where it is complete after the last of
+    them. `inputs` are what stands outside for the body's inputs; `made` gives for each output the
+    slices that it is the sum of.
     """
 
     length: int
-    equations: list[Equation]
-    forms: list[RowAccess]
+    body: Graph
+    axes: dict[Variable, Any]
     inputs: list[Variable]
-    slices: list[int | None]
     outputs: list[Variable]
     made: list[list[Part]]
 
-    def __repr__(self) -> str:
-        made = tuple([part.value for parts in self.made for part in parts])
-        graph = Graph(tuple(dict.fromkeys(self.inputs)), (), tuple(self.equations), made)
-        return f"cluster of {len(self.equations)} equations on {self.length} rows:\n{graph!r}"
+    @property
+    def equations(self) -> Sequence[Equation]:
+        """The fused equations."""
+        return self.body.equations
 
-    def reads(self) -> Counter[int]:
-        """How often each value is read, by identity: by the equations, and to make outputs."""
-        found = Counter(id(atom) for equation in self.equations for atom in equation.inputs)
-        found.update(id(part.value) for parts in self.made for part in parts)
-        return found
+    def __repr__(self) -> str:
+        return f"cluster of {len(self.equations)} equations on {self.length} rows:\n{self.body!r}"
 
 
 class _Finder:
@@ -126,19 +115,20 @@ def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
         return None, 0
     if elementwise(equation):
         type_ = equation.outputs[0].type
-        axis = _row_axis(type_.shape) if type_.size >= LARGE else None
+        axis = _row_axis(type_.shape) if type_.size >= costs.fused_array else None
         if axis is None:
             return None, 0
         inputs = tuple(axis_of(a.type.shape, type_.shape, axis) for a in equation.inputs)
         return RowAccess(inputs, axis), type_.shape[axis]
     if equation.primitive.reduces is not None:
         type_ = equation.inputs[0].type
-        axis = _row_axis(type_.shape) if type_.size >= LARGE else None
-        if axis is not None and (axis not in equation.params["axes"] or type_.size >= ALONE):
+        axis = _row_axis(type_.shape) if type_.size >= costs.fused_array else None
+        by_rows = axis not in equation.params["axes"]
+        if axis is not None and (by_rows or type_.size >= costs.lone_array):
             return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
-    if gathers(equation) and equation.outputs[0].type.size >= LARGE:
+    if gathers(equation) and equation.outputs[0].type.size >= costs.fused_array:
         return form(equation, (None, None), 0), equation.inputs[1].type.size
-    if multiplies(equation) and equation.outputs[0].type.size >= LARGE:
+    if multiplies(equation) and equation.outputs[0].type.size >= costs.fused_array:
         matrix, _ = matrix_first(equation, equation.inputs)
         for axis, length in enumerate(matrix.type.shape):
             found = product(equation, matrix_first(equation, (axis, None)))
@@ -151,7 +141,8 @@ def _row_axis(shape: tuple[int, ...]) -> int | None:
     """The axis whose entries are rows of a good size; the first axis if there is none."""
     long = [i for i, length in enumerate(shape) if length > 1]
     for i in long:
-        if math.prod(shape[i + 1 :]) <= ROW and math.prod(shape[:i]) <= LEAD:
+        row, pieces = math.prod(shape[i + 1 :]), math.prod(shape[:i])
+        if row <= costs.row_elements and pieces <= costs.row_pieces:
             return i
     return long[0] if long else None
 
@@ -161,10 +152,10 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
     values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
     values += [v for v, _ in graph.constants]
     types = {id(v.type): v.type for v in values}  # of most values it is that of another
-    if all(type_.size < LARGE for type_ in types.values()):
+    if all(type_.size < costs.fused_array for type_ in types.values()):
         return list(graph.equations)
     finder = _Finder()
-    equations = taken_apart(graph, LARGE)
+    equations = taken_apart(graph, costs.fused_array)
     for equation in equations:
         finder.place(equation)
     read_by = _readers(equations, graph.outputs)
@@ -174,7 +165,7 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
         result.extend(e for e in finder.others.get(level, ()) if id(e) not in absorbed)
         for (at, length), members in finder.regions.items():
             if at == level:
-                alone = len(members) == 1 and _size(members[0][0]) < ALONE
+                alone = len(members) == 1 and _size(members[0][0]) < costs.lone_array
                 region = None if alone else _region(length, members, read_by, absorbed)
                 result.append(region or members[0][0])
     return result
@@ -198,22 +189,24 @@ def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
 def _region(
     length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
 ) -> FusionCluster:
-    inner = {id(equation.outputs[0]) for equation, _ in members}
-    inputs: dict[tuple[int, int | None], Variable] = {}
+    """The cluster of some equations. A value that is read along two axes is two inputs."""
+    axes: dict[Variable, Any] = {e.outputs[0]: how.output for e, how in members}
+    made_here = set(axes)
+    inner: dict[tuple[Variable, int | None], Variable] = {}
+    equations = []
     for equation, how in members:
-        for atom, axis in zip(equation.inputs, how.inputs, strict=True):
-            if isinstance(atom, Variable) and id(atom) not in inner:
-                inputs[id(atom), axis] = atom
+        atoms = list(equation.inputs)
+        for i, (atom, axis) in enumerate(zip(atoms, how.inputs, strict=True)):
+            if isinstance(atom, Variable) and atom not in made_here:
+                own = atom if atom not in axes else Variable(atom.type)
+                atoms[i] = own = inner.setdefault((atom, axis), own)
+                axes[own] = axis
+        same = tuple(atoms) == equation.inputs
+        equations.append(equation if same else copied(equation, tuple(atoms), equation.outputs))
     outputs, made = _made(length, members, read_by, absorbed)
-    return FusionCluster(
-        length,
-        [equation for equation, _ in members],
-        [how for _, how in members],
-        list(inputs.values()),
-        [axis for _, axis in inputs],
-        outputs,
-        made,
-    )
+    values = tuple([part.value for parts in made for part in parts])
+    body = Graph(tuple(inner.values()), (), tuple(equations), values)
+    return FusionCluster(length, body, axes, [v for v, _ in inner], outputs, made)
 
 
 def _made(

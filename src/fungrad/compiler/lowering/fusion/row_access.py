@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import placed
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -43,10 +44,6 @@ class RowAccess(Record):
     output: int
 
 
-PARTS = 32
-"""The most parts of an array that are read, or put together, in the blocks of a region."""
-
-
 def gathers(equation: Equation) -> bool:
     """Whether an equation gathers rows by number, and reads no more elements than it returns."""
     if equation.primitive is not getitem:
@@ -58,7 +55,7 @@ def gathers(equation: Equation) -> bool:
 
 def joins(equation: Equation) -> bool:
     """Whether an equation joins few arrays."""
-    few = equation.primitive in (stack, concatenate) and len(equation.inputs) <= PARTS
+    few = equation.primitive in (stack, concatenate) and len(equation.inputs) <= costs.joined_parts
     return few and not any(isinstance(atom, Literal) for atom in equation.inputs)
 
 
@@ -124,7 +121,7 @@ def taken_apart(graph: Graph, size: int) -> list[Equation]:
     for equation in graph.equations:
         parts = equation.outputs
         large = equation.primitive is unstack and equation.inputs[0].type.size >= size
-        if not large or len(parts) > PARTS:
+        if not large or len(parts) > costs.joined_parts:
             found.append(equation)
             continue
         found += [
@@ -135,18 +132,6 @@ def taken_apart(graph: Graph, size: int) -> list[Equation]:
 
 
 CASTS = (convert, to_discrete)
-MATRIX, SIDE, SUM = 65_536, 1_024, 32_768
-"""The most elements and the longest side of a matrix that rows are multiplied with in blocks, which
-is read again for each; and the most elements of a sum of products over the rows. Without such
-products in blocks logistic regression 20000x100 takes 1.37 times the time, k-means 1.27 times."""
-LIGHT = 16
-"""Products of no more terms for each element that is read or written by rows are light: to read and
-write takes longer. Others are left to the BLAS's threads where it has some."""
-SHARED_LIGHT, TERMS = 64, 3_200_000
-"""The same of a product that has so many terms in all: threads of ours share most regions that have
-one, and wait for each other at the end of the region; those of a BLAS wait at every product."""
-PRODUCT = 128
-"""The rows of a block in which products of matrices are done, if it is not too large for that."""
 
 
 def elementwise(equation: Equation) -> bool:
@@ -220,24 +205,24 @@ def product(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
     at_x, at_y = matrix_first(equation, axes)
     if at_x == over_x or at_y == over_y:
         alike = at_x in (None, over_x) and at_y in (None, over_y)
-        rows = x.shape[over_x]
-        fits = equation.outputs[0].type.size <= SUM and rows > PRODUCT
-        fits = fits and _light(rows, x.size // rows, y.size // rows)
-        found, output = (over_x, over_y), REDUCED
+        rows, found, output = x.shape[over_x], (over_x, over_y), REDUCED
+        read, made = x.size // rows, y.size // rows
+        fits = equation.outputs[0].type.size <= costs.fused_product_sum
     else:
         alike = at_x is not None and at_y is None
-        rows = x.shape[1 - over_x]
-        fits = y.size <= MATRIX and max(y.shape) <= SIDE and rows > PRODUCT
-        fits = fits and _light(rows, x.shape[over_x], equation.outputs[0].type.size // rows)
-        found, output = (1 - over_x, None), 0
-    return RowAccess(tuple(matrix_first(equation, found)), output) if alike and fits else None
+        rows, found, output = x.shape[1 - over_x], (1 - over_x, None), 0
+        read, made = x.shape[over_x], equation.outputs[0].type.size // rows
+        fits = y.size <= costs.fused_matrix
+    fits = alike and fits and rows > costs.product_rows and _light(rows, read, made)
+    return RowAccess(tuple(matrix_first(equation, found)), output) if fits else None
 
 
-def _light(rows: int, read: int, written: int) -> bool:
+def _light(rows: int, read: int, made: int) -> bool:
     """Whether a product may join clusters, by its rows and their elements on each side."""
-    most = SHARED_LIGHT if rows * read * written >= TERMS else LIGHT
+    shared = rows * read * made >= costs.shared_product_terms
+    most = costs.shared_light_product if shared else costs.light_product
     alone = single_blas() or (single_in_regions() and num_threads() > 1)
-    return alone or read * written <= most * (read + written)
+    return alone or read * made <= most * (read + made)
 
 
 def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:

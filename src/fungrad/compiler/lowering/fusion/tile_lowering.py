@@ -1,0 +1,401 @@
+"""Lowers a fusion cluster to a loop over its tiles, so that intermediates stay in cache.
+
+The loop is one of the loop IR, as that of a scan is: it iterates over the rows that a tile has of
+inputs and outputs, and over the buffers of a tile, which are assigned by liveness. Hand-written
+kernels compute some equations, a sine together with its cosine. The numbers are those of the
+equations run one by one, reductions over rows to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.array_lowering import Operand, Runner, placed
+from fungrad.compiler.lowering.fusion import tiling
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster
+from fungrad.compiler.lowering.fusion.output_slices import Part, reach, rows_of
+from fungrad.compiler.lowering.fusion.row_access import (
+    CASTS,
+    REDUCED,
+    joins,
+    matrix_first,
+    moves,
+    multiplies,
+    part_indices,
+    taken,
+)
+from fungrad.compiler.lowering.loop_memory import LoopMemory
+from fungrad.compiler.lowering.numpy_expressions import expressed
+from fungrad.compiler.lowering.output_placement import ufunc_call
+from fungrad.compiler.lowering.program import (
+    INVARIANT,
+    Alloc,
+    Call,
+    Expression,
+    For,
+    Program,
+    Return,
+    Value,
+    View,
+    listed,
+    value,
+)
+from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
+from fungrad.ir.graph import Equation, Variable
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise import ufuncs
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.facts import is_view
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
+from fungrad.retracing.inlining import placed as placed_like
+from fungrad.runtime import tiles
+from fungrad.runtime.kernels import elementwise, reductions
+from fungrad.runtime.thread_pool import num_threads
+
+KERNELS: dict[Any, Any] = {
+    ufuncs.logaddexp: elementwise.logaddexp,
+    ufuncs.hypot: elementwise.hypot,
+    select: elementwise.chosen,
+}
+"""The kernel of a primitive; floors above put theirs here."""
+SINGLE = (elementwise.logaddexp, elementwise.hypot)
+"""Kernels of numbers of single precision, too."""
+
+
+def kernel(equation: Equation) -> Any:
+    """The kernel of an equation; None where NumPy is called."""
+    if setting() == "numpy":
+        return None
+    found: Any = KERNELS.get(equation.primitive)
+    if len(equation.outputs) == 2:
+        fast = setting() == "fast" and elementwise.fast_tangent()
+        found = elementwise.sincos_by_tangent if fast else elementwise.sincos
+    dtype = equation.outputs[0].type.dtype
+    if found is elementwise.chosen:
+        mask, size = equation.inputs[0].type, equation.outputs[0].type
+        fits = mask.dtype == np.bool_ and mask.shape == size.shape and dtype.kind in "biufc"
+        return found if fits and dtype.itemsize in (1, 2, 4, 8) else None
+    alike = all(a.type.dtype == dtype or a.type.weak for a in equation.inputs)
+    fits = dtype == np.float64 or (dtype == np.float32 and found in SINGLE)
+    return found if alike and fits else None
+
+
+def sines_with_cosines(equations: Sequence[Equation]) -> list[Equation]:
+    """The equations; where one kernel computes the sine and the cosine of a value, they are one
+    equation, that of a sine with both outputs.
+    """
+    both = (ufuncs.sin, ufuncs.cos)
+    found = {(e.primitive, e.inputs[0]): e for e in equations if e.primitive in both}
+    steps, made = list[Equation](), set[Variable]()
+    for equation in equations:
+        pair = [found.get((primitive, equation.inputs[0])) for primitive in both]
+        if equation in pair and None not in pair:
+            outputs = tuple([e.outputs[0] for e in pair if e is not None])
+            joint = placed_like(equation, ufuncs.sin, equation.inputs, outputs, {})
+            equation = joint if kernel(joint) else equation
+        if equation.outputs[-1] not in made:
+            made.update(equation.outputs)
+            steps.append(equation)
+    return steps
+
+
+class TileLowering(LoopMemory):
+    """Lowers a cluster.
+
+    Attributes:
+      tile: how many rows a tile has.
+      shared: whether threads share the tiles.
+      plan: what the run time needs to know, once it is lowered.
+    """
+
+    plan: tiles.Plan
+
+    def __init__(self, cluster: FusionCluster) -> None:
+        self.whole = cluster
+        self.shared = tiling.shared(cluster)
+        self.tile = tiling.length(cluster, num_threads() if self.shared else 1)
+        self.columns = tiling.in_columns(cluster, self.tile)
+        super().__init__(cluster.body.replace(outputs=()), lambda *_: None, (), 0)
+        self.axes = dict(cluster.axes)
+        self.tiles = Value("t")
+        self.parameters: list[Value] = []
+        """The arrays that the loop is given: the inputs, then what it writes into."""
+        self.outputs: list[Any] = []
+        """The nodes before the loop that make what it writes into."""
+        self.given: list[Value] = []
+        """What they make."""
+        self.buffers: list[Any] = []
+        """Of each buffer the array, and the axis of its rows."""
+        self.totals: dict[Variable, np.ufunc] = {}
+        """The reductions over the rows."""
+        self.stores: dict[Variable, list[tuple[Value, bool]]] = {}
+        """The rows of outputs that a value belongs to, and whether it is all that stands there."""
+        self.targets: dict[Variable, Value] = {}
+        """The rows of outputs that values are computed in."""
+        self.multiplies = False
+        """Whether the BLAS is called for products that it could take several threads for."""
+
+    def cluster_and_schedule(self) -> Sequence[Equation]:
+        return sines_with_cosines(self.graph.equations)
+
+    def region(self) -> Runner:
+        """The function of the cluster's inputs that returns its outputs."""
+        for variable in self.graph.inputs:
+            self.input(variable)
+        found = [
+            self.output(*pair) for pair in zip(self.whole.outputs, self.whole.made, strict=True)
+        ]
+        self.lower()
+        count = -(-self.whole.length // self.tile)
+        end = Return(value(self.tiles).then(".totals"))
+        nodes = [*self.preheader, For(count, self.iterators, self.nodes, ()), end]
+        self.runner(Program("loop", [self.tiles, *self.parameters], nodes, {}))
+        self.plan = self.planned()
+        arguments = [Value() for _ in self.graph.inputs]
+        fields, inputs = placed([*arguments, *self.given])
+        plan = self.constant("plan", self.plan)
+        call = f"{self.constant('in_tiles', tiles.in_tiles)}(loop, {plan}, {', '.join(fields)})"
+        totals = {v: Value() for v in self.totals}
+        results = [e if isinstance(e, Expression) else value(totals[e]) for e in found]
+        nodes = [*self.outputs, Call(call, inputs, list(totals.values()), unpack=True)]
+        nodes.append(Return(listed(results)))
+        return self.runner(Program("region", arguments, nodes, {}))
+
+    def planned(self) -> tiles.Plan:
+        """What the run time needs to know."""
+        reaches = [reach(parts) for parts in self.whole.made]
+        shareable = all(last - first <= self.tile for first, last in reaches)
+        overlap = any(first < last for first, last in reaches)
+        totals = list(self.totals.values())
+        return tiles.Plan(self.whole.length, self.tile, self.shared and shareable, self.buffers,
+                          totals, overlap, self.multiplies)  # fmt: skip
+
+    # --- inputs, outputs, buffers -----------------------------------------------------------------
+
+    def rows(self, array: Value, axis: int, stem: str) -> Value:
+        """The rows of each tile of an array that the loop is given."""
+        return self.row(Expression(f"{{}}.rows({{}}, {axis})", (self.tiles, array)), stem)
+
+    def input(self, variable: Variable) -> None:
+        """Lets the loop read an input: its rows, or all of it; in columns as a copy."""
+        axis, array = self.axes[variable], Value("x_", INVARIANT)
+        self.parameters.append(array)
+        moved = self.columns and tiling.moves(variable.type.shape, axis)
+        found = array if axis is None else self.rows(array, axis, "v")
+        if moved and axis is None:
+            order = tiling.memory(variable.type.shape, axis)
+            arranged = self.constant("arranged", tiles.arranged)
+            found = self.hoisted_view(array, f"{arranged}({{0}}, {order})")
+        elif moved:
+            rows, found = found, self.assign(variable)
+            self.copy(rows, found)
+        self.values[variable] = found
+
+    def output(self, whole: Variable, parts: Sequence[Part]) -> Expression | Variable:
+        """Lets the loop write an output; the expression of it behind the loop, or the variable of
+        a reduction over the rows.
+        """
+        if parts[0].axis == REDUCED:
+            return parts[0].value
+        array = Value("s_")
+        alone = len(parts) == 1 and parts[0].place is None
+        make = self.constant("empty", np.empty) if alone else self.constant("zeros", np.zeros)
+        dtype = self.constant(whole.type.dtype.name, whole.type.dtype)
+        self.outputs.append(Alloc(f"{make}({whole.type.shape}, {dtype})", (), [array]))
+        for part in parts:
+            given, inner, axis = array, Value("y_", INVARIANT), rows_of(part)
+            if part.place is not None:
+                given = Value("h_")
+                index = self.constant("k", part.place)
+                self.outputs.append(View(f"{{0}}[{index}]", [array], [given]))
+            self.given.append(given)
+            self.parameters.append(inner)
+            rows = self.rows(inner, axis, "y_")
+            self.stores.setdefault(part.value, []).append((rows, alone))
+            if alone and not (self.columns and tiling.moves(part.value.type.shape, axis)):
+                self.targets[part.value] = rows
+        return value(array)
+
+    def kind(self, variable: Variable) -> Any:
+        axis = self.axes[variable]
+        shape = variable.type.shape
+        return (*shape[:axis], self.tile, *shape[axis + 1 :]), variable.type.dtype, axis
+
+    def buffer(self, variable: Variable) -> Value:
+        shape, dtype, axis = self.kind(variable)
+        order = tiling.memory(shape, axis) if self.columns else tuple(range(len(shape)))
+        self.buffers.append(((shape, dtype, order), axis))
+        number = len(self.buffers) - 1
+        return self.row(Expression(f"{{}}.buffer({number})", (self.tiles,)), "b_")
+
+    def target(self, variable: Variable) -> Value:
+        """The memory that a value is written to: its output, or a buffer."""
+        found = self.values[variable] = self.targets.get(variable) or self.assign(variable)
+        return found
+
+    def copy(self, source: Operand, out: Value, spread: bool = False) -> None:
+        """Adds a copy of a value, of which rows may be one element each."""
+        function = reductions.spread if spread else np.copyto
+        called = self.constant(function.__name__, function)
+        self.write(f"{called}({{1}}, {{0}})", [source], out)
+
+    # --- equations --------------------------------------------------------------------------------
+
+    def equation(self, equation: Equation) -> None:
+        if self.axes[equation.outputs[0]] == REDUCED:
+            self.reduced(equation)
+            return
+        self.computed(equation)
+        spread = equation.primitive is broadcast_to and not self.columns
+        for variable in equation.outputs:
+            found = self.values[variable]
+            for rows, alone in self.stores.get(variable, ()):
+                if not alone:
+                    add = self.constant("add", np.add)
+                    self.write(f"{add}({{0}}, {{1}}, {{2}})", [rows, found], rows)
+                elif rows is not found:
+                    self.copy(found, rows, spread and reductions.spreads(equation))
+
+    def computed(self, equation: Equation) -> None:
+        """Adds the nodes of an equation that has rows."""
+        primitive: Any = equation.primitive
+        (output, *_) = equation.outputs
+        function = kernel(equation)
+        if function is not None:
+            self.by_kernel(equation, function)
+        elif multiplies(equation):
+            text, operands = self.product(equation)
+            self.write(f"{text}, out={{2}})", operands, self.target(output))
+        elif moves(equation):
+            self.moved(equation)
+        elif is_view(equation):
+            self.view(equation)
+        elif primitive in CASTS:
+            copy = f"{self.constant('copyto', np.copyto)}({{1}}, {{0}}, casting='unsafe')"
+            self.write(copy, self.operands(equation), self.target(output))
+        elif primitive.reduces is not None:
+            self.reduce(equation, self.target(output))
+        elif primitive.ufunc is not None:
+            call = ufunc_call(equation, self)
+            self.release()  # it may write over what it reads
+            call.emit(self.target(output))
+        else:
+            super().equation(equation)
+
+    def by_kernel(self, equation: Equation, function: Any) -> None:
+        """Adds the call of a kernel."""
+        called = self.constant(function.__name__, function)
+        operands = self.operands(equation)
+        out = [self.target(v) for v in equation.outputs]
+        alone, over = elementwise.SCRATCH[function]
+        scratch = [Variable(equation.outputs[0].type) for _ in range(alone + over)]
+        self.axes.update(dict.fromkeys(scratch, self.axes[equation.outputs[0]]))
+        buffers = [self.assign(v) for v in scratch[:alone]]
+        own = [v for v in (*equation.outputs, *scratch) if v in self.assigned]
+        held = {v: self.assigned.pop(v) for v in own}
+        self.release()  # further ones may be what it reads
+        self.assigned.update(held)
+        buffers += [self.assign(v) for v in scratch[alone:]]
+        self.liveness.ended[self.at] += scratch
+        fields, inputs = placed([*operands, *out, *buffers])
+        self.nodes.append(Call(f"{called}({', '.join(fields)})", inputs, out=out[0]))
+
+    def view(self, equation: Equation) -> None:
+        """Adds a view of a tile."""
+        (output,), axis = equation.outputs, self.axes[equation.outputs[0]]
+        operands = [self.read(atom) for atom in equation.inputs]
+        before, behind = output.type.shape[:axis], output.type.shape[axis + 1 :]
+        text = None
+        if equation.primitive is reshape:
+            text = f"{{0}}.reshape({(*before, -1, *behind)})"
+        elif equation.primitive is broadcast_to:
+            length = self.row(value(self.tiles).then(".lengths()"), "m_")
+            shape = ", ".join([*map(str, before), "{1}", *map(str, behind)])
+            text = f"{self.constant('broadcast_to', np.broadcast_to)}({{0}}, ({shape},))"
+            operands.append(length)
+        else:
+            text = expressed(equation, ["{0}"], self.constant)
+        assert text is not None
+        fields, inputs = placed(operands)
+        self.nodes.append(View(text.format(*fields), inputs, [self.value(output)]))
+
+    def moved(self, equation: Equation) -> None:
+        """Adds the nodes that gather or join rows."""
+        (output,), operands = equation.outputs, [self.read(atom) for atom in equation.inputs]
+        out = self.target(output)
+        if joins(equation):
+            copy = self.constant("copyto", np.copyto)
+            for place, x in zip(part_indices(equation), operands, strict=True):
+                self.write(f"{copy}({{1}}[{self.constant('k', place)}], {{0}})", [x], out)
+            return
+        axis = self.axes[output]
+        order = tuple(range(output.type.ndim))
+        order = tiling.memory(output.type.shape, axis) if self.columns else order
+        text = f"{self.constant('taken', taken)}({{0}}, {{1}}, {axis}, {order}, {{2}})"
+        self.write(text, operands, out)
+
+    def product(self, equation: Equation) -> tuple[str, list[Operand]]:
+        """The text of a product of matrices, by rows or over them, that can take more arguments,
+        and its operands.
+        """
+        (over_x,), (over_y,) = matrix_first(equation, equation.params["contract"])
+        first, second = matrix_first(equation, equation.inputs)
+        x, y = self.value(first), self.value(second)
+        left, right = "{0}" + ".T" * (over_x == 0), "{1}" + ".T" * (over_y == 1)
+        if self.axes[second] is None:
+            arrange = reductions.second(self.tile * second.type.size)
+            name = self.constant(arrange.__name__, arrange)
+            y, right = self.hoisted_view(y, f"{name}({{0}}{right[3:]})"), "{1}"
+        self.multiplies = True
+        called = reductions.product(second.type.ndim) if second.type.size > 1 else np.matmul
+        return f"{self.constant(called.__name__, called)}({left}, {right}", [x, y]
+
+    def reduced(self, equation: Equation) -> None:
+        """Adds the nodes that reduce the rows of a tile, and add the result to that of others."""
+        (output,), operands = equation.outputs, [self.read(atom) for atom in equation.inputs]
+        ufunc = equation.primitive.reduces or np.add
+        number, self.totals[output] = len(self.totals), ufunc
+        if multiplies(equation):
+            text, operands = self.product(equation)
+            text += ")"
+        elif equation.primitive is dot_general:
+            text = f"{self.constant('dot', elementwise.dot)}({{0}}, {{1}})"
+        else:
+            called = self.constant(ufunc.__name__, ufunc)
+            text = f"{called}.reduce({{0}}, {equation.params['axes']})"
+        self.call(f"{{{len(operands)}}}.total({number}, {text})", [*operands, self.tiles])
+
+    def reduce(self, equation: Equation, out: Value) -> None:
+        """Adds a reduction of rows, each on its own."""
+        (x,), (output,), axes = equation.inputs, equation.outputs, equation.params["axes"]
+        shape, ufunc = x.type.shape, equation.primitive.reduces
+        called = self.constant(ufunc.__name__, ufunc)
+        real = x.type.dtype.char in "fd" and not self.columns and setting() != "numpy"
+        places = reductions.terms(shape, axes) if real else None
+        operands = [self.read(x)]
+        if (
+            places is not None
+            and output.type.size * self.tile // self.whole.length >= reductions.ENOUGH
+        ):
+            by_terms = self.constant("by_terms", reductions.by_terms)
+            text = f"{by_terms}({called}, {{0}}, {self.constant('k', places)}, {{1}})"
+        elif real and axes == (len(shape) - 1,) and ufunc is np.add and shape[-1] > 1:
+            ones = self.constant("ones", np.ones(shape[-1], x.type.dtype))
+            row_sums = reductions.row_sums(len(shape))
+            text = f"{self.constant(row_sums.__name__, row_sums)}({{0}}, {ones}, out={{1}})"
+            self.multiplies |= row_sums is np.matmul
+        else:
+            text = f"{called}.reduce({{0}}, {axes}, None, {{1}})"
+        self.write(text, operands, out)
+
+
+def build(cluster: FusionCluster) -> Runner:
+    """The function of the cluster's inputs that returns its outputs."""
+    lowering = TileLowering(cluster)
+    found: Any = lowering.region()
+    found.cluster, found.plan = cluster, lowering.plan
+    run: Runner = found
+    return run

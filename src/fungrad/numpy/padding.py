@@ -115,7 +115,7 @@ def _joined(x: Any, axis: int, before: Any, after: Any) -> Any:
 
 
 def _spread(value: Any, x: Any, axis: int, width: int) -> Any:
-    """A border of a width, of one value for each place beside the axis."""
+    """A border of a width, of one value, or of one for each line along the axis."""
     shape = (*x.shape[:axis], width, *x.shape[axis + 1 :])
     return s.broadcast_to(cast(value, x.dtype), shape=shape)
 

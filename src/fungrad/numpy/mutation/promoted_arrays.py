@@ -115,8 +115,8 @@ class Part:
 
 
 class Lying:
-    """A view by strides: a view of a plain array with the root's memory layout, of others a read of
-    its elements by `step`.
+    """A view by strides, for plain arrays with the root's memory layout; for other values `step`
+    reads the elements.
     """
 
     __slots__ = ("offset", "root", "shape", "step", "strides")

@@ -82,9 +82,9 @@ def shared(g: Any, w: Any) -> Any:
 
 _ADVICE = (
     "The derivative of a factorisation was taken{line} at a matrix with equal {values} (to "
-    "rounding), whose vectors are not determined, of a function that depends on their choice, or "
-    "may do so by its cotangents. The part of the derivative that belongs to the equal ones is not "
-    "determined either, and was taken as zero (docs/linalg.md)."
+    "rounding), whose vectors are not determined. The function depends on their choice, or its "
+    "cotangents do not exclude that. The part of the derivative that belongs to the equal ones is "
+    "not determined either, and was taken as zero (docs/linalg.md)."
 )
 
 

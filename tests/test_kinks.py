@@ -279,11 +279,30 @@ def _of_all(x):
     return np.sum(y)
 
 
+def _by_index(first, second):
+    """Roots are written at one index, numbers at another."""
+
+    def f(x):
+        y = np.zeros(3)
+        y[first] = 2.0 * np.sqrt(x[first])
+        y[second] = 5.0
+        return np.sum(y)
+
+    return f
+
+
+FIRST, MASK = np.array([0]), np.array([True, False, False])
+
+
 @pytest.mark.parametrize(
     ("f", "expected"),
     [
         (_one_element, [0.0, 1.0, 0.0]), (_a_part_of_a_slice, [0.0, 0.5, 0.0]),
         (_of_all, [0.0, 1.5, 0.25]),
+        (_by_index(FIRST, 0), [0.0, 0.0, 0.0]), (_by_index(0, FIRST), [0.0, 0.0, 0.0]),
+        (_by_index(FIRST, FIRST), [0.0, 0.0, 0.0]), (_by_index(MASK, MASK), [0.0, 0.0, 0.0]),
+        (_by_index(np.array([1, 0]), MASK), [0.0, 1.0, 0.0]),
+        (_by_index(slice(None), np.array([0, 0])), [0.0, 1.0, 0.5]),
     ],
 )  # fmt: skip
 def test_what_is_written_over_has_no_derivative_compiled_or_not(f, expected):
@@ -293,6 +312,21 @@ def test_what_is_written_over_has_no_derivative_compiled_or_not(f, expected):
     assert fg.vmap(fg.grad(f))(x[None]).tolist() == [expected]
     second = np.array([1.0, 2.0, 3.0])
     np.testing.assert_allclose(fg.jit(fg.hessian(f))(second), fg.hessian(f)(second), rtol=1e-15)
+
+
+@pytest.mark.parametrize("i", [0, np.array([0]), np.array([1, 0])])
+def test_what_is_written_over_at_traced_places_has_no_derivative(i):
+    def f(x, i):
+        y = np.zeros(3)
+        y[i] = np.sqrt(x[i])
+        y[0] = 5.0
+        return np.sum(y)
+
+    x = np.array([0.0, 1.0, 4.0])
+    expected = [0.0, 0.5 if np.size(i) > 1 else 0.0, 0.0]
+    for gradient in (fg.grad(f), fg.jit(fg.grad(f)), fg.grad(fg.jit(f))):
+        assert gradient(x, i).tolist() == expected
+    assert fg.vmap(fg.grad(f), (None, 0))(x, np.stack([i, i])).tolist() == [expected] * 2
 
 
 def test_masks_that_leave_what_was_written_alone_are_not_handed_on():

@@ -206,6 +206,7 @@ def test_a_sum_of_products_is_a_product_of_vectors():
         (lambda x, y: np.sum(0.5 * x**2), ["mul", "dot_general"]),  # x . x may overflow
         (lambda x, y: np.sum(x * y / (x + 3.0)), ["add", "div", "dot_general"]),
         (lambda x, y: np.sum(x + y), ["add", "reduce_sum"]),
+        (lambda x, y: np.sum(x**5), ["power", "reduce_sum"]),
         (lambda x, y: np.sum(y - x * y - x), ["sub", "reduce_sum", "dot_general", "sub"]),
         (lambda x, y: np.sum(-(x * y) - x * x), ["dot_general", "dot_general", "add", "neg"]),
         (lambda x, y: np.sum(x * y + 1.0), ["mul", "add", "reduce_sum"]),
@@ -256,6 +257,7 @@ def test_sums_of_long_products_are_staged_in_linear_time():
         (lambda c, x: ((np.tanh(c) + x) - np.exp(x), None), ["tanh", "add"]),
         (lambda c, x: (x - (np.tanh(c) - np.exp(x)), None), ["tanh", "sub"]),
         (lambda c, x: (np.exp(x) - (x + np.tanh(c)), None), ["tanh", "sub"]),
+        (lambda c, x: (-(np.tanh(c) + x) - np.exp(x), None), ["tanh", "sub"]),
         (lambda c, x: (np.tanh(c) * x, np.tanh(c) * x * np.exp(x)), ["tanh", "mul", "mul"]),
         (lambda c, x: (np.tanh(c) * c * x, None), ["tanh", "mul", "mul"]),  # two of the step
         (lambda c, x: (np.tanh(c) * 2.0 * 3.0, None), ["tanh", "mul", "mul"]),  # two numbers
@@ -271,17 +273,25 @@ def test_what_is_known_before_a_loop_meets_first(step, left):
 
 
 @pytest.mark.parametrize(
-    ("c", "xs"),
+    ("c", "product"),
     [
-        (C.astype(np.float32), XS.astype(np.float32)),  # singles overflow on the way
-        (np.ones(20_000), np.ones((3, 20_000))),  # where the work is more than the call
-        (np.ones(()), np.ones(3)),  # on numbers
+        (C.astype(np.float32), lambda c, x: np.tanh(c) * x * np.exp(x)),  # overflow on the way
+        (np.linspace(0.1, 0.9, 20_000), lambda c, x: np.tanh(c) * x * np.exp(x)),  # long ones
+        (np.ones(()), lambda c, x: np.tanh(c) * x * np.exp(x)),  # on numbers
+        (C, lambda c, x: np.tanh(c) * 0.1 * 0.7),
     ],
 )
-def test_chains_of_other_sizes_and_dtypes_stay(c, xs):
-    step = lambda c, x: (np.tanh(c) * x * np.exp(x), None)  # noqa: E731
-    (loop,) = loops(lambda c, xs: lax.scan(step, c, xs)[0], c, xs, how=regrouped)[1]
-    assert inside(loop).count("mul") == 2
+def test_chains_of_other_sizes_and_dtypes_stay(c, product):
+    def step(carry, x):  # the sine leaves the loop
+        c, d = carry
+        return (product(c, x[0]), np.tanh(d) + np.sin(x[1])), None
+
+    xs = (np.arange(1.0, 4.0).reshape(3, *[1] * c.ndim) * c).astype(c.dtype), XS
+    f = lambda *args: lax.scan(step, args[:2], args[2:])[0]  # noqa: E731
+    (loop,) = loops(f, c, C, *xs, how=regrouped)[1]
+    assert inside(loop).count("mul") == 2 and "sin" not in inside(loop)
+    for got, want in zip(fg.jit(f, reassociate=True)(c, C, *xs), fg.jit(f)(c, C, *xs), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @REGROUPED

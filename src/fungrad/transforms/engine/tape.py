@@ -109,8 +109,8 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                         cotangents[slot] = add_cotangents(held, new)
                 continue
             if masked and not primitive.moves:
-                first = primitive.undo is not None and not slots[0] and len(args) == 2
-                cotangent = _left(cotangent, params) if first else cotangent.value
+                first = primitive.undo is not None and not slots[0]
+                cotangent = _left(cotangent, args, params) if first else cotangent.value
                 masked = type(cotangent) is Masked
         else:
             masked = False
@@ -185,10 +185,12 @@ def _moved(
     ]
 
 
-def _left(cotangent: Masked, params: Any) -> Any:
-    """The cotangent of the first write into an array; masked if a later write replaced elements."""
-    if cotangent.cleared is None:
-        return cotangent.value
+def _left(cotangent: Masked, args: Sequence[Any], params: Any) -> Any:
+    """The cotangent of the first write into an array; masked if a later write replaced elements, or
+    may have, where one of them is by arrays of indices.
+    """
+    if cotangent.cleared is None or len(args) > 2:
+        return cotangent
     mask = np.ones(cotangent.value.shape, np.bool_)
     mask[cotangent.cleared] = False
     return cotangent.value if np.all(mask[params["index"].entries]) else cotangent

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.patterns import Value, made, rule
 from fungrad.compiler.passes.rewriter import Writer, applied, doubles, placed
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
@@ -31,13 +30,12 @@ Part = tuple[Atom, bool]
 
 
 def parts(atom: Atom, group: Any, definition: Callable[..., Equation | None]) -> list[Part]:
-    """The factors of a product, or the terms of a sum, in their order, as many as rules search."""
+    """The factors of a product, or the terms of a sum, in their order."""
     found: list[Part] = []
     waiting = [(atom, False)]
     while waiting:
         atom, inverse = waiting.pop()
-        full = len(found) + len(waiting) >= costs.searched_operands
-        equation = None if full else definition(atom, *group, neg, power, square)
+        equation = definition(atom, *group, neg, power, square)
         primitive = None if equation is None else equation.primitive
         if equation is None or (primitive in (power, square) and not _squared(equation, group)):
             found.append((atom, inverse))
@@ -78,7 +76,7 @@ def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     """Factors that are one number for each sum leave it, and products of two vectors are added up
     by the BLAS.
     """
-    if not doubles(x) or equation.outputs[0].type.size >= x.type.size:
+    if not doubles(x):
         return None
     definition = writer.sole_use_definition
 

@@ -19,7 +19,7 @@ from fungrad.extend import elementwise, general, linear
 from fungrad.ir.graph import Equation, Literal, Variable
 from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
 from fungrad.primitives.primitive import Primitive
-from fungrad.tracing.memory_order import axes_of, follow, lying, one_order
+from fungrad.tracing.memory_order import axes_of, follow, memory_layout, one_order
 from fungrad.tracing.trace import typeof
 
 NAMES = sorted(OURS)
@@ -195,11 +195,11 @@ def law_order(primitive: Primitive, sample: Sample) -> int:
     for order in "CF" if primitive.order else "":
         args = [np.asarray(a, order=order) if type(a) is np.ndarray else a for a in sample.args]
         equation = equation_of(primitive, Sample(sample.name, tuple(args), sample.params))
-        said = follow(equation, [lying(np.asarray(a)) for a in args])
+        said = follow(equation, [memory_layout(np.asarray(a)) for a in args])
         for output, how in zip(run(primitive, args, sample.params), said, strict=True):
             if type(output) is not np.ndarray or how.strides is None or one_order(output.shape):
                 continue
-            strides = lying(output).strides
+            strides = memory_layout(output).strides
             exact = primitive.view and np.shares_memory(output, args[0])
             same = strides == how.strides if exact else True
             same = same and axes_of(output.shape, strides) == axes_of(output.shape, how.strides)

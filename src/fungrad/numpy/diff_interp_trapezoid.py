@@ -15,7 +15,7 @@ from fungrad.numpy.elementwise import diff
 from fungrad.numpy.join_split import concatenate
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices, common_dtype
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives import sort as s
 from fungrad.primitives.contraction import convolution as convolving
 from fungrad.primitives.elementwise.family import select
@@ -68,7 +68,7 @@ def _spacing(varargs: Any, f: Any, axes: tuple[int, ...]) -> list[Any]:
 
 
 @implements(np.gradient)
-@lies("K")
+@results_in_order("K")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Differences of second order inside, of first or second at the edges, as numpy.gradient."""
     f = array_of(f)

@@ -18,7 +18,7 @@ from fungrad.numpy.mutation.masked_selection import row_and_mask, selected
 from fungrad.numpy.mutation.views import Indexed, linked
 from fungrad.numpy.protocol.implements import as_array, implements, known
 from fungrad.numpy.protocol.operands import axis_index, common_dtype, flattened
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.elementwise.family import select as pick
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum, remainder
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem, of_int, of_slice
@@ -287,7 +287,7 @@ def positions_in(indices: Any, length: int, mode: str) -> Any:
 
 
 @implements(np.take)
-@lies("C")
+@results_in_order("C")
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     """The elements along an axis at the given indices, as numpy.take."""
     a = as_array(a)
@@ -332,7 +332,7 @@ def places_along(arr: Any, indices: Any, axis: Any) -> tuple[Any, list[Any]]:
 
 
 @implements(np.compress)
-@lies("C")
+@results_in_order("C")
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """The slices along an axis where a known condition holds, as numpy.compress."""
     condition = known(condition, "np.compress(condition)", _truths)
@@ -358,7 +358,7 @@ def extract(condition: Any, arr: Any) -> Any:
 
 
 @implements(np.select)
-@lies("C")
+@results_in_order("C")
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """For each element, the first choice whose condition holds, as numpy.select."""
     conditions = [as_array(c) for c in condlist]

@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.numpy.join_split import concatenate
 from fungrad.numpy.protocol.implements import if_known, implements, known
 from fungrad.numpy.protocol.operands import array_of, axis_index, flattened, sizes
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast, moveaxis, reshape
@@ -47,7 +47,7 @@ def _plain(obj: Any, function: str) -> Any:
 
 
 @implements(np.delete)
-@lies("A")
+@results_in_order("A")
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     """An array without elements of an axis, as numpy.delete; several positions have to be known."""
     arr, axis = _along(arr, axis)
@@ -62,7 +62,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 
 
 @implements(np.insert)
-@lies("A")
+@results_in_order("A")
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     """An array with values inserted before positions of an axis, as numpy.insert."""
     arr, axis = _along(arr, axis)

@@ -19,7 +19,7 @@ import numpy as np
 from fungrad.numpy import products, reductions, repeat_pad_roll, shaping
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axes_of, axis_index, flattened, with_axes_kept
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.elementwise.family import eq, logical_and, logical_not, mul, ne, select
 from fungrad.primitives.linalg import solve as p
 from fungrad.primitives.linalg.matrix_parts import bar, real_part
@@ -203,7 +203,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 @implements(np.linalg.cross)
-@lies("C")
+@results_in_order("C")
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The vector products of vectors of three components, as numpy.linalg.cross."""
     x1, x2 = array_of(x1), array_of(x2)

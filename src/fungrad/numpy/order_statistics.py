@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.numpy.protocol.implements import NO_VALUE, implements
 from fungrad.numpy.protocol.operands import array_of, axes_of, with_axes_kept
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives import sort as s
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
@@ -215,7 +215,7 @@ def _at_each(ordered: Any, places: Any, count: int) -> Any:
 
 
 @implements(np.quantile)
-@lies("C")
+@results_in_order("C")
 def quantile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,
@@ -229,7 +229,7 @@ def quantile(
 
 
 @implements(np.percentile)
-@lies("C")
+@results_in_order("C")
 def percentile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,

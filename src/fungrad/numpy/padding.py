@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.numpy.creation import linspace
 from fungrad.numpy.protocol.implements import implements, known
 from fungrad.numpy.protocol.operands import are_zeros, array_of, axis_index
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
@@ -37,7 +37,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 
 
 @implements(np.pad)
-@lies("A")
+@results_in_order("A")
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """The array with a border, as np.pad.
 

@@ -15,7 +15,7 @@ from fungrad.numpy.diff_interp_trapezoid import convolve
 from fungrad.numpy.join_split import concatenate
 from fungrad.numpy.protocol.implements import if_known, implements, known
 from fungrad.numpy.protocol.operands import array_of
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, pad, reduce_sum, reshape
 from fungrad.primitives.special.bessel import polynomial_roots
 from fungrad.tracing.trace import Tracer
@@ -131,7 +131,7 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
 
 
 @implements(np.polyval)
-@lies("K", 1)
+@results_in_order("K", 1)
 def polyval(p: Any, x: Any) -> Any:
     """The value of a polynomial at x, as numpy.polyval; x may be a poly1d."""
     p = _coefficients(p)

@@ -13,7 +13,7 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul, neg, sub
 from fungrad.primitives.movement.reshape_broadcast_cast import (
@@ -238,7 +238,7 @@ def last_two(a: Any, axis1: int, axis2: int) -> Any:
 
 
 @implements(np.cross)
-@lies("C")
+@results_in_order("C")
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:

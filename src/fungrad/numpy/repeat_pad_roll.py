@@ -15,7 +15,7 @@ from fungrad.numpy.mutation.views import read_only_views, views
 from fungrad.numpy.products import last_two
 from fungrad.numpy.protocol.implements import if_known, implements, known
 from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices, sizes
-from fungrad.numpy.protocol.result_order import lies
+from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.numpy.shaping import ravel
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement import reshape_broadcast_cast as s
@@ -216,7 +216,7 @@ def triu(m: Any, k: Any = 0) -> Any:
 
 
 @implements(np.vander)
-@lies("C")
+@results_in_order("C")
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector's elements as the columns of a matrix, as np.vander."""
     x = array_of(x)

@@ -15,7 +15,7 @@ from fungrad.support import pytree
 from fungrad.support.lazy import Record
 from fungrad.tracing.aliasing import count_on
 from fungrad.tracing.graph_trace import GraphTrace, stage
-from fungrad.tracing.memory_order import dense, is_dense, lying, one_order
+from fungrad.tracing.memory_order import dense, is_dense, memory_layout, one_order
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import Tracer, typeof
 from fungrad.transforms.arguments import flat_leaves, has_type, leaf_type
@@ -91,7 +91,7 @@ def check_rows(
 ) -> None:
     """Raises where an argument is not in C order and that decides which views see a write."""
     for number in staged.rows:
-        shape, found = leaves[number].shape, lying(leaves[number])
+        shape, found = leaves[number].shape, memory_layout(leaves[number])
         known = dense(shape) if one_order(shape) else found.strides
         if known is None or not is_dense(shape, known):
             raise UnsupportedArgumentError(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from fungrad.errors import ItemAssignmentError, LeakedTracerError
 from fungrad.ir.types import Type
-from fungrad.tracing.memory_order import Lying, axes_of, dense, lying, one_order
+from fungrad.tracing.memory_order import MemoryLayout, axes_of, dense, memory_layout, one_order
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, leaked, registry
 
@@ -56,7 +56,7 @@ class Alias:
     views: Sequence[weakref.ref[Tracer]] = ()
     limit = 8
     """The number of views above which those that no longer exist are removed."""
-    memory: Lying | None = None
+    memory: MemoryLayout | None = None
     """The memory layout of the handle's first value; set at the first write."""
     rows: frozenset[Any] = frozenset()
     """The inputs that have to be in C order for this to be a view."""
@@ -218,22 +218,22 @@ def check_home(tracer: Tracer) -> None:
         raise leaked(tracer)
 
 
-def root_lying(tracer: Tracer) -> Lying:
+def root_layout(tracer: Tracer) -> MemoryLayout:
     """The memory layout of an array that is no view: that of the handle's first value."""
     alias = getattr(tracer, "alias", None)
     if alias is not None and alias.memory is not None:
-        memory: Lying = alias.memory
+        memory: MemoryLayout = alias.memory
         return memory
     shape = tracer.shape
     if one_order(shape):
-        return Lying(dense(shape))
-    found = lying(tracer)
+        return MemoryLayout(dense(shape))
+    found = memory_layout(tracer)
     if found.strides is None:
         return found
-    return Lying(dense(shape, axes_of(shape, found.strides)), found.rows)
+    return MemoryLayout(dense(shape, axes_of(shape, found.strides)), found.rows)
 
 
-def set_lying(tracer: Tracer, found: Lying) -> None:
+def set_layout(tracer: Tracer, found: MemoryLayout) -> None:
     """Sets the memory layout of a new array, which shares no elements."""
     if not hasattr(tracer, "alias"):
         tracer.alias = Alias(None, None, "")
@@ -247,7 +247,7 @@ def _move(tracer: Tracer, new: Tracer) -> None:
         if getattr(tracer, "alias", None) is None:
             tracer.alias = Alias(None, None, "")
         if tracer.alias.memory is None and tracer.alias.base is None:
-            tracer.alias.memory = root_lying(tracer)
+            tracer.alias.memory = root_layout(tracer)
     if new.owner is not trace:
         alias = getattr(tracer, "alias", None)
         if alias is None:
@@ -287,8 +287,8 @@ class Unknown(Trace):
     def dtype(self, tracer: Tracer) -> Any:
         return self._below.dtype(tracer)
 
-    def lies(self, tracer: Tracer) -> Lying:
-        return Lying(None)
+    def layout(self, tracer: Tracer) -> MemoryLayout:
+        return MemoryLayout(None)
 
     def concrete(self, tracer: Tracer, *question: Any) -> Any:
         raise leaked(tracer)

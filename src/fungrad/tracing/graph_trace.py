@@ -21,7 +21,7 @@ from fungrad.ir.verifier import Inference
 from fungrad.tracing.captured_arrays import same_bits
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.created_arrays import Writable, unwrapped
-from fungrad.tracing.memory_order import Lying, dense, follow, lying, one_order
+from fungrad.tracing.memory_order import MemoryLayout, dense, follow, memory_layout, one_order
 from fungrad.tracing.provenance import Place, place, replayed
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leaked, leave, typeof
@@ -70,7 +70,7 @@ class GraphTrace(Trace):
     """Records a Graph. Its tracers are variables: they have a Type and no value."""
 
     __slots__ = (
-        "_held", "_indexed", "_inference", "_lying", "_made_by", "_walked", "constants",
+        "_held", "_indexed", "_inference", "_layouts", "_made_by", "_walked", "constants",
         "equations", "given", "input_names", "inputs", "rows",
     )  # fmt: skip
     closed = True
@@ -92,10 +92,10 @@ class GraphTrace(Trace):
         """By identity of an array: the array, and a copy of its contents at the last read."""
         self.rows: set[int] | None = None
         """The numbers of the inputs that have to be in C order; None if any order is allowed."""
-        self._lying: dict[int, Lying] = {}
+        self._layouts: dict[int, MemoryLayout] = {}
         """The memory layouts of values, by identity of their variables."""
         self._walked = 0
-        """The number of equations whose outputs are in `_lying`."""
+        """The number of equations whose outputs are in `_layouts`."""
 
         self._made_by: dict[int, Equation] = {}
         """By identity of a variable: the equation that it is an output of."""
@@ -142,7 +142,7 @@ class GraphTrace(Trace):
                 variable = Variable(self._inference.shared(typeof(value)))
                 self.constants[id(value)] = (variable, value)
                 strides = tuple([n // array.itemsize for n in array.strides])
-                self._lying[id(variable)] = Lying(strides)
+                self._layouts[id(variable)] = MemoryLayout(strides)
         known = self.constants.get(id(value))
         if known is None:
             variable = Variable(self._inference.shared(typeof(value)))
@@ -181,27 +181,31 @@ class GraphTrace(Trace):
     def dtype(self, tracer: Tracer) -> np.dtype[Any]:
         return self.typeof(tracer).dtype
 
-    def lies(self, tracer: Tracer) -> Lying:
+    def layout(self, tracer: Tracer) -> MemoryLayout:
         if not one_order(tracer.extra.type.shape):
             for equation in self.equations[self._walked :]:
-                found = follow(equation, [self._lies(atom) for atom in equation.inputs])
-                self._lying.update(zip(map(id, equation.outputs), found, strict=True))
+                found = follow(equation, [self._layout(atom) for atom in equation.inputs])
+                self._layouts.update(zip(map(id, equation.outputs), found, strict=True))
             self._walked = len(self.equations)
-        return self._lies(tracer.extra)
+        return self._layout(tracer.extra)
 
-    def _lies(self, atom: Atom) -> Lying:
+    def _layout(self, atom: Atom) -> MemoryLayout:
         """The memory layout of an input, a constant, or an output of a walked equation."""
         shape = atom.type.shape
         if one_order(shape):
-            return Lying(dense(shape))
-        if id(atom) not in self._lying:
+            return MemoryLayout(dense(shape))
+        if id(atom) not in self._layouts:
             for variable, value in self.constants.values():
-                if type(value) is Tracer and id(variable) not in self._lying:
-                    self._lying[id(variable)] = lying(value)
-        if id(atom) not in self._lying:  # an input
-            known = Lying(None) if self.rows is None else Lying(dense(shape), frozenset([atom]))
-            self._lying[id(atom)] = known
-        return self._lying[id(atom)]
+                if type(value) is Tracer and id(variable) not in self._layouts:
+                    self._layouts[id(variable)] = memory_layout(value)
+        if id(atom) not in self._layouts:  # an input
+            known = (
+                MemoryLayout(None)
+                if self.rows is None
+                else MemoryLayout(dense(shape), frozenset([atom]))
+            )
+            self._layouts[id(atom)] = known
+        return self._layouts[id(atom)]
 
     def count_on(self, rows: frozenset[Any]) -> None:
         """Adds the numbers of those of its inputs that have to be in C order to `rows`."""

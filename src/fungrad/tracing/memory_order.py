@@ -22,7 +22,7 @@ Strides = tuple[int, ...]
 """The stride of each axis, counted in elements; 0 along broadcast axes."""
 
 
-class Lying(Record):
+class MemoryLayout(Record):
     """The memory layout of an array: its strides (None if unknown), which hold if the inputs `rows`
     are in C order.
     """
@@ -69,23 +69,23 @@ def by_rows(shape: Shape, strides: Strides | None) -> bool:
     return one_order(shape) or axes_of(shape, strides) == list(range(len(shape)))
 
 
-def lying(value: Any) -> Lying:
+def memory_layout(value: Any) -> MemoryLayout:
     """The memory layout of an array, traced or not; of a batch, that of one example."""
     if type(value) is np.ndarray:
-        return Lying(tuple([n // value.itemsize for n in value.strides]))
+        return MemoryLayout(tuple([n // value.itemsize for n in value.strides]))
     if not hasattr(value, "owner"):
-        return Lying(None)
-    strides, rows = value.owner.lies(value)
+        return MemoryLayout(None)
+    strides, rows = value.owner.layout(value)
     if strides is not None and len(strides) > value.ndim:
         strides = strides[len(strides) - value.ndim :]
-    return Lying(strides, rows)
+    return MemoryLayout(strides, rows)
 
 
-def follow(equation: Equation, given: Sequence[Lying]) -> list[Lying]:
+def follow(equation: Equation, given: Sequence[MemoryLayout]) -> list[MemoryLayout]:
     """The memory layouts of an equation's outputs, from those of its operands."""
-    found = _follow(equation, [lying.strides for lying in given])
-    rows = frozenset().union(*[lying.rows for lying in given])
-    return [Lying(strides, rows) for strides in found]
+    found = _follow(equation, [layout.strides for layout in given])
+    rows = frozenset().union(*[layout.rows for layout in given])
+    return [MemoryLayout(strides, rows) for strides in found]
 
 
 def _follow(equation: Equation, given: Sequence[Strides | None]) -> list[Strides | None]:

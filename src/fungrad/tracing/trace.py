@@ -26,7 +26,7 @@ from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.support import pytree
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import T, ceil, floor
-from fungrad.tracing.memory_order import Lying, lying
+from fungrad.tracing.memory_order import MemoryLayout, memory_layout
 from fungrad.tracing.refusals import refused_function, refused_store, stored
 from fungrad.tracing.source_location import REFUSED, user_line, user_source
 
@@ -69,9 +69,9 @@ class Trace:
         value = tracer.value
         return PYTHON_DTYPES[type(value)] if type(value) in PYTHON_SCALARS else value.dtype
 
-    def lies(self, tracer: Tracer) -> Lying:
+    def layout(self, tracer: Tracer) -> MemoryLayout:
         """The memory layout of the array under one of its tracers, batch axes first."""
-        return lying(tracer.value)
+        return memory_layout(tracer.value)
 
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]

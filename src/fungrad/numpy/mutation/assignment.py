@@ -26,7 +26,7 @@ from fungrad.primitives.movement.scatter import index_set
 from fungrad.tracing.aliasing import adopt, check_writeable
 from fungrad.tracing.captured_arrays import changed
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of, unwrapped
-from fungrad.tracing.memory_order import axes_of, by_rows, lying, one_order
+from fungrad.tracing.memory_order import axes_of, by_rows, memory_layout, one_order
 from fungrad.tracing.refusals import refused_store
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
@@ -166,13 +166,13 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
 def _replaces(value: Any, handle: Any) -> bool:
     """Whether a handle can adopt a value directly: it has the same memory layout and trace."""
     if type(handle) is not Tracer:
-        return type(value) is not Tracer or by_rows(value.shape, lying(value).strides)
+        return type(value) is not Tracer or by_rows(value.shape, memory_layout(value).strides)
     if type(value) is not Tracer or value.owner is not handle.owner:
         return False
     shape = value.shape
     if one_order(shape):
         return True
-    one, other = lying(value).strides, lying(handle).strides
+    one, other = memory_layout(value).strides, memory_layout(handle).strides
     return one is not None and other is not None and axes_of(shape, one) == axes_of(shape, other)
 
 

@@ -45,7 +45,7 @@ def become(target: Writable, new: Any) -> None:
     views = [(view, step_between(root, view)) for view in found if view is not None]
     if root is not target:
         new = step_between(root, target).back(plain(root), new)
-    handle = _lying_like(root, new)
+    handle = _with_layout_of(root, new)
     tracers = [link(fresh(step.forward(handle)), handle, step) for _, step in views]
     spoil(root)
     answer_by(root, handle)
@@ -53,7 +53,7 @@ def become(target: Writable, new: Any) -> None:
         answer_by(view, tracer)
 
 
-def _lying_like(root: Writable, new: Tracer) -> Tracer:
+def _with_layout_of(root: Writable, new: Tracer) -> Tracer:
     """A handle of a value with the memory layout of an array, which decides whether a reshaped
     array is a view.
     """
@@ -114,7 +114,7 @@ class Part:
         return False
 
 
-class Lying:
+class StridedStep:
     """A view by strides, for plain arrays with the root's memory layout; for other values `step`
     reads the elements.
     """
@@ -194,7 +194,7 @@ def _step(root: Any, view: Any) -> Step:
 
     over(root)[...] = np.arange(root.size).reshape(root.shape)
     step = step_to(over(view), root.shape)
-    return Lying(root, view, step) if type(step) is Positions else step
+    return StridedStep(root, view, step) if type(step) is Positions else step
 
 
 def _basic_index(root: Any, view: Any) -> tuple[Any, ...] | None:

@@ -18,8 +18,8 @@ from fungrad.primitives.elementwise import ufuncs as u
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.scatter import index_set
-from fungrad.tracing.aliasing import Apart, Step, alias_of, fresh, link, root_lying
-from fungrad.tracing.memory_order import Lying, dense, is_dense, reshaped
+from fungrad.tracing.aliasing import Apart, Step, alias_of, fresh, link, root_layout
+from fungrad.tracing.memory_order import MemoryLayout, dense, is_dense, reshaped
 from fungrad.tracing.trace import EVAL, Tracer, enter, leave, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -278,7 +278,7 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     """
     if type(base) is not Tracer or type(found) is not Tracer:
         return found
-    strides, rows = root_lying(base) if not _is_view(base) else lying_of(base)
+    strides, rows = root_layout(base) if not _is_view(base) else layout_of(base)
     view = fresh(found) if found is base else found
     shape, new, by_columns = base.shape, found.shape, order == "F"
     if not compact and [n for n in shape if n != 1] == [n for n in new if n != 1]:
@@ -287,8 +287,8 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
         return link(view, base, Apart(None))
     if by_columns:
         shape, strides, new = shape[::-1], strides[::-1], new[::-1]
-    lies = dense(new) if 0 in shape else reshaped(shape, strides, new)
-    if lies is None or (compact and not is_dense(shape, strides)):
+    strides_of_view = dense(new) if 0 in shape else reshaped(shape, strides, new)
+    if strides_of_view is None or (compact and not is_dense(shape, strides)):
         return link(view, base, Apart(rows)) if rows else view
     step: Step = Reshaped(found.shape)
     if by_columns:
@@ -301,30 +301,30 @@ def _is_view(x: Tracer) -> bool:
     return alias is not None and alias.base is not None
 
 
-def lying_of(x: Tracer) -> Lying:
+def layout_of(x: Tracer) -> MemoryLayout:
     """The memory layout that an array would have in NumPy; that of a view follows from its base."""
     alias = alias_of(x)
     if alias is None or alias.base is None or type(alias.step) is Apart:
-        return root_lying(x)
-    (strides, rows), step = lying_of(alias.base), alias.step
+        return root_layout(x)
+    (strides, rows), step = layout_of(alias.base), alias.step
     if strides is None:
-        return Lying(None)
+        return MemoryLayout(None)
     rows, shape = rows | alias.rows, alias.base.shape
     if type(step) is Transposed:
-        return Lying(tuple([strides[axis] for axis in step.axes]), rows)
+        return MemoryLayout(tuple([strides[axis] for axis in step.axes]), rows)
     if type(step) is Part:
-        return Lying(tuple([2 * n for n in strides]), rows)
+        return MemoryLayout(tuple([2 * n for n in strides]), rows)
     if hasattr(step, "in_memory"):  # of bits in another dtype
-        return Lying(step.in_memory(strides, alias.base.dtype.itemsize), rows)
+        return MemoryLayout(step.in_memory(strides, alias.base.dtype.itemsize), rows)
     if type(step) is Indexed:
         dummy = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, strides)
-        return Lying(dummy[step.index.entries].strides, rows)
+        return MemoryLayout(dummy[step.index.entries].strides, rows)
     token = enter(EVAL)
     try:
         positions = step.forward(np.arange(math.prod(shape)).reshape(shape))
     finally:
         leave(token)
-    return Lying(_laid(shape, strides, positions), rows)
+    return MemoryLayout(_laid(shape, strides, positions), rows)
 
 
 def _laid(shape: tuple[int, ...], strides: tuple[int, ...], positions: Any) -> tuple[int, ...]:

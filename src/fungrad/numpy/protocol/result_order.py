@@ -13,17 +13,17 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fungrad.numpy.mutation.views import lying_of
+from fungrad.numpy.mutation.views import layout_of
 from fungrad.primitives.movement.gather import Index, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import inverse_permutation, transpose
-from fungrad.tracing.aliasing import Apart, count_on, fresh, link, set_lying
+from fungrad.tracing.aliasing import Apart, count_on, fresh, link, set_layout
 from fungrad.tracing.memory_order import (
-    Lying,
+    MemoryLayout,
     axes_of,
     dense,
     example,
     is_dense,
-    lying,
+    memory_layout,
     one_order,
 )  # fmt: skip
 from fungrad.tracing.trace import Tracer, shape_of
@@ -38,7 +38,7 @@ def laid(x: Any, axes: Sequence[int] | None) -> Any:
     if one_order(shape):
         return x
     order = tuple(range(len(shape))) if axes is None else tuple(axes)
-    strides = lying(x).strides if type(x) is Tracer else None
+    strides = memory_layout(x).strides if type(x) is Tracer else None
     if strides is not None and axes_of(shape, strides) == axes_of(shape, dense(shape, order)):
         return x
     turned = transpose(x, axes=order)
@@ -55,7 +55,7 @@ def in_order(x: Tracer, order: str | None) -> Any:
     """The array itself if it is in the named order, else a copy, as np.asarray returns."""
     if order not in ("C", "F") or len(shape_of(x)) < 2:
         return x
-    strides, rows = lying_of(x)
+    strides, rows = layout_of(x)
     shape = x.shape
     axes = _axes(x, order)
     if strides is None:
@@ -79,7 +79,7 @@ def _axes(x: Tracer, order: str | None) -> Sequence[int]:
 
 def by_columns_only(x: Tracer) -> bool:
     """Whether an array is in Fortran order, and not in C order."""
-    strides = lying_of(x).strides
+    strides = layout_of(x).strides
     shape = x.shape
     if strides is None or one_order(shape):
         return False
@@ -93,7 +93,7 @@ def axes_in_memory(x: Tracer) -> Sequence[int] | None:
     shape = x.shape
     if one_order(shape):
         return range(len(shape))
-    strides, rows = lying_of(x)
+    strides, rows = layout_of(x)
     if strides is None or 0 in [step for n, step in zip(shape, strides, strict=True) if n > 1]:
         return None  # NumPy keeps the order of axes with repeated elements
     count_on(rows)
@@ -106,25 +106,25 @@ def like_axes(x: Any, order: str | None = "K") -> Sequence[int] | None:
         return None
     if order in ("F", "A"):
         return _axes(x, order)
-    strides = lying_of(x).strides
+    strides = layout_of(x).strides
     return None if strides is None else axes_of(x.shape, strides)
 
 
-def lies(order: str, argument: int = 0) -> Callable[[F], F]:
+def results_in_order(order: str, argument: int = 0) -> Callable[[F], F]:
     """Gives a function's results NumPy's memory layout: "C"; "K", that of one of its arguments; or
     "A", Fortran order if that argument is in it.
     """
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
-        def laying(*args: Any, **kwargs: Any) -> Any:
+        def ordered(*args: Any, **kwargs: Any) -> Any:
             found = function(*args, **kwargs)
             a = [*args, *kwargs.values()][argument]
             if type(found) is list:
                 return [_laid_like(part, a, order) for part in found]
             return _laid_like(found, a, order)
 
-        return cast(F, laying)
+        return cast(F, ordered)
 
     return decorate
 
@@ -134,7 +134,7 @@ def _laid_like(found: Any, a: Any, order: str) -> Any:
         return found
     found = fresh(found)
     if order != "C":
-        if type(a) is Tracer and lying_of(a).strides is None:
+        if type(a) is Tracer and layout_of(a).strides is None:
             return unknown(found)
         if order == "K" and np.ndim(a) == found.ndim:
             return laid(found, like_axes(a))
@@ -146,7 +146,7 @@ def _laid_like(found: Any, a: Any, order: str) -> Any:
 def unknown(found: Tracer) -> Tracer:
     """The value as an array of unknown memory layout."""
     found = fresh(found)
-    set_lying(found, Lying(None))
+    set_layout(found, MemoryLayout(None))
     return found
 
 
@@ -160,7 +160,7 @@ def as_by(function: Callable[..., Any], found: Any, arrays: Sequence[Any]) -> An
     for array in arrays:
         shape = shape_of(array)
         if type(array) is Tracer:
-            strides = lying_of(array).strides
+            strides = layout_of(array).strides
         else:
             strides = dense(shape)
             if isinstance(array, np.ndarray):

@@ -82,13 +82,7 @@ MUTANTS = (
     ),
     *of(
         "compiler/lowering/output_placement.py", SCANS,
-        ("sums of other dtypes are written", "return _summed if alone and types[0].dtype == output.dtype else None",
-         "return _summed if alone else None"),
-        ("parts of other dtypes are added", "same = types[1].dtype == output.dtype == types[0].dtype and output.inexact",
-         "same = output.inexact"),
         ("a sum of rows keeps -0.0", '        memory.write(f"{add}({{0}}, 0.0, {{1}})", [out], out)  #', "        #"),
-        ("what is broadcast is added to a part", "return _added if same and part and part == types[1].shape else None",
-         "return _added if same and part else None"),
         ("a product is written over its factor",
          '{suffixes[1]}, {{2}})"\n    return OutCall(lambda out: memory.write(text, operands, out))',
          '{suffixes[1]}, {{2}})"\n    return OutCall(lambda out: memory.write(text, operands, out), True)'),
@@ -116,8 +110,6 @@ MUTANTS = (
     ),
     *of(
         "compiler/lowering/fusion/output_slices.py", BACKEND,
-        ("a part of another dtype", "if len(entries) != len(shape) or value.type.dtype != whole.type.dtype:",
-         "if len(entries) != len(shape):"),
         ("a shorter part is all rows", " and stop - start == length:", ":"),
         ("a whole that others read is put together", "return readers[0] if len(readers) == 1 else None",
          "return readers[0] if readers else None"),

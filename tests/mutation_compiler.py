@@ -43,12 +43,15 @@ SLOW = (
     "second_derivatives", "random_programs", "more_equations_than_python_calls", "with_the_hessian",
 )  # fmt: skip
 """Words in the names of tests that take seconds, and find nothing that quicker ones do not."""
-SECONDS = 300
-"""A mutant whose tests take longer has sent them into a loop: they have noticed it."""
+SECONDS = 60
+"""A mutant whose tests take more CPU time has sent them into a loop: they have noticed it."""
+WAIT = 900
+"""The same of tests that wait for something that does not happen."""
 _RUN = """
-import sys, fungrad, pytest
+import resource, sys, fungrad, pytest
+resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]),) * 2)
 assert fungrad.__file__.startswith(sys.argv[1]), fungrad.__file__
-sys.exit(pytest.main(sys.argv[2:]))
+sys.exit(pytest.main(sys.argv[3:]))
 """
 
 
@@ -92,7 +95,7 @@ def package(mutant: Mutant | None = None) -> Iterator[Path]:
 
 
 def passes(folder: Path, tests: Sequence[str]) -> bool:
-    """Whether tests pass with the package in a folder.
+    """Whether tests pass with the package in a folder, in SECONDS for each file.
 
     Raises:
       NotRun: where pytest ended otherwise than with tests that passed or failed.
@@ -100,19 +103,19 @@ def passes(folder: Path, tests: Sequence[str]) -> bool:
     options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "addopts="]
     options += ["-k", f"not ({' or '.join(SLOW)})"]
     nodes = [str(HERE / test) for test in tests]
-    command = [sys.executable, "-c", _RUN, str(folder), *options, *nodes]
+    command = [sys.executable, "-c", _RUN, str(folder), str(SECONDS * len(tests)), *options, *nodes]
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading them takes seconds
     try:
         done = subprocess.run(
             command, cwd=HERE.parent, env=environment, capture_output=True, text=True,
-            timeout=SECONDS, check=False,
+            timeout=WAIT * len(tests), check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return False
     if done.returncode < 0:
-        return False  # native code that crashes is noticed, too
+        return False  # native code that crashes, and loops that do not end, are noticed, too
     if done.returncode not in (0, 1):
         raise NotRun(f"{' '.join(tests)}: {done.stdout[-3000:]}{done.stderr[-1000:]}")
     return done.returncode == 0

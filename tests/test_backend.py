@@ -26,7 +26,7 @@ from fungrad.compiler.lowering.fusion.tile_lowering import build as built_cluste
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
 from fungrad.primitives.elementwise.family import eq
-from fungrad.primitives.movement.gather import scatter
+from fungrad.primitives.movement.gather import Index, scatter
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.movement.static_index import of_slice
 from fungrad.runtime import buffer_pool, thread_pool
@@ -318,6 +318,7 @@ def test_arrays_are_rolled_between_regions(shape, shift, thread_count, monkeypat
     np.testing.assert_allclose(fg.jit(gradient)(x), gradient(x), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("error::numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 def test_sums_of_parts(dtype, thread_count):
     """Across the rows where threads meet: equal from run to run, at both orders and under vmap."""
@@ -805,3 +806,73 @@ def test_one_number_in_two_dtypes():
     for value, expected in zip(found, (single * 0.3, double * 0.3), strict=True):
         assert value.dtype == expected.dtype
         np.testing.assert_array_equal(value, expected)
+
+
+ROWS = {
+    "reshaped beside its rows": (
+        lambda x: np.exp(np.reshape(np.sin(x), (32, 64, 32)) * 2.0), (64, 64, 16),
+    ),
+    "turned about": (lambda x: np.exp(np.transpose(np.sin(x), (1, 2, 0)) * 2.0), (100, 20, 30)),
+    "joined along the rows": (
+        lambda x: np.exp(np.concatenate([np.sin(x), np.cos(x)]) * 2.0), (50_000,),
+    ),
+    "a product of two": (lambda x: np.sin(x) @ np.cos(x)[:, :4], (300, 300)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_equations_that_have_the_rows_elsewhere(name, thread_count):
+    f, shape = ROWS[name]
+    x = np.random.default_rng(0).normal(size=shape)
+    compiled = fg.jit(f)
+    assert compiled.lower(x).clusters
+    np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12, atol=1e-12)
+
+
+def test_a_cosine_that_is_only_added_to_an_output():
+    def f(x):
+        sine = np.sin(x * 2.0)
+        return sine, index_add(np.exp(x * 2.0), np.cos(x * 2.0), index=of_slice(None, None, None))
+
+    x = np.random.default_rng(0).normal(size=50_000)
+    for found, wanted in zip(fg.jit(f)(x), f(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_an_output_is_put_together_once():
+    def f(x):
+        return index_add(np.sin(x), np.cos(x[:, 1]), index=Index((slice(None), 0)))
+
+    x = np.random.default_rng(0).normal(size=(25_000, 2))
+    compiled = fg.jit(f)
+    (region,) = compiled.lower(x).clusters
+    assert len(region.outputs) == 1
+    np.testing.assert_allclose(compiled(x), f(x), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32])
+def test_kernels_of_doubles_are_given_no_others(dtype):
+    x = np.random.default_rng(0).normal(size=50_000)
+    y = np.full(50_000, 100 if dtype is np.int8 else 1.1, dtype)
+    for f in (lambda x, y: np.hypot(x * 2.0, y) * 2.0, lambda x, y: np.logaddexp(x * 2.0, y) * 2.0):
+        np.testing.assert_allclose(fg.jit(f)(x, y), f(x, y), rtol=1e-15)
+
+
+def test_slices_far_from_each_other_are_added_in_one_order(monkeypatch):
+    """Threads may do the last stretch first."""
+
+    def last_first(work, total, step, threads):
+        half = total // step // 2 * step
+        bounds = [(0, total)] if threads == 1 else [(half, total), (0, half)]
+        return [work(*bound) for bound in bounds][::-1]
+
+    monkeypatch.setattr(fg.config, "num_threads", 2)
+    n, k = 400_000, 70_000
+
+    def f(x):
+        return np.sum(np.sin(x[2 * k :]) * np.exp(x[k:-k]) * np.cos(x[: -2 * k]))
+
+    x = np.random.default_rng(0).normal(size=n)
+    wanted = fg.jit(fg.grad(f))(x)
+    monkeypatch.setattr(thread_pool, "share", last_first)
+    np.testing.assert_array_equal(fg.jit(fg.grad(lambda x: f(x)))(x), wanted)

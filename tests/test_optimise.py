@@ -28,6 +28,7 @@ from fungrad.compiler.passes.simplify.exact_identities import (
 from fungrad.compiler.passes.simplify.reassociation import REGROUPED
 from fungrad.control_flow.call import shared
 from fungrad.ir.graph import Graph
+from fungrad.primitives.primitive import Primitive
 from fungrad.retracing.graph_transforms import differentiate
 from fungrad.support import pytree
 from fungrad.testing import programs
@@ -1003,3 +1004,30 @@ def test_what_the_passes_make_of_constants_is_folded_where_it_is_small():
     for rows, left in ((4, 0), (4000, 1)):
         graph = optimised(fg.make_jaxpr(slope)(np.ones((rows, 3)), np.zeros((rows, 1), int)))
         assert names(graph).count("broadcast_to") == left
+
+
+@pytest.mark.numpy_backend
+def test_numbers_that_overflow_are_left_to_the_run_which_warns():
+    inner = fg.jit(np.exp)
+    compiled = fg.jit(lambda x: x + inner(1000.0))
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            assert np.all(np.isposinf(compiled(np.zeros(200))))
+
+
+def test_parameters_of_zero_and_of_minus_zero_are_two():
+    signed = Primitive(
+        "signed",
+        eval=lambda x, zero: np.copysign(x, zero),
+        type=lambda x, zero: x,
+        vjp=lambda ct, y, x, zero: (ct,),
+        batch=lambda args, batched, size, zero: signed(args[0], zero=zero),
+    )
+    x = np.array([1.5, -2.0])
+    for f in (
+        lambda x: (signed(x, zero=0.0), signed(x, zero=-0.0)),
+        lambda x: (signed(x, zero=(0.0, 1)[0]), signed(x, zero=np.float64(-0.0))),
+    ):
+        first, second = fg.jit(f)(x)
+        np.testing.assert_array_equal(first, np.abs(x))
+        np.testing.assert_array_equal(second, -np.abs(x))

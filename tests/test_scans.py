@@ -762,3 +762,53 @@ def test_a_constant_of_a_body_may_leave_it_for_another_scan():
     x = np.sin(np.arange(360.0)).reshape(4, 90)
     np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12)
     np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_added_to_zeros_is_no_negative_zero():
+    def f(x, y):
+        return np.pad(x * x, (0, 3)) + np.pad(y, (3, 0))
+
+    x, y = np.arange(3.0), np.full(3, -0.0)
+    assert not np.any(np.signbit(f(x, y)))
+    assert not np.any(np.signbit(fg.jit(f)(x, y)))
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_sums_of_few_rows_in_a_scan(rows):
+    start = 0.1 + np.eye(50)
+
+    def negative_zeros(scan, xs):
+        return scan(lambda c, x: (np.tanh(c @ c), np.sum(x * c[0, 0], 0)), start, xs)[1]
+
+    def one_row(scan, xs):
+        def step(c, x):
+            row = np.exp(x[0]) * c[0]
+            return np.tanh(c @ c + x[0]), np.sum(np.broadcast_to(row, (rows, 50)), 0) * 2.0
+
+        return scan(step, start, xs)[1]
+
+    xs = RNG.normal(size=(4, rows, 50))
+    for f, given in ((negative_zeros, np.full((4, rows, 50), -0.0)), (one_row, xs)):
+        found = fg.jit(functools.partial(f, lax.scan))(given)
+        wanted = f(steps, given)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+def test_sums_in_a_backward_rule_keep_the_range_of_their_dtype():
+    large = np.full(7, 1e38, np.float32)
+    xs = RNG.normal(size=(7, 4))
+
+    @fg.custom_vjp
+    def f(x):
+        return x * 2.0
+
+    def backward(_, cotangent):
+        def step(c, x):
+            return (c[0] + x[0], c[1] + x[1] @ x[1]), None
+
+        return (sum(lax.scan(step, (cotangent, cotangent), (large, xs))[0]),)
+
+    f.defvjp(lambda x: (x * 2.0, None), backward)
+    wanted = 1.0 + np.sum(large, dtype=float)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(1.0), wanted, rtol=1e-15)

@@ -316,3 +316,17 @@ def test_what_has_no_output_stays_in_a_jacobian(capsys):
         fg.jit(fg.jacfwd(f))(X), np.diag(np.sin(X) + X * np.cos(X)), rtol=1e-14, atol=1e-14
     )
     assert capsys.readouterr().out == f"first {X[0]}\n"
+
+
+BESIDE = {
+    "a difference": lambda x: fg.jacfwd(np.sin)(x) - fg.jacfwd(np.tanh)(x),
+    "numbers over it": lambda x: 2.0 / fg.jacfwd(np.exp)(x),
+    "a product from the left": lambda x: W @ fg.jacfwd(np.sin)(x),
+    "a product from the right": lambda x: fg.jacfwd(np.sin)(x) @ W.T,
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_functions_of_a_jacobian(name):
+    f = BESIDE[name]
+    np.testing.assert_allclose(fg.jit(f)(X), f(X), rtol=1e-14)

@@ -184,7 +184,7 @@ def _folded(graph: Graph, most: int) -> Graph:
 def _foldable(equation: Equation, most: int) -> bool:
     primitive: Any = equation.primitive
     alone = is_pure(equation) and not primitive.multiple
-    return alone and all(v.type.size <= most and not v.type.weak for v in equation.outputs)
+    return alone and all(v.type.size <= most for v in equation.outputs)
 
 
 def _computed(equation: Equation, given: list[Any]) -> Any:

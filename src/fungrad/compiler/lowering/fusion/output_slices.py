@@ -76,7 +76,7 @@ def _part(equation: Equation, axes: Mapping[int, int], length: int) -> Part | No
     (whole,) = equation.outputs
     shape = whole.type.shape
     entries = expanded(equation.params["index"], len(shape))
-    if len(entries) != len(shape) or value.type.dtype != whole.type.dtype:
+    if len(entries) != len(shape):
         return None
     after, found = 0, None
     for at, entry in enumerate(entries):

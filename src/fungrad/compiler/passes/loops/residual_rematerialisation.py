@@ -40,10 +40,9 @@ def lighter(graph: Graph) -> Graph:
 
 
 def _alike(first: Equation, later: Equation) -> bool:
-    """Whether two equations are scans of the same length, on arrays."""
-    if first.primitive is not scan or first.params["length"] != later.params["length"]:
-        return False
-    return not any(on_numbers(e.params["body"]) for e in (first, later))
+    """Whether two equations are scans on arrays."""
+    both = (first, later)
+    return first.primitive is scan and not any(on_numbers(e.params["body"]) for e in both)
 
 
 def _thinned(one: Equation, other: Equation, reads: Counter[Atom]) -> tuple[Equation, Equation]:

@@ -33,8 +33,7 @@ def times_one(writer: Writer, equation: Equation, x: Atom, one: Literal) -> Atom
 
 @rule(made(mul, X, Number("c", -1)), "x * -1 is -x")
 def times_minus_one(writer: Writer, equation: Equation, x: Atom, c: Literal) -> Atom | None:
-    alike = x.type.dtype == equation.outputs[0].type.dtype
-    return writer.add(equation, neg, x) if alike and floats(x) else None
+    return writer.add(equation, neg, x) if floats(x) else None
 
 
 @rule(made(add, X, X), "x + x is x * 2", guard=gives_floats)

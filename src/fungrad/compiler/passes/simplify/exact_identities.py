@@ -102,7 +102,7 @@ def _folded(writer: Writer, equation: Equation, values: list[Literal]) -> Atom |
     """Constant folding of numbers; an infinity or NaN is left to the run, which warns."""
     type_ = equation.outputs[0].type
     primitive: Any = equation.primitive
-    if type_.weak or type_.dtype.kind not in "fc":
+    if type_.dtype.kind not in "fc":
         return None
     with np.errstate(all="ignore"):
         value = type_.dtype.type(primitive.eval(*[v.value for v in values], **equation.params))
@@ -132,7 +132,7 @@ def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
             continue
         source = made.inputs[0]
         tried = exchanged(inputs, position, source)
-        if source.type.weak or source.type.dtype != atom.type.dtype:
+        if source.type.dtype != atom.type.dtype:
             continue
         if _shape(tried) == equation.outputs[0].type.shape:
             writer.release(atom)

@@ -450,7 +450,7 @@ X, Y = ("--arg", "x=1.5"), ("--arg", "y=2.0")
         (["grad", "FUNC:product", "--arg", "x:int=[1, inf]", *Y], "inf is not a whole number"),
         (["grad", "FUNC:product", "--arg", "x:int8=300", *Y], "that int8 can hold"),
         (["grad", "FUNC:product", "--arg", "x:float16=1e9", *Y], "argument x is inf"),
-        (["grad", "FUNC:product", "--arg", "x:O=1", *Y], "no dtype of numbers"),
+        (["grad", "FUNC:product", "--arg", "x:O=1", *Y], "not a numeric dtype"),
         (["grad", "FUNC:product", "--arg", "x:int='a'", *Y], "a dtype goes with numbers"),
         (["grad", "FUNC:product", "--arg", "x=nan", *Y], "argument x is nan"),
         (["grad", "FUNC:product", "--arg", "x=[1, inf]", *Y], "1 NaN or infinite value of 2"),

@@ -391,7 +391,7 @@ BAD = {
     r"names the item -1 of": set_in(first_equation, outputs=[-1]),
     r"before it is defined": set_in(first_equation, inputs=[1]),
     r"declares its outputs as": lambda c: c["graphs"][0]["types"].__setitem__(1, ["<f4", [3], 0]),
-    r"is no dtype of numbers": lambda c: c["graphs"][0]["types"].__setitem__(1, ["<U4", [3], 0]),
+    r"is not a numeric dtype": lambda c: c["graphs"][0]["types"].__setitem__(1, ["<U4", [3], 0]),
     r"has no dtype 'what'": lambda c: c["graphs"][0]["types"].__setitem__(1, ["what", [3], 0]),
     r"a shape is written as \[-3\]": lambda c: c["graphs"][0]["types"].__setitem__(
         1, ["<f8", [-3], 0]

@@ -144,7 +144,7 @@ def cast(value: Any, dtype: str, option: str) -> Any:
             "complex, for example."
         ) from None
     if wanted.kind not in "biufc":
-        raise InputError(f"{option}:{dtype}: {wanted} is no dtype of numbers; write float32.")
+        raise InputError(f"{option}:{dtype}: {wanted} is not a numeric dtype; write float32.")
     if isinstance(value, (dict, tuple, str, type(None))):
         raise InputError(f"{option}:{dtype}: a dtype goes with numbers, lists and files only.")
     array = np.asarray(value)

@@ -96,7 +96,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
         return np.rint(x)
     if rounding_method is not RoundingMethod.AWAY_FROM_ZERO:
         raise ArgumentError(
-            f"rounding_method={rounding_method!r}{user_line()} is no RoundingMethod."
+            f"rounding_method={rounding_method!r}{user_line()} is not a RoundingMethod."
         )
     whole = np.trunc(x)
     # The difference is exact; x + 0.5 would be rounded.

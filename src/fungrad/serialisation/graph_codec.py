@@ -69,7 +69,7 @@ def _dtype(text: Any, coder: Any) -> np.dtype[Any]:
     except TypeError as error:
         raise SavedFileError(f"this NumPy has no dtype {text!r}.") from error
     if dtype.kind not in DTYPES:
-        raise SavedFileError(f"{text!r} is no dtype of numbers.")
+        raise SavedFileError(f"{text!r} is not a numeric dtype.")
     if dtype.char in "gG" and coder.longdouble != np.finfo(np.longdouble).nmant:
         raise SavedFileError(
             f"it holds {dtype.name}, whose format on the machine that wrote it "
@@ -362,7 +362,7 @@ class Reader:
             if isinstance(found, dict):
                 value = self.read(found["literal"])
                 if of_value(value).shape:
-                    raise SavedFileError("a literal is no scalar.")
+                    raise SavedFileError("a literal is not a scalar.")
                 return Literal(value)
             return variable(found)
 
